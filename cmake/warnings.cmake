@@ -1,0 +1,6 @@
+# Warnings of our own sources; never passed on to those who link us.
+function(fovea_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+    -Wno-missing-field-initializers  # named initialisers leave the rest at their defaults on purpose
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # false alarms of g++ 12 on std::string concatenation
+endfunction()

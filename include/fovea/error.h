@@ -1,0 +1,45 @@
+// The one error type: what was refused or failed, the values, what would be accepted, and the line that replays it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace fovea {
+
+enum class Status {
+  ok,
+  invalid_argument,  // the call contradicts the contract
+  unsupported,       // the call is legal, but no implementation here takes it
+  out_of_memory,
+  cancelled,  // the cancel flag was raised while the call ran; outputs are unspecified
+  error,      // a device or library underneath failed
+};
+
+// ok invalid unsupported oom cancelled error
+std::string_view to_string(Status status);
+
+struct ErrorDetails {
+  Status status = Status::error;
+  std::string call = {};      // attention_forward
+  std::string argument = {};  // k; empty if no single argument is at fault
+  std::string problem = {};   // what is wrong, in one clause
+  std::string got = {};
+  std::string wanted = {};
+  std::string hint = {};  // what to do instead; may be empty
+  std::string line = {};  // problem line that replays the call; empty where there is none
+};
+
+// Thrown before anything is written or launched. what() holds all the details, one per line.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(ErrorDetails details);
+
+  Status status() const { return details_.status; }
+  const ErrorDetails& details() const { return details_; }
+
+ private:
+  ErrorDetails details_;
+};
+
+}  // namespace fovea

@@ -1,0 +1,60 @@
+// What is asked of an attention call: sizes, types, mask, scale. No pointers, no strides, no choice of kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+// Which keys a query row i in [0, len_q) may see, of keys j in [0, len_k):
+//   none                 every j
+//   causal               j <= i; accepted only where len_q == len_k, since elsewhere two conventions are in use
+//   causal_top_left      j <= i
+//   causal_bottom_right  j <= i + len_k - len_q
+enum class Mask : std::uint8_t { none, causal, causal_top_left, causal_bottom_right };
+
+enum class Pass : std::uint8_t { forward, backward };
+
+// The facts that choose an implementation. Build one with `describe` (attention.h) or by hand.
+struct AttentionProblem {
+  Pass pass = Pass::forward;
+  std::int64_t batch = 1;
+  std::int64_t heads_q = 1;
+  std::int64_t heads_kv = 1;  // divides heads_q; query head h reads key head h / (heads_q / heads_kv)
+  std::int64_t len_q = 1;
+  std::int64_t len_k = 1;
+  std::int64_t dim_qk = 1;
+  std::int64_t dim_v = 1;
+  DType dtype = DType::fp32;         // of q, k, v, dout
+  DType result_dtype = DType::fp32;  // of out, or of the gradients: dtype or fp32
+  Mask mask = Mask::none;
+  double scale = 1.0;  // multiplies q.k; any finite value
+  Device device{};
+  bool reproducible = true;  // bitwise equal from run to run and for any number of threads
+  bool saved_state = false;  // forward writes, or backward reads, what the same implementation's forward saved
+  bool accumulate = false;   // backward adds to fp32 gradients instead of overwriting them
+  bool wants_dq = true, wants_dk = true, wants_dv = true;
+
+  bool operator==(const AttentionProblem&) const = default;
+};
+
+// Allowed keys of query row i: j with max(0, i + begin) <= j < min(len_k, i + end).
+struct KeyWindow {
+  std::int64_t begin;
+  std::int64_t end;
+};
+KeyWindow key_window(const AttentionProblem& problem);
+
+// Pairs (query, key) that the mask allows, per (batch, head): the unit that flops are counted in.
+std::int64_t visible_pairs(const AttentionProblem& problem);
+
+// Floating-point operations of the definition: two products forward, five backward (the recomputed scores included),
+// visible pairs only.
+double flops(const AttentionProblem& problem);
+
+// Bytes of all inputs read once and all outputs written once.
+double bytes(const AttentionProblem& problem);
+
+}  // namespace fovea

@@ -1,0 +1,97 @@
+// The public calls: views -> problem -> choice -> run.
+#include "fovea/attention.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/choose.h"
+#include "core/memory.h"
+#include "core/validate.h"
+
+namespace fovea {
+namespace {
+
+// The caller's workspace if one was given, else the pool's.
+template <class Run>
+void with_workspace(const core::Plan& plan, const AttentionProblem& problem, const AttentionOptions& options,
+                    std::string_view call, Run run) {
+  if (options.workspace.data != nullptr && options.workspace.bytes < plan.workspace_bytes) {
+    core::refuse_buffer(problem, call, "workspace", options.workspace.bytes, plan.workspace_bytes);
+  }
+  core::RunContext context{
+      .threads = options.threads, .lender = options.lender, .cancel = options.cancel, .stream = options.stream};
+  if (options.threads == 0) context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
+  if (options.workspace.data != nullptr) {
+    context.workspace = options.workspace.data;
+    run(context);
+  } else {
+    const core::WorkspaceLease lease(plan.workspace_bytes, call);
+    context.workspace = lease.data();
+    run(context);
+  }
+}
+
+void check_saved(const core::Plan& plan, const AttentionProblem& problem, const Buffer& saved, std::string_view call) {
+  if (saved.data != nullptr && saved.bytes < plan.saved_bytes)
+    core::refuse_buffer(problem, call, "saved", saved.bytes, plan.saved_bytes);
+}
+
+}  // namespace
+
+AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options) {
+  return core::validate(tensors, options, "describe");
+}
+
+AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options) {
+  return core::validate(tensors, options, "describe");
+}
+
+void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options) {
+  constexpr std::string_view call = "attention_forward";
+  const AttentionProblem problem = core::validate(tensors, options, call);
+  const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+  const core::Plan plan = chosen.plan(problem);
+  check_saved(plan, problem, tensors.saved, call);
+  with_workspace(plan, problem, options, call,
+                 [&](const core::RunContext& context) { chosen.forward(problem, tensors, context); });
+}
+
+void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options) {
+  constexpr std::string_view call = "attention_backward";
+  const AttentionProblem problem = core::validate(tensors, options, call);
+  const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+  const core::Plan plan = chosen.plan(problem);
+  check_saved(plan, problem, tensors.saved, call);
+  with_workspace(plan, problem, options, call,
+                 [&](const core::RunContext& context) { chosen.backward(problem, tensors, context); });
+}
+
+std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation) {
+  core::validate(problem, "workspace_bytes");
+  return core::choose(problem, implementation, "workspace_bytes").plan(problem).workspace_bytes;
+}
+
+Explanation explain(const AttentionProblem& problem, std::string_view implementation) {
+  core::validate(problem, "explain");
+  Explanation result;
+  const core::Implementation* chosen = nullptr;
+  result.walk = core::walk(problem, implementation, &chosen);
+  result.flops = flops(problem);
+  result.bytes = bytes(problem);
+  if (chosen == nullptr) return result;
+  const core::Plan plan = chosen->plan(problem);
+  result.chosen = chosen->name;
+  result.tiles = plan.tiles;
+  result.workspace_bytes = plan.workspace_bytes;
+  result.saved_bytes = plan.saved_bytes;
+  return result;
+}
+
+std::vector<ImplementationInfo> implementations() {
+  std::vector<ImplementationInfo> infos;
+  for (const auto& one : core::all_implementations())
+    infos.push_back({std::string(one.name), one.device, one.automatic, one.unavailable()});
+  return infos;
+}
+
+}  // namespace fovea

@@ -1,0 +1,88 @@
+// The walk through the list of implementations.
+#include "core/choose.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/check.h"
+#include "core/names.h"
+#include "core/problem_line.h"
+
+namespace fovea::core {
+namespace {
+
+std::string refusal_of(const Implementation& one, const AttentionProblem& problem) {
+  if (one.device != problem.device.kind)
+    return "runs on " + std::string(name_of(one.device)) + ", the tensors are on " +
+           std::string(name_of(problem.device.kind));
+  if (std::string reason = one.unavailable(); !reason.empty()) return reason;
+  return one.refusal(problem);
+}
+
+std::string_view requested(std::string_view name) {
+  if (!name.empty()) return name == "flash" ? std::string_view{} : name;
+  const char* variable = std::getenv("FOVEA_IMPL");
+  return variable == nullptr || std::string_view(variable) == "flash" ? std::string_view{} : std::string_view(variable);
+}
+
+void check_name(std::string_view name, std::string_view call) {
+  const auto all = all_implementations();
+  if (name.empty() || std::any_of(all.begin(), all.end(), [name](const auto& one) { return one.name == name; })) return;
+  std::vector<std::string> known{"flash"};
+  for (const auto& one : all) known.emplace_back(one.name);
+  std::string list;
+  for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
+  const std::string near = nearest_word(name, known);
+  fail({Status::invalid_argument,
+        std::string(call),
+        "implementation",
+        "no implementation of this name",
+        std::string(name),
+        "one of " + list,
+        near.empty() ? "" : "did you mean `" + near + "`?",
+        {}});
+}
+
+}  // namespace
+
+std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
+                                    const Implementation** chosen) {
+  const std::string_view wanted = requested(name);
+  std::vector<Explanation::Step> steps;
+  *chosen = nullptr;
+  for (const auto& one : all_implementations()) {
+    const bool asked = wanted.empty() ? one.automatic : one.name == wanted;
+    if (!asked && (!wanted.empty() || one.device != problem.device.kind)) continue;
+    std::string reason = asked ? refusal_of(one, problem) : "runs only when named";
+    steps.push_back({std::string(one.name), reason.empty(), std::move(reason)});
+    if (!steps.back().accepted) continue;
+    *chosen = &one;
+    break;
+  }
+  return steps;
+}
+
+const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {
+  check_name(requested(name), call);
+  const Implementation* chosen = nullptr;
+  const auto steps = walk(problem, name, &chosen);
+  if (chosen != nullptr) return *chosen;
+  std::string refusals;
+  for (const auto& step : steps) refusals += (refusals.empty() ? "" : "\n          ") + step.name + ": " + step.reason;
+  fail({Status::unsupported, std::string(call), "", "no implementation takes this problem", refusals,
+        "a problem that one of them takes", "`fovea info --matrix` lists what each takes", line_of(problem)});
+}
+
+void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument, std::int64_t got,
+                   std::int64_t wanted) {
+  fail({Status::invalid_argument,
+        std::string(call),
+        std::string(argument),
+        "the buffer is too small",
+        std::to_string(got) + " bytes",
+        "at least " + std::to_string(wanted) + " bytes",
+        {},
+        line_of(problem)});
+}
+
+}  // namespace fovea::core

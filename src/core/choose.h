@@ -1,0 +1,23 @@
+// Choosing an implementation: the first of the list that accepts, or the one that was named.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/implementation.h"
+
+namespace fovea::core {
+
+// Every implementation's verdict, in list order, up to and with the chosen one. `name` may be empty, the name of one
+// implementation, or `flash`: the best one of the device that stores no scores. FOVEA_IMPL, if set, names one where
+// `name` is empty. `chosen` receives null if none accepts.
+std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
+                                    const Implementation** chosen);
+
+// Throws Error(unsupported) with every refusal if none accepts, Error(invalid_argument) if the name is unknown.
+const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call);
+
+[[noreturn]] void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument,
+                                std::int64_t got, std::int64_t wanted);
+
+}  // namespace fovea::core

@@ -1,0 +1,134 @@
+// A small cache of workspaces: freeing and page-faulting tens of megabytes per call would cost as much as short calls.
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+
+namespace fovea::core {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+constexpr std::int64_t kHugePage = std::int64_t{1} << 21;
+constexpr std::size_t kCachedBlocks = 8;
+
+struct Block {
+  void* data;
+  std::int64_t bytes;
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::vector<Block> free;
+  std::int64_t current = 0, peak = 0, fail_in = 0;
+};
+
+Cache& cache() {
+  static auto* instance = new Cache;  // never destroyed: threads may still end calls while the process exits
+  return *instance;
+}
+
+std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+
+void* allocate(std::int64_t bytes) {
+  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  void* data =
+      std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(round_up(bytes, alignment)));
+  // Large workspaces are read with long strides; huge pages save their address translations.
+  if (data != nullptr && bytes >= kHugePage) madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  return data;
+}
+
+// Smallest cached block that is large enough and not wastefully larger; removes it from the cache.
+Block take_cached(Cache& c, std::int64_t bytes) {
+  auto best = c.free.end();
+  for (auto it = c.free.begin(); it != c.free.end(); ++it) {
+    if (it->bytes >= bytes && (best == c.free.end() || it->bytes < best->bytes)) best = it;
+  }
+  if (best == c.free.end() || best->bytes > 4 * bytes + kHugePage) return {nullptr, 0};
+  const Block block = *best;
+  c.free.erase(best);
+  return block;
+}
+
+}  // namespace
+
+WorkspaceLease::WorkspaceLease(std::int64_t bytes, std::string_view call) {
+  if (bytes <= 0) return;
+  Cache& c = cache();
+  bool injected = false;
+  {
+    const std::lock_guard lock(c.mutex);
+    injected = c.fail_in > 0 && --c.fail_in == 0;
+    if (const Block block = injected ? Block{} : take_cached(c, bytes); block.data != nullptr) {
+      data_ = block.data;
+      bytes_ = block.bytes;
+    }
+  }
+  if (data_ == nullptr && !injected) {
+    bytes_ = bytes;
+    data_ = allocate(bytes);
+    if (data_ == nullptr) {
+      release_cached_memory();
+      data_ = allocate(bytes);
+    }
+  }
+  if (data_ == nullptr) {
+    fail({.status = Status::out_of_memory,
+          .call = std::string(call),
+          .problem = "the workspace could not be allocated",
+          .got = "no memory",
+          .wanted = std::to_string(bytes) + " bytes",
+          .hint = "pass a workspace, or ask for less at a time"});
+  }
+  const std::lock_guard lock(c.mutex);
+  c.current += bytes_;
+  if (c.current > c.peak) c.peak = c.current;
+}
+
+WorkspaceLease::~WorkspaceLease() {
+  if (data_ == nullptr) return;
+  Cache& c = cache();
+  void* surplus = nullptr;
+  {
+    const std::lock_guard lock(c.mutex);
+    c.current -= bytes_;
+    c.free.push_back({data_, bytes_});
+    if (c.free.size() > kCachedBlocks) {
+      surplus = c.free.front().data;
+      c.free.erase(c.free.begin());
+    }
+  }
+  std::free(surplus);
+}
+
+MemoryCount memory_count() {
+  const std::lock_guard lock(cache().mutex);
+  return {cache().current, cache().peak};
+}
+
+void reset_memory_peak() {
+  const std::lock_guard lock(cache().mutex);
+  cache().peak = cache().current;
+}
+
+void release_cached_memory() {
+  std::vector<Block> blocks;
+  {
+    const std::lock_guard lock(cache().mutex);
+    blocks.swap(cache().free);
+  }
+  for (const auto& block : blocks) std::free(block.data);
+}
+
+void fail_allocation(std::int64_t n) {
+  const std::lock_guard lock(cache().mutex);
+  cache().fail_in = n;
+}
+
+}  // namespace fovea::core

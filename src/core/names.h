@@ -1,0 +1,18 @@
+// The words of the problem line for the enumerations, in one table each.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "fovea/problem.h"
+
+namespace fovea::core {
+
+std::string_view name_of(DType type);       // fp32 bf16 fp16
+std::string_view name_of(Mask mask);        // none causal causal_top_left causal_bottom_right
+std::string_view name_of(DeviceKind kind);  // cpu cuda
+std::optional<DType> dtype_of(std::string_view name);
+std::optional<Mask> mask_of(std::string_view name);
+std::optional<DeviceKind> device_kind_of(std::string_view name);
+
+}  // namespace fovea::core

@@ -1,0 +1,15 @@
+// The contract's refusals, one function per kind of call. Nothing is read through a pointer here.
+#pragma once
+
+#include <string_view>
+
+#include "fovea/attention.h"
+
+namespace fovea::core {
+
+// Throw Error(invalid_argument) naming the argument, what it is and what it should be.
+AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);
+AttentionProblem validate(const BackwardTensors& tensors, const AttentionOptions& options, std::string_view call);
+void validate(const AttentionProblem& problem, std::string_view call);
+
+}  // namespace fovea::core

@@ -1,0 +1,8 @@
+// Built instead of the CUDA folder when FOVEA_CUDA is off: no implementations.
+#include "cuda/cuda.h"
+
+namespace fovea::cuda {
+
+std::span<const core::Implementation> implementations() { return {}; }
+
+}  // namespace fovea::cuda

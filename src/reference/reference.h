@@ -1,0 +1,12 @@
+// The definition of attention, in double precision and plain loops. Every other implementation is compared with it.
+#pragma once
+
+#include <span>
+
+#include "core/implementation.h"
+
+namespace fovea::reference {
+
+std::span<const core::Implementation> implementations();
+
+}  // namespace fovea::reference
