@@ -1,0 +1,21 @@
+// The verbs of the program: each adds its subcommand, and when chosen sets what the program runs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace fovea::program {
+
+// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the disk is full, 4 no such device,
+// 130 interrupted.
+using Action = std::function<int()>;
+
+void add_info(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_worker(CLI::App& app, Action& action);  // hidden: the child process of the bench
+
+}  // namespace fovea::program

@@ -1,0 +1,57 @@
+// The problem line: canonical print, defaults, sweeps, and refusals with their position.
+#include "core/problem_line.h"
+
+#include <gtest/gtest.h>
+
+namespace fovea::core {
+namespace {
+
+TEST(ProblemLine, CanonicalPrintOmitsNothingAndParsesBack) {
+  const Case c = parse_case("b=2 hq=8 hkv=2 lq=4k d=64 dtype=bf16 mask=causal");
+  EXPECT_EQ(line_of(c),
+            "op=attention pass=fwd b=2 hq=8 hkv=2 lq=4096 lk=4096 d=64 dv=64 dtype=bf16 mask=causal layout=bhld "
+            "scale=0.125 device=cpu data=normal place=contiguous seed=0");
+  EXPECT_EQ(parse_case(line_of(c)), c);
+}
+
+TEST(ProblemLine, SweepVariesTheLastKeyFastest) {
+  const auto cases = parse_sweep("lq=128,256 d=16,32 pass=bwd");
+  ASSERT_EQ(cases.size(), 4u);
+  EXPECT_EQ(cases[1].problem.len_q, 256);
+  EXPECT_EQ(cases[1].problem.dim_qk, 16);
+  EXPECT_EQ(cases[1].problem.dim_v, 16);
+  EXPECT_EQ(cases[3].problem.scale, 1 / std::sqrt(32.0));
+}
+
+struct Refusal {
+  const char* line;
+  const char* message;
+};
+
+class ProblemLineRefusal : public testing::TestWithParam<Refusal> {};
+
+TEST_P(ProblemLineRefusal, NamesThePosition) {
+  try {
+    (void)parse_sweep(GetParam().line);
+    FAIL() << "accepted: " << GetParam().line;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProblemLineRefusal,
+                         testing::Values(Refusal{"b=2 b=3", "duplicate key at position 5"},
+                                         Refusal{"lenq=4", "unknown key at position 1"},
+                                         Refusal{"b=2 lq=4 dtpe=fp32", "did you mean `dtype`?"},
+                                         Refusal{"b=-1", "at position 3"}, Refusal{"lq=128k8", "at position 4"},
+                                         Refusal{"lq=1e99", "at position 4"}, Refusal{"lq=0x10", "at position 4"},
+                                         Refusal{"lq=1,,2", "at position 6"}, Refusal{"lq=", "at position 4"},
+                                         Refusal{"lq", "without `=` at position 1"},
+                                         Refusal{"scale=nan", "at position 7"}, Refusal{"scale=0,5x", "at position 9"},
+                                         Refusal{"hq=3 hkv=2", "hq must be a multiple of hkv"},
+                                         Refusal{"lq=2 lk=3 mask=causal", "causal_top_left or causal_bottom_right"},
+                                         Refusal{"b=9223372036854775807 lq=9223372036854775807", "overflows"}));
+
+}  // namespace
+}  // namespace fovea::core
