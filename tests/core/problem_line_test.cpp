@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "fovea/error.h"
+
 namespace fovea::core {
 namespace {
 
