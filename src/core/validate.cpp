@@ -305,6 +305,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   for (const auto& named : all) check.check_device(named, p.device);
   check_options(check, options, t.saved);
   check.check_overlap(all);
+  validate(p, call);
   return p;
 }
 
@@ -352,6 +353,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   if (t.dv) check.check_sizes({"dv", t.dv, true}, t.v.sizes);
   check_options(check, options, t.saved);
   check.check_overlap(all);
+  validate(p, call);
   return p;
 }
 
