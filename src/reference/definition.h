@@ -1,0 +1,47 @@
+// The definition of attention on one query head, in double precision: single rows, so that a sample can be computed.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/attention.h"
+
+namespace fovea::reference {
+
+// May query row i see key j? Written from the definition of each mask; no kernel shares it.
+bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
+
+// One query head of one batch element together with the key head that it reads, widened to double.
+// Where backward tensors hold no lse, it is that of the definition; likewise delta where they hold neither out nor
+// delta.
+class Head {
+ public:
+  // Doubles of memory that a Head borrows.
+  static std::int64_t doubles(const AttentionProblem& problem);
+
+  Head(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch, std::int64_t head,
+       double* memory);
+  Head(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch, std::int64_t head,
+       double* memory);
+
+  // Writes out [dim_v] of query row i and returns its lse.
+  double forward_row(std::int64_t i, double* out) const;
+  // Writes dq [dim_qk] of query row i.
+  void query_gradient(std::int64_t i, double* dq) const;
+  // Adds this query head's share of the gradients of key j: dk [dim_qk] and dv [dim_v].
+  void add_key_gradients(std::int64_t j, double* dk, double* dv) const;
+
+ private:
+  struct Pair {
+    double p, ds;  // probability, and gradient of the unscaled score
+  };
+  Pair pair(std::int64_t i, std::int64_t j) const;
+  double* widen(const TensorView& view, std::int64_t batch, std::int64_t head);
+
+  const AttentionProblem& problem_;
+  double* free_;  // the part of the borrowed memory that is not yet used
+  double *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *dout_ = nullptr;
+  double *lse_ = nullptr, *delta_ = nullptr;  // [len_q], backward only
+  double* scores_ = nullptr;                  // [len_k], scratch of one row
+};
+
+}  // namespace fovea::reference
