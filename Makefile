@@ -1,17 +1,16 @@
-# The two commands of the README. Everything else is CMake.
+# The two commands of the README. Everything else is CMake (`cmake --list-presets`).
 .PHONY: bench test setup
 BUILD := build/release
 
+bench: setup
+	@cmake --preset release --log-level=WARNING
+	@cmake --build $(BUILD) --target fovea_program
+	@$(BUILD)/fovea bench --preset quick -o out/quick.jsonl --resume
+	@$(BUILD)/fovea report out/quick.jsonl -o out/report
+	@echo "The report with its pictures: $(CURDIR)/out/report/index.html"
+
+test:
+	@scripts/test
+
 setup:
 	@scripts/setup
-
-bench: setup
-	cmake --preset release
-	cmake --build $(BUILD) --target fovea_program
-	$(BUILD)/fovea bench --preset quick -o out/quick.jsonl --resume
-	$(BUILD)/fovea report out/quick.jsonl -o out/report
-
-test: setup
-	cmake --preset release
-	cmake --build $(BUILD)
-	ctest --preset release

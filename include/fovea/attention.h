@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fovea/error.h"
+#include "fovea/export.h"
 #include "fovea/problem.h"
 #include "fovea/tensor.h"
 #include "fovea/threads.h"
@@ -57,22 +58,23 @@ struct BackwardTensors {
 };
 
 // Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written.
-void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
-void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
+FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
+FOVEA_API void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
 // Joins attention over disjoint sets of keys: parts are (out, lse) pairs of the same shape, `out` and `lse` receive
 // attention over all their keys. Every tensor fp32; CPU. The parts are added in the order given.
 struct PartialResult {
   TensorView out, lse;
 };
-void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse);
+FOVEA_API void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out,
+                              const MutableTensorView& lse);
 
 // The problem that a call with these tensors and options would pose. Validates everything that needs no memory access.
-AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options = {});
-AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options = {});
+FOVEA_API AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options = {});
+FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
 // Bytes of workspace that the implementation which would run needs.
-std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation = {});
+FOVEA_API std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation = {});
 
 // The walk through the list of implementations for one problem.
 struct Explanation {
@@ -89,7 +91,7 @@ struct Explanation {
   double flops = 0;
   double bytes = 0;
 };
-Explanation explain(const AttentionProblem& problem, std::string_view implementation = {});
+FOVEA_API Explanation explain(const AttentionProblem& problem, std::string_view implementation = {});
 
 struct ImplementationInfo {
   std::string name;
@@ -97,6 +99,6 @@ struct ImplementationInfo {
   bool automatic;           // chosen without being named
   std::string unavailable;  // why this machine cannot run it; empty if it can
 };
-std::vector<ImplementationInfo> implementations();
+FOVEA_API std::vector<ImplementationInfo> implementations();
 
 }  // namespace fovea

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 enum class Status {
@@ -17,7 +19,7 @@ enum class Status {
 };
 
 // ok invalid unsupported oom cancelled error
-std::string_view to_string(Status status);
+FOVEA_API std::string_view to_string(Status status);
 
 struct ErrorDetails {
   Status status = Status::error;
@@ -31,7 +33,7 @@ struct ErrorDetails {
 };
 
 // Thrown before anything is written or launched. what() holds all the details, one per line.
-class Error : public std::runtime_error {
+class FOVEA_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorDetails details);
 

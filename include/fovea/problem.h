@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -45,16 +46,16 @@ struct KeyWindow {
   std::int64_t begin;
   std::int64_t end;
 };
-KeyWindow key_window(const AttentionProblem& problem);
+FOVEA_API KeyWindow key_window(const AttentionProblem& problem);
 
 // Pairs (query, key) that the mask allows, per (batch, head): the unit that flops are counted in.
-std::int64_t visible_pairs(const AttentionProblem& problem);
+FOVEA_API std::int64_t visible_pairs(const AttentionProblem& problem);
 
 // Floating-point operations of the definition: two products forward, five backward (the recomputed scores included),
 // visible pairs only.
-double flops(const AttentionProblem& problem);
+FOVEA_API double flops(const AttentionProblem& problem);
 
 // Bytes of all inputs read once and all outputs written once.
-double bytes(const AttentionProblem& problem);
+FOVEA_API double bytes(const AttentionProblem& problem);
 
 }  // namespace fovea

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 // A host's thread pool. `run` must call task(argument, index, worker) once for every index in [0, count), on any of its
@@ -16,6 +18,6 @@ struct ThreadLender {
 
 // Threads that a call uses when its options do not say: FOVEA_THREADS, or else the least of the processors that this
 // process may run on (its affinity) and the processor time that its control group grants.
-int default_threads();
+FOVEA_API int default_threads();
 
 }  // namespace fovea
