@@ -1,0 +1,195 @@
+// Records to and from JSON, one table of keys per direction; statistics of samples.
+#include "program/record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace fovea::program {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+template <class T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json json_of(const Source& source) { return {{"commit", source.commit}, {"dirty", source.dirty}}; }
+
+Json json_of(const TimeStatistics& t) {
+  return {{"median", t.median}, {"min", t.min}, {"mean", t.mean}, {"std", t.std},
+          {"q1", t.q1},         {"q3", t.q3},   {"n", t.n},       {"samples", t.samples}};
+}
+
+Json json_of(const RowCeiling& c) {
+  return {{"flops_per_s", c.flops_per_s},
+          {"probe_before", c.probe_before},
+          {"probe_after", c.probe_after},
+          {"best_product", c.best_product}};
+}
+
+[[noreturn]] void refuse(const std::string& what) { throw std::runtime_error(what); }
+
+const Json& member(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) refuse("key `" + std::string(key) + "` is missing");
+  return *found;
+}
+
+template <class T>
+T value(const Json& object, const char* key) {
+  const Json& at = member(object, key);
+  try {
+    return at.get<T>();
+  } catch (const Json::exception&) {
+    refuse("key `" + std::string(key) + "` has the wrong type");
+  }
+}
+
+// Numbers that JSON cannot hold (NaN, infinity) are written as null.
+double number(const Json& object, const char* key) {
+  return member(object, key).is_null() ? std::numeric_limits<double>::quiet_NaN() : value<double>(object, key);
+}
+
+template <class T>
+std::optional<T> optional_value(const Json& object, const char* key) {
+  if (const auto found = object.find(key); found == object.end() || found->is_null()) return std::nullopt;
+  return value<T>(object, key);
+}
+
+Source source_of(const Json& object) {
+  return {value<std::string>(member(object, "source"), "commit"), value<bool>(member(object, "source"), "dirty")};
+}
+
+TimeStatistics time_of(const Json& t) {
+  return {value<double>(t, "median"), value<double>(t, "min"),  value<double>(t, "mean"),
+          value<double>(t, "std"),    value<double>(t, "q1"),   value<double>(t, "q3"),
+          value<std::int64_t>(t, "n"), value<std::vector<double>>(t, "samples")};
+}
+
+RowCeiling ceiling_of(const Json& c) {
+  return {value<double>(c, "flops_per_s"), value<double>(c, "probe_before"), value<double>(c, "probe_after"),
+          value<double>(c, "best_product")};
+}
+
+Json parse_object(std::string_view text, std::string_view schema) {
+  const Json object = Json::parse(text, nullptr, false);
+  if (!object.is_object()) refuse("not a JSON object");
+  const auto got = value<std::string>(object, "schema");
+  if (got != schema) refuse("schema is `" + got + "`, wanted `" + std::string(schema) + "`");
+  return object;
+}
+
+}  // namespace
+
+TimeStatistics statistics_of(std::vector<double> samples) {
+  TimeStatistics t;
+  std::vector<double> sorted = samples;
+  std::sort(sorted.begin(), sorted.end());
+  t.n = static_cast<std::int64_t>(sorted.size());
+  t.min = sorted.front();
+  t.median = quantile(sorted, 0.5);
+  t.q1 = quantile(sorted, 0.25);
+  t.q3 = quantile(sorted, 0.75);
+  for (const double s : sorted) t.mean += s / static_cast<double>(t.n);
+  for (const double s : sorted) t.std += (s - t.mean) * (s - t.mean);
+  t.std = t.n > 1 ? std::sqrt(t.std / static_cast<double>(t.n - 1)) : 0;
+  t.samples = std::move(samples);
+  return t;
+}
+
+bool Row::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
+
+std::string json_line(const Environment& e) {
+  return Json{{"schema", kEnvSchema},    {"machine", e.machine}, {"date", e.date},       {"command", e.command},
+              {"source", json_of(e.source)}, {"version", e.version}, {"threads", e.threads}, {"facts", e.facts},
+              {"ceilings", e.ceilings}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_line(const Row& row) {
+  Json errors = Json::object();
+  for (const auto& [tensor, e] : row.error)
+    errors[tensor] = {{"rel_l2", e.rel_l2}, {"max_abs", e.max_abs}, {"ratio_to_plain", e.ratio_to_plain}};
+  const Json json{{"schema", kRowSchema},
+                  {"problem", row.problem},
+                  {"impl", row.impl},
+                  {"status", row.status},
+                  {"reason", row.reason},
+                  {"flags", row.flags},
+                  {"time_s", row.time_s ? json_of(*row.time_s) : Json(nullptr)},
+                  {"flops", row.flops},
+                  {"bytes", row.bytes},
+                  {"tflops", optional_json(row.tflops)},
+                  {"ceiling_share", optional_json(row.ceiling_share)},
+                  {"ceiling", row.ceiling ? json_of(*row.ceiling) : Json(nullptr)},
+                  {"workspace_bytes", optional_json(row.workspace_bytes)},
+                  {"saved_bytes", optional_json(row.saved_bytes)},
+                  {"memory_before_backward_bytes", optional_json(row.memory_before_backward_bytes)},
+                  {"error", errors},
+                  {"threads", row.threads},
+                  {"source", json_of(row.source)},
+                  {"clock_mhz", optional_json(row.clock_mhz)},
+                  {"power_w", optional_json(row.power_w)},
+                  {"timer", row.timer},
+                  {"machine", row.machine}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Environment environment_of(std::string_view text) {
+  const Json j = parse_object(text, kEnvSchema);
+  return {value<std::string>(j, "machine"), value<std::string>(j, "date"),
+          value<std::string>(j, "command"), source_of(j),
+          value<std::string>(j, "version"), value<int>(j, "threads"),
+          value<std::map<std::string, std::string>>(j, "facts"),
+          value<std::map<std::string, double>>(j, "ceilings")};
+}
+
+Row row_of(std::string_view text) {
+  const Json j = parse_object(text, kRowSchema);
+  Row row;
+  row.problem = value<std::string>(j, "problem");
+  row.impl = value<std::string>(j, "impl");
+  row.status = value<std::string>(j, "status");
+  if (std::find(std::begin(kRowStatuses), std::end(kRowStatuses), row.status) == std::end(kRowStatuses))
+    refuse("status `" + row.status + "` is unknown");
+  row.reason = value<std::string>(j, "reason");
+  row.flags = value<std::vector<std::string>>(j, "flags");
+  if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
+  if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
+  row.flops = value<double>(j, "flops");
+  row.bytes = value<double>(j, "bytes");
+  row.tflops = optional_value<double>(j, "tflops");
+  row.ceiling_share = optional_value<double>(j, "ceiling_share");
+  if (const auto c = j.find("ceiling"); c != j.end() && !c->is_null()) row.ceiling = ceiling_of(*c);
+  row.workspace_bytes = optional_value<std::int64_t>(j, "workspace_bytes");
+  row.saved_bytes = optional_value<std::int64_t>(j, "saved_bytes");
+  row.memory_before_backward_bytes = optional_value<std::int64_t>(j, "memory_before_backward_bytes");
+  for (const auto& [tensor, e] : member(j, "error").items())
+    row.error[tensor] = {number(e, "rel_l2"), number(e, "max_abs"), number(e, "ratio_to_plain")};
+  row.threads = value<int>(j, "threads");
+  row.source = source_of(j);
+  row.clock_mhz = optional_value<double>(j, "clock_mhz");
+  row.power_w = optional_value<double>(j, "power_w");
+  row.timer = value<std::string>(j, "timer");
+  row.machine = value<std::string>(j, "machine");
+  return row;
+}
+
+std::string key_of(std::string_view problem, std::string_view impl, int threads) {
+  return std::string(problem) + " | " + std::string(impl) + " | " + std::to_string(threads);
+}
+
+std::string key_of(const Row& row) { return key_of(row.problem, row.impl, row.threads); }
+
+}  // namespace fovea::program

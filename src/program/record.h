@@ -1,0 +1,95 @@
+// What a run leaves behind: one environment block per session, then one row per (problem, implementation).
+// docs/record.schema.json is the same as a JSON schema; docs/bench.md says how each figure is come by.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fovea::program {
+
+inline constexpr std::string_view kEnvSchema = "fovea.env/1";
+inline constexpr std::string_view kRowSchema = "fovea.bench/1";
+inline constexpr std::string_view kRowStatuses[] = {"ok",       "oom",   "unsupported", "mismatch",
+                                                    "error",    "timeout", "crashed"};
+inline constexpr std::string_view kRowFlags[] = {"impossible", "noisy", "launch_bound", "few_samples", "sampled_check"};
+
+struct Source {
+  std::string commit;  // of the sources the program was built from; "unknown" outside a repository
+  bool dirty = false;  // built with changes that are not committed
+  bool operator==(const Source&) const = default;
+};
+
+struct TimeStatistics {
+  double median = 0, min = 0, mean = 0, std = 0, q1 = 0, q3 = 0;  // seconds
+  std::int64_t n = 0;
+  std::vector<double> samples;  // every one, in the order taken
+};
+// Quartiles interpolate linearly; std is that of a sample (n - 1). Wants at least one sample.
+TimeStatistics statistics_of(std::vector<double> samples);
+
+struct ErrorFigures {
+  double rel_l2 = 0, max_abs = 0, ratio_to_plain = 0;  // NaN is written as null
+};
+
+// What limits a row: rates measured in the same run, just before and after the row's samples.
+struct RowCeiling {
+  double flops_per_s = 0;    // the larger of the two probes and of the best library product of the run
+  double probe_before = 0;   // multiply-add probe at the row's thread count and type
+  double probe_after = 0;
+  double best_product = 0;   // best library matrix product of the run; 0 if none was measured
+};
+
+struct Row {
+  std::string problem;  // canonical problem line
+  std::string impl;     // resolved name: cpu.avx2, never flash
+  std::string status;   // one of kRowStatuses
+  std::string reason;   // empty where status is ok
+  std::vector<std::string> flags;
+  std::optional<TimeStatistics> time_s;  // only where status is ok
+  double flops = 0, bytes = 0;           // of the definition: what the problem asks, not what the kernel did
+  std::optional<double> tflops;          // flops / median / 1e12
+  std::optional<double> ceiling_share;   // flops / median / ceiling
+  std::optional<RowCeiling> ceiling;
+  std::optional<std::int64_t> workspace_bytes;                // most bytes of scratch at once
+  std::optional<std::int64_t> saved_bytes;                    // kept between forward and backward beside out and lse
+  std::optional<std::int64_t> memory_before_backward_bytes;   // inputs + outputs + saved
+  std::map<std::string, ErrorFigures> error;                  // per tensor: out lse dq dk dv
+  int threads = 0;
+  Source source;
+  std::optional<double> clock_mhz, power_w;
+  std::string timer;    // steady_clock, perf_counter, cuda_events
+  std::string machine;  // Environment::machine
+
+  bool has_flag(std::string_view flag) const;
+};
+
+// Facts of one session. `facts` are words for people and for the comparison of two files, in the order shown.
+struct Environment {
+  std::string machine;  // what must agree for two files to be comparable
+  std::string date;     // UTC, ISO 8601
+  std::string command;
+  Source source;
+  std::string version;
+  int threads = 0;
+  std::map<std::string, std::string> facts;  // cpu, isa, caches, memory, os, compiler, gpu, ...
+  std::map<std::string, double> ceilings;    // flops/s and bytes/s by name of the probe
+};
+
+// One line of JSON, without the end of line.
+std::string json_line(const Environment& environment);
+std::string json_line(const Row& row);
+
+// Throw std::runtime_error naming the key that is missing or wrong.
+Environment environment_of(std::string_view json);
+Row row_of(std::string_view json);
+
+// Two rows measure the same thing if these agree.
+std::string key_of(const Row& row);
+std::string key_of(std::string_view problem, std::string_view impl, int threads);
+
+}  // namespace fovea::program
