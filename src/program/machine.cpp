@@ -1,6 +1,7 @@
 // Facts of the machine, read from /proc and /sys; what is not there stays empty.
 #include "program/machine.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <sstream>
 
@@ -49,8 +49,9 @@ std::int64_t parse_bytes(const std::string& text) {  // "32K", "24576 kB", "max"
 }
 
 std::vector<std::string> instruction_sets() {
-  constexpr std::array wanted{"sse2",  "avx",   "avx2",     "fma",      "f16c",     "avx512f",     "avx512bw",
-                              "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "bf16", "sve", "i8mm"};
+  constexpr std::array wanted{"sse2",     "avx",      "avx2",        "fma",         "f16c",
+                              "avx512f",  "avx512bw", "avx512_bf16", "avx512_fp16", "amx_tile",
+                              "amx_bf16", "asimd",    "bf16",        "sve",         "i8mm"};
   std::istringstream words(field_of("/proc/cpuinfo", "flags") + " " + field_of("/proc/cpuinfo", "Features"));
   std::vector<std::string> granted;
   for (std::string word; words >> word;) {
@@ -96,7 +97,8 @@ Machine this_machine() {
   if (m.cpu.empty()) m.cpu = "unknown processor";
   m.processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   m.threads = default_threads();
-  m.max_clock_mhz = static_cast<double>(parse_bytes(first_line("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"))) / 1e3;
+  m.max_clock_mhz =
+      static_cast<double>(parse_bytes(first_line("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"))) / 1e3;
   m.isa = instruction_sets();
   m.caches = caches();
   m.memory_bytes = parse_bytes(field_of("/proc/meminfo", "MemTotal"));

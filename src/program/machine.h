@@ -9,17 +9,17 @@
 namespace fovea::program {
 
 struct Machine {
-  std::string cpu;                  // model name
-  int processors = 1;               // that the machine has
-  int threads = 1;                  // that fovea uses by default
-  double max_clock_mhz = 0;         // as the system tells it; 0 if it does not
-  std::vector<std::string> isa;     // the instruction sets of interest that CPU and system grant
+  std::string cpu;                             // model name
+  int processors = 1;                          // that the machine has
+  int threads = 1;                             // that fovea uses by default
+  double max_clock_mhz = 0;                    // as the system tells it; 0 if it does not
+  std::vector<std::string> isa;                // the instruction sets of interest that CPU and system grant
   std::map<std::string, std::int64_t> caches;  // "L1d" -> bytes
-  std::int64_t memory_bytes = 0;    // of the machine, or of the control group if that is less
-  std::int64_t available_bytes = 0; // now
+  std::int64_t memory_bytes = 0;               // of the machine, or of the control group if that is less
+  std::int64_t available_bytes = 0;            // now
   std::vector<std::string> gpus;
-  std::string system;               // kernel and its version
-  std::string id() const;           // what must agree for two files to be comparable
+  std::string system;      // kernel and its version
+  std::string id() const;  // what must agree for two files to be comparable
 };
 
 Machine this_machine();

@@ -72,8 +72,9 @@ Source source_of(const Json& object) {
 }
 
 TimeStatistics time_of(const Json& t) {
-  return {value<double>(t, "median"), value<double>(t, "min"),  value<double>(t, "mean"),
-          value<double>(t, "std"),    value<double>(t, "q1"),   value<double>(t, "q3"),
+  return {value<double>(t, "median"),  value<double>(t, "min"),
+          value<double>(t, "mean"),    value<double>(t, "std"),
+          value<double>(t, "q1"),      value<double>(t, "q3"),
           value<std::int64_t>(t, "n"), value<std::vector<double>>(t, "samples")};
 }
 
@@ -111,7 +112,7 @@ TimeStatistics statistics_of(std::vector<double> samples) {
 bool Row::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
 
 std::string json_line(const Environment& e) {
-  return Json{{"schema", kEnvSchema},    {"machine", e.machine}, {"date", e.date},       {"command", e.command},
+  return Json{{"schema", kEnvSchema},        {"machine", e.machine}, {"date", e.date},       {"command", e.command},
               {"source", json_of(e.source)}, {"version", e.version}, {"threads", e.threads}, {"facts", e.facts},
               {"ceilings", e.ceilings}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -148,9 +149,12 @@ std::string json_line(const Row& row) {
 
 Environment environment_of(std::string_view text) {
   const Json j = parse_object(text, kEnvSchema);
-  return {value<std::string>(j, "machine"), value<std::string>(j, "date"),
-          value<std::string>(j, "command"), source_of(j),
-          value<std::string>(j, "version"), value<int>(j, "threads"),
+  return {value<std::string>(j, "machine"),
+          value<std::string>(j, "date"),
+          value<std::string>(j, "command"),
+          source_of(j),
+          value<std::string>(j, "version"),
+          value<int>(j, "threads"),
           value<std::map<std::string, std::string>>(j, "facts"),
           value<std::map<std::string, double>>(j, "ceilings")};
 }

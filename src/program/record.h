@@ -14,8 +14,8 @@ namespace fovea::program {
 
 inline constexpr std::string_view kEnvSchema = "fovea.env/1";
 inline constexpr std::string_view kRowSchema = "fovea.bench/1";
-inline constexpr std::string_view kRowStatuses[] = {"ok",       "oom",   "unsupported", "mismatch",
-                                                    "error",    "timeout", "crashed"};
+inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
+                                                    "error", "timeout", "crashed"};
 inline constexpr std::string_view kRowFlags[] = {"impossible", "noisy", "launch_bound", "few_samples", "sampled_check"};
 
 struct Source {
@@ -38,10 +38,10 @@ struct ErrorFigures {
 
 // What limits a row: rates measured in the same run, just before and after the row's samples.
 struct RowCeiling {
-  double flops_per_s = 0;    // the larger of the two probes and of the best library product of the run
-  double probe_before = 0;   // multiply-add probe at the row's thread count and type
+  double flops_per_s = 0;   // the larger of the two probes and of the best library product of the run
+  double probe_before = 0;  // multiply-add probe at the row's thread count and type
   double probe_after = 0;
-  double best_product = 0;   // best library matrix product of the run; 0 if none was measured
+  double best_product = 0;  // best library matrix product of the run; 0 if none was measured
 };
 
 struct Row {
@@ -55,10 +55,10 @@ struct Row {
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling
   std::optional<RowCeiling> ceiling;
-  std::optional<std::int64_t> workspace_bytes;                // most bytes of scratch at once
-  std::optional<std::int64_t> saved_bytes;                    // kept between forward and backward beside out and lse
-  std::optional<std::int64_t> memory_before_backward_bytes;   // inputs + outputs + saved
-  std::map<std::string, ErrorFigures> error;                  // per tensor: out lse dq dk dv
+  std::optional<std::int64_t> workspace_bytes;               // most bytes of scratch at once
+  std::optional<std::int64_t> saved_bytes;                   // kept between forward and backward beside out and lse
+  std::optional<std::int64_t> memory_before_backward_bytes;  // inputs + outputs + saved
+  std::map<std::string, ErrorFigures> error;                 // per tensor: out lse dq dk dv
   int threads = 0;
   Source source;
   std::optional<double> clock_mhz, power_w;

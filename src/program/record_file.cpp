@@ -16,9 +16,7 @@ namespace {
 constexpr std::int64_t kLongestLine = std::int64_t{64} << 20;
 constexpr int kDeepest = 16;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw RecordFileError(path + ": " + why);
-}
+[[noreturn]] void refuse(const std::string& path, const std::string& why) { throw RecordFileError(path + ": " + why); }
 
 // A parser must not be led into deep recursion or gigabytes by a file that is no record at all.
 void check_shape(std::string_view line) {
@@ -43,7 +41,7 @@ void check_shape(std::string_view line) {
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : file_(std::fopen(path.c_str(), "rb")) {
-    struct stat status{};
+    struct stat status {};
     if (file_ == nullptr) refuse(path, std::strerror(errno));
     if (fstat(fileno(file_), &status) == 0 && S_ISDIR(status.st_mode)) {
       std::fclose(file_);
@@ -122,8 +120,7 @@ Records load_records(const std::string& path) {
   return records;
 }
 
-RecordFile::RecordFile(const std::string& path, const Environment& environment, bool resume, bool force)
-    : path_(path) {
+RecordFile::RecordFile(const std::string& path, const Environment& environment, bool resume, bool force) : path_(path) {
   descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) refuse(path, std::strerror(errno));
   try {
@@ -170,7 +167,8 @@ void RecordFile::append_line(const std::string& line) {
     end_ += static_cast<std::int64_t>(text.size());
     return;
   }
-  if (ftruncate(descriptor_, end_) != 0) {}  // what was there stays valid even if the torn line stays behind it
+  if (ftruncate(descriptor_, end_) != 0) {
+  }  // what was there stays valid even if the torn line stays behind it
   throw DiskFull(path_ + ": " + std::strerror(done == text.size() ? errno : error));
 }
 
