@@ -1,0 +1,189 @@
+// The C functions: convert, call the C++ road, turn exceptions into a status and a text. No exception leaves.
+#include "fovea/fovea.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "c_api/convert.h"
+#include "core/check.h"
+
+namespace {
+
+using namespace fovea;
+
+struct LastError {
+  std::string text;
+  const char* fixed = "";  // used where there was no memory for a text
+
+  void set(const char* message) noexcept {
+    try {
+      text = message;
+      fixed = nullptr;
+    } catch (...) {
+      fixed = "fovea: out of memory";
+    }
+  }
+};
+
+thread_local LastError last_error;
+
+template <class Call>
+fovea_status guarded(Call call) noexcept {
+  try {
+    call();
+    return FOVEA_OK;
+  } catch (const Error& error) {
+    last_error.set(error.what());
+    return static_cast<fovea_status>(error.status());
+  } catch (const std::bad_alloc&) {
+    last_error.set("fovea: out of memory");
+    return FOVEA_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    last_error.set(error.what());
+  } catch (...) {
+    last_error.set("fovea: an exception of unknown type");
+  }
+  return FOVEA_ERROR;
+}
+
+std::string text_of(const Explanation& explanation) {
+  std::string text;
+  for (const auto& step : explanation.walk)
+    text += step.name + ": " + (step.accepted ? "taken" : "refused: " + step.reason) + "\n";
+  text += "chosen: " + (explanation.chosen.empty() ? "none" : explanation.chosen) + "\n";
+  if (!explanation.tiles.empty()) text += "tiles: " + explanation.tiles + "\n";
+  text += "workspace: " + std::to_string(explanation.workspace_bytes) + " bytes\n";
+  text += "saved: " + std::to_string(explanation.saved_bytes) + " bytes\n";
+  text += "flops: " + std::to_string(explanation.flops) + "\n";
+  return text + "bytes: " + std::to_string(explanation.bytes) + "\n";
+}
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> list;
+    for (const auto& one : implementations()) list.push_back(one.name);
+    return list;
+  }();
+  return all;
+}
+
+std::string_view name_or_empty(const char* name) { return name == nullptr ? std::string_view{} : name; }
+
+}  // namespace
+
+extern "C" {
+
+fovea_tensor fovea_dense_tensor(void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  // Unsigned, so that sizes which overflow are refused by the call that gets them instead of being undefined here.
+  const auto product = [](std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  };
+  const std::int64_t row = product(length, dim);
+  return {.struct_size = sizeof(fovea_tensor),
+          .data = data,
+          .dtype = dtype,
+          .rank = 4,
+          .sizes = {batch, heads, length, dim},
+          .strides = {product(heads, row), row, dim, 1},
+          .device_kind = FOVEA_CPU,
+          .device_index = 0,
+          .buffer_bytes = 0};
+}
+
+fovea_status fovea_attention_forward(const fovea_forward_tensors* tensors, const fovea_options* options) {
+  return guarded([&] {
+    const ForwardTensors views = c_api::convert(tensors, "fovea_attention_forward");
+    attention_forward(views, c_api::convert(options, "fovea_attention_forward").get());
+  });
+}
+
+fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, const fovea_options* options) {
+  return guarded([&] {
+    const BackwardTensors views = c_api::convert(tensors, "fovea_attention_backward");
+    attention_backward(views, c_api::convert(options, "fovea_attention_backward").get());
+  });
+}
+
+fovea_status fovea_merge_partials(const fovea_tensor* const* part_outs, const fovea_tensor* const* part_lses,
+                                  size_t count, const fovea_tensor* out, const fovea_tensor* lse) {
+  return guarded([&] {
+    constexpr std::string_view call = "fovea_merge_partials";
+    if (count > 0 && part_outs == nullptr) c_api::refuse_null("part_outs", call);
+    if (count > 0 && part_lses == nullptr) c_api::refuse_null("part_lses", call);
+    std::vector<PartialResult> parts;
+    for (size_t i = 0; i < count; ++i) {
+      parts.push_back({c_api::convert_tensor(part_outs[i], "part_outs", call),
+                       c_api::convert_tensor(part_lses[i], "part_lses", call)});
+    }
+    merge_partials(parts, c_api::convert_tensor(out, "out", call), c_api::convert_tensor(lse, "lse", call));
+  });
+}
+
+fovea_status fovea_describe_forward(const fovea_forward_tensors* tensors, const fovea_options* options,
+                                    fovea_problem* problem) {
+  return guarded([&] {
+    constexpr std::string_view call = "fovea_describe_forward";
+    const ForwardTensors views = c_api::convert(tensors, call);
+    c_api::convert_back(describe(views, c_api::convert(options, call).get()), problem, call);
+  });
+}
+
+fovea_status fovea_describe_backward(const fovea_backward_tensors* tensors, const fovea_options* options,
+                                     fovea_problem* problem) {
+  return guarded([&] {
+    constexpr std::string_view call = "fovea_describe_backward";
+    const BackwardTensors views = c_api::convert(tensors, call);
+    c_api::convert_back(describe(views, c_api::convert(options, call).get()), problem, call);
+  });
+}
+
+fovea_status fovea_workspace_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes) {
+  return guarded([&] {
+    if (bytes == nullptr) c_api::refuse_null("bytes", "fovea_workspace_bytes");
+    *bytes = workspace_bytes(c_api::convert(problem, "fovea_workspace_bytes"), name_or_empty(implementation));
+  });
+}
+
+fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes) {
+  return guarded([&] {
+    if (bytes == nullptr) c_api::refuse_null("bytes", "fovea_saved_bytes");
+    const AttentionProblem asked = c_api::convert(problem, "fovea_saved_bytes");
+    workspace_bytes(asked, name_or_empty(implementation));  // refuses where none accepts
+    *bytes = explain(asked, name_or_empty(implementation)).saved_bytes;
+  });
+}
+
+fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text, size_t capacity,
+                           size_t* needed) {
+  return guarded([&] {
+    if (text == nullptr && capacity > 0) c_api::refuse_null("text", "fovea_explain");
+    const std::string whole = text_of(explain(c_api::convert(problem, "fovea_explain"), name_or_empty(implementation)));
+    if (needed != nullptr) *needed = whole.size() + 1;
+    if (capacity == 0) return;
+    const size_t length = std::min(whole.size(), capacity - 1);
+    std::memcpy(text, whole.data(), length);
+    text[length] = '\0';
+  });
+}
+
+size_t fovea_implementation_count(void) {
+  size_t count = 0;
+  guarded([&] { count = names().size(); });
+  return count;
+}
+
+const char* fovea_implementation_name(size_t index) {
+  const char* name = nullptr;
+  guarded([&] { name = index < names().size() ? names()[index].c_str() : nullptr; });
+  return name;
+}
+
+const char* fovea_last_error(void) { return last_error.fixed != nullptr ? last_error.fixed : last_error.text.c_str(); }
+
+const char* fovea_version(void) { return FOVEA_VERSION_STRING; }
+
+}  // extern "C"
