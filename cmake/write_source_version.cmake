@@ -19,5 +19,6 @@ inline constexpr char kSourceCommit[] = "@COMMIT@";
 inline constexpr bool kSourceDirty = @DIRTY@;
 inline constexpr char kBuildCompiler[] = "@COMPILER@";
 inline constexpr char kBuildType[] = "@BUILD_TYPE@";
+inline constexpr char kSourceFolder[] = "@SOURCE_DIR@";
 }  // namespace fovea::program
 ]] @ONLY)

@@ -119,6 +119,19 @@ std::string Machine::id() const {
   return text;
 }
 
+std::map<std::string, std::string> Machine::facts() const {
+  std::map<std::string, std::string> facts{{"cpu", cpu},
+                                           {"processors", std::to_string(processors)},
+                                           {"isa", fmt::format("{}", fmt::join(isa, " "))},
+                                           {"memory", binary_size(memory_bytes)},
+                                           {"system", system},
+                                           {"gpu", gpus.empty() ? "none" : fmt::format("{}", fmt::join(gpus, ", "))}};
+  std::string sizes;
+  for (const auto& [name, bytes] : caches) sizes += (sizes.empty() ? "" : ", ") + name + " " + binary_size(bytes);
+  facts["caches"] = sizes;
+  return facts;
+}
+
 double measured_clock_mhz() {
 #if defined(__x86_64__)
   constexpr int kSteps = 20000, kAdditions = 64;

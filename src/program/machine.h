@@ -18,8 +18,9 @@ struct Machine {
   std::int64_t memory_bytes = 0;               // of the machine, or of the control group if that is less
   std::int64_t available_bytes = 0;            // now
   std::vector<std::string> gpus;
-  std::string system;      // kernel and its version
-  std::string id() const;  // what must agree for two files to be comparable
+  std::string system;                                // kernel and its version
+  std::map<std::string, std::string> facts() const;  // all of the above as words
+  std::string id() const;                            // what must agree for two files to be comparable
 };
 
 Machine this_machine();

@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
   Action action;
   add_info(app, action);
   add_explain(app, action);
+  add_bench(app, action);
+  add_worker(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

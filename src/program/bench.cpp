@@ -1,0 +1,198 @@
+// fovea bench: checks answers, then times them, over a preset or a sweep line.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "core/check.h"
+#include "fovea/threads.h"
+#include "fovea/version.h"
+#include "program/ceilings.h"
+#include "program/interrupt.h"
+#include "program/presets.h"
+#include "program/progress.h"
+#include "program/sweep.h"
+#include "program/verbs.h"
+#include "source_version.h"
+
+namespace fovea::program {
+namespace {
+
+struct BenchOptions {
+  std::string preset, problem, device, baseline, python = "python3", output, scale = "quick", memory_limit;
+  std::vector<std::string> implementations, passes, peers;
+  int threads = 0;
+  std::uint64_t seed = 0;
+  double repeat_for = 0, timeout = 60;
+  bool resume = false, force = false, yes = false, json = false;
+  std::string command;  // as typed
+};
+
+constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
+constexpr std::size_t kManyCells = 2000;
+constexpr double kLongSweep = 3600;
+
+[[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
+                         const std::string& wanted, const std::string& hint = {}) {
+  core::fail({Status::invalid_argument, "bench", argument, problem, got, wanted, hint, {}});
+}
+
+// "8G", "512M", "1048576": bytes, powers of 1024.
+std::int64_t parse_memory(const std::string& text) {
+  constexpr std::string_view units = "kMGT";
+  std::size_t used = 0;
+  std::int64_t value = 0;
+  try {
+    value = std::stoll(text, &used);
+  } catch (const std::exception&) {
+    used = std::string::npos;
+  }
+  int shift = 0;
+  if (used + 1 == text.size() && units.find(text.back()) != std::string_view::npos) {
+    shift = 10 * (static_cast<int>(units.find(text.back())) + 1);
+    ++used;
+  }
+  if (used != text.size() || value <= 0 || value > (std::int64_t{1} << 62) >> shift)
+    refuse("--memory-limit", "not a number of bytes", text, "bytes as 1048576, 512M or 8G");
+  return value << shift;
+}
+
+std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const std::vector<std::string>& passes) {
+  if (passes.empty()) return cases;
+  std::vector<core::Case> result;
+  for (core::Case c : cases) {
+    for (const auto& pass : passes) {
+      c.pass = pass == "fwd" ? core::CasePass::fwd : pass == "bwd" ? core::CasePass::bwd : core::CasePass::e2e;
+      c.problem.pass = pass == "bwd" ? Pass::backward : Pass::forward;
+      if (std::find(result.begin(), result.end(), c) == result.end()) result.push_back(c);
+    }
+  }
+  return result;
+}
+
+std::vector<core::Case> cases_of(const BenchOptions& o) {
+  const Scale scale = o.scale == "full" ? Scale::full : Scale::quick;
+  std::vector<core::Case> cases =
+      with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), o.passes);
+  for (core::Case& c : cases) {
+    if (o.seed != 0) c.seed = o.seed;
+    if (!o.device.empty()) c.problem.device.kind = o.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+    if (c.place != "contiguous")
+      refuse("--problem", "bench times contiguous tensors only", "place=" + c.place, "place=contiguous",
+             "`fovea verify` checks the other placements");
+  }
+  return cases;
+}
+
+void ask_for_yes(const BenchOptions& o, const std::vector<core::Case>& cases, std::size_t contenders,
+                 const SamplingLimits& limits) {
+  const std::size_t cells = cases.size() * contenders;
+  const double seconds = estimated_seconds(cases, contenders, limits);
+  if (o.yes || (cells <= kManyCells && seconds <= kLongSweep)) return;
+  refuse("--yes", "a long sweep", fmt::format("{} cells, up to {}", cells, duration_text(seconds)),
+         fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
+}
+
+Environment environment_of(const BenchOptions& o, const Machine& machine, int threads) {
+  Environment e;
+  e.machine = machine.id();
+  e.date = utc_now();
+  e.command = o.command;
+  e.source = {kSourceCommit, kSourceDirty};
+  e.version = FOVEA_VERSION_STRING;
+  e.threads = threads;
+  e.facts = machine.facts();
+  e.facts["compiler"] = kBuildCompiler;
+  e.facts["build"] = kBuildType;
+  e.facts["load"] = fmt::format("{:.2f}", load_average());
+  e.ceilings = probe_all(threads);
+  return e;
+}
+
+int run_bench(const BenchOptions& o) {
+  if (o.preset.empty() == o.problem.empty())
+    refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
+  const Machine machine = this_machine();
+  const std::vector<core::Case> cases = cases_of(o);
+  std::vector<std::string> names = o.implementations;
+  if (names.empty())
+    names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
+  std::vector<Contender> contenders = contenders_of(names, o.peers, o.python);
+  CellSettings settings;
+  settings.limits.repeat_for = o.repeat_for > 0                          ? o.repeat_for
+                               : !o.preset.empty() && o.scale == "quick" ? kQuickRepeat
+                                                                         : kFullRepeat;
+  settings.limits.timeout = o.timeout;
+  settings.threads = o.threads > 0 ? o.threads : default_threads();
+  settings.memory_limit = o.memory_limit.empty() ? machine.available_bytes : parse_memory(o.memory_limit);
+  settings.seed = o.seed;
+  ask_for_yes(o, cases, contenders.size(), settings.limits);
+  watch_interrupts();
+  const Environment environment = environment_of(o, machine, settings.threads);
+  CellBench bench(std::move(contenders), settings, machine);
+  const std::string again = o.command + (o.resume ? "" : " --resume");
+  const SweepSettings sweep{cases, o.output, o.resume, o.force, o.json, o.baseline, again};
+  try {
+    return run_sweep(bench, sweep, environment);
+  } catch (const RecordFileError& error) {
+    std::fprintf(stderr, "fovea: %s\n", error.what());
+    return 2;
+  } catch (const DiskFull& error) {
+    std::fprintf(stderr, "fovea: nothing was measured: %s\n", error.what());
+    return 3;
+  }
+}
+
+// The command line as typed, quoted where a shell needs it.
+std::string typed_command() {
+  std::FILE* const file = std::fopen("/proc/self/cmdline", "r");
+  std::string all, text;
+  char buffer[4096];
+  for (std::size_t got = 0; file != nullptr && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
+    all.append(buffer, got);
+  if (file != nullptr) std::fclose(file);
+  for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) {
+    const std::string word = all.c_str() + at;
+    const bool quote = word.empty() || word.find_first_of(" \t*?$'\"\\&;|<>()") != std::string::npos;
+    text += (text.empty() ? "" : " ") + (quote ? "'" + word + "'" : word);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
+  static BenchOptions o;
+  verb->add_option("--preset", o.preset, "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e");
+  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep");
+  verb->add_option("--impl", o.implementations,
+                   "who is timed: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function")
+      ->delimiter(',');
+  verb->add_option("--passes", o.passes, "fwd, bwd, e2e; instead of the pass of the lines")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"fwd", "bwd", "e2e"}));
+  verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")->check(CLI::Range(1, 4096));
+  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns");
+  verb->add_option("--repeat-for", o.repeat_for,
+                   "most seconds of samples per cell and implementation (10; quick presets 0.5)")
+      ->check(CLI::Range(1e-3, 1e6));
+  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")->check(CLI::Range(1e-3, 1e6));
+  verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free");
+  verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
+  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime")->delimiter(',');
+  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)");
+  verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation");
+  verb->add_flag("--resume", o.resume, "go on in the file of records");
+  verb->add_flag("--force", o.force, "resume even in a file of another machine");
+  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation");
+  verb->add_flag("--yes", o.yes, "start a sweep of many cells or hours");
+  verb->add_flag("--json", o.json, "print records instead of the table");
+  verb->callback([&action] {
+    o.command = typed_command();
+    action = [] { return run_bench(o); };
+  });
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,251 @@
+// The order of things in a cell: refuse what cannot run, check, time, judge.
+#include "program/cell.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fovea/error.h"
+#include "program/answer_check.h"
+#include "program/ceilings.h"
+#include "source_version.h"
+
+namespace fovea::program {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
+
+void fail(Row& row, const std::string& status, const std::string& reason) {
+  row.status = status;
+  row.reason = reason;
+  row.time_s.reset();
+}
+
+Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlaces& places, int threads) {
+  Json tensors = Json::object();
+  for (int i = 0; i < kTensorCount; ++i) {
+    const auto& place = places.places[static_cast<std::size_t>(i)];
+    if (!place.present) continue;
+    const char* const dtype = place.dtype == DType::fp32 ? "fp32" : place.dtype == DType::bf16 ? "bf16" : "fp16";
+    tensors[std::string(kTensorNames[i])] = {
+        {"offset", place.offset}, {"sizes", place.sizes}, {"strides", place.strides}, {"dtype", dtype}};
+  }
+  return {{"command", "prepare"},
+          {"problem", core::line_of(c)},
+          {"implementation", plan.implementation},
+          {"pass", core::name_of(c.pass)},
+          {"threads", threads},
+          {"input_bytes", places.input_bytes},
+          {"output_bytes", places.output_bytes},
+          {"tensors", tensors}};
+}
+
+}  // namespace
+
+CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, Machine machine)
+    : contenders_(std::move(contenders)),
+      settings_(settings),
+      machine_(std::move(machine)),
+      inputs_("fovea inputs"),
+      workers_(contenders_.size()) {}
+
+std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(const std::string&)>& wanted,
+                                const std::function<void(const RoundReport&)>& after_turn) {
+  std::vector<Entry> entries = entries_for(c, wanted);
+  for (Entry& entry : entries) {
+    if (!entry.plan.refusal.empty()) {
+      fail(entry.row, "unsupported", entry.plan.refusal);
+      entry.open = false;
+    } else {
+      refuse_too_large(c, entry);
+    }
+  }
+  if (std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.open; })) {
+    places_ = places_of(c);
+    inputs_.resize(places_.input_bytes);
+    fill_inputs(c, places_, inputs_);
+    for (const auto& together : batches_of(c, entries)) {
+      for (Entry* entry : together) check(c, *entry);
+      time_all(c, together, after_turn);
+      drop_all();
+    }
+  }
+  std::vector<Row> rows;
+  for (Entry& entry : entries) rows.push_back(std::move(entry.row));
+  return rows;
+}
+
+// One entry per implementation: `flash` and the name it resolves to are the same.
+std::vector<CellBench::Entry> CellBench::entries_for(const core::Case& c,
+                                                     const std::function<bool(const std::string&)>& wanted) const {
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < contenders_.size(); ++i) {
+    CellPlan plan = plan_cell(contenders_[i], c);
+    const bool twice = std::any_of(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.plan.implementation == plan.implementation;
+    });
+    if (twice || !wanted(plan.implementation)) continue;
+    Row row = blank_row(c, plan);
+    entries.push_back({i, std::move(plan), std::move(row)});
+  }
+  return entries;
+}
+
+Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
+  Row row;
+  row.problem = core::line_of(c);
+  row.impl = plan.implementation;
+  row.status = "ok";
+  row.flops = flops_of(c);
+  row.bytes = bytes_of(c);
+  row.threads = settings_.threads;
+  row.source = {kSourceCommit, kSourceDirty};
+  row.machine = machine_.id();
+  return row;
+}
+
+// The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
+void CellBench::refuse_too_large(const core::Case& c, Entry& entry) const {
+  const std::int64_t wanted = tensor_bytes(c) + entry.plan.workspace_bytes + entry.plan.saved_bytes;
+  if (wanted <= settings_.memory_limit) return;
+  fail(entry.row, "oom",
+       fmt::format("needs {} bytes ({} tensors, {} workspace, {} saved), {} may be used", wanted, tensor_bytes(c),
+                   entry.plan.workspace_bytes, entry.plan.saved_bytes, settings_.memory_limit));
+  entry.row.workspace_bytes = entry.plan.workspace_bytes;
+  entry.row.saved_bytes = entry.plan.saved_bytes;
+  if (contenders_[entry.contender].ours)
+    entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + entry.plan.saved_bytes;
+  entry.open = false;
+}
+
+// Contenders that are timed against each other hold their memory at the same time; where that is too much for the
+// machine they are timed in groups.
+std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Case& c,
+                                                                  std::vector<Entry>& entries) const {
+  const AttentionProblem& p = c.problem;
+  const std::int64_t unknown = 3 * 4 * p.batch * p.heads_q * p.len_q * p.len_k;  // foreign: a few score matrices
+  std::vector<std::vector<Entry*>> batches;
+  std::int64_t taken = 0;
+  for (Entry& entry : entries) {
+    if (!entry.open) continue;
+    const bool ours = contenders_[entry.contender].ours;
+    const std::int64_t wanted =
+        tensor_bytes(c) + (ours ? entry.plan.workspace_bytes + entry.plan.saved_bytes : unknown);
+    if (batches.empty() || taken + wanted > settings_.memory_limit) {
+      batches.emplace_back();
+      taken = 0;
+    }
+    batches.back().push_back(&entry);
+    taken += wanted;
+  }
+  return batches;
+}
+
+void CellBench::check(const core::Case& c, Entry& entry) {
+  WorkerProcess& process = worker(entry.contender);
+  entry.open = false;
+  try {
+    process.outputs().resize(places_.output_bytes);
+    poison(process.outputs());
+    process.call(prepare_command(c, entry.plan, places_, settings_.threads), settings_.limits.timeout);
+    const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
+    entry.row.timer = reply.value("timer", "");
+    count_memory(c, entry, reply);
+  } catch (const WorkerFailure& failure) {
+    return fail(entry.row, failure.status, failure.reason);
+  } catch (const Error& error) {
+    return fail(entry.row, "oom", error.details().problem);
+  }
+  const AnswerCheck answer = check_answer(c, places_, inputs_, process.outputs(), !contenders_[entry.contender].ours);
+  entry.row.error = answer.error;
+  if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
+  if (!answer.wrong.empty()) return fail(entry.row, "mismatch", answer.wrong);
+  entry.open = true;
+}
+
+void CellBench::count_memory(const core::Case& c, Entry& entry, const Json& reply) const {
+  const auto bytes = [&reply](const char* key) -> std::optional<std::int64_t> {
+    const auto found = reply.find(key);
+    if (found == reply.end() || !found->is_number()) return std::nullopt;
+    return found->get<std::int64_t>();
+  };
+  entry.row.workspace_bytes = bytes("workspace_bytes");
+  entry.row.saved_bytes = bytes("saved_bytes");
+  if (entry.row.saved_bytes) entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + *entry.row.saved_bytes;
+}
+
+void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& together,
+                         const std::function<void(const RoundReport&)>& after_turn) {
+  std::vector<SampleSource> sources;
+  std::vector<Entry*> timed;
+  for (Entry* entry : together) {
+    if (!entry->open) continue;
+    timed.push_back(entry);
+    sources.push_back({entry->plan.implementation, [this, entry](int runs, int lead) {
+                         const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
+                         return worker(entry->contender)
+                             .call(command, settings_.limits.timeout)
+                             .at("seconds")
+                             .get<std::vector<double>>();
+                       }});
+  }
+  if (timed.empty()) return;
+  const DeviceKind device = c.problem.device.kind;
+  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads)};
+  std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
+  ceiling.probe_after = probe_flops(device, c.problem.dtype, settings_.threads);
+  ceiling.best_product = probe_product(device, c.problem.dtype, settings_.threads);
+  ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, ceiling.best_product});
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    Row& row = timed[i]->row;
+    if (outcomes[i].status != "ok") {
+      fail(row, outcomes[i].status, outcomes[i].reason);
+    } else {
+      judge(c, row, std::move(outcomes[i].samples), ceiling);
+    }
+  }
+}
+
+void CellBench::judge(const core::Case& c, Row& row, std::vector<double> samples, const RowCeiling& ceiling) const {
+  row.time_s = statistics_of(std::move(samples));
+  const TimeStatistics& t = *row.time_s;
+  row.clock_mhz = measured_clock_mhz();
+  if (*row.clock_mhz == 0) row.clock_mhz.reset();
+  row.tflops = row.flops / t.median / 1e12;
+  if (ceiling.flops_per_s > 0) {
+    row.ceiling = ceiling;
+    row.ceiling_share = row.flops / t.median / ceiling.flops_per_s;
+  }
+  const double floor = row.flops / datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
+  if (t.min <= 0 || (std::isfinite(floor) && t.min < floor)) row.flags.emplace_back("impossible");
+  if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
+  if (t.median < kLaunchBoundSeconds) row.flags.emplace_back("launch_bound");
+  if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
+}
+
+WorkerProcess& CellBench::worker(std::size_t contender) {
+  auto& process = workers_[contender];
+  if (!process) {
+    // The inputs are shared and count once; what a worker allocates itself has to fit beside them.
+    const WorkerSettings settings{contenders_[contender].command, settings_.threads, settings_.memory_limit};
+    process = std::make_unique<WorkerProcess>(settings, inputs_);
+  }
+  return *process;
+}
+
+void CellBench::drop_all() {
+  for (auto& process : workers_) {
+    if (!process || !process->alive()) continue;
+    try {
+      process->call({{"command", "drop"}}, settings_.limits.timeout);
+      process->outputs().resize(0);
+    } catch (const WorkerFailure&) {  // it is gone, and with it all that was to be dropped
+    }
+  }
+}
+
+}  // namespace fovea::program

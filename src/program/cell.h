@@ -1,0 +1,65 @@
+// One cell of a sweep: a case, all contenders. Inputs are made once, every answer is checked, then all are timed
+// against each other.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "program/contender.h"
+#include "program/machine.h"
+#include "program/record.h"
+#include "program/sampler.h"
+#include "program/shared_tensors.h"
+#include "program/worker_process.h"
+
+namespace fovea::program {
+
+struct CellSettings {
+  SamplingLimits limits;
+  int threads = 1;
+  std::int64_t memory_limit = 0;  // bytes that a cell may take; never 0 once the sweep begins
+  std::uint64_t seed = 0;         // of the order of turns
+};
+
+class CellBench {
+ public:
+  CellBench(std::vector<Contender> contenders, CellSettings settings, Machine machine);
+
+  const std::vector<Contender>& contenders() const { return contenders_; }
+  int threads() const { return settings_.threads; }
+
+  // Rows of the contenders for which `wanted` (called with the resolved name) holds, in the contenders' order. Throws
+  // Interrupted.
+  std::vector<Row> run(const core::Case& c, const std::function<bool(const std::string& implementation)>& wanted,
+                       const std::function<void(const RoundReport&)>& after_turn);
+
+ private:
+  struct Entry {
+    std::size_t contender;
+    CellPlan plan;
+    Row row;
+    bool open = true;  // nothing has gone wrong with it yet
+  };
+
+  std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;
+  Row blank_row(const core::Case& c, const CellPlan& plan) const;
+  void refuse_too_large(const core::Case& c, Entry& entry) const;
+  std::vector<std::vector<Entry*>> batches_of(const core::Case& c, std::vector<Entry>& entries) const;
+  void check(const core::Case& c, Entry& entry);
+  void count_memory(const core::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
+  void time_all(const core::Case& c, const std::vector<Entry*>& together,
+                const std::function<void(const RoundReport&)>& after_turn);
+  void judge(const core::Case& c, Row& row, std::vector<double> samples, const RowCeiling& ceiling) const;
+  WorkerProcess& worker(std::size_t contender);
+  void drop_all();
+
+  std::vector<Contender> contenders_;
+  CellSettings settings_;
+  Machine machine_;
+  SharedBlock inputs_;
+  TensorPlaces places_;
+  std::vector<std::unique_ptr<WorkerProcess>> workers_;
+};
+
+}  // namespace fovea::program

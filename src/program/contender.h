@@ -1,0 +1,39 @@
+// Who is timed: our implementations, peers of a Python, and anybody's kernel, each by the words of --impl and --with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/problem_line.h"
+
+namespace fovea::program {
+
+struct Contender {
+  std::string name;                  // as asked for: flash, cpu.avx2, torch.sdpa, my_kernel.py:attention
+  std::vector<std::string> command;  // that starts its worker
+  bool ours = false;                 // an implementation of the library's list
+};
+
+// Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for one that is named twice.
+std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
+                                     const std::string& python);
+
+// What one of ours would do with a case: which implementation, and how much memory that takes.
+struct CellPlan {
+  std::string implementation;  // resolved; the contender's own name for others
+  std::string refusal;         // why it does not take the case; empty if it does
+  std::int64_t workspace_bytes = 0, saved_bytes = 0;
+};
+CellPlan plan_cell(const Contender& contender, const core::Case& c);
+
+// Bytes of inputs and outputs that exist before a backward pass: q, k, v, out, lse.
+std::int64_t forward_tensor_bytes(const core::Case& c);
+// All tensors of the case.
+std::int64_t tensor_bytes(const core::Case& c);
+
+// Floating-point operations and bytes of the passes that the case times.
+double flops_of(const core::Case& c);
+double bytes_of(const core::Case& c);
+
+}  // namespace fovea::program

@@ -1,0 +1,51 @@
+// The sampling engine: warm-up, interleaved rounds in random order, and when to stop. Knows nothing of processes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fovea::program {
+
+struct SamplingLimits {
+  double repeat_for = 10;  // most seconds of samples per contender
+  double timeout = 60;     // most seconds that a contender may take before it has the least number of samples
+};
+
+inline constexpr int kLeastSamples = 3;
+inline constexpr int kMostSamples = 500;
+inline constexpr int kEnoughSamples = 20;      // before the noise may end the sampling
+inline constexpr double kEnoughSeconds = 0.3;  // likewise
+inline constexpr double kQuietNotch = 0.005;   // half-width of the median's 95 % notch that counts as settled
+inline constexpr double kNoisySpread = 0.05;   // (q3 - q1) / median above which a row is flagged noisy
+inline constexpr double kRoundSeconds = 0.02;  // a contender's turn: long enough to be alone with its caches
+
+// One that is sampled. `sample` makes `lead` untimed runs, then `runs` timed ones, and may throw WorkerFailure, which
+// ends this contender alone.
+struct SampleSource {
+  std::string name;
+  std::function<std::vector<double>(int runs, int lead)> sample;
+};
+
+struct SampleOutcome {
+  std::vector<double> samples;        // seconds; empty if it failed
+  std::string status = "ok", reason;  // of kRowStatuses
+};
+
+struct RoundReport {  // for the progress line
+  const std::string& name;
+  std::size_t samples;
+  double median;
+};
+
+// Samples all sources against each other. `seed` fixes the order of turns.
+std::vector<SampleOutcome> sample_interleaved(const std::vector<SampleSource>& sources, const SamplingLimits& limits,
+                                              std::uint64_t seed,
+                                              const std::function<void(const RoundReport&)>& after_turn = {});
+
+// Half-width of the notch round the median (McGill, Tukey and Larsen 1978), relative to the median.
+double relative_notch(const std::vector<double>& samples);
+
+}  // namespace fovea::program

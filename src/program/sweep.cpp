@@ -1,0 +1,138 @@
+// The loop over cells. A row is on disk before the next cell starts.
+#include "program/sweep.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "fmt/format.h"
+#include "program/interrupt.h"
+#include "program/progress.h"
+#include "program/table.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr int kFull = 3, kInterrupted = 130;
+constexpr double kSlowRate = 2e9;  // flops/s of the slowest contender worth timing, double-precision check included
+
+class Sweep {
+ public:
+  Sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment)
+      : bench_(bench), settings_(settings), total_(settings.cases.size() * bench.contenders().size()) {
+    if (settings.output.empty()) return;
+    file_ = std::make_unique<RecordFile>(settings.output, environment, settings.resume, settings.force);
+    if (!file_->before().warning.empty()) std::fprintf(stderr, "fovea: %s\n", file_->before().warning.c_str());
+    for (const Row& row : file_->before().rows) {
+      if (row.source == environment.source) earlier_.push_back(row);
+    }
+  }
+
+  int run() {
+    Progress progress(total_, 0);
+    try {
+      for (const core::Case& c : settings_.cases) run_cell(c, progress);
+    } catch (const Interrupted&) {
+      ended_ = kInterrupted;
+    } catch (const DiskFull& full) {
+      std::fprintf(stderr, "\nfovea: the disk is full, measuring stops: %s\n", full.what());
+      ended_ = kFull;
+    }
+    return ended_;
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  std::size_t total() const { return total_; }
+
+ private:
+  void run_cell(const core::Case& c, Progress& progress) {
+    if (interrupted()) throw Interrupted{};
+    const std::string line = core::line_of(c);
+    const auto wanted = [&](const std::string& implementation) {
+      const Row* const known = earlier(line, implementation);
+      if (known != nullptr) keep(*known, progress);
+      return known == nullptr;
+    };
+    for (Row& row : bench_.run(c, wanted, [&](const RoundReport& report) { progress.on_turn(report); }))
+      store(std::move(row), progress);
+  }
+
+  const Row* earlier(const std::string& line, const std::string& implementation) const {
+    const std::string key = key_of(line, implementation, bench_.threads());
+    const auto found =
+        std::find_if(earlier_.begin(), earlier_.end(), [&key](const Row& row) { return key_of(row) == key; });
+    return found == earlier_.end() ? nullptr : &*found;
+  }
+
+  void store(Row row, Progress& progress) {
+    if (file_) {
+      try {
+        file_->append(row);
+      } catch (const DiskFull&) {
+        std::fprintf(stderr, "%s\n", json_line(row).c_str());
+        throw;
+      }
+    }
+    if (settings_.json) std::printf("%s\n", json_line(row).c_str());
+    keep(row, progress);
+  }
+
+  void keep(const Row& row, Progress& progress) {
+    progress.on_row(row);
+    rows_.push_back(row);
+  }
+
+  CellBench& bench_;
+  const SweepSettings& settings_;
+  std::size_t total_;
+  std::unique_ptr<RecordFile> file_;
+  std::vector<Row> earlier_, rows_;
+  int ended_ = 0;
+};
+
+void print_failures(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (row.status == "ok") continue;
+    std::fprintf(stderr, "%s: %s: %s\n  %s\n", row.impl.c_str(), row.status.c_str(), row.reason.c_str(),
+                 row.problem.c_str());
+  }
+}
+
+}  // namespace
+
+double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
+  double total = 0;
+  for (const core::Case& c : cases) {
+    const double once = flops_of(c) / kSlowRate;
+    const double samples = std::clamp(kEnoughSamples * once, kEnoughSeconds, limits.repeat_for);
+    total += std::min(0.1 + samples + (kLeastSamples + 1) * once, limits.repeat_for + limits.timeout);
+  }
+  return total * static_cast<double>(contenders);
+}
+
+int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment) {
+  Sweep sweep(bench, settings, environment);
+  if (settings.json) std::printf("%s\n", json_line(environment).c_str());
+  const int ended = sweep.run();
+  const auto& rows = sweep.rows();
+  if (!settings.json && !rows.empty()) {
+    print_failures(rows);
+    std::fputs(bench_table(rows, settings.baseline, colour_wanted(STDOUT_FILENO)).c_str(), stdout);
+    if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
+  }
+  if (ended == kInterrupted) {
+    std::fprintf(stderr, "%zu of %zu done%s%s\n", rows.size(), sweep.total(),
+                 settings.output.empty() ? "" : "; resume with ",
+                 settings.output.empty() ? "" : settings.resume_command.c_str());
+  }
+  if (ended != 0) return ended;
+  const bool failed = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+    return row.status == "mismatch" || row.status == "crashed" || row.status == "error";
+  });
+  return failed ? 1 : 0;
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,26 @@
+// A sweep: cells times contenders, with a file that survives, progress and a polite end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "program/cell.h"
+#include "program/record_file.h"
+
+namespace fovea::program {
+
+struct SweepSettings {
+  std::vector<core::Case> cases;
+  std::string output;  // file of records; empty: none
+  bool resume = false, force = false, json = false;
+  std::string baseline;
+  std::string resume_command;  // what to type to go on
+};
+
+// Returns the exit code. Prints the table, or with `json` the rows, to stdout and everything else to stderr.
+int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment);
+
+// Seconds that the sweep may take at most, by a rough rate of this machine.
+double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits);
+
+}  // namespace fovea::program

@@ -1,0 +1,151 @@
+// Text tables.
+#include "program/table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+namespace fovea::program {
+namespace {
+
+// Characters on the screen: UTF-8 continuation bytes and escape sequences take no room.
+std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\033') {
+      i = std::min(text.find('m', i), text.size());
+    } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool ranked(const Row& row) { return row.status == "ok" && !row.has_flag("impossible"); }
+
+struct Grid {
+  std::vector<std::string> problems, implementations;  // in order of appearance
+  std::map<std::pair<std::string, std::string>, const Row*> cells;
+};
+
+Grid grid_of(const std::vector<Row>& rows) {
+  Grid grid;
+  const auto remember = [](std::vector<std::string>& list, const std::string& word) {
+    if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
+  };
+  for (const Row& row : rows) {
+    remember(grid.problems, row.problem);
+    remember(grid.implementations, row.impl);
+    grid.cells[{row.problem, row.impl}] = &row;
+  }
+  return grid;
+}
+
+const Row* cell_of(const Grid& grid, const std::string& problem, const std::string& implementation) {
+  const auto found = grid.cells.find({problem, implementation});
+  return found == grid.cells.end() ? nullptr : found->second;
+}
+
+std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
+  if (row == nullptr) return "";
+  if (row->status != "ok") return row->status == "oom" ? "OOM" : row->status;
+  std::string text = time_text(row->time_s->median);
+  if (base != nullptr && ranked(*base)) text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
+  if (row->has_flag("impossible")) text += " impossible";
+  if (row->has_flag("noisy")) text += " ~";
+  if (!best) return text;
+  return colour ? "\033[1m" + text + " *\033[0m" : text + " *";
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  const auto [factor, unit] = seconds < 1e-3 ? std::pair{1e6, "us"}
+                              : seconds < 1  ? std::pair{1e3, "ms"}
+                                             : std::pair{1.0, "s"};
+  const double value = seconds * factor;
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0, unit);
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - width_of(row[i]) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+ShortLines shorten(const std::vector<std::string>& lines) {
+  ShortLines result;
+  result.lines.resize(lines.size());
+  if (lines.empty()) return result;
+  std::vector<std::vector<std::string>> words;
+  for (const auto& line : lines) words.push_back(words_of(line));
+  const auto append = [](std::string& text, const std::string& word) { text += (text.empty() ? "" : " ") + word; };
+  for (std::size_t at = 0; at < words.front().size(); ++at) {
+    const bool shared = std::all_of(words.begin(), words.end(),
+                                    [&](const auto& w) { return at < w.size() && w[at] == words.front()[at]; });
+    if (shared) append(result.common, words.front()[at]);
+    for (std::size_t i = 0; !shared && i < words.size(); ++i) {
+      if (at < words[i].size()) append(result.lines[i], words[i][at]);
+    }
+  }
+  // Lengths and heads that repeat another word of the line say nothing new.
+  for (auto& line : result.lines) {
+    if (line.empty()) line = "this problem";
+  }
+  return result;
+}
+
+std::string bench_table(const std::vector<Row>& rows, std::string_view baseline, bool colour) {
+  const Grid grid = grid_of(rows);
+  const ShortLines labels = shorten(grid.problems);
+  std::vector<std::vector<std::string>> table{{"problem"}};
+  for (const auto& name : grid.implementations) table[0].push_back(name);
+  for (std::size_t i = 0; i < grid.problems.size(); ++i) {
+    const Row* best = nullptr;
+    const Row* const base = cell_of(grid, grid.problems[i], std::string(baseline));
+    for (const auto& name : grid.implementations) {
+      const Row* const row = cell_of(grid, grid.problems[i], name);
+      if (row != nullptr && ranked(*row) && (best == nullptr || row->time_s->median < best->time_s->median)) best = row;
+    }
+    std::vector<std::string> line{labels.lines[i]};
+    for (const auto& name : grid.implementations) {
+      const Row* const row = cell_of(grid, grid.problems[i], name);
+      line.push_back(cell_text(row, base, row != nullptr && row == best, colour));
+    }
+    table.push_back(std::move(line));
+  }
+  return "all: " + labels.common + "\n" + aligned(table);
+}
+
+bool colour_wanted(int descriptor) {
+  const char* const refused = std::getenv("NO_COLOR");
+  const char* const terminal = std::getenv("TERM");
+  return isatty(descriptor) != 0 && (refused == nullptr || *refused == '\0') &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,32 @@
+// What a worker times: one of our implementations, or a C function of somebody's shared object.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/problem_line.h"
+#include "fovea/attention.h"
+
+namespace fovea::program {
+
+class TimedKernel {
+ public:
+  virtual ~TimedKernel() = default;
+
+  // The views stay valid until the next prepare. `backward` is all null in a case of pass fwd.
+  virtual void prepare(const core::Case& c, const std::string& implementation, int threads,
+                       const ForwardTensors& forward, const BackwardTensors& backward) = 0;
+  virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
+  virtual void backward() = 0;  // wants an earlier forward()
+
+  // Counted while the calls ran; nothing where it cannot be known.
+  virtual std::optional<std::int64_t> workspace_bytes() const { return std::nullopt; }
+  virtual std::optional<std::int64_t> saved_bytes() const { return std::nullopt; }
+};
+
+// "./libmine.so:symbol" gives a kernel of that shared object, anything else one that calls the library.
+std::unique_ptr<TimedKernel> make_kernel(const std::string& spec);
+
+}  // namespace fovea::program
