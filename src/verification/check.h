@@ -5,19 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "fovea/attention.h"
+#include "verification/comparer.h"
 
 namespace fovea::verification {
-
-struct TensorError {
-  std::string tensor;  // out lse dq dk dv
-  bool ok = false;
-  double rel_l2 = 0;          // |got - reference| / |reference|, Euclidean over all compared elements
-  double max_abs = 0;         // largest |got - reference|
-  double ratio_to_plain = 0;  // rel_l2 over that of the plain same-precision evaluation (floor included)
-  std::string detail;         // the first thing wrong, with its index; empty if ok
-};
 
 struct Verdict {
   bool ok = false;
@@ -30,5 +21,27 @@ struct Verdict {
 // the tile edges, drawn from `seed`. Gradients that were not asked for (null views) are not checked.
 Verdict check_forward(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t seed);
 Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t seed);
+
+// The same in two steps, so that several answers to one problem are compared with one expectation. It needs the inputs
+// only. The truth of backward is a function of what backward is given: q, k, v, dout, and lse with out or delta; where
+// these are absent, they are those of the definition. So it is for an implementation that reads its own saved state.
+struct ExpectedTensor {
+  std::string name;
+  RowValues truth;
+  Bound bound;
+};
+struct Expectation {
+  bool sampled = false;
+  std::vector<ExpectedTensor> tensors;
+};
+// What gradients hold before they are accumulated into; null views stand for zeros.
+struct Gradients {
+  TensorView dq = {}, dk = {}, dv = {};
+};
+Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors& inputs, std::uint64_t seed);
+Expectation expect_backward(const AttentionProblem& problem, const BackwardTensors& inputs, std::uint64_t seed,
+                            const Gradients& before = {});
+Verdict compare(const Expectation& expected, const ForwardTensors& results);
+Verdict compare(const Expectation& expected, const BackwardTensors& results);
 
 }  // namespace fovea::verification

@@ -1,0 +1,235 @@
+// Truth and bound of every tensor of a problem, and the verdict on an answer.
+#include "verification/check.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/float16.h"
+#include "reference/definition.h"
+#include "verification/companion.h"
+#include "verification/evaluation.h"
+
+namespace fovea::verification {
+namespace {
+
+constexpr double kForwardFactor = 2, kBackwardFactor = 3;
+constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation, where one is cheap
+constexpr std::int64_t kMaxRepeats = 8;
+constexpr std::size_t kFewValues = 4096;   // below, companions are measured too
+constexpr std::int64_t kTileReach = 1024;  // no tile is longer
+
+std::int64_t repeats(double flops_of_one) {
+  return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
+}
+
+SumOrder order_of(std::int64_t repeat) { return {repeat * 7, repeat % 2 == 1}; }
+
+std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; view && i < view.sizes[2]; ++i) {
+    const std::int64_t first = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+    bool finite = true;
+    for (std::int64_t c = 0; c < view.sizes[3]; ++c)
+      finite = finite && std::isfinite(core::load_as_float(view.data, view.dtype, first + c));
+    if (!finite) rows.push_back(i);
+  }
+  return rows;
+}
+
+// May the tile that holds (i, j) hold a pair that the mask allows? The masks allow more with growing i, falling j.
+bool in_a_visible_tile(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
+  return reference::visible(p, std::min(i + kTileReach, p.len_q - 1), std::max<std::int64_t>(j - kTileReach, 0));
+}
+
+// Rows of out that a value row hidden from them may poison, since their tile multiplies it by zero.
+void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows, Bound& bound) {
+  bound.may_poison.assign(rows.size(), false);
+  RowIndex head{-1, -1, 0};
+  std::vector<std::int64_t> values;
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    const auto& [b, h, i] = rows[n];
+    if (b != head.batch || h != head.head) {
+      const std::int64_t key_head = h / (p.heads_q / p.heads_kv);
+      values = non_finite_rows(t.v, b, key_head);
+      if (!values.empty() || !non_finite_rows(t.k, b, key_head).empty() || !non_finite_rows(t.q, b, h).empty())
+        bound.poisoned = true;
+      head = {b, h, 0};
+    }
+    bound.may_poison[n] = std::any_of(values.begin(), values.end(), [&p, row = i](std::int64_t j) {
+      return !reference::visible(p, row, j) && in_a_visible_tile(p, row, j);
+    });
+  }
+}
+
+// Backward multiplies the zeros of hidden pairs by rows of every input: a head with a non-finite row may be poisoned.
+void mark_backward(const AttentionProblem& p, const BackwardTensors& t, bool of_keys, const std::vector<RowIndex>& rows,
+                   Bound& bound) {
+  const std::int64_t group = p.heads_q == 0 ? 1 : p.heads_q / p.heads_kv;
+  bound.may_poison.assign(rows.size(), false);
+  RowIndex head{-1, -1, 0};
+  bool struck = false;
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    if (rows[n].batch != head.batch || rows[n].head != head.head) {
+      head = rows[n];
+      const std::int64_t key_head = of_keys ? head.head : head.head / group;
+      struck =
+          !non_finite_rows(t.k, head.batch, key_head).empty() || !non_finite_rows(t.v, head.batch, key_head).empty();
+      const std::int64_t first = of_keys ? key_head * group : head.head, end = of_keys ? first + group : first + 1;
+      for (std::int64_t h = first; h < end && h < p.heads_q; ++h)
+        struck = struck || !non_finite_rows(t.q, head.batch, h).empty() ||
+                 !non_finite_rows(t.dout, head.batch, h).empty() || !non_finite_rows(t.out, head.batch, h).empty();
+      bound.poisoned = bound.poisoned || struck;
+    }
+    bound.may_poison[n] = struck;
+  }
+}
+
+bool sees_a_key(const AttentionProblem& p, std::int64_t i) { return p.len_k > 0 && reference::visible(p, i, 0); }
+bool seen_by_a_query(const AttentionProblem& p, std::int64_t j) {
+  return p.len_q > 0 && reference::visible(p, p.len_q - 1, j);
+}
+
+// A row without a visible pair: zero, or what was there before.
+void mark_exact(const AttentionProblem& p, bool of_keys, const std::vector<RowIndex>& rows, Bound& bound) {
+  bound.exact.assign(rows.size(), false);
+  for (std::size_t n = 0; n < rows.size(); ++n)
+    bound.exact[n] = of_keys ? !seen_by_a_query(p, rows[n].index) : !sees_a_key(p, rows[n].index);
+}
+
+// Adds what the gradient held before; the plain evaluation rounds the sum.
+void add_before(const TensorView& before, RowValues& values, bool rounds) {
+  if (!before || values.rows.empty()) return;
+  const RowValues initial = read_rows(before, values.rows);
+  for (std::size_t n = 0; n < values.values.size(); ++n) {
+    values.values[n] += initial.values[n];
+    if (rounds) values.values[n] = static_cast<float>(values.values[n]);
+  }
+}
+
+void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
+  add_before(before.dq, values.dq, rounds);
+  add_before(before.dk, values.dk, rounds);
+  add_before(before.dv, values.dv, rounds);
+}
+
+// The plain evaluation's errors on the problem itself in several orders of summation, and on companions if it is small.
+template <class Tensors, class Add>
+void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, std::size_t values,
+                   Add add) {
+  const std::int64_t own = sample.complete ? repeats(flops(p)) : 1;
+  for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, order_of(n)), nullptr);
+  if (!sample.complete || values == 0 || values >= kFewValues) return;
+  const double heads = static_cast<double>(p.batch) * static_cast<double>(p.heads_kv);
+  for (std::int64_t n = 0; n < repeats(flops(p) / heads); ++n) {
+    const Companion companion(p, tensors, static_cast<std::uint64_t>(n));
+    const Sample all = sample_of(companion.problem(), 0);
+    const auto& moved = [&companion]() -> const Tensors& {
+      if constexpr (std::is_same_v<Tensors, ForwardTensors>) {
+        return companion.forward();
+      } else {
+        return companion.backward();
+      }
+    }();
+    const auto truth = by_definition(companion.problem(), moved, all);
+    add(plainly(companion.problem(), moved, all, order_of(n)), &truth);
+  }
+}
+
+Verdict verdict_of(const Expectation& expected, std::vector<TensorError> tensors) {
+  Verdict verdict{.ok = true, .tensors = std::move(tensors), .sampled = expected.sampled};
+  for (const auto& tensor : verdict.tensors) verdict.ok = verdict.ok && tensor.ok;
+  return verdict;
+}
+
+TensorError missing(const std::string& name) { return {.tensor = name, .detail = "was asked for and is missing"}; }
+
+}  // namespace
+
+std::string Verdict::reason() const {
+  std::string text;
+  for (const auto& tensor : tensors) {
+    if (!tensor.ok) text += (text.empty() ? "" : "; ") + tensor.tensor + " " + tensor.detail;
+  }
+  return text;
+}
+
+Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed) {
+  const Sample sample = sample_of(p, seed);
+  const ForwardValues truth = by_definition(p, inputs, sample);
+  Bound bound{.factor = kForwardFactor, .stored = p.result_dtype};
+  mark_forward(p, inputs, sample.queries, bound);
+  mark_exact(p, false, sample.queries, bound);
+  ExpectedTensor out{"out", truth.out, bound}, lse{"lse", truth.lse, bound};
+  std::fill(lse.bound.may_poison.begin(), lse.bound.may_poison.end(), false);
+  measure_plain(p, inputs, sample, truth.out.values.size(), [&](const ForwardValues& plain, const ForwardValues* own) {
+    out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : truth.out));
+    lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : truth.lse));
+  });
+  return {!sample.complete, {std::move(out), std::move(lse)}};
+}
+
+Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
+                            const Gradients& before) {
+  const Sample sample = sample_of(p, seed);
+  BackwardValues truth = by_definition(p, inputs, sample);
+  add_before(before, truth, false);
+  Expectation expected{!sample.complete, {}};
+  const auto add = [&](const char* name, const RowValues& values, bool of_keys) {
+    Bound bound{.factor = kBackwardFactor, .stored = p.result_dtype};
+    mark_backward(p, inputs, of_keys, values.rows, bound);
+    mark_exact(p, of_keys, values.rows, bound);
+    expected.tensors.push_back({name, values, std::move(bound)});
+  };
+  if (p.wants_dq) add("dq", truth.dq, false);
+  if (p.wants_dk) add("dk", truth.dk, true);
+  if (p.wants_dv) add("dv", truth.dv, true);
+  const std::size_t values = std::max({truth.dq.values.size(), truth.dk.values.size(), truth.dv.values.size()});
+  measure_plain(p, inputs, sample, values, [&](BackwardValues plain, const BackwardValues* own) {
+    if (own == nullptr) add_before(before, plain, true);
+    const BackwardValues& wanted = own != nullptr ? *own : truth;
+    for (ExpectedTensor& tensor : expected.tensors) {
+      const bool is_dq = tensor.name == "dq", is_dk = tensor.name == "dk";
+      tensor.bound.plain.raise_to(error_of(is_dq   ? plain.dq
+                                           : is_dk ? plain.dk
+                                                   : plain.dv,
+                                           is_dq   ? wanted.dq
+                                           : is_dk ? wanted.dk
+                                                   : wanted.dv));
+    }
+  });
+  return expected;
+}
+
+Verdict compare(const Expectation& expected, const ForwardTensors& results) {
+  const ExpectedTensor &out = expected.tensors[0], &lse = expected.tensors[1];
+  std::vector<TensorError> errors{compare("out", read_rows(results.out, out.truth.rows), out.truth, out.bound)};
+  if (results.lse) errors.push_back(compare_lse(read_rows(results.lse, lse.truth.rows), lse.truth, lse.bound));
+  return verdict_of(expected, std::move(errors));
+}
+
+Verdict compare(const Expectation& expected, const BackwardTensors& results) {
+  std::vector<TensorError> errors;
+  for (const ExpectedTensor& tensor : expected.tensors) {
+    const TensorView got = tensor.name == "dq" ? results.dq : tensor.name == "dk" ? results.dk : results.dv;
+    errors.push_back(got ? compare(tensor.name, read_rows(got, tensor.truth.rows), tensor.truth, tensor.bound)
+                         : missing(tensor.name));
+  }
+  return verdict_of(expected, std::move(errors));
+}
+
+Verdict check_forward(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t seed) {
+  return compare(expect_forward(problem, tensors, seed), tensors);
+}
+
+Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t seed) {
+  AttentionProblem asked = problem;
+  asked.pass = Pass::backward;
+  asked.wants_dq = bool(tensors.dq);
+  asked.wants_dk = bool(tensors.dk);
+  asked.wants_dv = bool(tensors.dv);
+  BackwardTensors inputs = tensors;
+  if (tensors.saved.data != nullptr && sample_of(asked, seed).complete) inputs.out = inputs.lse = inputs.delta = {};
+  return compare(expect_backward(asked, inputs, seed), tensors);
+}
+
+}  // namespace fovea::verification

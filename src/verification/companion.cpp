@@ -1,0 +1,77 @@
+// Dense copies of one key head, moved at random.
+#include "verification/companion.h"
+
+#include "core/float16.h"
+#include "core/random.h"
+#include "verification/evaluation.h"
+
+namespace fovea::verification {
+namespace {
+
+AttentionProblem one_key_head(AttentionProblem problem) {
+  problem.batch = 1;
+  problem.heads_q /= problem.heads_kv;
+  problem.heads_kv = 1;
+  return problem;
+}
+
+}  // namespace
+
+Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number)
+    : number_(number),
+      batch_(static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
+      key_head_(static_cast<std::int64_t>(number) % problem.heads_kv),
+      problem_(one_key_head(problem)) {
+  forward_.q = moved(tensors.q, problem_.heads_q);
+  forward_.k = moved(tensors.k, 1);
+  forward_.v = moved(tensors.v, 1);
+}
+
+Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number)
+    : Companion(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, number) {
+  backward_.q = forward_.q;
+  backward_.k = forward_.k;
+  backward_.v = forward_.v;
+  backward_.dout = moved(tensors.dout, problem_.heads_q);
+  if (!tensors.lse) return;
+  const Sample all = sample_of(problem_, 0);
+  const ForwardValues values = by_definition(problem_, forward_, all);
+  const Sizes rows{1, problem_.heads_q, problem_.len_q, 1};
+  backward_.lse = dense(rows, DType::fp32, values.lse.values);
+  const DType type = tensors.out ? tensors.out.dtype : DType::fp32;
+  backward_.out = dense({1, problem_.heads_q, problem_.len_q, problem_.dim_v}, type, values.out.values);
+  if (!tensors.delta) return;
+  const RowValues dout = read_rows(backward_.dout, all.queries);
+  std::vector<double> delta(values.lse.values.size(), 0.0);
+  for (std::size_t n = 0; n < values.out.values.size(); ++n)
+    delta[n / static_cast<std::size_t>(problem_.dim_v)] += dout.values[n] * values.out.values[n];
+  backward_.delta = dense(rows, DType::fp32, delta);
+}
+
+float Companion::factor(std::uint64_t role, std::uint64_t position) const {
+  const std::uint32_t word = core::philox(number_, role, position)[0];
+  return 0.875f + static_cast<float>(word >> 8) * 0x1p-26f;  // [7/8, 9/8)
+}
+
+TensorView Companion::moved(const TensorView& view, std::int64_t heads) {
+  std::vector<double> values;
+  const std::uint64_t role = memory_.size();
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t i = 0; i < view.sizes[2]; ++i) {
+      const std::int64_t row =
+          batch_ * view.strides[0] + (key_head_ * heads + h) * view.strides[1] + i * view.strides[2];
+      for (std::int64_t c = 0; c < view.sizes[3]; ++c)
+        values.push_back(core::load_as_float(view.data, view.dtype, row + c) * factor(role, values.size()));
+    }
+  }
+  return dense({1, heads, view.sizes[2], view.sizes[3]}, view.dtype, values);
+}
+
+TensorView Companion::dense(const Sizes& sizes, DType dtype, const std::vector<double>& values) {
+  std::vector<float>& memory = memory_.emplace_back(values.size() + 1);
+  for (std::size_t n = 0; n < values.size(); ++n)
+    core::store_from_float(memory.data(), dtype, static_cast<std::int64_t>(n), static_cast<float>(values[n]));
+  return contiguous(memory.data(), dtype, sizes);
+}
+
+}  // namespace fovea::verification

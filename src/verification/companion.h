@@ -1,0 +1,38 @@
+// A small problem of the same kind as a given one: measuring the plain evaluation on a few of these tells its error
+// where the problem itself has too few numbers for that.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/attention.h"
+
+namespace fovea::verification {
+
+// One key head of the problem and its query heads, every input element multiplied by 7/8 to 9/8, no rows in common with
+// another `number`. Where backward is given lse, out or delta, the companion's are those of its own definition.
+class Companion {
+ public:
+  Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number);
+  Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number);
+  Companion(const Companion&) = delete;
+  Companion& operator=(const Companion&) = delete;
+
+  const AttentionProblem& problem() const { return problem_; }
+  const ForwardTensors& forward() const { return forward_; }
+  const BackwardTensors& backward() const { return backward_; }
+
+ private:
+  TensorView moved(const TensorView& view, std::int64_t heads);
+  TensorView dense(const Sizes& sizes, DType dtype, const std::vector<double>& values);
+  float factor(std::uint64_t role, std::uint64_t position) const;
+
+  std::uint64_t number_;
+  std::int64_t batch_, key_head_;  // which head of the original
+  AttentionProblem problem_;
+  std::vector<std::vector<float>> memory_;
+  ForwardTensors forward_;
+  BackwardTensors backward_;
+};
+
+}  // namespace fovea::verification

@@ -1,0 +1,194 @@
+// Non-finite values first, then the tensor's error, then every row's.
+#include "verification/comparer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/float16.h"
+
+namespace fovea::verification {
+namespace {
+
+std::string print(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+std::string place(const RowIndex& row, std::int64_t column) {
+  return "[" + std::to_string(row.batch) + ", " + std::to_string(row.head) + ", " + std::to_string(row.index) + ", " +
+         std::to_string(column) + "]";
+}
+
+std::string shape_difference(const RowValues& got, const RowValues& truth) {
+  if (got.rows == truth.rows && got.columns == truth.columns && got.values.size() == truth.values.size()) return {};
+  return "shapes differ: " + std::to_string(got.rows.size()) + " x " + std::to_string(got.columns) + " instead of " +
+         std::to_string(truth.rows.size()) + " x " + std::to_string(truth.columns);
+}
+
+bool is_set(const std::vector<bool>& flags, std::size_t row) { return !flags.empty() && flags[row]; }
+
+bool same_non_finite(double got, double truth, bool poisoned) {
+  if (poisoned && truth != -HUGE_VAL) return !std::isfinite(got);
+  return std::isnan(truth) ? std::isnan(got) : got == truth;
+}
+
+// The first element that is non-finite where it must not be, finite (or another infinity) where it must be, or not
+// exact where it must be.
+std::string outright_difference(const RowValues& got, const RowValues& truth, const Bound& bound) {
+  for (std::size_t n = 0; n < truth.values.size(); ++n) {
+    const double g = got.values[n], t = truth.values[n];
+    const std::size_t row = n / static_cast<std::size_t>(truth.columns);
+    const bool both_finite = std::isfinite(g) && std::isfinite(t);
+    if (both_finite && (g == t || !is_set(bound.exact, row))) continue;
+    if (!both_finite && std::isfinite(t) && is_set(bound.may_poison, row)) continue;
+    if (!std::isfinite(t) && same_non_finite(g, t, bound.poisoned)) continue;
+    return place(truth.rows[row], static_cast<std::int64_t>(n) % truth.columns) + ": got " + print(g) + ", wanted " +
+           print(t) + (both_finite ? " exactly" : "");
+  }
+  return {};
+}
+
+struct RowError {
+  double error = 0, truth = 0;  // Euclidean norms
+  std::int64_t worst_column = 0;
+};
+
+// Over the elements where both are finite: outright_difference judges the others.
+RowError row_error(const RowValues& got, const RowValues& truth, std::size_t row) {
+  RowError sums;
+  double worst = -1;
+  for (std::int64_t c = 0; c < truth.columns; ++c) {
+    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(c);
+    const double g = got.values[n], t = truth.values[n];
+    if (!std::isfinite(t) || !std::isfinite(g)) continue;
+    sums.error += (g - t) * (g - t);
+    sums.truth += t * t;
+    if (std::abs(g - t) > worst) {
+      worst = std::abs(g - t);
+      sums.worst_column = c;
+    }
+  }
+  sums.error = std::sqrt(sums.error);
+  sums.truth = std::sqrt(sums.truth);
+  return sums;
+}
+
+double root_mean_square(const RowValues& truth) {
+  double sum = 0, count = 0;
+  for (const double t : truth.values) {
+    if (!std::isfinite(t)) continue;
+    sum += t * t;
+    count += 1;
+  }
+  return count == 0 ? 0 : std::sqrt(sum / count);
+}
+
+}  // namespace
+
+RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows) {
+  RowValues result{rows, view.sizes[3], {}};
+  result.values.reserve(rows.size() * static_cast<std::size_t>(result.columns));
+  for (const auto& [b, h, i] : rows) {
+    const std::int64_t first = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+    for (std::int64_t c = 0; c < result.columns; ++c)
+      result.values.push_back(core::load_as_float(view.data, view.dtype, first + c));
+  }
+  return result;
+}
+
+void ErrorSize::raise_to(const ErrorSize& other) {
+  rel_l2 = std::max(rel_l2, other.rel_l2);
+  max_abs = std::max(max_abs, other.max_abs);
+  row_norm = std::max(row_norm, other.row_norm);
+  row_relative = std::max(row_relative, other.row_relative);
+}
+
+ErrorSize error_of(const RowValues& got, const RowValues& truth) {
+  ErrorSize size;
+  double error = 0, norm = 0;
+  for (std::size_t row = 0; row < truth.rows.size(); ++row) {
+    const RowError r = row_error(got, truth, row);
+    error += r.error * r.error;
+    norm += r.truth * r.truth;
+    size.row_norm = std::max(size.row_norm, r.error);
+    if (r.truth > 0) size.row_relative = std::max(size.row_relative, r.error / r.truth);
+    if (truth.columns == 0) continue;
+    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
+    if (std::isfinite(got.values[n]) && std::isfinite(truth.values[n]))
+      size.max_abs = std::max(size.max_abs, std::abs(got.values[n] - truth.values[n]));
+  }
+  size.rel_l2 = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
+  return size;
+}
+
+double half_ulp(DType type, double value) {
+  // Digits of the significand, the implied one included, and the exponent of the smallest normal number.
+  struct Format {
+    int digits, lowest;
+  };
+  const Format format = type == DType::fp32   ? Format{24, -126}
+                        : type == DType::bf16 ? Format{8, -126}
+                                              : Format{11, -14};
+  const int exponent = value > 0 ? std::max(std::ilogb(value), format.lowest) : format.lowest;
+  return std::ldexp(1.0, exponent - format.digits);
+}
+
+TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& truth, const Bound& bound) {
+  TensorError result{.tensor = tensor, .detail = shape_difference(got, truth)};
+  if (!result.detail.empty()) return result;
+  const ErrorSize size = error_of(got, truth);
+  result.rel_l2 = size.rel_l2;
+  result.max_abs = size.max_abs;
+  const double rms = root_mean_square(truth), floor = half_ulp(bound.stored, rms);
+  const double relative_floor = rms > 0 ? floor / rms : floor;
+  result.ratio_to_plain = size.rel_l2 / (bound.plain.rel_l2 + relative_floor / bound.factor);
+  result.detail = outright_difference(got, truth, bound);
+  if (!result.detail.empty()) return result;
+  const double row_floor = floor * std::sqrt(static_cast<double>(truth.columns));
+  for (std::size_t row = 0; row < truth.rows.size(); ++row) {
+    const RowError r = row_error(got, truth, row);
+    const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
+    const bool by_ratio = r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
+    if (by_norm && by_ratio) continue;
+    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
+    result.detail = "row " + place(truth.rows[row], r.worst_column) + ": got " + print(got.values[n]) + ", wanted " +
+                    print(truth.values[n]) + "; the row's error " + print(r.error) + " (row norm " + print(r.truth) +
+                    ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
+                    print(by_norm ? bound.plain.row_relative * r.truth : bound.plain.row_norm) + ", + " +
+                    print(row_floor);
+    return result;
+  }
+  if (!(size.rel_l2 <= bound.factor * bound.plain.rel_l2 + relative_floor)) {
+    result.detail = "relative error " + print(size.rel_l2) + " above " + print(bound.factor) +
+                    " x the plain evaluation's " + print(bound.plain.rel_l2) + " + " + print(relative_floor);
+    return result;
+  }
+  result.ok = true;
+  return result;
+}
+
+TensorError compare_lse(const RowValues& got, const RowValues& truth, const Bound& bound) {
+  TensorError result{.tensor = "lse", .detail = shape_difference(got, truth)};
+  if (!result.detail.empty()) return result;
+  const ErrorSize size = error_of(got, truth);
+  result.rel_l2 = size.rel_l2;
+  result.max_abs = size.max_abs;
+  result.ratio_to_plain = size.max_abs / (bound.plain.max_abs + half_ulp(DType::fp32, 1.0));
+  result.detail = outright_difference(got, truth, bound);
+  if (!result.detail.empty()) return result;
+  for (std::size_t n = 0; n < truth.values.size(); ++n) {
+    const double g = got.values[n], t = truth.values[n];
+    if (!std::isfinite(t) || !std::isfinite(g)) continue;
+    const double tolerance = bound.factor * bound.plain.max_abs + 2 * half_ulp(DType::fp32, std::max(std::abs(t), 1.0));
+    if (std::abs(g - t) <= tolerance) continue;
+    result.detail =
+        place(truth.rows[n], 0) + ": got " + print(g) + ", wanted " + print(t) + " within " + print(tolerance);
+    return result;
+  }
+  result.ok = true;
+  return result;
+}
+
+}  // namespace fovea::verification

@@ -1,0 +1,63 @@
+// THE comparer: is a tensor as close to the truth as the contract asks? Blind to nothing: NaN fails unless it is true.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fovea/tensor.h"
+
+namespace fovea::verification {
+
+struct RowIndex {
+  std::int64_t batch, head, index;
+  bool operator==(const RowIndex&) const = default;
+};
+
+// Chosen rows of a tensor, widened to double.
+struct RowValues {
+  std::vector<RowIndex> rows;
+  std::int64_t columns = 0;
+  std::vector<double> values;  // [rows, columns]
+};
+RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows);
+
+// How far one evaluation is from the truth, over the elements where the truth is finite.
+struct ErrorSize {
+  double rel_l2 = 0;        // of the whole tensor
+  double max_abs = 0;       // of any element
+  double row_norm = 0;      // largest Euclidean norm of a row's error
+  double row_relative = 0;  // largest norm of a row's error over the norm of the row
+  void raise_to(const ErrorSize& other);
+};
+ErrorSize error_of(const RowValues& got, const RowValues& truth);
+
+struct TensorError {
+  std::string tensor;  // out lse dq dk dv
+  bool ok = false;
+  double rel_l2 = 0;          // |got - reference| / |reference|, Euclidean over all compared elements
+  double max_abs = 0;         // largest |got - reference|
+  double ratio_to_plain = 0;  // rel_l2 over that of the plain same-precision evaluation (floor included)
+  std::string detail;         // the first thing wrong, with its index; empty if ok
+};
+
+struct Bound {
+  double factor = 2;      // times the plain evaluation's error: 2 forward, 3 backward
+  ErrorSize plain;        // of the plain same-precision evaluation; its worst row counts for every row
+  DType stored{};         // type of the tensor: the floor is half its ulp at the root mean square of the truth
+  bool poisoned = false;  // inputs hold NaN or infinity: any non-finite value stands for any other
+  std::vector<bool> may_poison = {};  // per row: hidden non-finite values may poison it; empty: none
+  std::vector<bool> exact = {};       // per row: nothing is summed, so the truth must be met exactly; empty: none
+};
+
+// Every condition has the form error <= tolerance, so that a NaN fails it.
+TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& truth, const Bound& bound);
+
+// lse is compared by absolute error, since its size says nothing of the weights' accuracy: `factor` times the plain
+// evaluation's largest error and one ulp of the row's own lse. -inf must be -inf.
+TensorError compare_lse(const RowValues& got, const RowValues& truth, const Bound& bound);
+
+// Half the distance of two neighbouring numbers of the type at |value|.
+double half_ulp(DType type, double value);
+
+}  // namespace fovea::verification

@@ -1,0 +1,40 @@
+// Evaluating chosen rows of a problem: by the definition in double precision, or plainly in the inputs' precision.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/attention.h"
+#include "verification/comparer.h"
+#include "verification/plain.h"
+
+namespace fovea::verification {
+
+// The rows that are computed and compared, ordered by batch and head.
+struct Sample {
+  std::vector<RowIndex> queries;  // of out, lse, dq
+  std::vector<RowIndex> keys;     // of dk, dv
+  bool complete = true;
+};
+
+// Everything up to 2 GFLOP; above, 256 random rows and keys of up to four key heads, and rows at tile edges. Keys that
+// many query rows share cost more than rows: where 256 of them would take too long, as many as 4e9 multiplications buy.
+Sample sample_of(const AttentionProblem& problem, std::uint64_t seed);
+
+struct ForwardValues {
+  RowValues out, lse;
+};
+struct BackwardValues {
+  RowValues dq, dk, dv;  // not asked for: left empty
+};
+
+ForwardValues by_definition(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample);
+BackwardValues by_definition(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample);
+
+// Results are rounded to the problem's result type.
+ForwardValues plainly(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample,
+                      SumOrder order);
+BackwardValues plainly(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample,
+                       SumOrder order);
+
+}  // namespace fovea::verification

@@ -1,0 +1,159 @@
+// Scores of a row, softmax, P stored, P v; gradients by the formulas of the definition.
+#include "verification/plain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/float16.h"
+#include "reference/definition.h"
+
+namespace fovea::verification {
+
+PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
+  Matrix m{view.sizes[2], view.sizes[3], {}, {}};
+  m.values.resize(static_cast<std::size_t>(m.rows * m.columns));
+  m.transposed.resize(m.values.size());
+  const std::int64_t first = batch * view.strides[0] + head * view.strides[1];
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    for (std::int64_t c = 0; c < m.columns; ++c) {
+      const float value = core::load_as_float(view.data, view.dtype, first + i * view.strides[2] + c);
+      m.values[static_cast<std::size_t>(i * m.columns + c)] = value;
+      m.transposed[static_cast<std::size_t>(c * m.rows + i)] = value;
+    }
+  }
+  return m;
+}
+
+// products[n] = row . (row n of the matrix), each a running sum over the columns.
+void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const {
+  products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
+  float* const sums = products.data();
+  for (std::int64_t n = 0; n < matrix.columns; ++n) {
+    const std::int64_t c = order_(n, matrix.columns);
+    const float factor = row[c];
+    const float* const column = matrix.transposed.data() + c * matrix.rows;
+    for (std::int64_t j = 0; j < matrix.rows; ++j) sums[j] += factor * column[j];
+  }
+}
+
+float PlainHead::stored(float value) const {
+  if (problem_.dtype == DType::fp32) return value;
+  std::uint16_t bits = 0;
+  core::store_from_float(&bits, problem_.dtype, 0, value);
+  return core::load_as_float(&bits, problem_.dtype, 0);
+}
+
+PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
+                     std::int64_t head, SumOrder order)
+    : problem_(problem), order_(order) {
+  const std::int64_t key_head = head / (problem.heads_q / problem.heads_kv);
+  q_ = read(tensors.q, batch, head);
+  k_ = read(tensors.k, batch, key_head);
+  v_ = read(tensors.v, batch, key_head);
+  largest_.resize(static_cast<std::size_t>(problem.len_q));
+  sum_.resize(static_cast<std::size_t>(problem.len_q));
+}
+
+PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch,
+                     std::int64_t head, SumOrder order)
+    : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, order) {
+  const AttentionProblem& p = problem;
+  dout_ = read(tensors.dout, batch, head);
+  if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
+  const bool given_lse = bool(tensors.lse);
+  if (given_lse) {
+    largest_ = read(tensors.lse, batch, head).values;
+    sum_.assign(sum_.size(), 1.0f);
+  }
+  if (given_lse && tensors.delta) return;
+  const Matrix out = tensors.out ? read(tensors.out, batch, head) : Matrix{};
+  std::vector<double> row(static_cast<std::size_t>(p.dim_v));
+  delta_.resize(static_cast<std::size_t>(p.len_q));
+  for (std::int64_t i = 0; i < p.len_q; ++i) {
+    if (!given_lse) forward_row(i, row.data());
+    if (tensors.delta) continue;
+    float delta = 0;
+    for (std::int64_t n = 0; n < p.dim_v; ++n) {
+      const auto c = static_cast<std::size_t>(order_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
+      delta += dout_.values[at] * (tensors.out ? out.values[at] : static_cast<float>(row[c]));
+    }
+    delta_[static_cast<std::size_t>(i)] = delta;
+  }
+}
+
+double PlainHead::forward_row(std::int64_t i, double* out) {
+  const AttentionProblem& p = problem_;
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
+  float largest = kNone, sum = 0;
+  bool any = false;
+  for (std::int64_t j = 0; j < p.len_k; ++j) {
+    if (!reference::visible(p, i, j)) continue;
+    any = true;
+    scores_[static_cast<std::size_t>(j)] *= static_cast<float>(p.scale);
+    largest = std::max(largest, scores_[static_cast<std::size_t>(j)]);
+  }
+  std::fill(out, out + p.dim_v, 0.0);
+  if (!any) return kNone;
+  for (std::int64_t n = 0; n < p.len_k; ++n) {
+    const std::int64_t j = order_(n, p.len_k);
+    if (reference::visible(p, i, j)) sum += std::exp(scores_[static_cast<std::size_t>(j)] - largest);
+  }
+  largest_[static_cast<std::size_t>(i)] = largest;
+  sum_[static_cast<std::size_t>(i)] = sum;
+  std::vector<float> sums(static_cast<std::size_t>(p.dim_v), 0.0f);
+  for (std::int64_t n = 0; n < p.len_k; ++n) {
+    const std::int64_t j = order_(n, p.len_k);
+    if (!reference::visible(p, i, j)) continue;
+    const float weight = probability(i, scores_[static_cast<std::size_t>(j)]);
+    for (std::int64_t c = 0; c < p.dim_v; ++c)
+      sums[static_cast<std::size_t>(c)] += weight * v_.values[static_cast<std::size_t>(j * p.dim_v + c)];
+  }
+  std::copy(sums.begin(), sums.end(), out);
+  return largest + std::log(sum);
+}
+
+float PlainHead::probability(std::int64_t i, float score) const {
+  return stored(std::exp(score - largest_[static_cast<std::size_t>(i)]) / sum_[static_cast<std::size_t>(i)]);
+}
+
+void PlainHead::query_gradient(std::int64_t i, double* dq) {
+  const AttentionProblem& p = problem_;
+  multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
+  multiply(dout_.values.data() + i * p.dim_v, v_, dp_);
+  std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
+  for (std::int64_t n = 0; n < p.len_k; ++n) {
+    const std::int64_t j = order_(n, p.len_k);
+    if (!reference::visible(p, i, j)) continue;
+    const auto at = static_cast<std::size_t>(j);
+    const float weight = probability(i, scores_[at] * static_cast<float>(p.scale));
+    const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]));
+    for (std::int64_t c = 0; c < p.dim_qk; ++c)
+      sums[static_cast<std::size_t>(c)] += ds * k_.values[static_cast<std::size_t>(j * p.dim_qk + c)];
+  }
+  for (std::int64_t c = 0; c < p.dim_qk; ++c) dq[c] = sums[static_cast<std::size_t>(c)] * static_cast<float>(p.scale);
+}
+
+void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
+  const AttentionProblem& p = problem_;
+  multiply(k_.values.data() + j * p.dim_qk, q_, scores_);
+  multiply(v_.values.data() + j * p.dim_v, dout_, dp_);
+  std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
+  for (std::int64_t n = 0; n < p.len_q; ++n) {
+    const std::int64_t i = order_(n, p.len_q);
+    if (!reference::visible(p, i, j)) continue;
+    const auto at = static_cast<std::size_t>(i);
+    const float weight = probability(i, scores_[at] * static_cast<float>(p.scale));
+    const float ds = stored(weight * (dp_[at] - delta_[at]));
+    for (std::int64_t c = 0; c < p.dim_v; ++c)
+      sums_v[static_cast<std::size_t>(c)] += weight * dout_.values[static_cast<std::size_t>(i * p.dim_v + c)];
+    for (std::int64_t c = 0; c < p.dim_qk; ++c)
+      sums_k[static_cast<std::size_t>(c)] += ds * q_.values[static_cast<std::size_t>(i * p.dim_qk + c)];
+  }
+  for (std::int64_t c = 0; c < p.dim_v; ++c) dv[c] += sums_v[static_cast<std::size_t>(c)];
+  for (std::int64_t c = 0; c < p.dim_qk; ++c)
+    dk[c] += sums_k[static_cast<std::size_t>(c)] * static_cast<float>(p.scale);
+}
+
+}  // namespace fovea::verification

@@ -1,0 +1,111 @@
+// The checks: they pass right answers of every family, and fail answers that are wrong in one place.
+#include "verification/check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/float16.h"
+#include "verification/case_tensors.h"
+#include "verification/evaluation.h"
+
+namespace fovea::verification {
+namespace {
+
+AttentionOptions by_reference(const core::Case& c) {
+  AttentionOptions options = options_of(c);
+  options.implementation = "reference";
+  return options;
+}
+
+CaseTensors solved(const core::Case& c) {
+  CaseTensors tensors = make_tensors(c);
+  attention_forward(tensors.forward(), by_reference(c));
+  if (c.pass != core::CasePass::fwd) attention_backward(tensors.backward(), by_reference(c));
+  return tensors;
+}
+
+AttentionProblem backward_problem(const core::Case& c) {
+  AttentionProblem problem = c.problem;
+  problem.pass = Pass::backward;
+  return problem;
+}
+
+TEST(Check, PassesTheReferenceOnEveryFamily) {
+  for (const std::string_view family : core::kDataFamilies) {
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+      for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
+        for (const char* lengths : {"lq=9 lk=20", "lq=20 lk=9", "lq=1 lk=1"}) {
+          const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 d=5 dv=3 " + std::string(lengths) +
+                                                " dtype=" + dtype + " mask=" + mask + " data=" + std::string(family));
+          const CaseTensors tensors = solved(c);
+          const Verdict forward = check_forward(c.problem, tensors.forward(), 1);
+          EXPECT_TRUE(forward.ok) << core::line_of(c) << "\n" << forward.reason();
+          const Verdict backward = check_backward(backward_problem(c), tensors.backward(), 1);
+          EXPECT_TRUE(backward.ok) << core::line_of(c) << "\n" << backward.reason();
+        }
+      }
+    }
+  }
+}
+
+TEST(Check, FailsOneWrongElementOfAnyTensor) {
+  for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+    const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=33 d=16 seed=3 dtype=" + std::string(dtype));
+    const CaseTensors tensors = solved(c);
+    // Gradients first: what backward was given must not change before its answer is checked.
+    for (const auto* tensor : {&tensors.dq, &tensors.dk, &tensors.dv, &tensors.out, &tensors.lse}) {
+      const bool forward = tensor == &tensors.out || tensor == &tensors.lse;
+      const auto check = [&] {
+        return forward ? check_forward(c.problem, tensors.forward(), 1)
+                       : check_backward(backward_problem(c), tensors.backward(), 1);
+      };
+      const std::int64_t index = tensor->view().buffer_bytes / size_of(tensor->view().dtype) - 3;
+      const float before = core::load_as_float(tensor->view().data, tensor->view().dtype, index);
+      EXPECT_TRUE(check().ok);
+      core::store_from_float(tensor->view().data, tensor->view().dtype, index, before + 0.1f);
+      EXPECT_FALSE(check().ok);
+      core::store_from_float(tensor->view().data, tensor->view().dtype, index, before);
+    }
+  }
+}
+
+TEST(Check, FailsADroppedKey) {
+  const core::Case c = core::parse_case("lq=40 lk=65 d=16"), shorter = core::parse_case("lq=40 lk=64 d=16");
+  const CaseTensors tensors = make_tensors(c), wrong = make_tensors(shorter);
+  attention_forward(wrong.forward(), by_reference(shorter));
+  ForwardTensors answer = tensors.forward();
+  answer.out = wrong.out.view();
+  answer.lse = wrong.lse.view();
+  EXPECT_FALSE(check_forward(c.problem, answer, 1).ok);
+}
+
+TEST(Check, FailsAMissingGradientThatWasAskedFor) {
+  const core::Case c = core::parse_case("pass=e2e lq=8 d=8");
+  const CaseTensors tensors = solved(c);
+  const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
+  BackwardTensors answer = tensors.backward();
+  EXPECT_TRUE(compare(expected, answer).ok);
+  answer.dk = {};
+  EXPECT_FALSE(compare(expected, answer).ok);
+}
+
+TEST(Check, LargeProblemsAreSampledAtTileEdgesAndAtRandom) {
+  const core::Case c = core::parse_case("pass=bwd b=2 hq=16 hkv=4 lq=4k d=64 mask=causal");
+  const Sample sample = sample_of(c.problem, 7);
+  EXPECT_FALSE(sample.complete);
+  EXPECT_GE(sample.queries.size(), 256u);
+  EXPECT_LE(sample.queries.size(), 400u);
+  EXPECT_GE(sample.keys.size(), 64u);
+  for (const std::int64_t edge : {0, 63, 64, 127, 128, 4095}) {
+    EXPECT_TRUE(std::find(sample.queries.begin(), sample.queries.end(), RowIndex{0, sample.queries[0].head, edge}) !=
+                sample.queries.end());
+  }
+  EXPECT_EQ(sample.keys.back(), (RowIndex{1, 3, 4095}));
+  const Sample again = sample_of(c.problem, 7), other = sample_of(c.problem, 8);
+  EXPECT_EQ(sample.queries, again.queries);
+  EXPECT_NE(sample.queries, other.queries);
+}
+
+}  // namespace
+}  // namespace fovea::verification

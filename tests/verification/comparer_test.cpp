@@ -1,0 +1,173 @@
+// The comparer against itself: everything that must fail does, what is right passes.
+#include "verification/comparer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace fovea::verification {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+constexpr std::int64_t kRows = 6, kColumns = 8;
+
+RowValues some_values() {
+  RowValues values{{}, kColumns, {}};
+  for (std::int64_t i = 0; i < kRows; ++i) values.rows.push_back({0, i / 3, i % 3});
+  for (std::int64_t n = 0; n < kRows * kColumns; ++n) values.values.push_back(std::sin(static_cast<double>(n + 1)));
+  return values;
+}
+
+Bound some_bound() {
+  return {.factor = 2, .plain = {.rel_l2 = 1e-7, .max_abs = 1e-7, .row_norm = 3e-7, .row_relative = 2e-7}};
+}
+
+TensorError judge(const RowValues& got, const RowValues& truth, const Bound& bound = some_bound()) {
+  return compare("out", got, truth, bound);
+}
+
+TEST(Comparer, TakesTheTruthAndItsRounding) {
+  const RowValues truth = some_values();
+  EXPECT_TRUE(judge(truth, truth).ok);
+  RowValues rounded = truth;
+  for (double& value : rounded.values) value = static_cast<float>(value);
+  EXPECT_TRUE(judge(rounded, truth).ok) << judge(rounded, truth).detail;
+}
+
+TEST(Comparer, B153_FailsOnNanOnEitherSide) {
+  const RowValues truth = some_values();
+  RowValues poisoned = truth;
+  poisoned.values[20] = kNan;
+  EXPECT_FALSE(judge(poisoned, truth).ok);
+  EXPECT_FALSE(judge(truth, poisoned).ok);
+  EXPECT_TRUE(judge(poisoned, poisoned).ok);
+  EXPECT_NE(judge(poisoned, truth).detail.find("[0, 0, 2, 4]"), std::string::npos) << judge(poisoned, truth).detail;
+}
+
+TEST(Comparer, FailsOnAllNan) {
+  RowValues all = some_values();
+  for (double& value : all.values) value = kNan;
+  EXPECT_FALSE(judge(all, some_values()).ok);
+  EXPECT_FALSE(judge(some_values(), all).ok);
+}
+
+TEST(Comparer, B153_FailsOnInfinityAndItsSign) {
+  const RowValues truth = some_values();
+  RowValues infinite = truth, negative = truth, nan = truth;
+  infinite.values[3] = kInfinity;
+  negative.values[3] = -kInfinity;
+  nan.values[3] = kNan;
+  EXPECT_FALSE(judge(infinite, truth).ok);
+  EXPECT_FALSE(judge(truth, infinite).ok);
+  EXPECT_FALSE(judge(negative, infinite).ok);
+  EXPECT_FALSE(judge(nan, infinite).ok);
+  EXPECT_TRUE(judge(infinite, infinite).ok);
+}
+
+TEST(Comparer, NonFiniteValuesStandForEachOtherOnlyWhereInputsAreNotFinite) {
+  RowValues nan = some_values(), infinite = some_values();
+  nan.values[3] = kNan;
+  infinite.values[3] = kInfinity;
+  Bound bound = some_bound();
+  bound.poisoned = true;
+  EXPECT_TRUE(judge(nan, infinite, bound).ok);
+  EXPECT_FALSE(judge(some_values(), infinite, bound).ok);
+  EXPECT_FALSE(judge(nan, some_values(), bound).ok);
+  bound.may_poison.assign(kRows, false);
+  bound.may_poison[0] = true;
+  EXPECT_TRUE(judge(nan, some_values(), bound).ok);
+  RowValues wrong = nan;
+  wrong.values[1] += 0.1;  // a row that may be poisoned must still be right where it is not
+  EXPECT_FALSE(judge(wrong, some_values(), bound).ok);
+}
+
+TEST(Comparer, FailsOnWrongSign) {
+  RowValues negated = some_values();
+  for (double& value : negated.values) value = -value;
+  EXPECT_FALSE(judge(negated, some_values()).ok);
+}
+
+TEST(Comparer, B154_FailsOnAUniformFactor) {
+  RowValues scaled = some_values();
+  for (double& value : scaled.values) value *= 1.00001;
+  EXPECT_FALSE(judge(scaled, some_values()).ok);
+}
+
+TEST(Comparer, FailsOnOneBadRow) {
+  RowValues one = some_values();
+  for (std::int64_t c = 0; c < kColumns; ++c) one.values[static_cast<std::size_t>(4 * kColumns + c)] = 0;
+  const TensorError error = judge(one, some_values());
+  EXPECT_FALSE(error.ok);
+  EXPECT_NE(error.detail.find("[0, 1, 1, "), std::string::npos) << error.detail;
+}
+
+TEST(Comparer, FailsOnOneWrongElementInAMillion) {
+  RowValues truth{{}, 64, {}};
+  for (std::int64_t i = 0; i < 16384; ++i) truth.rows.push_back({0, 0, i});
+  truth.values.assign(16384 * 64, 1.0);
+  RowValues wrong = truth;
+  wrong.values[777777] += 1e-4;
+  EXPECT_LT(judge(wrong, truth).rel_l2, 2e-7);  // the tensor's error alone would let it pass
+  EXPECT_FALSE(judge(wrong, truth).ok);
+}
+
+TEST(Comparer, FailsOnASmallRowThatIsWrongThroughout) {
+  RowValues truth = some_values();
+  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-6;
+  RowValues wrong = truth;
+  for (std::int64_t c = 0; c < kColumns; ++c) wrong.values[static_cast<std::size_t>(2 * kColumns + c)] *= -1;
+  EXPECT_FALSE(judge(wrong, truth).ok);
+}
+
+TEST(Comparer, FailsOnAnotherShape) {
+  const RowValues truth = some_values();
+  RowValues shorter = truth, narrower = truth, elsewhere = truth;
+  shorter.rows.pop_back();
+  shorter.values.resize(shorter.values.size() - kColumns);
+  narrower.columns = kColumns / 2;
+  elsewhere.rows[0].head = 7;
+  EXPECT_FALSE(judge(shorter, truth).ok);
+  EXPECT_FALSE(judge(narrower, truth).ok);
+  EXPECT_FALSE(judge(elsewhere, truth).ok);
+}
+
+TEST(Comparer, RowsWithoutPairsMustBeExact) {
+  RowValues truth = some_values();
+  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(c)] = 0;
+  Bound bound = some_bound();
+  bound.exact.assign(kRows, false);
+  bound.exact[0] = true;
+  RowValues tiny = truth;
+  tiny.values[5] = 1e-30;
+  EXPECT_TRUE(judge(truth, truth, bound).ok);
+  EXPECT_FALSE(judge(tiny, truth, bound).ok);
+}
+
+TEST(Comparer, LseIsJudgedByItsOwnUlp) {
+  const RowValues truth{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
+  const Bound bound{.factor = 2};
+  EXPECT_TRUE(compare_lse(truth, truth, bound).ok);
+  RowValues near = truth, far = truth, finite = truth, positive = truth;
+  near.values[0] += 0.9e-3;
+  far.values[1] += 1e-6;
+  finite.values[2] = -1e30;
+  positive.values[2] = kInfinity;
+  EXPECT_TRUE(compare_lse(near, truth, bound).ok);
+  EXPECT_FALSE(compare_lse(far, truth, bound).ok);
+  EXPECT_FALSE(compare_lse(finite, truth, bound).ok);
+  EXPECT_FALSE(compare_lse(positive, truth, bound).ok);
+}
+
+TEST(Comparer, HalfUlpIsTheTypes) {
+  EXPECT_EQ(half_ulp(DType::fp32, 1.0), 0x1p-24);
+  EXPECT_EQ(half_ulp(DType::bf16, 1.5), 0x1p-8);
+  EXPECT_EQ(half_ulp(DType::fp16, 0.75), 0x1p-12);
+  EXPECT_EQ(half_ulp(DType::fp16, 1e-7), 0x1p-25);
+  EXPECT_EQ(half_ulp(DType::fp32, 0.0), 0x1p-150);
+}
+
+}  // namespace
+}  // namespace fovea::verification
