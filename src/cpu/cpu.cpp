@@ -1,8 +1,56 @@
+// The engine's list of implementations: one per instruction set, over the same kernels.
 #include "cpu/cpu.h"
 
-namespace fovea {
-int default_threads() { return 1; }
-namespace cpu {
-std::span<const core::Implementation> implementations() { return {}; }
-}  // namespace cpu
-}  // namespace fovea
+#include <array>
+
+#include "cpu/forward.h"
+#include "cpu/isa.h"
+
+namespace fovea::cpu {
+namespace {
+
+template <Isa isa>
+std::string unavailable() {
+  return missing(isa);
+}
+
+template <Isa isa>
+std::string refusal(const AttentionProblem& problem) {
+  if (problem.saved_state) return "saves no state: its backward recomputes the scores from lse";
+  if (problem.pass == Pass::backward) return "has no backward yet";
+  if (kernels_of(isa)->bf16_dot && problem.dtype != DType::bf16) return "takes bf16 only";
+  return {};
+}
+
+template <Isa isa>
+core::Plan plan(const AttentionProblem& problem) {
+  return plan_forward(*kernels_of(isa), problem);
+}
+
+template <Isa isa>
+void forward(const AttentionProblem& problem, const ForwardTensors& tensors, const core::RunContext& context) {
+  run_forward(*kernels_of(isa), problem, tensors, context);
+}
+
+template <Isa isa>
+core::Implementation implementation(std::string_view name, Isa limit) {
+  return {.name = name,
+          .device = DeviceKind::cpu,
+          .automatic = isa <= limit,
+          .unavailable = unavailable<isa>,
+          .refusal = refusal<isa>,
+          .plan = plan<isa>,
+          .forward = forward<isa>};
+}
+
+}  // namespace
+
+std::span<const core::Implementation> implementations() {
+  static const Isa limit = automatic_limit();
+  static const std::array all{implementation<Isa::avx512>("cpu.avx512", limit),
+                              implementation<Isa::avx2>("cpu.avx2", limit),
+                              implementation<Isa::scalar>("cpu.scalar", limit)};
+  return all;
+}
+
+}  // namespace fovea::cpu

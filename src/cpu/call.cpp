@@ -1,0 +1,104 @@
+// From views and problem to the kernels' plain structs.
+#include "cpu/call.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "core/problem_line.h"
+#include "cpu/processors.h"
+
+namespace fovea::cpu {
+namespace {
+
+constexpr int kLeastRoom = 4;  // runners that a workspace has room for on the smallest machine
+
+Element element_of(DType type) {
+  return type == DType::fp32 ? Element::fp32 : type == DType::bf16 ? Element::bf16 : Element::fp16;
+}
+
+template <class Rows, class View>
+Rows rows_of(const View& view, std::int64_t batch, std::int64_t head, std::int64_t element_bytes) {
+  if (view.data == nullptr) return {};
+  // Through char pointers: an offset in bytes on a view of unknown type.
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, const char, char>;
+  Byte* first = static_cast<Byte*>(view.data) + (batch * view.strides[0] + head * view.strides[1]) * element_bytes;
+  return {first, element_of(view.dtype), view.strides[1], view.strides[2]};
+}
+
+template <class Rows, class View>
+Rows query_rows_of(const AttentionProblem& p, const View& view, std::int64_t sequence) {
+  const std::int64_t group = p.heads_q / p.heads_kv;
+  return rows_of<Rows>(view, sequence / p.heads_kv, sequence % p.heads_kv * group, size_of(view.dtype));
+}
+
+template <class Rows, class View>
+Rows key_rows_of(const AttentionProblem& p, const View& view, std::int64_t sequence) {
+  return rows_of<Rows>(view, sequence / p.heads_kv, sequence % p.heads_kv, size_of(view.dtype));
+}
+
+}  // namespace
+
+Shape shape_of(const AttentionProblem& p) {
+  constexpr double kLog2E = 1.44269504088896340736, kLargest = std::numeric_limits<float>::max();
+  const KeyWindow window = key_window(p);
+  const double log2_scale = std::min(std::fabs(p.scale) * kLog2E, kLargest);
+  Shape s{};
+  s.group = p.heads_kv > 0 ? std::max<std::int64_t>(1, p.heads_q / p.heads_kv) : 1;
+  s.len_q = p.heads_q > 0 ? p.len_q : 0;
+  s.len_k = p.len_k;
+  s.dim_qk = p.dim_qk;
+  s.dim_v = p.dim_v;
+  s.window_begin = window.begin;
+  s.window_end = window.end;
+  s.scale = static_cast<float>(std::clamp(p.scale, -kLargest, kLargest));
+  s.log2_scale = static_cast<float>(log2_scale);
+  s.log2_scale_rest = static_cast<float>(log2_scale - static_cast<double>(s.log2_scale));
+  s.sign = p.scale < 0 ? -1.0f : 1.0f;
+  if (s.log2_scale == 0) {  // every score is 0: the queries are taken as 0 and the kernels never multiply 0 by infinity
+    s.sign = 0;
+    s.log2_scale = 1;
+    s.log2_scale_rest = 0;
+  }
+  return s;
+}
+
+InputRows query_rows(const AttentionProblem& p, const TensorView& view, std::int64_t sequence) {
+  return query_rows_of<InputRows>(p, view, sequence);
+}
+InputRows key_rows(const AttentionProblem& p, const TensorView& view, std::int64_t sequence) {
+  return key_rows_of<InputRows>(p, view, sequence);
+}
+OutputRows query_rows(const AttentionProblem& p, const MutableTensorView& view, std::int64_t sequence) {
+  return query_rows_of<OutputRows>(p, view, sequence);
+}
+OutputRows key_rows(const AttentionProblem& p, const MutableTensorView& view, std::int64_t sequence) {
+  return key_rows_of<OutputRows>(p, view, sequence);
+}
+
+int most_runners(std::int64_t tasks) {
+  const int room = std::max(kLeastRoom, available_processors());
+  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, room));
+}
+
+int runners_of(const core::RunContext& context, std::int64_t tasks) {
+  const int offered =
+      context.lender != nullptr ? std::min(context.threads, context.lender->threads) : context.threads;
+  return std::clamp(offered, 1, most_runners(tasks));
+}
+
+CancelFlag cancel_flag(const core::RunContext& context) {
+  return {[](const void* flag) {
+            return flag != nullptr && static_cast<const std::atomic<bool>*>(flag)->load(std::memory_order_relaxed);
+          },
+          context.cancel};
+}
+
+void fail_cancelled(const AttentionProblem& problem, std::string_view call) {
+  core::fail({Status::cancelled, std::string(call), "cancel", "the call was cancelled while it ran", "a raised flag",
+              "a flag that stays down", "the outputs are unspecified", core::line_of(problem)});
+}
+
+}  // namespace fovea::cpu

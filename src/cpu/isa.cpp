@@ -1,0 +1,113 @@
+// cpuid tells what the processor has, xgetbv which registers the operating system saves.
+#include "cpu/isa.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "core/check.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace fovea::cpu {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"scalar", "avx2", "avx512", "avx512_bf16"};
+
+#if defined(__x86_64__)
+
+struct Registers {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf) {
+  Registers r;
+  if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+  return r;
+}
+
+// Register states that the system saves at a context switch; 0 without xgetbv.
+std::uint64_t saved_states() {
+  constexpr unsigned kXgetbvUsable = 1u << 27;
+  if ((cpuid(1, 0).ecx & kXgetbvUsable) == 0) return 0;
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (std::uint64_t{high} << 32) | low;
+}
+
+std::string missing_avx2() {
+  constexpr unsigned kFma = 1u << 12, kF16c = 1u << 29, kAvx2 = 1u << 5;
+  constexpr std::uint64_t kYmm = 0x6;
+  if ((cpuid(7, 0).ebx & kAvx2) == 0) return "the processor lacks AVX2";
+  if ((cpuid(1, 0).ecx & kFma) == 0) return "the processor lacks FMA";
+  if ((cpuid(1, 0).ecx & kF16c) == 0) return "the processor lacks F16C";
+  if ((saved_states() & kYmm) != kYmm) return "the operating system does not save AVX registers";
+  return {};
+}
+
+std::string missing_avx512() {
+  if (std::string reason = missing_avx2(); !reason.empty()) return reason;
+  constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kBw = 1u << 30, kVl = 1u << 31, kAll = kF | kDq | kBw | kVl;
+  constexpr std::uint64_t kZmm = 0xe6;
+  if ((cpuid(7, 0).ebx & kAll) != kAll) return "the processor lacks AVX-512 F, DQ, BW or VL";
+  if ((saved_states() & kZmm) != kZmm) return "the operating system does not save AVX-512 registers";
+  return {};
+}
+
+std::string missing_avx512_bf16() {
+  if (std::string reason = missing_avx512(); !reason.empty()) return reason;
+  constexpr unsigned kBf16 = 1u << 5;
+  if ((cpuid(7, 1).eax & kBf16) == 0) return "the processor lacks AVX512_BF16";
+  return {};
+}
+
+#endif
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return kNames[static_cast<std::size_t>(isa)]; }
+
+std::optional<Isa> isa_of(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<Isa>(i);
+  }
+  return std::nullopt;
+}
+
+Isa automatic_limit() {
+  const char* word = std::getenv("FOVEA_CPU_ISA");
+  if (word == nullptr || *word == '\0') return Isa::avx512_bf16;
+  if (const auto isa = isa_of(word)) return *isa;
+  core::fail({Status::invalid_argument,
+              "implementations",
+              "FOVEA_CPU_ISA",
+              "unknown instruction set in the environment",
+              word,
+              core::join({kNames[0], kNames[1], kNames[2], kNames[3]}),
+              "unset it for the best that the machine has",
+              {}});
+}
+
+#if defined(__x86_64__)
+
+std::string missing(Isa isa) {
+  static const std::array<std::string, 4> reasons{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()};
+  return reasons[static_cast<std::size_t>(isa)];
+}
+
+const Kernels* kernels_of(Isa isa) {
+  static constexpr std::array<const Kernels*, 4> tables{&kScalarKernels, &kAvx2Kernels, &kAvx512Kernels,
+                                                        nullptr};
+  return tables[static_cast<std::size_t>(isa)];
+}
+
+#else
+
+std::string missing(Isa isa) { return isa == Isa::scalar ? "" : "this build is for a processor without it"; }
+
+const Kernels* kernels_of(Isa isa) { return isa == Isa::scalar ? &kScalarKernels : nullptr; }
+
+#endif
+
+}  // namespace fovea::cpu

@@ -1,0 +1,249 @@
+// Forward: scores transposed (keys down, queries across the lanes), weights of one key block kept in the L1 cache, the
+// output accumulated as [head dimension][query]. The subtracted maximum is raised only when a score exceeds it by more
+// than 8 (in log2), lane by lane, so that a query's result depends on nothing but that query's keys.
+// Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1, with the maximum raised lazily.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+constexpr float kRaise = 8.0f;  // weights stay below 2^8
+
+struct ForwardTile {
+  Factor* q;       // [dim_qk / kPairs][kQueries]
+  float* out;      // [dim_v][kQueries], not yet divided by sum
+  float* maximum;  // [kQueries], what is subtracted from scores; 0 until a score was seen
+  float* limit;    // [kQueries], maximum + kRaise; -infinity until a score was seen
+  float* sum;      // [kQueries], of the weights
+  int64_t rows;
+  Visibility visible;
+};
+
+struct ForwardScratch {
+  ForwardTile* tiles;
+  Factor* weights;   // [kKeyBlock / kPairs][kQueries]
+  float* rows;       // [larger(kKeyBlock, kQueries)][padded dim]
+  Factor* k;         // one packed block, if the task packs for itself
+  Factor* v;
+  float* block_sum;  // [kQueries], of the weights of this block
+  float* factor;     // [kQueries], by which this block has lowered what earlier blocks added
+};
+
+int64_t padded(int64_t dim) { return round_up(dim, kDimStep); }
+int64_t factors_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
+int64_t factors_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
+
+int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, ForwardScratch& s) {
+  Scratch memory{base, 0};
+  const int64_t tiles = (rows + kQueries - 1) / kQueries;
+  s.tiles = memory.take<ForwardTile>(tiles);
+  s.weights = memory.take<Factor>(kKeyBlock / kPairs * kQueries);
+  s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * padded(larger(shape.dim_qk, shape.dim_v)));
+  s.k = packs_itself ? memory.take<Factor>(factors_of_k(shape)) : nullptr;
+  s.v = packs_itself ? memory.take<Factor>(factors_of_v(shape)) : nullptr;
+  s.block_sum = memory.take<float>(kQueries);
+  s.factor = memory.take<float>(kQueries);
+  for (int64_t t = 0; t < tiles; ++t) {
+    ForwardTile tile{};
+    tile.q = memory.take<Factor>((shape.dim_qk + kPairs - 1) / kPairs * kQueries);
+    tile.out = memory.take<float>(round_up(shape.dim_v, kTileRows) * kQueries);
+    tile.maximum = memory.take<float>(kQueries);
+    tile.limit = memory.take<float>(kQueries);
+    tile.sum = memory.take<float>(kQueries);
+    if (base != nullptr) s.tiles[t] = tile;
+  }
+  return memory.used;
+}
+
+void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_row, int64_t rows, ForwardTile& tile) {
+  const Shape& shape = *task.shape;
+  tile.rows = rows;
+  find_visible(shape, first_row, rows, tile.visible);
+  const int64_t dim = padded(shape.dim_qk);
+  read_rows(task.q, shape.group, first_row, rows, shape.dim_qk, s.rows, kQueries, dim);
+  const Vec sign = broadcast(shape.sign);
+  for (int64_t i = 0; i < kQueries * dim; i += kLanes) store(s.rows + i, mul(load(s.rows + i), sign));
+  pack_by_rows<kQueries>(s.rows, dim, kQueries, shape.dim_qk, tile.q);
+  for (int64_t i = 0; i < round_up(shape.dim_v, kTileRows) * kQueries; i += kLanes) store(tile.out + i, zero());
+  for (int w = 0; w < kQueries; w += kLanes) {
+    store(tile.maximum + w, zero());
+    store(tile.limit + w, broadcast(-kInfinity));
+    store(tile.sum + w, zero());
+  }
+}
+
+// Raises the maximum of the lanes whose largest score exceeds the limit, and lowers what was added under the old one:
+// the weights [begin, end) of this block now, the output of earlier blocks when this block's is added.
+__attribute__((noinline)) void raise_maximum(const ForwardTile& tile, const ForwardScratch& s, int n, Vec largest,
+                                             int64_t begin, int64_t end) {
+  const int w = n * kLanes;
+  const Vec old = load(tile.maximum + w), limit = load(tile.limit + w);
+  const Mask raised = less(limit, largest);
+  const Vec raised_maximum = select(raised, largest, old);
+  Vec lower = select(raised, exp2(sub(old, raised_maximum)), broadcast(1.0f));
+  lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // nothing was added yet
+  store(tile.maximum + w, raised_maximum);
+  store(tile.limit + w, select(raised, add(largest, broadcast(kRaise)), limit));
+  store(s.factor + w, mul(load(s.factor + w), lower));
+  if (kBf16Dot) store(s.block_sum + w, mul(load(s.block_sum + w), lower));
+  Vec sum = zero();
+  for (int64_t r = begin; r < end; r += kPairs)
+    sum = rescale_key_factors(s.weights + r / kPairs * kQueries + w, lower, sum);
+  if (!kBf16Dot) store(s.block_sum + w, sum);
+}
+
+// Scores of kTileRows keys from `key` on become weights.
+template <int N>
+FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Factor* k,
+                             int64_t begin, int64_t key, const EdgeMask* edge) {
+  const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
+  Vec x[kTileRows][N];
+  clear(x);
+  multiply(x, k + key * steps, 1, kTileRows, tile.q, kQueries, steps);
+  if (edge != nullptr) {
+    FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
+      FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+        x[m][n] = select(edge->sees(key + m, n), x[m][n], broadcast(-kInfinity));
+      }
+    }
+  }
+  const Vec scale = broadcast(shape.log2_scale);
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    Vec largest = x[0][n];
+    FOVEA_UNROLL for (int m = 1; m < kTileRows; ++m) largest = max(largest, x[m][n]);
+    largest = mul(largest, scale);
+    if (__builtin_expect(any(less(load(tile.limit + n * kLanes), largest)), 0))
+      raise_maximum(tile, s, n, largest, begin, key);
+  }
+  Factor* weights = s.weights + key / kPairs * kQueries;
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    const Vec maximum = load(tile.maximum + n * kLanes);
+    Vec sum = load(s.block_sum + n * kLanes);
+    FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
+      Vec p[kPairs];
+      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
+        p[i] = exp2(fms(x[m + i][n], scale, maximum));
+        sum = add(sum, p[i]);
+      }
+      store_key_factors(weights + m / kPairs * kQueries + n * kLanes, p);
+    }
+    store(s.block_sum + n * kLanes, sum);
+  }
+}
+
+// One query tile against one packed block of keys that starts at `first_key`; N vectors hold queries.
+template <int N>
+__attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
+                                             const Factor* k, const Factor* v, int64_t first_key) {
+  const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
+  const int64_t end = smaller(kKeyBlock, round_up(tile.visible.any.end - first_key, kTileRows));
+  const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
+  EdgeMask edge;
+  if (begin < common.begin || common.end < end) edge.place(tile.visible, first_key);
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    store(s.block_sum + n * kLanes, zero());
+    store(s.factor + n * kLanes, broadcast(1.0f));
+  }
+  for (int64_t key = begin; key < end; key += kTileRows) {
+    const bool inside = common.begin <= key && key + kTileRows <= common.end;
+    weigh_tile<N>(shape, tile, s, k, begin, key, inside ? nullptr : &edge);
+  }
+  const int64_t steps = (end - begin) / kPairs;
+  for (int64_t d = 0; d < shape.dim_v; d += kTileRows) {
+    Vec x[kTileRows][N];
+    clear(x);
+    multiply(x, v + d * (kKeyBlock / kPairs) + begin / kPairs * kTileRows, 1, kTileRows,
+             s.weights + begin / kPairs * kQueries, kQueries, steps);
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+      const Vec factor = load(s.factor + n * kLanes);
+      FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
+        float* out = tile.out + (d + m) * kQueries + n * kLanes;
+        store(out, fma(load(out), factor, x[m][n]));
+      }
+    }
+  }
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    float* sum = tile.sum + n * kLanes;
+    store(sum, fma(load(sum), load(s.factor + n * kLanes), load(s.block_sum + n * kLanes)));
+  }
+}
+
+// Finish: (maximum, sum, weighted values) of each query become out and lse.
+void finish_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
+  const Shape& shape = *task.shape;
+  const double unrounded = 1.0 + static_cast<double>(shape.log2_scale_rest) / static_cast<double>(shape.log2_scale);
+  for (int64_t w = 0; w < tile.rows; ++w) {
+    const bool blind = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
+    const double log2_sum = __builtin_log2(static_cast<double>(tile.sum[w]));
+    const double lse = (static_cast<double>(tile.maximum[w]) * unrounded + log2_sum) * 0.69314718055994530942;
+    if (task.lse.data != nullptr) {
+      const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
+      static_cast<float*>(task.lse.data)[offset] = blind ? -kInfinity : static_cast<float>(lse);
+    }
+    if (blind) tile.sum[w] = 1.0f;  // and its weighted values are zero
+  }
+  for (int64_t d = 0; d < shape.dim_v; ++d) {
+    for (int n = 0; n < kTileVectors; ++n) {
+      float* out = tile.out + d * kQueries + n * kLanes;
+      store(out, div(load(out), load(tile.sum + n * kLanes)));
+    }
+  }
+  const int64_t dim = padded(shape.dim_v);
+  transpose(tile.out, kQueries, shape.dim_v, tile.rows, s.rows, dim);
+  write_rows(s.rows, dim, 1.0f, task.out, shape.group, first_row, tile.rows, shape.dim_v, false);
+}
+
+void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, float* rows,
+                Factor* packed_k, Factor* packed_v) {
+  const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
+  read_rows(k, 1, first_key, keys, shape.dim_qk, rows, kKeyBlock, padded(shape.dim_qk));
+  pack_by_rows<kTileRows>(rows, padded(shape.dim_qk), kKeyBlock, shape.dim_qk, packed_k);
+  read_rows(v, 1, first_key, keys, shape.dim_v, rows, kKeyBlock, padded(shape.dim_v));
+  pack_by_columns(rows, padded(shape.dim_v), kKeyBlock, shape.dim_v, kTileRows, packed_v);
+}
+
+void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const Factor* k,
+                        const Factor* v, int64_t first_key) {
+  switch ((tile.rows + kLanes - 1) / kLanes) {
+    case 1:
+      return forward_block<1>(shape, tile, s, k, v, first_key);
+    case 2:
+      return forward_block<2>(shape, tile, s, k, v, first_key);
+    default:
+      return forward_block<kTileVectors>(shape, tile, s, k, v, first_key);
+  }
+}
+
+bool forward(const ForwardTask& task) {
+  const Shape& shape = *task.shape;
+  ForwardScratch s;
+  carve(shape, task.rows, task.packed_k == nullptr, static_cast<char*>(task.scratch), s);
+  const int64_t tiles = (task.rows + kQueries - 1) / kQueries;
+  Interval any{shape.len_k, 0};
+  for (int64_t t = 0; t < tiles; ++t) {
+    begin_tile(task, s, task.first_row + t * kQueries, smaller(kQueries, task.rows - t * kQueries), s.tiles[t]);
+    any = {smaller(any.begin, s.tiles[t].visible.any.begin), larger(any.end, s.tiles[t].visible.any.end)};
+  }
+  for (int64_t block = any.begin / kKeyBlock; block * kKeyBlock < any.end; ++block) {
+    if (task.cancel.raised(task.cancel.flag)) return false;
+    const int64_t first_key = block * kKeyBlock;
+    const Factor* k = static_cast<const Factor*>(task.packed_k) + block * factors_of_k(shape);
+    const Factor* v = static_cast<const Factor*>(task.packed_v) + block * factors_of_v(shape);
+    if (task.packed_k == nullptr) {
+      pack_block(shape, task.k, task.v, first_key, s.rows, s.k, s.v);
+      k = s.k;
+      v = s.v;
+    }
+    for (int64_t t = 0; t < tiles; ++t) {
+      const Interval& seen = s.tiles[t].visible.any;
+      if (seen.begin < first_key + kKeyBlock && first_key < seen.end)
+        forward_tile_block(shape, s.tiles[t], s, k, v, first_key);
+    }
+  }
+  for (int64_t t = 0; t < tiles; ++t) finish_tile(task, s, s.tiles[t], task.first_row + t * kQueries);
+  return true;
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

@@ -1,0 +1,124 @@
+// What a target exports: plain argument structs and one table of functions. No inline functions and no std templates
+// here: a target compiles this header with its own instruction set, and the linker could keep that copy for everyone.
+#pragma once
+
+#include <stdint.h>
+
+namespace fovea::cpu {
+
+enum class Element : uint8_t { fp32, bf16, fp16 };
+
+// The rows of one (batch, key head). For queries, row r is position r / group of the head r % group of the group of
+// query heads that read this key head; for keys, group is 1. Strides count elements.
+struct InputRows {
+  const void* data;  // null if the tensor is absent
+  Element element;
+  int64_t head_stride;
+  int64_t row_stride;
+};
+
+struct OutputRows {
+  void* data;
+  Element element;
+  int64_t head_stride;
+  int64_t row_stride;
+};
+
+// What all tasks of one call share. The scaled score, in units of log2, is sign * (q.k) * log2_scale.
+struct Shape {
+  int64_t group;  // query heads per key head
+  int64_t len_q, len_k, dim_qk, dim_v;
+  int64_t window_begin, window_end;  // position i sees keys j with max(0, i + begin) <= j < min(len_k, i + end)
+  float sign;                        // of the scale; 0 if it is zero
+  float log2_scale;                  // |scale| * log2(e) rounded to fp32; 1 if the scale is zero
+  float log2_scale_rest;             // what the rounding lost
+  float scale;                       // multiplies dq and dk
+};
+
+// Asks whether the caller has cancelled; polled once per block of keys.
+struct CancelFlag {
+  bool (*raised)(const void* flag);
+  const void* flag;
+};
+
+// Keys and values copied once per key head into the order in which the products read them.
+struct PackTask {
+  const Shape* shape;
+  InputRows k, v;
+  int64_t first_key;  // of one block of kKeyBlock keys
+  void* packed_k;
+  void* packed_v;
+  void* scratch;  // pack_scratch_bytes
+};
+
+struct ForwardTask {
+  const Shape* shape;
+  InputRows q, k, v;
+  OutputRows out, lse;
+  const void* packed_k;  // all blocks of this key head; null: the task packs each block for itself
+  const void* packed_v;
+  int64_t first_row, rows;  // of group * len_q query rows
+  void* scratch;            // forward_scratch_bytes
+  CancelFlag cancel;
+};
+
+struct BackwardTask {
+  const Shape* shape;
+  InputRows q, k, v, dout, lse;
+  const float* delta;            // [group * len_q] in row order: rowsum(dout * out)
+  int64_t first_key, keys;       // the task's chunk; first_key is a multiple of the key block
+  OutputRows dq, dk, dv;         // null data: not wanted
+  float* dq_partial;             // [group * len_q][dim_qk], this chunk's share, unscaled; null: write dq itself
+  bool accumulate;
+  void* scratch;  // backward_scratch_bytes
+  CancelFlag cancel;
+};
+
+// Adds the chunks' shares of dq in their order and writes rows [first_row, first_row + rows).
+struct ReduceTask {
+  const Shape* shape;
+  const float* partials;  // [chunks][group * len_q][dim_qk]
+  int64_t chunks, chunk_keys;
+  int64_t first_row, rows;
+  OutputRows dq;
+  bool accumulate;
+};
+
+struct DeltaTask {
+  const Shape* shape;
+  InputRows out, dout, given;  // given: an outside delta, or null data
+  int64_t first_row, rows;
+  float* delta;
+};
+
+struct Kernels {
+  int lanes;
+  int query_tile;  // queries of one register tile
+  int key_block;   // keys of one step
+  int tile_rows;   // keys (or head dimensions) of one register tile
+  bool bf16_dot;   // takes bf16 only, multiplied by the bf16 dot product instruction
+
+  int64_t (*packed_k_bytes)(const Shape&);  // per key block
+  int64_t (*packed_v_bytes)(const Shape&);
+  int64_t (*pack_scratch_bytes)(const Shape&);
+  int64_t (*forward_scratch_bytes)(const Shape&, int64_t rows, bool packs_itself);
+  int64_t (*backward_scratch_bytes)(const Shape&, int64_t keys);
+
+  void (*pack)(const PackTask&);
+  bool (*forward)(const ForwardTask&);  // false: cancelled
+  void (*delta)(const DeltaTask&);
+  bool (*backward)(const BackwardTask&);
+  void (*reduce_dq)(const ReduceTask&);
+
+  // Probes: floating-point operations done by `iterations` rounds of register-only work; null where not applicable.
+  double (*fma_peak)(int64_t iterations);
+  double (*dot_peak)(int64_t iterations);
+  float (*read)(const float* data, int64_t count);
+};
+
+extern const Kernels kScalarKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+extern const Kernels kAvx512Bf16Kernels;
+
+}  // namespace fovea::cpu

@@ -1,0 +1,37 @@
+// Probes of the machine's ceilings with this target's instructions.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+constexpr int kChains = 12;  // more than latency times issue width on every core we know
+
+double fma_peak(int64_t iterations) {
+  Vec x[kChains];
+  for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
+  const Vec a = broadcast(0.999f), b = broadcast(1e-3f);
+  for (int64_t n = 0; n < iterations; ++n) {
+    FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = fma(x[i], a, b);
+  }
+  float kept[kLanes];
+  for (int i = 1; i < kChains; ++i) x[0] = add(x[0], x[i]);
+  store(kept, x[0]);
+  __asm__ volatile("" : : "r"(kept) : "memory");
+  return static_cast<double>(iterations) * kChains * kLanes * 2;
+}
+
+float read_all(const float* data, int64_t count) {
+  constexpr int kStreams = 8;
+  Vec x[kStreams];
+  for (int i = 0; i < kStreams; ++i) x[i] = zero();
+  for (int64_t n = 0; n + kStreams * kLanes <= count; n += kStreams * kLanes) {
+    FOVEA_UNROLL for (int i = 0; i < kStreams; ++i) x[i] = add(x[i], load(data + n + i * kLanes));
+  }
+  float kept[kLanes];
+  for (int i = 1; i < kStreams; ++i) x[0] = add(x[0], x[i]);
+  store(kept, x[0]);
+  return kept[0];
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

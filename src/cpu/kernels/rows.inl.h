@@ -1,0 +1,139 @@
+// Rows of tensors to and from fp32, and the packed orders in which the products read their factors.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+// Head dimensions are padded with zeros to this many floats where rows are held as fp32.
+constexpr int64_t kDimStep = kLanes > kTileRows ? kLanes : kTileRows;
+
+constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+FOVEA_INLINE int64_t row_offset(int64_t head_stride, int64_t row_stride, int64_t group, int64_t row) {
+  return group == 1 ? row * row_stride : row / group * row_stride + row % group * head_stride;
+}
+
+inline float load_one(const void* data, Element element, int64_t index) {
+  if (element == Element::fp32) return static_cast<const float*>(data)[index];
+  // A whole vector of copies is converted, so that single elements round as vectors do.
+  uint16_t copies[kLanes] = {static_cast<const uint16_t*>(data)[index]};
+  float values[kLanes];
+  store(values, element == Element::bf16 ? load_bf16(copies) : load_fp16(copies));
+  return values[0];
+}
+
+FOVEA_INLINE Vec load_converted(const void* data, Element element, int64_t index) {
+  if (element == Element::fp32) return load(static_cast<const float*>(data) + index);
+  const uint16_t* p = static_cast<const uint16_t*>(data) + index;
+  return element == Element::bf16 ? load_bf16(p) : load_fp16(p);
+}
+
+FOVEA_INLINE void store_converted(void* data, Element element, int64_t index, Vec x) {
+  if (element == Element::fp32) {
+    store(static_cast<float*>(data) + index, x);
+  } else if (element == Element::bf16) {
+    store_bf16(static_cast<uint16_t*>(data) + index, x);
+  } else {
+    store_fp16(static_cast<uint16_t*>(data) + index, x);
+  }
+}
+
+// The last dim % kLanes elements of a row pass through a buffer of one vector: nothing outside the row is touched.
+inline Vec load_tail(const void* data, Element element, int64_t index, int64_t count) {
+  alignas(64) char copy[kLanes * sizeof(float)] = {};
+  const int64_t size = element == Element::fp32 ? 4 : 2;
+  __builtin_memcpy(copy, static_cast<const char*>(data) + index * size, static_cast<uint64_t>(count * size));
+  return load_converted(copy, element, 0);
+}
+
+inline void store_tail(void* data, Element element, int64_t index, int64_t count, Vec x) {
+  alignas(64) char copy[kLanes * sizeof(float)];
+  const int64_t size = element == Element::fp32 ? 4 : 2;
+  store_converted(copy, element, 0, x);
+  __builtin_memcpy(static_cast<char*>(data) + index * size, copy, static_cast<uint64_t>(count * size));
+}
+
+// Rows [first, first + count) as fp32 in to[padded_count][padded_dim]; what is beyond count or dim becomes zero.
+inline void read_rows(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, float* to,
+                      int64_t padded_count, int64_t padded_dim) {
+  for (int64_t r = 0; r < padded_count; ++r, to += padded_dim) {
+    int64_t d = 0;
+    if (r < count) {
+      const int64_t offset = row_offset(rows.head_stride, rows.row_stride, group, first + r);
+      for (; d + kLanes <= dim; d += kLanes) store(to + d, load_converted(rows.data, rows.element, offset + d));
+      if (d < dim) {
+        store(to + d, load_tail(rows.data, rows.element, offset + d, dim - d));
+        d += kLanes;
+      }
+    }
+    for (; d < padded_dim; d += kLanes) store(to + d, zero());
+  }
+}
+
+// Writes, or adds if `accumulate` (fp32 only), from[count][padded_dim] * factor to rows [first, first + count).
+inline void write_rows(const float* from, int64_t padded_dim, float factor, const OutputRows& rows, int64_t group,
+                       int64_t first, int64_t count, int64_t dim, bool accumulate) {
+  const Vec scale = broadcast(factor);
+  for (int64_t r = 0; r < count; ++r, from += padded_dim) {
+    const int64_t offset = row_offset(rows.head_stride, rows.row_stride, group, first + r);
+    int64_t d = 0;
+    for (; d + kLanes <= dim; d += kLanes) {
+      Vec x = mul(load(from + d), scale);
+      if (accumulate) x = add(x, load_converted(rows.data, rows.element, offset + d));
+      store_converted(rows.data, rows.element, offset + d, x);
+    }
+    if (d == dim) continue;
+    Vec x = mul(load(from + d), scale);
+    if (accumulate) x = add(x, load_tail(rows.data, rows.element, offset + d, dim - d));
+    store_tail(rows.data, rows.element, offset + d, dim - d, x);
+  }
+}
+
+// Contraction over the head dimension: [rows / kWidth][dim / kPairs][kWidth] from rows [rows][padded_dim].
+template <int kWidth>
+inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, Factor* to) {
+  const int64_t steps = (dim + kPairs - 1) / kPairs;
+  for (int64_t r = 0; r < rows; r += kWidth, from += kWidth * padded_dim, to += steps * kWidth) {
+    for (int64_t s = 0; s < steps; ++s) {
+      for (int m = 0; m < kWidth; ++m) to[s * kWidth + m] = make_factor(from + m * padded_dim + s * kPairs, 1);
+    }
+  }
+}
+
+// Contraction over the rows: [dim / width][rows / kPairs][width] from rows [rows][padded_dim].
+FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, int64_t width,
+                                  Factor* to) {
+  const int64_t steps = rows / kPairs;
+  for (int64_t d = 0; d < dim; d += width, to += steps * width) {
+    for (int64_t s = 0; s < steps; ++s) {
+      const float* x = from + s * kPairs * padded_dim + d;
+      for (int64_t m = 0; m < width; ++m) to[s * width + m] = make_factor(x + m, padded_dim);
+    }
+  }
+}
+
+// to[columns][rows] = from[rows][columns]
+inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+                      int64_t to_stride) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
+// Hands out pieces of scratch memory on cache line boundaries; with a null base it only measures.
+struct Scratch {
+  char* base;
+  int64_t used;
+
+  template <class T>
+  T* take(int64_t count) {
+    char* piece = base + used;
+    used += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
+    return reinterpret_cast<T*>(piece);
+  }
+};
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

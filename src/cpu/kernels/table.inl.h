@@ -1,0 +1,43 @@
+// The functions of a target with the types of its table.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+int64_t packed_k_bytes(const Shape& shape) { return factors_of_k(shape) * static_cast<int64_t>(sizeof(Factor)); }
+int64_t packed_v_bytes(const Shape& shape) { return factors_of_v(shape) * static_cast<int64_t>(sizeof(Factor)); }
+
+int64_t forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_itself) {
+  ForwardScratch unused;
+  return carve(shape, rows, packs_itself, nullptr, unused);
+}
+
+int64_t pack_scratch_bytes(const Shape& shape) {
+  return kKeyBlock * padded(larger(shape.dim_qk, shape.dim_v)) * static_cast<int64_t>(sizeof(float));
+}
+
+void pack(const PackTask& task) {
+  pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<float*>(task.scratch),
+             static_cast<Factor*>(task.packed_k), static_cast<Factor*>(task.packed_v));
+}
+
+constexpr Kernels table() {
+  Kernels t{};
+  t.lanes = kLanes;
+  t.query_tile = kQueries;
+  t.key_block = kKeyBlock;
+  t.tile_rows = kTileRows;
+  t.bf16_dot = kBf16Dot;
+  t.packed_k_bytes = packed_k_bytes;
+  t.packed_v_bytes = packed_v_bytes;
+  t.pack_scratch_bytes = pack_scratch_bytes;
+  t.forward_scratch_bytes = forward_scratch_bytes;
+  t.pack = pack;
+  t.forward = forward;
+  t.fma_peak = fma_peak;
+  t.read = read_all;
+  return t;
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

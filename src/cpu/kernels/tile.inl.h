@@ -1,0 +1,80 @@
+// The register tile that all products share, and the keys that a query row may see.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+#define FOVEA_UNROLL _Pragma("GCC unroll 16")
+
+constexpr int kQueries = kTileVectors * kLanes;  // queries of one tile
+constexpr int64_t kKeyBlock = 96;                // divisible by every tile's rows; a block of weights fits the L1 cache
+
+template <int M, int N>
+FOVEA_INLINE void clear(Vec (&x)[M][N]) {
+  FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = zero();
+  }
+}
+
+// x[m][n] += sum over s < steps of a[m * a_row + s * a_step] * b[s * b_step + n * kLanes ...]
+template <int M, int N>
+FOVEA_INLINE void multiply(Vec (&x)[M][N], const Factor* a, int64_t a_row, int64_t a_step, const Factor* b,
+                           int64_t b_step, int64_t steps) {
+  for (int64_t s = 0; s < steps; ++s, a += a_step, b += b_step) {
+    FactorVec lanes[N];
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) lanes[n] = load_factors(b + n * kLanes);
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      const FactorVec row = broadcast_factor(a + m * a_row);
+      FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = multiply_add(row, lanes[n], x[m][n]);
+    }
+  }
+}
+
+// Keys [begin, end); empty if begin >= end.
+struct Interval {
+  int64_t begin, end;
+};
+
+inline Interval visible_keys(const Shape& shape, int64_t row) {
+  const int64_t position = row / shape.group;
+  return {larger(0, position + shape.window_begin), smaller(shape.len_k, position + shape.window_end)};
+}
+
+// What each lane of a query tile sees of the keys. Lanes beyond the last row see what the last row sees.
+struct Visibility {
+  Interval lane[kQueries];
+  Interval any;     // every key that some lane sees
+  Interval common;  // keys that every lane sees
+};
+
+inline void find_visible(const Shape& shape, int64_t first_row, int64_t rows, Visibility& v) {
+  v.any = {shape.len_k, 0};
+  v.common = {0, shape.len_k};
+  for (int64_t w = 0; w < kQueries; ++w) {
+    const Interval keys = w < rows ? visible_keys(shape, first_row + w) : v.lane[w - 1];
+    v.lane[w] = keys;
+    v.common = {larger(v.common.begin, keys.begin), smaller(v.common.end, keys.end)};
+    if (keys.begin < keys.end) v.any = {smaller(v.any.begin, keys.begin), larger(v.any.end, keys.end)};
+  }
+}
+
+// The lanes' intervals relative to one key block, as floats that a tile compares its keys with.
+struct EdgeMask {
+  alignas(64) float begin[kQueries];
+  alignas(64) float end[kQueries];
+
+  void place(const Visibility& v, int64_t first_key) {
+    for (int w = 0; w < kQueries; ++w) {
+      begin[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].begin - first_key)) - 1);
+      end[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].end - first_key)));
+    }
+  }
+
+  Mask sees(int64_t key, int n) const {
+    const Vec position = broadcast(static_cast<float>(key));
+    return both(less(load(begin + n * kLanes), position), less(position, load(end + n * kLanes)));
+  }
+};
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

@@ -1,0 +1,75 @@
+// Sixteen fp32 lanes on AVX-512 F, BW, DQ and VL.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+#define FOVEA_INLINE inline __attribute__((always_inline))
+
+constexpr int kLanes = 16;
+using Vec = __m512;
+using Mask = __mmask16;
+
+FOVEA_INLINE Vec zero() { return _mm512_setzero_ps(); }
+FOVEA_INLINE Vec broadcast(float x) { return _mm512_set1_ps(x); }
+FOVEA_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
+FOVEA_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
+FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+FOVEA_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+FOVEA_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
+FOVEA_INLINE Vec fms(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, b, c); }  // a b - c
+
+// The second operand if either is NaN.
+FOVEA_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+FOVEA_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+
+// False where either is NaN.
+FOVEA_INLINE Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+FOVEA_INLINE Mask both(Mask a, Mask b) { return _kand_mask16(a, b); }
+FOVEA_INLINE bool any(Mask m) { return m != 0; }
+FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
+
+// 2^x, 0 for -infinity, NaN for NaN; 1.1 half ulps. x = floor(x) + f, minimax polynomial in f on [0, 1) whose value at
+// 0 is exactly 1; scalef takes the floor of its second operand itself.
+FOVEA_INLINE Vec exp2(Vec x) {
+  const Vec f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  Vec p = fma(broadcast(0.000216129163f), f, broadcast(0.00124678458f));
+  p = fma(p, f, broadcast(0.00967545155f));
+  p = fma(p, f, broadcast(0.0554852821f));
+  p = fma(p, f, broadcast(0.240229309f));
+  p = fma(p, f, broadcast(0.693147063f));
+  p = fma(p, f, broadcast(1.0f));
+  return _mm512_scalef_ps(p, x);
+}
+
+FOVEA_INLINE Vec load_bf16(const uint16_t* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+FOVEA_INLINE Vec load_fp16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+// Round to nearest even; a NaN stays a NaN.
+FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 unordered = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i word = _mm512_srli_epi32(_mm512_mask_blend_epi32(unordered, rounded, quiet), 16);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(word));
+}
+
+FOVEA_INLINE void store_fp16(uint16_t* p, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

@@ -1,0 +1,120 @@
+// FOVEA_SCALAR_LANES fp32 lanes in portable C++ (the compiler's vector extension): any processor, and in the tests the
+// lane count of another target.
+#pragma once
+
+#include <stdint.h>
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+#define FOVEA_INLINE inline __attribute__((always_inline))
+
+constexpr int kLanes = FOVEA_SCALAR_LANES;
+using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+using Mask = Bits;
+
+FOVEA_INLINE Vec broadcast(float x) { return x - Vec{}; }
+FOVEA_INLINE Vec zero() { return Vec{}; }
+FOVEA_INLINE Vec load(const float* p) {
+  Vec x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+FOVEA_INLINE void store(float* p, Vec x) { __builtin_memcpy(p, &x, sizeof x); }
+FOVEA_INLINE Vec add(Vec a, Vec b) { return a + b; }
+FOVEA_INLINE Vec sub(Vec a, Vec b) { return a - b; }
+FOVEA_INLINE Vec mul(Vec a, Vec b) { return a * b; }
+FOVEA_INLINE Vec div(Vec a, Vec b) { return a / b; }
+FOVEA_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }  // rounded twice
+FOVEA_INLINE Vec fms(Vec a, Vec b, Vec c) { return a * b - c; }
+
+// The second operand if either is NaN.
+FOVEA_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+FOVEA_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
+
+// False where either is NaN.
+FOVEA_INLINE Mask less(Vec a, Vec b) { return a < b; }
+FOVEA_INLINE Mask both(Mask a, Mask b) { return a & b; }
+FOVEA_INLINE bool any(Mask m) {
+  int32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= m[i];
+  return bits != 0;
+}
+FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return m ? yes : no; }
+
+FOVEA_INLINE Bits bits_of(Vec x) { return reinterpret_cast<Bits>(x); }
+FOVEA_INLINE Vec from_bits(Bits x) { return reinterpret_cast<Vec>(x); }
+
+// 2^x for x < 128, 0 below -126.5, NaN for NaN. x = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is
+// exactly 1. Adding 1.5 * 2^23 rounds x and leaves n in the low bits.
+FOVEA_INLINE Vec exp2(Vec x) {
+  const Vec magic = broadcast(12582912.0f);
+  x = max(broadcast(-127.0f), x);
+  const Vec shifted = x + magic;
+  const Vec f = x - (shifted - magic);
+  Vec p = 0.00015353362f * f + 0.0013398875f;
+  p = p * f + 0.00961843692f;
+  p = p * f + 0.0555033237f;
+  p = p * f + 0.240226477f;
+  p = p * f + 0.693147182f;
+  p = p * f + 1.0f;
+  // A product and not an addition to the exponent: a NaN stays one whatever its payload.
+  return p * from_bits((bits_of(shifted) << 23) + 0x3f800000);
+}
+
+FOVEA_INLINE float float_of(uint32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+FOVEA_INLINE uint32_t word_of(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+FOVEA_INLINE Vec load_bf16(const uint16_t* p) {
+  Vec x;
+  for (int i = 0; i < kLanes; ++i) x[i] = float_of(uint32_t{p[i]} << 16);
+  return x;
+}
+
+FOVEA_INLINE Vec load_fp16(const uint16_t* p) {
+  Vec x;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t sign = (p[i] & 0x8000u) << 16, magnitude = p[i] & 0x7fffu;
+    // In float's exponent range the value is 2^112 too small; the product is exact, subnormals included.
+    const uint32_t finite = word_of(float_of(magnitude << 13) * 0x1p112f);
+    x[i] = float_of(sign | (magnitude >= 0x7c00u ? 0x7f800000u | ((magnitude & 0x3ffu) << 13) : finite));
+  }
+  return x;
+}
+
+// Round to nearest even; a NaN stays a NaN.
+FOVEA_INLINE uint16_t bf16_of(float x) {
+  const uint32_t bits = word_of(x);
+  if (x != x) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+FOVEA_INLINE uint16_t fp16_of(float x) {
+  const uint32_t bits = word_of(x), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (x != x) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
+  // Below 2^-14 fp16 is subnormal with spacing 2^-24: adding 0.5 lets the float addition round to that spacing.
+  if (magnitude < 0x38800000u)
+    return static_cast<uint16_t>(sign | (word_of(float_of(magnitude) + 0.5f) - 0x3f000000u));
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+}
+
+FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
+  for (int i = 0; i < kLanes; ++i) p[i] = bf16_of(x[i]);
+}
+
+FOVEA_INLINE void store_fp16(uint16_t* p, Vec x) {
+  for (int i = 0; i < kLanes; ++i) p[i] = fp16_of(x[i]);
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

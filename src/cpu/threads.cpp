@@ -1,0 +1,138 @@
+// The pool: each worker has a mailbox that it watches for a while after its last task and then sleeps on. One call uses
+// the pool at a time; the caller waits for the workers that it woke and for nobody else.
+#include "cpu/threads.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+namespace fovea::cpu {
+namespace {
+
+constexpr int kMaxWorkers = 1023;
+constexpr auto kSpin = std::chrono::microseconds(40);
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waits until `value` differs from `old`: a bounded spin, then sleep.
+void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  const auto until = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < until);
+  value.wait(old, std::memory_order_acquire);
+}
+
+class Pool {
+ public:
+  // Returns false if another call is using the pool.
+  bool run(int count, void (*task)(void*, int), void* argument);
+
+ private:
+  struct alignas(64) Mailbox {
+    std::atomic<std::uint32_t> letters{0};
+    void (*task)(void*, int) = nullptr;
+    void* argument = nullptr;
+    int index = 0;
+  };
+
+  void work(Mailbox& mailbox);
+  int grow_to(int workers);
+
+  std::atomic<bool> busy_{false};
+  std::atomic<std::uint32_t> unfinished_{0};  // tasks of the workers; the caller sleeps on it
+  int workers_ = 0;
+  std::array<std::unique_ptr<Mailbox>, kMaxWorkers> mailboxes_;
+};
+
+void Pool::work(Mailbox& mailbox) {
+  for (std::uint32_t read = 0;; ++read) {
+    wait_for_change(mailbox.letters, read);
+    mailbox.task(mailbox.argument, mailbox.index);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+  }
+}
+
+// Starts threads until there are `workers`, or as many as the system gives.
+int Pool::grow_to(int workers) {
+  for (; workers_ < std::min(workers, kMaxWorkers); ++workers_) {
+    auto mailbox = std::make_unique<Mailbox>();
+    try {
+      std::thread([this, box = mailbox.get()] { work(*box); }).detach();
+    } catch (const std::system_error&) {
+      break;
+    }
+    mailboxes_[static_cast<std::size_t>(workers_)] = std::move(mailbox);
+  }
+  return std::min(workers, workers_);
+}
+
+bool Pool::run(int count, void (*task)(void*, int), void* argument) {
+  if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  const int woken = grow_to(count - 1);
+  unfinished_.store(static_cast<std::uint32_t>(woken), std::memory_order_relaxed);
+  for (int i = 0; i < woken; ++i) {
+    Mailbox& mailbox = *mailboxes_[static_cast<std::size_t>(i)];
+    mailbox.task = task;
+    mailbox.argument = argument;
+    mailbox.index = i + 1;
+    mailbox.letters.fetch_add(1, std::memory_order_release);
+    mailbox.letters.notify_one();
+  }
+  task(argument, 0);
+  for (int i = woken + 1; i < count; ++i) task(argument, i);  // for threads that could not be started
+  for (auto left = unfinished_.load(std::memory_order_acquire); left != 0;
+       left = unfinished_.load(std::memory_order_acquire))
+    wait_for_change(unfinished_, left);
+  busy_.store(false, std::memory_order_release);
+  return true;
+}
+
+std::atomic<Pool*> the_pool{nullptr};
+
+// Never destroyed: workers may sleep in it while the process exits. A forked child has none of the workers, so it
+// forgets the pool and starts its own when it first needs one.
+Pool& pool() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+  (void)registered;
+  Pool* current = the_pool.load(std::memory_order_acquire);
+  if (current != nullptr) return *current;
+  auto fresh = std::make_unique<Pool>();
+  if (the_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *current;
+}
+
+void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), void* argument) {
+  struct Call {
+    void (*task)(void*, int);
+    void* argument;
+  } call{task, argument};
+  lender.run(
+      lender.host, count,
+      [](void* lent, std::int64_t index, int) {
+        const auto& c = *static_cast<Call*>(lent);
+        c.task(c.argument, static_cast<int>(index));
+      },
+      &call);
+}
+
+}  // namespace
+
+void run_tasks(const ThreadLender* lender, int count, void (*task)(void* argument, int index), void* argument) {
+  if (lender != nullptr) return run_lent(*lender, count, task, argument);
+  if (count > 1 && pool().run(count, task, argument)) return;
+  for (int i = 0; i < count; ++i) task(argument, i);
+}
+
+}  // namespace fovea::cpu
