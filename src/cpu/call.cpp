@@ -84,8 +84,7 @@ int most_runners(std::int64_t tasks) {
 }
 
 int runners_of(const core::RunContext& context, std::int64_t tasks) {
-  const int offered =
-      context.lender != nullptr ? std::min(context.threads, context.lender->threads) : context.threads;
+  const int offered = context.lender != nullptr ? std::min(context.threads, context.lender->threads) : context.threads;
   return std::clamp(offered, 1, most_runners(tasks));
 }
 

@@ -12,15 +12,15 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr std::int64_t kMostTiles = 8;                       // query tiles that share a key block while it is in the cache
-constexpr std::int64_t kEnoughTasks = 32;                    // slabs shrink to one tile to give this many
+constexpr std::int64_t kMostTiles = 8;     // query tiles that share a key block while it is in the cache
+constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink to one tile to give this many
 constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed keys and values at a time
 
 struct ForwardLayout {
   Shape shape;
   std::int64_t sequences, rows, slab_rows, slabs, blocks;
   bool packs_itself;
-  std::int64_t wave;  // sequences packed at a time
+  std::int64_t wave;              // sequences packed at a time
   std::int64_t k_bytes, v_bytes;  // packed, of one sequence
   std::int64_t scratch_bytes;     // of one runner
   std::int64_t tasks() const { return std::min(wave, sequences) * std::max(slabs, packs_itself ? 1 : blocks); }

@@ -4,8 +4,8 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-using Factor = float;     // what memory holds and a broadcast repeats
-using FactorVec = Vec;    // one Factor per lane
+using Factor = float;      // what memory holds and a broadcast repeats
+using FactorVec = Vec;     // one Factor per lane
 constexpr int kPairs = 1;  // values of the contracted dimension in a Factor
 constexpr bool kBf16Dot = false;
 

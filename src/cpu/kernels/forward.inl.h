@@ -22,9 +22,9 @@ struct ForwardTile {
 
 struct ForwardScratch {
   ForwardTile* tiles;
-  Factor* weights;   // [kKeyBlock / kPairs][kQueries]
-  float* rows;       // [larger(kKeyBlock, kQueries)][padded dim]
-  Factor* k;         // one packed block, if the task packs for itself
+  Factor* weights;  // [kKeyBlock / kPairs][kQueries]
+  float* rows;      // [larger(kKeyBlock, kQueries)][padded dim]
+  Factor* k;        // one packed block, if the task packs for itself
   Factor* v;
   float* block_sum;  // [kQueries], of the weights of this block
   float* factor;     // [kQueries], by which this block has lowered what earlier blocks added

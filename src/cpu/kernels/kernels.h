@@ -65,10 +65,10 @@ struct ForwardTask {
 struct BackwardTask {
   const Shape* shape;
   InputRows q, k, v, dout, lse;
-  const float* delta;            // [group * len_q] in row order: rowsum(dout * out)
-  int64_t first_key, keys;       // the task's chunk; first_key is a multiple of the key block
-  OutputRows dq, dk, dv;         // null data: not wanted
-  float* dq_partial;             // [group * len_q][dim_qk], this chunk's share, unscaled; null: write dq itself
+  const float* delta;       // [group * len_q] in row order: rowsum(dout * out)
+  int64_t first_key, keys;  // the task's chunk; first_key is a multiple of the key block
+  OutputRows dq, dk, dv;    // null data: not wanted
+  float* dq_partial;        // [group * len_q][dim_qk], this chunk's share, unscaled; null: write dq itself
   bool accumulate;
   void* scratch;  // backward_scratch_bytes
   CancelFlag cancel;

@@ -11,9 +11,7 @@ constexpr int64_t kKeyBlock = 96;                // divisible by every tile's ro
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {
-  FOVEA_UNROLL for (int m = 0; m < M; ++m) {
-    FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = zero();
-  }
+  FOVEA_UNROLL for (int m = 0; m < M; ++m) { FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = zero(); }
 }
 
 // x[m][n] += sum over s < steps of a[m * a_row + s * a_step] * b[s * b_step + n * kLanes ...]

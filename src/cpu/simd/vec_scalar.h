@@ -103,8 +103,7 @@ FOVEA_INLINE uint16_t fp16_of(float x) {
   if (x != x) return static_cast<uint16_t>(sign | 0x7e00u);
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
   // Below 2^-14 fp16 is subnormal with spacing 2^-24: adding 0.5 lets the float addition round to that spacing.
-  if (magnitude < 0x38800000u)
-    return static_cast<uint16_t>(sign | (word_of(float_of(magnitude) + 0.5f) - 0x3f000000u));
+  if (magnitude < 0x38800000u) return static_cast<uint16_t>(sign | (word_of(float_of(magnitude) + 0.5f) - 0x3f000000u));
   return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
 }
 

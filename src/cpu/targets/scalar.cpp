@@ -8,8 +8,8 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int kTileRows = 4;     // of a tile with queries in the lanes: keys or head dimensions
-constexpr int kTileVectors = 3;  // of queries
+constexpr int kTileRows = 4;        // of a tile with queries in the lanes: keys or head dimensions
+constexpr int kTileVectors = 3;     // of queries
 constexpr int kDimTileRows = 6;     // of a tile with head dimensions in the lanes: keys
 constexpr int kDimTileVectors = 2;  // of head dimensions
 
@@ -17,10 +17,10 @@ constexpr int kDimTileVectors = 2;  // of head dimensions
 }  // namespace fovea::cpu::FOVEA_TARGET
 
 #include "cpu/kernels/factors_fp32.inl.h"
-#include "cpu/kernels/rows.inl.h"
-#include "cpu/kernels/tile.inl.h"
 #include "cpu/kernels/forward.inl.h"
 #include "cpu/kernels/probes.inl.h"
+#include "cpu/kernels/rows.inl.h"
 #include "cpu/kernels/table.inl.h"
+#include "cpu/kernels/tile.inl.h"
 
 constexpr fovea::cpu::Kernels fovea::cpu::kScalarKernels = fovea::cpu::FOVEA_TARGET::table();

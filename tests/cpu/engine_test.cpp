@@ -1,0 +1,64 @@
+// The engine against the definition, on every instruction set of this machine: shapes around every tile edge, all
+// masks, grouped heads, hostile data and placements.
+#include "engine.h"
+
+#include <gtest/gtest.h>
+
+namespace fovea::cpu {
+namespace {
+
+using core::Case;
+using verification::CaseTensors;
+
+void check(const Case& c) {
+  for (const std::string& name : available(c)) {
+    const CaseTensors tensors = verification::make_tensors(c);
+    attention_forward(tensors.forward(), forced(c, name));
+    const auto verdict = verification::check_forward(c.problem, tensors.forward(), 1);
+    EXPECT_TRUE(verdict.ok) << name << ": " << core::line_of(c) << "\n" << verdict.reason();
+    EXPECT_TRUE(tensors.padding_intact()) << name << ": " << core::line_of(c);
+  }
+}
+
+void sweep(const std::string& line) {
+  for (const Case& c : core::parse_sweep(line)) check(c);
+}
+
+TEST(Engine, LengthsAroundEveryTile) {
+  sweep(
+      "b=1 hq=1 lq=1,7,8,16,23,24,25,47,48,49,97 lk=0,1,3,4,8,95,96,97,193 d=16 seed=1 mask=none,causal_bottom_right");
+}
+
+TEST(Engine, LongerThanFourBlocks) {
+  sweep("b=1 hq=2 hkv=1 lq=400,531 lk=400,531 d=32 dv=24 mask=none,causal_top_left,causal_bottom_right seed=2");
+}
+
+TEST(Engine, HeadDimensions) {
+  sweep("b=1 hq=1 lq=30 lk=100 d=1,2,3,5,8,15,17,64,80,127,192,256,512 dv=1,4,7,33,128,512 seed=3");
+}
+
+TEST(Engine, GroupedHeads) {
+  sweep("b=2 hq=6 hkv=1,2,3,6 lq=1,5,40 lk=101 d=16 mask=none,causal_bottom_right,causal_top_left seed=4");
+}
+
+TEST(Engine, EveryFamilyOfData) {
+  sweep(
+      "b=2 hq=4 hkv=2 lq=61 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
+      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5,6,7");
+}
+
+TEST(Engine, EveryPlacement) {
+  sweep(
+      "b=2 hq=4 hkv=2 lq=37 lk=99 d=20 dv=36 layout=bhld,blhd dtype=fp32,bf16,fp16 "
+      "place=contiguous,strided,broadcast,guarded,guarded_front seed=8");
+}
+
+TEST(Engine, Scales) {
+  sweep(
+      "b=1 hq=2 lq=50 lk=120 d=16 scale=0,1,-0.3,1e-30,-4,1e-60 mask=none,causal_bottom_right dtype=fp32,bf16 seed=9");
+}
+
+TEST(Engine, EmptyProblems) { sweep("b=0,1 hq=2 lq=0,3 lk=0,5 d=8 mask=none,causal_top_left seed=10"); }
+
+}  // namespace
+}  // namespace fovea::cpu
