@@ -1,0 +1,12 @@
+# Your own kernel in Python: `fovea bench --impl examples/my_kernel.py:attention,flash --problem "lq=512 d=64"`.
+import numpy as np
+
+
+def attention(q, k, v, mask, scale):  # [batch, heads, length, dim]; torch tensors where torch is installed
+    q, k, v = (np.asarray(x) for x in (q, k, v))
+    scores = scale * q @ np.repeat(k, q.shape[1] // k.shape[1], 1).swapaxes(-1, -2)
+    if mask != "none":
+        offset = k.shape[2] - q.shape[2] if mask == "causal_bottom_right" else 0
+        scores[..., ~np.tri(q.shape[2], k.shape[2], offset, dtype=bool)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ np.repeat(v, q.shape[1] // v.shape[1], 1)
