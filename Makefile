@@ -5,6 +5,7 @@ BUILD := build/release
 bench: setup
 	@cmake --preset release --log-level=WARNING
 	@cmake --build $(BUILD) --target fovea_program
+	@mkdir -p out
 	@$(BUILD)/fovea bench --preset quick -o out/quick.jsonl --resume
 	@$(BUILD)/fovea report out/quick.jsonl -o out/report
 	@echo "The report with its pictures: $(CURDIR)/out/report/index.html"

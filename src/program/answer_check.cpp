@@ -1,34 +1,63 @@
 // The bridge from shared memory to the verification library.
 #include "program/answer_check.h"
 
-#include "core/float16.h"
-#include "core/random.h"
+#include "verification/case_tensors.h"
 
 namespace fovea::program {
+namespace {
+
+void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
+  for (const auto& tensor : verdict.tensors)
+    result.error[tensor.tensor] = {tensor.rel_l2, tensor.max_abs, tensor.ratio_to_plain};
+  result.sampled = result.sampled || verdict.sampled;
+  if (!verdict.ok) result.wrong += (result.wrong.empty() ? "" : "; ") + verdict.reason();
+}
+
+}  // namespace
 
 void fill_inputs(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs) {
-  for (const Name name : {Name::q, Name::k, Name::v, Name::dout}) {
-    const auto& place = places[name];
-    if (!place.present) continue;
-    for (std::int64_t i = 0; i < place.bytes() / size_of(place.dtype); ++i) {
-      core::store_from_float(inputs.data() + place.offset, place.dtype, i,
-                             core::approximate_normal(core::philox(c.seed, static_cast<std::uint64_t>(name), i)));
-    }
+  using verification::Role;
+  for (const auto& [name, role] :
+       {std::pair{Name::q, Role::q}, {Name::k, Role::k}, {Name::v, Role::v}, {Name::dout, Role::dout}}) {
+    if (places[name].present) verification::fill_input(c, role, view_of(places, name, inputs, inputs));
   }
 }
 
-AnswerCheck check_answer(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs,
-                         const SharedBlock& outputs, bool lse_optional) {
+AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads, bool lse_optional) {
   AnswerCheck result;
-  const auto view = [&](Name name) { return view_of(places, name, inputs, outputs); };
-  if (untouched(view(Name::out)) && c.pass != core::CasePass::bwd) result.wrong = "out was not written";
-  if (!lse_optional && untouched(view(Name::lse))) result.wrong = "lse was not written";
-  if (c.pass == core::CasePass::fwd) return result;
-  for (const Name name : {Name::dq, Name::dk, Name::dv}) {
-    if (untouched(view(name)))
-      result.wrong = std::string(kTensorNames[static_cast<std::size_t>(name)]) + " was not written";
+  const bool lse_missing = untouched(view_of(places_, Name::lse, inputs_, outputs));
+  for (const Name name : {Name::out, Name::lse, Name::dq, Name::dk, Name::dv}) {
+    const MutableTensorView view = view_of(places_, name, inputs_, outputs);
+    if (view.buffer_bytes <= 0 || !untouched(view) || (name == Name::lse && lse_optional)) continue;
+    result.wrong += (result.wrong.empty() ? "" : "; ") + std::string(kTensorNames[static_cast<std::size_t>(name)]) +
+                    " was not written";
   }
+  if (!result.wrong.empty()) return result;
+  ForwardTensors forward = forward_tensors(places_, inputs_, outputs);
+  BackwardTensors backward = backward_tensors(places_, inputs_, outputs);
+  if (lse_missing) forward.lse = {}, backward.lse = {};
+  add_verdict(result, check_forward(forward));
+  if (case_.pass != core::CasePass::fwd) add_verdict(result, check_backward(backward, reads));
   return result;
+}
+
+verification::Verdict AnswerChecker::check_forward(const ForwardTensors& tensors) {
+  AttentionProblem problem = case_.problem;
+  problem.pass = Pass::forward;
+  if (!forward_) forward_ = verification::expect_forward(problem, tensors, case_.seed);
+  return verification::compare(*forward_, tensors);
+}
+
+verification::Verdict AnswerChecker::check_backward(BackwardTensors tensors, BackwardReads reads) {
+  AttentionProblem problem = case_.problem;
+  problem.pass = Pass::backward;
+  if (reads == BackwardReads::out_and_lse) return verification::check_backward(problem, tensors, case_.seed);
+  // Their truth is the definition's own, the same for all; only where the problem is too large for the whole of the
+  // definition are out and lse, which have been checked, taken as given.
+  const BackwardTensors results = tensors;
+  if (!forward_->sampled) tensors.out = {}, tensors.lse = {};
+  if (!backward_ || forward_->sampled) backward_ = verification::expect_backward(problem, tensors, case_.seed);
+  return verification::compare(*backward_, results);
 }
 
 }  // namespace fovea::program

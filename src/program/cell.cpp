@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
-#include "program/answer_check.h"
 #include "program/ceilings.h"
 #include "source_version.h"
 
@@ -68,8 +67,9 @@ std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(co
     places_ = places_of(c);
     inputs_.resize(places_.input_bytes);
     fill_inputs(c, places_, inputs_);
+    AnswerChecker checker(c, places_, inputs_);
     for (const auto& together : batches_of(c, entries)) {
-      for (Entry* entry : together) check(c, *entry);
+      for (Entry* entry : together) check(c, *entry, checker);
       time_all(c, together, after_turn);
       drop_all();
     }
@@ -145,7 +145,7 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Ca
   return batches;
 }
 
-void CellBench::check(const core::Case& c, Entry& entry) {
+void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker) {
   WorkerProcess& process = worker(entry.contender);
   entry.open = false;
   try {
@@ -160,7 +160,10 @@ void CellBench::check(const core::Case& c, Entry& entry) {
   } catch (const Error& error) {
     return fail(entry.row, "oom", error.details().problem);
   }
-  const AnswerCheck answer = check_answer(c, places_, inputs_, process.outputs(), !contenders_[entry.contender].ours);
+  const bool ours = contenders_[entry.contender].ours;
+  const BackwardReads reads =
+      ours && entry.plan.saved_bytes == 0 ? BackwardReads::out_and_lse : BackwardReads::own_state;
+  const AnswerCheck answer = checker.check(process.outputs(), reads, !ours);
   entry.row.error = answer.error;
   if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
   if (!answer.wrong.empty()) return fail(entry.row, "mismatch", answer.wrong);

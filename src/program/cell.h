@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "program/answer_check.h"
 #include "program/contender.h"
 #include "program/machine.h"
 #include "program/record.h"
@@ -46,7 +47,7 @@ class CellBench {
   Row blank_row(const core::Case& c, const CellPlan& plan) const;
   void refuse_too_large(const core::Case& c, Entry& entry) const;
   std::vector<std::vector<Entry*>> batches_of(const core::Case& c, std::vector<Entry>& entries) const;
-  void check(const core::Case& c, Entry& entry);
+  void check(const core::Case& c, Entry& entry, AnswerChecker& checker);
   void count_memory(const core::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
   void time_all(const core::Case& c, const std::vector<Entry*>& together,
                 const std::function<void(const RoundReport&)>& after_turn);
