@@ -1,0 +1,28 @@
+// The same attention from C: a forward call, and what a refused call says.
+#include <fovea/fovea.h>
+#include <stdio.h>
+
+int main(void) {
+  static float q[4 * 64 * 16], k[4 * 64 * 16], v[4 * 64 * 16], out[4 * 64 * 16];
+  for (int i = 0; i < 4 * 64 * 16; ++i) v[i] = (float)(i / 16 % 64); /* every value is its position */
+
+  const fovea_tensor q_view = fovea_dense_tensor(q, FOVEA_FP32, 1, 4, 64, 16);
+  const fovea_tensor k_view = fovea_dense_tensor(k, FOVEA_FP32, 1, 4, 64, 16);
+  const fovea_tensor v_view = fovea_dense_tensor(v, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_tensor out_view = fovea_dense_tensor(out, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_forward_tensors tensors = {sizeof tensors};
+  tensors.q = &q_view, tensors.k = &k_view, tensors.v = &v_view, tensors.out = &out_view;
+  fovea_options options = {sizeof options};
+  options.mask = FOVEA_MASK_CAUSAL;
+
+  if (fovea_attention_forward(&tensors, &options) != FOVEA_OK) {
+    fprintf(stderr, "%s\n", fovea_last_error());
+    return 1;
+  }
+  printf("fovea %s: the last query sees the mean of 0..63: %.1f\n", fovea_version(), out[4 * 64 * 16 - 1]);
+
+  out_view.sizes[2] = 63;
+  if (fovea_attention_forward(&tensors, &options) != FOVEA_INVALID_ARGUMENT) return 1;
+  printf("%s\n", fovea_last_error());
+  return 0;
+}

@@ -1,0 +1,108 @@
+# Enforces docs/architecture.md: who may include whom is read from the table there; the limits of its last section too.
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+DOCUMENT = "docs/architecture.md"
+MAX_LINES = 400
+SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
+SCRIPTS = {".py", ".cmake", ".sh", ""}
+POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")
+STANDARD = re.compile(r"[a-z_0-9]+|(std(arg|bool|def|int|io|lib)|math|string|errno|limits|float|assert)\.h")
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
+
+
+def read_table():
+    """Rows of the table: folder -> (folders it may include, outside headers it may include)."""
+    rows = {}
+    for line in (ROOT / DOCUMENT).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| `") or len(cells) != 4:
+            continue
+        name = re.findall(r"`([^`]+)`", cells[0])[0].rstrip("/")
+        rows[name] = (re.findall(r"`([^`]+)`", cells[2]), re.findall(r"`([^`]+)`|\b(C\+\+|POSIX)", cells[3]))
+    return {name: ([f.rstrip("/") for f in inner], [a or b for a, b in outer]) for name, (inner, outer) in rows.items()}
+
+
+def row_of(path, table):
+    """The most exact row that covers a path."""
+    covering = [name for name in table if path == name or path.startswith(name + "/")]
+    return max(covering, key=len, default=None)
+
+
+def target_of(included, source):
+    """Path from the root of a quoted include."""
+    beside = (ROOT / source).parent / included
+    if "/" not in included and beside.exists():
+        return str(beside.relative_to(ROOT))
+    return f"include/{included}" if included.startswith("fovea/") else f"src/{included}"
+
+
+def outside_allowed(header, allowed):
+    if any(header == word or (word.endswith("/") and header.startswith(word)) for word in allowed):
+        return True
+    return ("C++" in allowed and STANDARD.fullmatch(header)) or ("POSIX" in allowed and POSIX.fullmatch(header))
+
+
+def check_includes(path, text, table):
+    row = row_of(path, table)
+    if row is None:
+        yield f"{path}: no row of {DOCUMENT} covers it"
+        return
+    inner, outer = table[row]
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if not found:
+            continue
+        where, header = f"{path}:{number}", found[2]
+        if found[1] == "<":
+            if not outside_allowed(header, outer):
+                yield f"{where}: {row} may not include <{header}>"
+            continue
+        target = target_of(header, path)
+        target_row = row_of(target, table)
+        # A row may name a folder or one file of it, as `src/cpu/cpu.h`.
+        if target_row != row and target not in inner and target_row not in inner:
+            yield f"{where}: {row} may not include {target}"
+
+
+def check_text(path, text):
+    lines = text.splitlines()
+    first = next((line for line in lines if line.strip() and not line.startswith("#!")), "")
+    if not re.match(r"(//|#|/\*|<!--|\"\"\")", first) or first.startswith(("#pragma", "#include", "#if")):
+        yield f"{path}: no comment at the head that says what this file is"
+    if len(lines) > MAX_LINES:
+        yield f"{path}: {len(lines)} lines, the limit is {MAX_LINES}"
+    for number, line in enumerate(lines, 1):
+        if re.search(r"\b(TO[D]O|FIX[M]E|XX[X])\b", line):
+            yield f"{path}:{number}: a note to do something later"
+        if re.match(r"\s*//\s*(\w[\w:<>*& ]*\s+\w+\s*=.*;|[\w.:>-]+\(.*\);|(if|for|while)\s*\(.*\{|return\b.*;)\s*$", line):
+            yield f"{path}:{number}: code in a comment"
+
+
+def main():
+    table = read_table()
+    problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
+    count = 0
+    for top in ("include", "src", "tests", "examples", "cmake", "scripts", "python"):
+        for file in sorted((ROOT / top).rglob("*")):
+            path = str(file.relative_to(ROOT))
+            if not file.is_file() or file.suffix not in SOURCES | SCRIPTS or re.search(r"__pycache__|/corpus/", path):
+                continue
+            if file.suffix == "" and top != "scripts":
+                continue
+            count += 1
+            if FORBIDDEN_NAMES & set(re.split(r"[/._-]", path)):
+                problems.append(f"{path}: a name that says nothing")
+            text = file.read_text()
+            problems += check_text(path, text)
+            if top in ("include", "src") and file.suffix in SOURCES:
+                problems += check_includes(path, text, table)
+    print("\n".join(problems))
+    print(f"{count} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+// Fuzzer of the C interface: random structs over a little real memory. Whatever is accepted must stay inside it.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "fovea/fovea.h"
+
+namespace {
+
+constexpr std::int64_t kMemory = 1 << 12;  // bytes of each tensor's buffer
+
+// Reads the fuzzer's bytes as decisions; zero when they run out.
+class Bytes {
+ public:
+  Bytes(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t count = std::min(sizeof(T), left_);
+    std::memcpy(&value, data_, count);
+    data_ += count;
+    left_ -= count;
+    return value;
+  }
+  // Mostly a small number, so that the inputs reach beyond the first check; sometimes anything.
+  std::int64_t size() {
+    const auto selector = take<std::uint8_t>();
+    return selector < 250 ? selector % 9 : take<std::int64_t>();
+  }
+  std::int32_t choice(std::int32_t count) {
+    const auto selector = take<std::uint8_t>();
+    return selector < 250 ? selector % count : take<std::int32_t>();
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+// The address sanitizer guards each of these.
+struct Memory {
+  void* data = std::aligned_alloc(64, kMemory);
+  Memory() { std::memset(data, 0, kMemory); }
+  ~Memory() { std::free(data); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+};
+
+struct Shape {
+  std::int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
+};
+
+fovea_tensor tensor(Bytes& bytes, const Memory& memory, std::int32_t dtype, std::int64_t heads, std::int64_t length,
+                    std::int64_t dim, std::int64_t batch) {
+  fovea_tensor t = fovea_dense_tensor(memory.data, dtype, batch, heads, length, dim);
+  t.buffer_bytes = kMemory;
+  const auto spoil = bytes.take<std::uint8_t>();
+  if (spoil < 200) return t;
+  switch (spoil % 8) {
+    case 0:
+      t.struct_size = bytes.take<std::uint8_t>();
+      break;
+    case 1:
+      t.rank = bytes.choice(6);
+      break;
+    case 2:
+      t.dtype = bytes.choice(3);
+      break;
+    case 3:
+      t.sizes[bytes.take<std::uint8_t>() % 4] = bytes.size();
+      break;
+    case 4:
+      t.strides[bytes.take<std::uint8_t>() % 4] = bytes.size();
+      break;
+    case 5:
+      t.device_kind = bytes.choice(2);
+      break;
+    case 6:
+      t.data = nullptr;
+      break;
+    default:
+      t.data = static_cast<char*>(t.data) + 1;
+      t.buffer_bytes -= 1;
+      break;
+  }
+  return t;
+}
+
+fovea_options options_from(Bytes& bytes) {
+  static const char* const names[] = {nullptr, "", "reference", "cpu.scalar", "cpu.avx2", "flash", "nothing"};
+  fovea_options options = {sizeof options};
+  options.mask = bytes.choice(4);
+  options.has_scale = bytes.choice(2);
+  options.scale = bytes.take<float>();
+  options.implementation = names[bytes.take<std::uint8_t>() % 7];
+  options.threads = bytes.choice(3);
+  options.irreproducible = bytes.choice(2);
+  if (bytes.take<std::uint8_t>() > 250) options.struct_size = bytes.take<std::uint8_t>();
+  return options;
+}
+
+void check(fovea_status status) {
+  if (status < FOVEA_OK || status >= FOVEA_ERROR) std::abort();  // on a CPU nothing underneath may fail
+  if (status != FOVEA_OK && std::string_view(fovea_last_error()).empty()) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Bytes bytes(data, size);
+  const Memory memory[11];
+  const Shape s{bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size()};
+  const std::int32_t dtype = bytes.choice(3), results = bytes.choice(2) == 0 ? dtype : FOVEA_FP32;
+  const fovea_options options = options_from(bytes);
+  const fovea_tensor q = tensor(bytes, memory[0], dtype, s.heads_q, s.len_q, s.dim_qk, s.batch);
+  const fovea_tensor k = tensor(bytes, memory[1], dtype, s.heads_kv, s.len_k, s.dim_qk, s.batch);
+  const fovea_tensor v = tensor(bytes, memory[2], dtype, s.heads_kv, s.len_k, s.dim_v, s.batch);
+  const fovea_tensor out = tensor(bytes, memory[3], results, s.heads_q, s.len_q, s.dim_v, s.batch);
+  const fovea_tensor lse = tensor(bytes, memory[4], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
+  const fovea_tensor dout = tensor(bytes, memory[5], dtype, s.heads_q, s.len_q, s.dim_v, s.batch);
+  const fovea_tensor delta = tensor(bytes, memory[6], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
+  const fovea_tensor dq = tensor(bytes, memory[7], results, s.heads_q, s.len_q, s.dim_qk, s.batch);
+  const fovea_tensor dk = tensor(bytes, memory[8], results, s.heads_kv, s.len_k, s.dim_qk, s.batch);
+  const fovea_tensor dv = tensor(bytes, memory[9], results, s.heads_kv, s.len_k, s.dim_v, s.batch);
+  const auto absent = bytes.take<std::uint8_t>();
+  const auto unless = [absent](int bit, const fovea_tensor& t) { return (absent >> bit & 1) != 0 ? nullptr : &t; };
+
+  const fovea_forward_tensors forward = {sizeof forward, &q, &k, &v, &out, unless(0, lse), {}};
+  check(fovea_attention_forward(&forward, &options));
+  const fovea_backward_tensors backward = {sizeof backward,
+                                           &q,
+                                           &k,
+                                           &v,
+                                           unless(1, out),
+                                           &lse,
+                                           &dout,
+                                           unless(2, delta),
+                                           unless(3, dq),
+                                           unless(4, dk),
+                                           unless(5, dv),
+                                           {},
+                                           bytes.choice(2)};
+  check(fovea_attention_backward(&backward, &options));
+
+  fovea_problem problem = {sizeof problem};
+  if (fovea_describe_forward(&forward, &options, &problem) == FOVEA_OK) {
+    std::int64_t needed = -1;
+    check(fovea_workspace_bytes(&problem, options.implementation, &needed));
+    char text[64];
+    check(fovea_explain(&problem, options.implementation, text, bytes.take<std::uint8_t>() % sizeof text, nullptr));
+  }
+  const fovea_tensor* const outs[] = {unless(6, out), &dout};
+  const fovea_tensor* const lses[] = {&lse, unless(7, delta)};
+  const fovea_tensor merged = tensor(bytes, memory[10], FOVEA_FP32, s.heads_q, s.len_q, s.dim_v, s.batch);
+  check(fovea_merge_partials(outs, lses, bytes.take<std::uint8_t>() % 3, &merged, &dq));
+  return 0;
+}
