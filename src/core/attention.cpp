@@ -36,6 +36,13 @@ void check_saved(const core::Plan& plan, const AttentionProblem& problem, const 
     core::refuse_buffer(problem, call, "saved", saved.bytes, plan.saved_bytes);
 }
 
+// Whether there is not one element to write, however large the sizes beside the zero are.
+bool is_empty(const AttentionProblem& p) {
+  const bool queries = p.batch > 0 && p.heads_q > 0 && p.len_q > 0, keys = p.batch > 0 && p.heads_kv > 0 && p.len_k > 0;
+  if (p.pass == Pass::forward) return !queries;
+  return !(p.wants_dq && queries) && !((p.wants_dk || p.wants_dv) && keys);
+}
+
 }  // namespace
 
 AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options) {
@@ -50,6 +57,7 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
   constexpr std::string_view call = "attention_forward";
   const AttentionProblem problem = core::validate(tensors, options, call);
   const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+  if (is_empty(problem)) return;
   const core::Plan plan = chosen.plan(problem);
   check_saved(plan, problem, tensors.saved, call);
   with_workspace(plan, problem, options, call,
@@ -58,8 +66,10 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
 
 void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options) {
   constexpr std::string_view call = "attention_backward";
-  const AttentionProblem problem = core::validate(tensors, options, call);
+  AttentionProblem problem = core::validate(tensors, options, call);
   const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+  if (is_empty(problem)) return;
+  if (problem.len_q == 0) problem.heads_q = problem.heads_kv;  // heads without queries would only be counted through
   const core::Plan plan = chosen.plan(problem);
   check_saved(plan, problem, tensors.saved, call);
   with_workspace(plan, problem, options, call,

@@ -3,32 +3,11 @@
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
+#include "core/validate.h"
 #include "fovea/attention.h"
 
 namespace fovea {
 namespace {
-
-[[noreturn]] void refuse(const char* argument, std::string problem, std::string got, std::string wanted) {
-  core::fail({Status::invalid_argument,
-              "merge_partials",
-              argument,
-              std::move(problem),
-              std::move(got),
-              std::move(wanted),
-              {},
-              {}});
-}
-
-void check(const char* argument, const TensorView& view, const Sizes& sizes) {
-  if (view.sizes != sizes) refuse(argument, "sizes do not agree", core::to_string(view.sizes), core::to_string(sizes));
-  if (view.dtype != DType::fp32 || view.device.kind != DeviceKind::cpu)
-    refuse(argument, "element type or device", "not fp32 on the CPU", "fp32 on the CPU");
-  if (view.data == nullptr && sizes[0] * sizes[1] * sizes[2] * sizes[3] != 0)
-    refuse(argument, "null pointer", "null", "memory");
-  if (sizes[3] > 1 && view.strides[3] != 1)
-    refuse(argument, "the last dimension must be contiguous", core::to_string(view.strides), "strides[3] == 1");
-}
 
 std::int64_t offset(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i) {
   return b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
@@ -45,14 +24,9 @@ float* row(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::i
 }  // namespace
 
 void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse) {
-  if (parts.empty()) refuse("parts", "nothing to merge", "0 parts", "1 or more");
-  const Sizes sizes = out.sizes, rows{sizes[0], sizes[1], sizes[2], 1};
-  check("out", out, sizes);
-  check("lse", lse, rows);
-  for (const auto& part : parts) {
-    check("parts", part.out, sizes);
-    check("parts", part.lse, rows);
-  }
+  core::validate(parts, out, lse, "merge_partials");
+  const Sizes& sizes = out.sizes;
+  if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // not one row, however large the other sizes
   for (std::int64_t b = 0; b < sizes[0]; ++b) {
     for (std::int64_t h = 0; h < sizes[1]; ++h) {
       for (std::int64_t i = 0; i < sizes[2]; ++i) {

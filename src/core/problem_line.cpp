@@ -215,9 +215,9 @@ void check_possible(const Case& c) {
                "lq == lk, or causal_top_left or causal_bottom_right");
   }
   double pairs = 1;
-  for (const auto size : {p.batch, p.heads_q, std::max<std::int64_t>({p.len_q, p.len_k, 1}),
-                          std::max({p.len_q, p.len_k, p.dim_qk, p.dim_v})}) {
-    pairs *= static_cast<double>(size);
+  for (const auto size :
+       {p.batch, p.heads_q, std::max(p.len_q, p.len_k), std::max({p.len_q, p.len_k, p.dim_qk, p.dim_v})}) {
+    pairs *= static_cast<double>(std::max<std::int64_t>(size, 1));
   }
   if (pairs > 0x1p60)
     impossible("the product of the sizes overflows", print(pairs), "at most 2^60 elements and query-key pairs");

@@ -9,186 +9,13 @@
 #include "core/check.h"
 #include "core/names.h"
 #include "core/problem_line.h"
+#include "core/tensor_checks.h"
 
 namespace fovea::core {
 namespace {
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 60;  // times 4 bytes still fits 64 bits
+constexpr std::int64_t kMaxPairs = std::int64_t{1} << 60;  // query-key pairs, which are counted in 64 bits
 constexpr std::int64_t kMaxDim = 4096;
-
-struct Named {
-  std::string_view name;
-  TensorView view;
-  bool is_output;
-};
-
-class Validator {
- public:
-  explicit Validator(std::string_view call) : call_(call) {}
-
-  [[noreturn]] void refuse(std::string_view argument, std::string problem, std::string got, std::string wanted,
-                           std::string hint = {}) const {
-    fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(problem), std::move(got),
-          std::move(wanted), std::move(hint), line});
-  }
-
-  void check_tensor(const Named& t) const;
-  void check_sizes(const Named& t, const Sizes& wanted) const;
-  void check_dtype(const Named& t, DType wanted) const;
-  void check_device(const Named& t, Device wanted) const;
-  void check_overlap(const std::vector<Named>& tensors) const;
-
-  std::string line;  // set as soon as the problem is known
-
- private:
-  std::string_view call_;
-};
-
-bool multiply(std::int64_t a, std::int64_t b, std::int64_t& product) { return !__builtin_mul_overflow(a, b, &product); }
-
-std::int64_t element_count(const TensorView& view) {
-  std::int64_t count = 1;
-  for (const auto size : view.sizes) count *= size;
-  return count;
-}
-
-// Elements from the first to one past the last that the view touches; -1 if that overflows.
-std::int64_t extent(const TensorView& view) {
-  std::int64_t last = 0;
-  for (int i = 0; i < 4; ++i) {
-    std::int64_t step = 0;
-    if (view.sizes[i] > 1 &&
-        (!multiply(view.sizes[i] - 1, view.strides[i], step) || __builtin_add_overflow(last, step, &last)))
-      return -1;
-  }
-  return last < kMaxElements ? last + 1 : -1;
-}
-
-void Validator::check_tensor(const Named& t) const {
-  const TensorView& v = t.view;
-  if (name_of(v.dtype) == "unknown") {
-    refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}));
-  }
-  if (name_of(v.device.kind) == "unknown") {
-    refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}));
-  }
-  std::int64_t count = 1;
-  for (const auto size : v.sizes) {
-    if (size < 0) refuse(t.name, "negative size", to_string(v.sizes), "sizes of 0 or more");
-    if (!multiply(count, size > 0 ? size : 1, count) || count > kMaxElements) {
-      refuse(t.name, "the product of the sizes overflows", to_string(v.sizes),
-             "at most " + to_string(kMaxElements) + " elements");
-    }
-  }
-  if (element_count(v) == 0) return;  // strides and pointer of an empty tensor mean nothing
-  if (v.data == nullptr)
-    refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
-           "memory for " + to_string(element_count(v)) + " elements");
-  if (reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size_of(v.dtype)) != 0) {
-    refuse(t.name, "pointer not aligned to its elements",
-           "address ending in " + to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(v.data) % 16)),
-           "a multiple of " + to_string(size_of(v.dtype)) + " bytes");
-  }
-  for (int i = 0; i < 4; ++i) {
-    if (v.sizes[i] > 1 && v.strides[i] < 0)
-      refuse(t.name, "negative stride", "strides " + to_string(v.strides), "strides of 0 or more");
-  }
-  if (v.sizes[3] > 1 && v.strides[3] != 1) {
-    refuse(t.name, "the last dimension must be contiguous",
-           "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "strides[3] == 1",
-           "copy the tensor so that its last dimension is contiguous");
-  }
-  const std::int64_t elements = extent(v);
-  if (elements < 0)
-    refuse(t.name, "the strides reach past the address space", "strides " + to_string(v.strides),
-           "an extent below " + to_string(kMaxElements) + " elements");
-  if (v.buffer_bytes >= 0 && elements * size_of(v.dtype) > v.buffer_bytes) {
-    refuse(t.name, "the strides reach past the buffer", to_string(v.buffer_bytes) + " bytes",
-           "at least " + to_string(elements * size_of(v.dtype)) + " bytes");
-  }
-  if (!t.is_output) return;
-  // Two indices of an output must not share an element: sorted by stride, each must step over all smaller ones.
-  std::array<int, 4> order{0, 1, 2, 3};
-  for (int i = 0; i < 4; ++i) {
-    for (int j = i + 1; j < 4; ++j) {
-      if (v.strides[order[j]] < v.strides[order[i]]) std::swap(order[i], order[j]);
-    }
-  }
-  std::int64_t span = 1;
-  for (const int i : order) {
-    if (v.sizes[i] <= 1) continue;
-    if (v.strides[i] < span) {
-      refuse(t.name, v.strides[i] == 0 ? "stride 0 on an output" : "an output that overlaps itself",
-             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "a different element for every index");
-    }
-    span += (v.sizes[i] - 1) * v.strides[i];
-  }
-}
-
-void Validator::check_sizes(const Named& t, const Sizes& wanted) const {
-  if (t.view.sizes != wanted)
-    refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted));
-}
-
-void Validator::check_dtype(const Named& t, DType wanted) const {
-  if (t.view.dtype != wanted)
-    refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)));
-}
-
-std::string device_text(Device device) {
-  return std::string(name_of(device.kind)) + ":" + std::to_string(device.index);
-}
-
-void Validator::check_device(const Named& t, Device wanted) const {
-  if (t.view.device != wanted)
-    refuse(t.name, "tensors are on different devices", device_text(t.view.device), "q's device " + device_text(wanted));
-}
-
-// Whether two views may touch the same byte. Exact for tensors that interleave in one allocation, as packed q k v do:
-// equal strides and offsets that keep them apart within the smallest row.
-bool may_overlap(const TensorView& a, const TensorView& b) {
-  const auto first_a = reinterpret_cast<std::uintptr_t>(a.data), first_b = reinterpret_cast<std::uintptr_t>(b.data);
-  const auto end_a = first_a + static_cast<std::uintptr_t>(extent(a) * size_of(a.dtype));
-  const auto end_b = first_b + static_cast<std::uintptr_t>(extent(b) * size_of(b.dtype));
-  if (end_a <= first_b || end_b <= first_a) return false;
-  if (size_of(a.dtype) != size_of(b.dtype)) return true;
-  // Per dimension of a common stride, split the offset between the two into an index step; what remains must step over
-  // the other's extent in the dimensions left.
-  const bool b_later = first_b >= first_a;
-  const TensorView& low = b_later ? a : b;
-  const TensorView& high = b_later ? b : a;
-  const auto offset = static_cast<std::int64_t>(b_later ? first_b - first_a : first_a - first_b) / size_of(a.dtype);
-  for (int i = 0; i < 3; ++i) {
-    const std::int64_t stride = low.strides[i];
-    if (stride <= 0 || high.strides[i] != stride || low.sizes[i] <= 1 || high.sizes[i] <= 1) continue;
-    std::int64_t inner_low = 1, inner_high = 1;
-    bool nested = true;
-    for (int j = 0; j < 4; ++j) {
-      if (j == i) continue;
-      if (low.sizes[j] > 1) (low.strides[j] < stride ? inner_low += (low.sizes[j] - 1) * low.strides[j] : inner_low);
-      if (high.sizes[j] > 1)
-        (high.strides[j] < stride ? inner_high += (high.sizes[j] - 1) * high.strides[j] : inner_high);
-      nested = nested && (low.strides[j] < stride || low.strides[j] % stride == 0) &&
-               (high.strides[j] < stride || high.strides[j] % stride == 0);
-    }
-    const std::int64_t within = offset % stride;
-    if (nested && within >= inner_low && within + inner_high <= stride) return false;
-  }
-  return true;
-}
-
-void Validator::check_overlap(const std::vector<Named>& tensors) const {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].is_output || element_count(tensors[i].view) == 0) continue;
-    for (std::size_t j = 0; j < tensors.size(); ++j) {
-      if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
-      if (may_overlap(tensors[i].view, tensors[j].view)) {
-        refuse(tensors[i].name, "an output that shares memory with `" + std::string(tensors[j].name) + "`",
-               "overlapping buffers", "memory of its own");
-      }
-    }
-  }
-}
 
 void check_heads(const Validator& check, std::int64_t heads_q, std::int64_t heads_kv) {
   if (heads_q > 0 && heads_kv == 0)
@@ -319,12 +146,12 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   if (t.dq) gradients.push_back({"dq", t.dq, true});
   if (t.dk) gradients.push_back({"dk", t.dk, true});
   if (t.dv) gradients.push_back({"dv", t.dv, true});
+  all.insert(all.end(), gradients.begin(), gradients.end());
+  check_all(check, all);
   if (gradients.empty()) {
     const bool empty = element_count(t.q) == 0 && element_count(t.k) == 0 && element_count(t.v) == 0;
     if (!empty) check.refuse("dq", "no gradient is asked for", "dq, dk and dv null", "at least one of them");
   }
-  all.insert(all.end(), gradients.begin(), gradients.end());
-  check_all(check, all);
   AttentionProblem p = facts_of(t.q, t.k, t.v, options);
   p.pass = Pass::backward;
   p.saved_state = t.saved.data != nullptr;
@@ -359,13 +186,6 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
 
 void validate(const AttentionProblem& p, std::string_view call) {
   Validator check(call);
-  const auto fits = [](std::initializer_list<std::int64_t> sizes) {
-    std::int64_t count = 1;
-    for (const auto size : sizes) {
-      if (!multiply(count, size > 0 ? size : 1, count) || count > kMaxElements) return false;
-    }
-    return true;
-  };
   for (const auto& [name, size] : {std::pair{"batch", p.batch},
                                    {"heads_q", p.heads_q},
                                    {"heads_kv", p.heads_kv},
@@ -373,14 +193,35 @@ void validate(const AttentionProblem& p, std::string_view call) {
                                    {"len_k", p.len_k}}) {
     if (size < 0) check.refuse(name, "negative size", to_string(size), "0 or more");
   }
-  if (!fits({p.batch, p.heads_q, p.len_q, p.dim_qk}) || !fits({p.batch, p.heads_q, p.len_q, p.dim_v}) ||
-      !fits({p.batch, p.heads_kv, p.len_k, p.dim_qk}) || !fits({p.batch, p.heads_kv, p.len_k, p.dim_v}) ||
-      !fits({p.batch, p.heads_q, p.len_q, p.len_k})) {
+  if (!product_within({p.batch, p.heads_q, p.len_q, p.dim_qk}, kMaxElements) ||
+      !product_within({p.batch, p.heads_q, p.len_q, p.dim_v}, kMaxElements) ||
+      !product_within({p.batch, p.heads_kv, p.len_k, p.dim_qk}, kMaxElements) ||
+      !product_within({p.batch, p.heads_kv, p.len_k, p.dim_v}, kMaxElements) ||
+      !product_within({p.batch, p.heads_q, p.len_q, p.len_k}, kMaxPairs)) {
     check.refuse("problem", "the product of the sizes overflows", line_of(p),
-                 "at most " + to_string(kMaxElements) + " elements and query-key pairs");
+                 "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs");
   }
   check.line = line_of(p);
   check_facts(check, p);
+}
+
+void validate(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse,
+              std::string_view call) {
+  const Validator check(call);
+  if (parts.empty()) check.refuse("parts", "nothing to merge", "0 parts", "1 or more");
+  std::vector<Named> all{{"out", out, true}, {"lse", lse, true}};
+  for (const auto& part : parts) {
+    all.push_back({"parts.out", part.out, false});
+    all.push_back({"parts.lse", part.lse, false});
+  }
+  check_all(check, all);
+  const Sizes rows{out.sizes[0], out.sizes[1], out.sizes[2], 1};
+  for (const auto& named : all) {
+    check.check_sizes(named, named.name == "out" || named.name == "parts.out" ? out.sizes : rows);
+    check.check_dtype(named, DType::fp32);
+    check.check_device(named, Device{});
+  }
+  check.check_overlap(all);
 }
 
 }  // namespace fovea::core

@@ -1,6 +1,7 @@
 // The contract's refusals, one function per kind of call. Nothing is read through a pointer here.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "fovea/attention.h"
@@ -11,5 +12,7 @@ namespace fovea::core {
 AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 AttentionProblem validate(const BackwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 void validate(const AttentionProblem& problem, std::string_view call);
+void validate(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse,
+              std::string_view call);
 
 }  // namespace fovea::core

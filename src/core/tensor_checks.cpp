@@ -1,0 +1,181 @@
+// Refusals of single tensors and of pairs of them, without reading what they hold.
+#include "core/tensor_checks.h"
+
+#include <array>
+#include <utility>
+
+#include "core/check.h"
+#include "core/names.h"
+
+namespace fovea::core {
+namespace {
+
+// Elements from the first to one past the last that the view touches; -1 if that overflows.
+std::int64_t extent(const TensorView& view) {
+  std::int64_t last = 0;
+  for (int i = 0; i < 4; ++i) {
+    std::int64_t step = 0;
+    if (view.sizes[i] > 1 && (__builtin_mul_overflow(view.sizes[i] - 1, view.strides[i], &step) ||
+                              __builtin_add_overflow(last, step, &last)))
+      return -1;
+  }
+  return last < kMaxElements ? last + 1 : -1;
+}
+
+std::string device_text(Device device) {
+  return std::string(name_of(device.kind)) + ":" + std::to_string(device.index);
+}
+
+// Whether two views may touch the same byte. Exact for tensors that interleave in one allocation, as packed q k v do:
+// equal strides and offsets that keep them apart within the smallest row.
+bool may_overlap(const TensorView& a, const TensorView& b) {
+  const auto first_a = reinterpret_cast<std::uintptr_t>(a.data), first_b = reinterpret_cast<std::uintptr_t>(b.data);
+  const auto end_a = first_a + static_cast<std::uintptr_t>(extent(a) * size_of(a.dtype));
+  const auto end_b = first_b + static_cast<std::uintptr_t>(extent(b) * size_of(b.dtype));
+  if (end_a <= first_b || end_b <= first_a) return false;
+  if (size_of(a.dtype) != size_of(b.dtype)) return true;
+  // Per dimension of a common stride, split the offset between the two into an index step; what remains must step over
+  // the other's extent in the dimensions left.
+  const bool b_later = first_b >= first_a;
+  const TensorView& low = b_later ? a : b;
+  const TensorView& high = b_later ? b : a;
+  const auto offset = static_cast<std::int64_t>(b_later ? first_b - first_a : first_a - first_b) / size_of(a.dtype);
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t stride = low.strides[i];
+    if (stride <= 0 || high.strides[i] != stride || low.sizes[i] <= 1 || high.sizes[i] <= 1) continue;
+    std::int64_t inner_low = 1, inner_high = 1;
+    bool nested = true;
+    for (int j = 0; j < 4; ++j) {
+      if (j == i) continue;
+      if (low.sizes[j] > 1) (low.strides[j] < stride ? inner_low += (low.sizes[j] - 1) * low.strides[j] : inner_low);
+      if (high.sizes[j] > 1)
+        (high.strides[j] < stride ? inner_high += (high.sizes[j] - 1) * high.strides[j] : inner_high);
+      nested = nested && (low.strides[j] < stride || low.strides[j] % stride == 0) &&
+               (high.strides[j] < stride || high.strides[j] % stride == 0);
+    }
+    const std::int64_t within = offset % stride;
+    if (nested && within >= inner_low && within + inner_high <= stride) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::int64_t element_count(const TensorView& view) {
+  std::int64_t count = 1;
+  for (const auto size : view.sizes) count *= size;
+  return count;
+}
+
+bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limit) {
+  std::int64_t count = 1;
+  for (const auto size : sizes) {
+    if (__builtin_mul_overflow(count, size > 0 ? size : 1, &count) || count > limit) return false;
+  }
+  return true;
+}
+
+void Validator::refuse(std::string_view argument, std::string problem, std::string got, std::string wanted,
+                       std::string hint) const {
+  fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(problem), std::move(got),
+        std::move(wanted), std::move(hint), line});
+}
+
+void Validator::check_tensor(const Named& t) const {
+  const TensorView& v = t.view;
+  if (name_of(v.dtype) == "unknown") {
+    refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}));
+  }
+  if (name_of(v.device.kind) == "unknown") {
+    refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}));
+  }
+  for (const auto size : v.sizes) {
+    if (size < 0) refuse(t.name, "negative size", to_string(v.sizes), "sizes of 0 or more");
+  }
+  if (!product_within({v.sizes[0], v.sizes[1], v.sizes[2], v.sizes[3]}, kMaxElements)) {
+    refuse(t.name, "the product of the sizes overflows", to_string(v.sizes),
+           "at most " + to_string(kMaxElements) + " elements");
+  }
+  if (element_count(v) == 0) return;  // strides and pointer of an empty tensor mean nothing
+  check_memory(t);
+  if (t.is_output) check_distinct(t);
+}
+
+void Validator::check_memory(const Named& t) const {
+  const TensorView& v = t.view;
+  if (v.data == nullptr)
+    refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
+           "memory for " + to_string(element_count(v)) + " elements");
+  if (reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size_of(v.dtype)) != 0) {
+    refuse(t.name, "pointer not aligned to its elements",
+           "address ending in " + to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(v.data) % 16)),
+           "a multiple of " + to_string(size_of(v.dtype)) + " bytes");
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (v.sizes[i] > 1 && v.strides[i] < 0)
+      refuse(t.name, "negative stride", "strides " + to_string(v.strides), "strides of 0 or more");
+  }
+  if (v.sizes[3] > 1 && v.strides[3] != 1) {
+    refuse(t.name, "the last dimension must be contiguous",
+           "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "strides[3] == 1",
+           "copy the tensor so that its last dimension is contiguous");
+  }
+  const std::int64_t elements = extent(v);
+  if (elements < 0)
+    refuse(t.name, "the strides reach past the address space", "strides " + to_string(v.strides),
+           "an extent below " + to_string(kMaxElements) + " elements");
+  if (v.buffer_bytes >= 0 && elements * size_of(v.dtype) > v.buffer_bytes) {
+    refuse(t.name, "the strides reach past the buffer", to_string(v.buffer_bytes) + " bytes",
+           "at least " + to_string(elements * size_of(v.dtype)) + " bytes");
+  }
+}
+
+// Two indices of an output must not share an element: sorted by stride, each must step over all smaller ones.
+void Validator::check_distinct(const Named& t) const {
+  const TensorView& v = t.view;
+  std::array<int, 4> order{0, 1, 2, 3};
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      if (v.strides[order[j]] < v.strides[order[i]]) std::swap(order[i], order[j]);
+    }
+  }
+  std::int64_t span = 1;
+  for (const int i : order) {
+    if (v.sizes[i] <= 1) continue;
+    if (v.strides[i] < span) {
+      refuse(t.name, v.strides[i] == 0 ? "stride 0 on an output" : "an output that overlaps itself",
+             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "a different element for every index");
+    }
+    span += (v.sizes[i] - 1) * v.strides[i];
+  }
+}
+
+void Validator::check_sizes(const Named& t, const Sizes& wanted) const {
+  if (t.view.sizes != wanted)
+    refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted));
+}
+
+void Validator::check_dtype(const Named& t, DType wanted) const {
+  if (t.view.dtype != wanted)
+    refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)));
+}
+
+void Validator::check_device(const Named& t, Device wanted) const {
+  if (t.view.device != wanted)
+    refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted));
+}
+
+void Validator::check_overlap(const std::vector<Named>& tensors) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].is_output || element_count(tensors[i].view) == 0) continue;
+    for (std::size_t j = 0; j < tensors.size(); ++j) {
+      if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
+      if (may_overlap(tensors[i].view, tensors[j].view)) {
+        refuse(tensors[i].name, "an output that shares memory with `" + std::string(tensors[j].name) + "`",
+               "overlapping buffers", "memory of its own");
+      }
+    }
+  }
+}
+
+}  // namespace fovea::core

@@ -1,0 +1,50 @@
+// Refusals of single tensors and of pairs of them: what every call checks first.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/tensor.h"
+
+namespace fovea::core {
+
+// Far above any machine's memory, and low enough that byte counts of plans built on it stay within 64 bits.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
+
+// Whether the product of sizes (0 counts as 1) is at most `limit`.
+bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limit);
+
+std::int64_t element_count(const TensorView& view);  // of a tensor whose sizes were checked
+
+struct Named {
+  std::string_view name;
+  TensorView view;
+  bool is_output;
+};
+
+// Throws Error(invalid_argument) for the call that it was made for.
+class Validator {
+ public:
+  explicit Validator(std::string_view call) : call_(call) {}
+
+  [[noreturn]] void refuse(std::string_view argument, std::string problem, std::string got, std::string wanted,
+                           std::string hint = {}) const;
+  void check_tensor(const Named& t) const;
+  void check_sizes(const Named& t, const Sizes& wanted) const;
+  void check_dtype(const Named& t, DType wanted) const;
+  void check_device(const Named& t, Device wanted) const;
+  void check_overlap(const std::vector<Named>& tensors) const;  // outputs against everything else
+
+  std::string line;  // problem line of the refusals; set as soon as the problem is known
+
+ private:
+  void check_memory(const Named& t) const;    // pointer, strides, extent of a tensor that has elements
+  void check_distinct(const Named& t) const;  // every index of an output has an element of its own
+
+  std::string_view call_;
+};
+
+}  // namespace fovea::core
