@@ -15,11 +15,13 @@ constexpr int kDimTileVectors = 2;  // of head dimensions
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
+// clang-format off: each builds on those before it
 #include "cpu/kernels/factors_fp32.inl.h"
+#include "cpu/kernels/rows.inl.h"
+#include "cpu/kernels/tile.inl.h"
 #include "cpu/kernels/forward.inl.h"
 #include "cpu/kernels/probes.inl.h"
-#include "cpu/kernels/rows.inl.h"
 #include "cpu/kernels/table.inl.h"
-#include "cpu/kernels/tile.inl.h"
+// clang-format on
 
 constexpr fovea::cpu::Kernels fovea::cpu::kAvx2Kernels = fovea::cpu::FOVEA_TARGET::table();
