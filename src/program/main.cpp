@@ -4,6 +4,7 @@
 
 #include "fovea/error.h"
 #include "fovea/version.h"
+#include "program/record_file.h"
 #include "program/verbs.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
   add_info(app, action);
   add_explain(app, action);
   add_bench(app, action);
+  add_compare(app, action);
   add_worker(app, action);
   try {
     app.parse(argc, argv);
@@ -26,6 +28,9 @@ int main(int argc, char** argv) {
   } catch (const fovea::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return error.status() == fovea::Status::invalid_argument ? 2 : 1;
+  } catch (const RecordFileError& error) {
+    std::fprintf(stderr, "fovea: %s\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea: %s\n", error.what());
     return 1;
