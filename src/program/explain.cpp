@@ -1,26 +1,95 @@
-// fovea explain: the walk through the list of implementations for one problem.
+// fovea explain: the walk through the list of implementations for one problem, and what the chosen one would do.
+#include <fmt/format.h>
+
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/problem_line.h"
 #include "fovea/attention.h"
+#include "fovea/threads.h"
+#include "program/contender.h"
+#include "program/machine.h"
+#include "program/table.h"
 #include "program/verbs.h"
 
 namespace fovea::program {
+namespace {
+
+struct Facts {
+  core::Case c;
+  Explanation explanation;
+  double floor_s = 0;        // no kernel of this machine is faster
+  std::int64_t tensors = 0;  // bytes of inputs and outputs
+};
+
+Facts facts_of(const std::string& line, const std::string& implementation) {
+  Facts facts;
+  facts.c = core::parse_case(line);
+  facts.explanation = explain(facts.c.problem, implementation);
+  const double peak = datasheet_flops(this_machine(), default_threads(), facts.c.problem.dtype != DType::fp32);
+  if (peak > 0) facts.floor_s = facts.explanation.flops / peak;
+  facts.tensors = tensor_bytes(facts.c);
+  return facts;
+}
+
+void print_json(const Facts& facts) {
+  const Explanation& e = facts.explanation;
+  nlohmann::ordered_json walk = nlohmann::ordered_json::array();
+  for (const auto& step : e.walk)
+    walk.push_back({{"name", step.name}, {"taken", step.accepted}, {"reason", step.reason}});
+  const nlohmann::ordered_json all{{"schema", "fovea.explain/1"},
+                                   {"problem", core::line_of(facts.c)},
+                                   {"walk", walk},
+                                   {"chosen", e.chosen},
+                                   {"tiles", e.tiles},
+                                   {"workspace_bytes", e.workspace_bytes},
+                                   {"saved_bytes", e.saved_bytes},
+                                   {"tensor_bytes", facts.tensors},
+                                   {"flops", e.flops},
+                                   {"bytes", e.bytes},
+                                   {"floor_s", facts.floor_s}};
+  std::printf("%s\n", all.dump(2).c_str());
+}
+
+void print_words(const Facts& facts) {
+  const Explanation& e = facts.explanation;
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& step : e.walk)
+    rows.push_back({"  " + step.name, step.accepted ? "takes it" : "refuses: " + step.reason});
+  std::printf("%s\n%s", core::line_of(facts.c).c_str(), aligned(rows).c_str());
+  if (e.chosen.empty()) {
+    std::printf("no implementation takes this problem\n");
+    return;
+  }
+  const std::vector<std::vector<std::string>> plan{
+      {"runs", e.chosen},
+      {"tiles", e.tiles},
+      {"workspace", fmt::format("{} bytes ({})", e.workspace_bytes, binary_size(e.workspace_bytes))},
+      {"saved for backward", fmt::format("{} bytes ({})", e.saved_bytes, binary_size(e.saved_bytes))},
+      {"tensors", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
+      {"operations", fmt::format("{:.4g} flops of visible pairs", e.flops)},
+      {"traffic", fmt::format("{:.4g} bytes if every tensor is moved once ({:.1f} flops/byte)", e.bytes,
+                              e.bytes > 0 ? e.flops / e.bytes : 0)},
+      {"floor",
+       facts.floor_s > 0 ? time_text(facts.floor_s) + " at the highest rate this processor could have" : "unknown"}};
+  std::fputs(aligned(plan).c_str(), stdout);
+}
+
+}  // namespace
 
 void add_explain(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("explain", "Which implementation takes a problem, and why");
-  static std::string line;
+  auto* verb = app.add_subcommand("explain", "Which implementation takes a problem, why, and what it needs");
+  static std::string line, implementation;
+  static bool json = false;
   verb->add_option("--problem", line, "the problem line")->required();
+  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts");
+  verb->add_flag("--json", json, "print JSON");
   verb->callback([&action] {
     action = [] {
-      const core::Case c = core::parse_case(line);
-      const Explanation explanation = explain(c.problem);
-      std::printf("%s\n", core::line_of(c).c_str());
-      for (const auto& step : explanation.walk) {
-        std::printf("  %-24s %s\n", step.name.c_str(), step.accepted ? "taken" : step.reason.c_str());
-      }
-      return explanation.chosen.empty() ? 1 : 0;
+      const Facts facts = facts_of(line, implementation);
+      json ? print_json(facts) : print_words(facts);
+      return facts.explanation.chosen.empty() ? 1 : 0;
     };
   });
 }

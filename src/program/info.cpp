@@ -1,17 +1,84 @@
-// fovea info: what this machine grants and which implementation takes what.
+// fovea info: what this machine has and can do, and what runs on it.
+#include <fmt/format.h>
+
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "fovea/attention.h"
+#include "fovea/threads.h"
+#include "fovea/version.h"
+#include "program/ceilings.h"
+#include "program/machine.h"
+#include "program/table.h"
 #include "program/verbs.h"
+#include "source_version.h"
 
 namespace fovea::program {
+namespace {
+
+std::string build_text() {
+  return fmt::format("fovea {} of {}{}, {}, {}", FOVEA_VERSION_STRING, kSourceCommit,
+                     kSourceDirty ? " with changes" : "", kBuildCompiler, kBuildType);
+}
+
+// "118 GFLOP/s", "21.3 GB/s"
+std::string rate_text(const std::string& name, double rate) {
+  const bool bytes = name.find("bandwidth") != std::string::npos;
+  return fmt::format("{:.4g} {}", rate / 1e9, bytes ? "GB/s" : "GFLOP/s");
+}
+
+void print_json(const Machine& machine) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& one : implementations()) {
+    list.push_back({{"name", one.name},
+                    {"device", one.device == DeviceKind::cpu ? "cpu" : "cuda"},
+                    {"automatic", one.automatic},
+                    {"available", one.unavailable.empty()},
+                    {"reason", one.unavailable}});
+  }
+  const nlohmann::ordered_json all{{"schema", "fovea.info/1"},          {"machine", machine.id()},
+                                   {"facts", machine.facts()},          {"threads", machine.threads},
+                                   {"clock_mhz", measured_clock_mhz()}, {"ceilings", probe_all(machine.threads)},
+                                   {"implementations", list},           {"build", build_text()}};
+  std::printf("%s\n", all.dump(2).c_str());
+}
+
+void print_words(const Machine& machine) {
+  const auto facts = machine.facts();
+  std::vector<std::vector<std::string>> rows{
+      {"processor",
+       fmt::format("{}, {} processors, {} threads used", machine.cpu, machine.processors, machine.threads)},
+      {"instruction sets", facts.at("isa")},
+      {"caches", facts.at("caches")},
+      {"memory", fmt::format("{}, {} free", binary_size(machine.memory_bytes), binary_size(machine.available_bytes))},
+      {"clock now", fmt::format("{:.0f} MHz", measured_clock_mhz())},
+      {"GPU", facts.at("gpu")},
+      {"system", machine.system},
+      {"build", build_text()}};
+  std::fputs(aligned(rows).c_str(), stdout);
+  std::printf("\nmeasured ceilings, %d thread%s\n", machine.threads, machine.threads == 1 ? "" : "s");
+  rows.clear();
+  for (const auto& [name, rate] : probe_all(machine.threads)) rows.push_back({"  " + name, rate_text(name, rate)});
+  std::fputs(rows.empty() ? "  none in this build\n" : aligned(rows).c_str(), stdout);
+  std::printf("\nimplementations, best first\n");
+  rows.clear();
+  for (const auto& one : implementations()) {
+    const char* const ready = one.automatic ? "ready" : "ready, runs when named";
+    rows.push_back({"  " + one.name, one.unavailable.empty() ? ready : "not here: " + one.unavailable});
+  }
+  std::fputs(aligned(rows).c_str(), stdout);
+}
+
+}  // namespace
 
 void add_info(CLI::App& app, Action& action) {
-  app.add_subcommand("info", "What this machine has, and what runs on it")->callback([&action] {
+  auto* verb = app.add_subcommand("info", "What this machine has, what it can do, and what runs on it");
+  static bool json = false;
+  verb->add_flag("--json", json, "print JSON");
+  verb->callback([&action] {
     action = [] {
-      for (const auto& one : implementations()) {
-        std::printf("%-24s %s\n", one.name.c_str(), one.unavailable.empty() ? "available" : one.unavailable.c_str());
-      }
+      const Machine machine = this_machine();
+      json ? print_json(machine) : print_words(machine);
       return 0;
     };
   });

@@ -1,13 +1,19 @@
 // The `fovea` program: parses the verb, runs it, turns errors into one message and an exit code.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
 #include "fovea/error.h"
 #include "fovea/version.h"
+#include "program/command_line.h"
 #include "program/record_file.h"
 #include "program/verbs.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int exit_code(fovea::Status status) { return status == fovea::Status::invalid_argument ? 2 : 1; }
+
+int run(int argc, char** argv) {
   using namespace fovea::program;
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
@@ -21,18 +27,29 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : (app.exit(error), 2);
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fputs(refusal_of(app, error).c_str(), stderr);
+    return 2;
   }
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has enough (`| head`) ends the output, not the work
+  int code = 1;
   try {
-    return action();
+    code = run(argc, argv);
   } catch (const fovea::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    return error.status() == fovea::Status::invalid_argument ? 2 : 1;
-  } catch (const RecordFileError& error) {
+    code = exit_code(error.status());
+  } catch (const fovea::program::RecordFileError& error) {
     std::fprintf(stderr, "fovea: %s\n", error.what());
-    return 2;
+    code = 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea: %s\n", error.what());
-    return 1;
   }
+  std::fflush(stdout);
+  return code;
 }

@@ -1,0 +1,12 @@
+// Words of the command line that are not understood: one line, the nearest word that would be, and where to look.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace fovea::program {
+
+// What to print for a command line that does not parse; ends with an end of line.
+std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace fovea::program
