@@ -7,6 +7,7 @@
 #include "fovea/threads.h"
 #include "fovea/version.h"
 #include "program/ceilings.h"
+#include "program/command_line.h"
 #include "program/interrupt.h"
 #include "program/presets.h"
 #include "program/progress.h"
@@ -173,12 +174,13 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "e2e"}));
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")->check(CLI::Range(1, 4096));
+  verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
+      ->check(number_within(1, 4096));
   verb->add_option("--seed", o.seed, "of the inputs and of the order of turns");
   verb->add_option("--repeat-for", o.repeat_for,
                    "most seconds of samples per cell and implementation (10; quick presets 0.5)")
-      ->check(CLI::Range(1e-3, 1e6));
-  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")->check(CLI::Range(1e-3, 1e6));
+      ->check(number_within(1e-3, 1e6));
+  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")->check(number_within(1e-3, 1e6));
   verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free");
   verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
   verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime")->delimiter(',');

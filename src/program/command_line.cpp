@@ -1,7 +1,10 @@
 // Refusals of the command line.
 #include "program/command_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/problem_line.h"
 
@@ -33,6 +36,14 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// CLI11 words these as arithmetic.
+std::string plain_words(const std::string& what) {
+  const std::string option = what.substr(0, what.find(':'));
+  if (what.find(": At Most 1 required but received") != std::string::npos) return option + " is given more than once";
+  if (what.ends_with(" missing") && what.find(" required ") != std::string::npos) return option + " has no value";
+  return what;
+}
+
 }  // namespace
 
 std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
@@ -41,15 +52,28 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = "\n  try:    " + name + " --help\n";
   const auto left = app.remaining(true);
   if (left.empty()) {
-    std::string text = name + ": " + error.what();
+    std::string text = name + ": " + plain_words(error.what());
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text + (&at == &app ? "\n  verbs:  " + joined(known_words(app, false)) : "") + help;
   }
-  const std::string word = left.front().substr(0, left.front().find('='));
+  // Of the words left over an option is at fault before the value that follows it.
+  const auto fault = std::find_if(left.begin(), left.end(), [](const auto& one) { return one.starts_with("-"); });
+  const std::string& whole = fault == left.end() ? left.front() : *fault;
+  const std::string word = whole.substr(0, whole.find('='));
   const bool option = word.starts_with("-");
   const std::string near = core::nearest_word(word, known_words(at, option));
   const std::string kind = option ? "option" : &at == &app ? "verb" : "argument";
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
+}
+
+CLI::Validator number_within(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0' && value >= least && value <= most) return {};
+    return fmt::format("got `{}`, wanted a number from {:g} to {:g}", text, least, most);
+  };
+  return {check, fmt::format("{:g}..{:g}", least, most)};
 }
 
 }  // namespace fovea::program
