@@ -129,7 +129,7 @@ struct Scratch {
 
   template <class T>
   T* take(int64_t count) {
-    char* piece = base + used;
+    char* piece = base == nullptr ? nullptr : base + used;
     used += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
     return reinterpret_cast<T*>(piece);
   }
