@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   add_bench(app, action);
   add_compare(app, action);
   add_worker(app, action);
+  add_report(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

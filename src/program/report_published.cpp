@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "core/names.h"
-#include "program/report_published_data.h"
+#include "program/report_embedded.h"
 
 namespace fovea::program {
 namespace {
@@ -154,10 +154,17 @@ std::vector<std::string> split(std::string_view line, char separator) {
   }
 }
 
+std::vector<PublishedReport> with_measurements(std::vector<PublishedReport> reports) {
+  for (PublishedReport& report : reports) {
+    for (PublishedFigure& figure : report.figures) figure.measurement = measurement_of(figure.problem);
+  }
+  return reports;
+}
+
 }  // namespace
 
 const std::vector<PublishedReport>& published_reports() {
-  static const std::vector<PublishedReport> reports{
+  static const std::vector<PublishedReport> reports = with_measurements({
       {"A", "report-a", "FlashAttention-2 forward on short sequences", "an NVIDIA GPU that the report does not name",
        figures_a()},
       {"B", "report-b", "FlashAttention-2 forward and backward", "NVIDIA RTX 4060 Laptop, 8 GB",
@@ -167,7 +174,7 @@ const std::vector<PublishedReport>& published_reports() {
       {"D3", "report-d3", "FlashAttention on long sequences", "not stated; the figures fit one NVIDIA RTX 4090, 24 GB",
        figures_of_columns(kPublishedD3)},
       {"E", "report-e", "forward sweep of four kernels", "one NVIDIA RTX 3090, 24 GB", figures_e()},
-  };
+  });
   return reports;
 }
 

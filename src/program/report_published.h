@@ -12,6 +12,7 @@ namespace fovea::program {
 // One printed figure: a time, or the word that stood in its place.
 struct PublishedFigure {
   core::Case problem;
+  std::string measurement;     // measurement_of(problem)
   std::string column;          // what the report calls the implementation: torch, triton_fa2
   std::string implementation;  // what stands for it here: naive, vectorized, fused, flash
   std::string word;            // OOM where the report printed no time

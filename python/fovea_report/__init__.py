@@ -1,0 +1,1 @@
+"""Draws the pictures of `fovea report` from the description that the program writes (pictures.json)."""

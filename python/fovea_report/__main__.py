@@ -1,0 +1,44 @@
+"""Reads a description of pictures and writes each as PNG and SVG: python -m fovea_report pictures.json FOLDER."""
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from . import style
+from .heat import draw_heat
+from .lengths import draw_lengths
+from .roofline import draw_roofline
+
+DRAW = {
+    "time": draw_lengths,
+    "scaling": draw_lengths,
+    "speedup": draw_lengths,
+    "memory": draw_lengths,
+    "published": draw_lengths,
+    "heat": draw_heat,
+    "roofline": draw_roofline,
+}
+
+
+def draw(picture: dict, looks: style.Looks, folder: Path) -> None:
+    style.save(DRAW[picture["kind"]](picture, looks), folder, picture["name"])
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m fovea_report pictures.json FOLDER")
+    description = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    if description.get("schema") != "fovea.pictures/1":
+        sys.exit(f"{sys.argv[1]}: not a description of pictures (schema fovea.pictures/1)")
+    folder = Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    looks = style.Looks(description["implementations"])
+    with ProcessPoolExecutor(initializer=style.apply) as pool:
+        done = [pool.submit(draw, picture, looks, folder) for picture in description["pictures"]]
+    for one in done:
+        one.result()  # raises what drawing raised
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+// The rules behind the key observations.
+#include "program/report_observations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/names.h"
+#include "program/report_tables.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr core::CasePass kPasses[] = {core::CasePass::fwd, core::CasePass::bwd, core::CasePass::e2e};
+
+std::string where(const core::Case& c) {
+  const AttentionProblem& p = c.problem;
+  return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
+                     p.mask == Mask::none ? "no mask" : core::name_of(p.mask), p.batch, p.heads_q,
+                     p.heads_q == 1 ? "" : "s");
+}
+
+std::string count_of(std::size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+bool is_own(const Measured& one) { return one.role() == "flash"; }
+
+std::vector<std::string> own_implementations(const Study& study) {
+  std::vector<std::string> own;
+  for (const Measured& one : study.rows) {
+    if (is_own(one) && std::find(own.begin(), own.end(), one.row.impl) == own.end()) own.push_back(one.row.impl);
+  }
+  return own;
+}
+
+// How an implementation compares with the baseline in each pass, losses as plainly as wins.
+void say_speed_ups(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
+  for (const std::string& name : study.implementations) {
+    if (name == study.baseline) continue;
+    for (const core::CasePass pass : kPasses) {
+      const SpeedUps ups = speed_ups_of(groups, pass, name, study.baseline);
+      if (ups.ratios.empty()) continue;
+      std::string text =
+          fmt::format("{} {}: {} the speed of {} in the geometric mean of {}", name, word_of(pass),
+                      format_ratio(ups.mean), study.baseline, count_of(ups.ratios.size(), "configuration"));
+      if (ups.ratios.size() > 1) {
+        text += fmt::format(", from {} ({}) to {} ({})", format_ratio(ups.least), where(ups.worst_at->problem),
+                            format_ratio(ups.most), where(ups.best_at->problem));
+      }
+      text += ups.losses == 0 ? "; slower in none" : fmt::format("; slower in {}", ups.losses);
+      said.push_back(text + ".");
+    }
+  }
+}
+
+// The implementation with the steepest and the one with the flattest growth, in the group that reaches farthest.
+void say_growth(const Study& study, std::vector<std::string>& said) {
+  for (const core::CasePass pass : kPasses) {
+    std::string best;
+    std::int64_t farthest = 0;
+    for (const Group& group : groups_of(study, GroupBy::lengths)) {
+      if (group.pass != pass) continue;
+      std::string text;
+      std::int64_t reach = 0;
+      for (const std::string& name : study.implementations) {
+        const auto law = fit_power_law(group, name);
+        if (!law) continue;
+        text += fmt::format("{}{} n^{:.2f}", text.empty() ? "" : ", ", name, law->exponent);
+        reach = std::max(reach, law->to);
+      }
+      if (reach > farthest) {
+        farthest = reach;
+        best = fmt::format("Growth of the time with length n up to {} ({}): {}.", reach, group.title, text);
+      }
+    }
+    if (!best.empty()) said.push_back(best);
+  }
+}
+
+// State between forward and backward, at the configuration where the baseline holds most.
+void say_memory(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
+  const auto bytes_at = [](const Configuration& c, const std::string& name) {
+    const Measured* const one = c.find(name);
+    return one == nullptr || !one->timed() ? std::int64_t{0} : one->row.memory_before_backward_bytes.value_or(0);
+  };
+  for (const std::string& name : own_implementations(study)) {
+    const Configuration* at = nullptr;
+    for (const Group& group : groups) {
+      for (const Configuration& configuration : group.configurations) {
+        if (bytes_at(configuration, name) == 0) continue;
+        if (at == nullptr || bytes_at(configuration, study.baseline) > bytes_at(*at, study.baseline))
+          at = &configuration;
+      }
+    }
+    if (at == nullptr || bytes_at(*at, study.baseline) == 0 || name == study.baseline) continue;
+    const auto held = static_cast<double>(bytes_at(*at, study.baseline));
+    const auto own = static_cast<double>(bytes_at(*at, name));
+    said.push_back(fmt::format("Before backward {} holds {} and {} {} ({} less) at {}.", study.baseline,
+                               format_bytes(held), name, format_bytes(own), format_ratio(held / own),
+                               where(at->problem)));
+  }
+}
+
+void say_ceiling(const Study& study, std::vector<std::string>& said) {
+  for (const std::string& name : own_implementations(study)) {
+    const Measured* best = nullptr;
+    for (const Measured& one : study.rows) {
+      if (one.row.impl != name || !one.ranked() || !one.row.ceiling_share) continue;
+      if (best == nullptr || *one.row.ceiling_share > *best->row.ceiling_share) best = &one;
+    }
+    if (best == nullptr) continue;
+    said.push_back(fmt::format("{} reaches at most {:.0f} % of the ceiling measured in the same run ({}; {} at {}).",
+                               name, *best->row.ceiling_share * 100, format_rate(best->row.flops / best->seconds()),
+                               word_of(best->problem.pass), where(best->problem)));
+  }
+}
+
+void say_failures(const Study& study, std::vector<std::string>& said) {
+  for (const std::string_view status : kRowStatuses) {
+    if (status == "ok") continue;
+    for (const std::string& name : study.implementations) {
+      std::size_t n = 0;
+      const Measured* shortest = nullptr;
+      for (const Measured& one : study.rows) {
+        if (one.row.status != status || one.row.impl != name) continue;
+        ++n;
+        const auto length = [](const Measured& m) { return m.problem.problem.len_k; };
+        if (shortest == nullptr || length(one) < length(*shortest)) shortest = &one;
+      }
+      if (n == 0) continue;
+      said.push_back(fmt::format("{}: {} in {}, first at {}{}.", name, status_word(status), count_of(n, "cell"),
+                                 where(shortest->problem),
+                                 shortest->row.reason.empty() ? "" : " (" + shortest->row.reason + ")"));
+    }
+  }
+}
+
+void say_flags(const Study& study, std::vector<std::string>& said) {
+  for (const std::string_view flag : {"impossible", "noisy", "launch_bound"}) {
+    const auto n = static_cast<std::size_t>(
+        std::count_if(study.rows.begin(), study.rows.end(), [&](const auto& one) { return one.row.has_flag(flag); }));
+    if (n > 0) {
+      said.push_back(fmt::format("{} of {} flagged {}: shown, but neither ranked nor counted above.", n,
+                                 count_of(study.rows.size(), "cell"), flag));
+    }
+  }
+}
+
+// Forward and backward together should take what they take one by one.
+void say_sums(const Study& study, std::vector<std::string>& said) {
+  std::map<std::string, const Measured*> by_key;
+  for (const Measured& one : study.rows) by_key[one.row.problem + one.row.impl] = &one;
+  std::size_t compared = 0, outside = 0;
+  for (const Measured& one : study.rows) {
+    if (one.problem.pass != core::CasePass::e2e || !one.ranked()) continue;
+    double sum = 0;
+    bool both = true;
+    for (const core::CasePass pass : {core::CasePass::fwd, core::CasePass::bwd}) {
+      core::Case part = one.problem;
+      part.pass = pass;
+      part.problem.pass = pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
+      const auto found = by_key.find(core::line_of(part) + one.row.impl);
+      both = both && found != by_key.end() && found->second->ranked();
+      if (both) sum += found->second->seconds();
+    }
+    if (!both) continue;
+    ++compared;
+    outside += one.seconds() < 0.9 * sum || one.seconds() > 1.2 * sum;
+  }
+  if (compared == 0) return;
+  said.push_back(
+      fmt::format("Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {} of {}.",
+                  compared - outside, count_of(compared, "cell")));
+}
+
+}  // namespace
+
+std::string headline_of(const Study& study) {
+  const auto groups = groups_of(study, GroupBy::lengths_and_dims);
+  std::map<std::string, std::size_t> wins;
+  std::size_t configurations = 0, decided = 0;
+  for (const Group& group : groups) {
+    for (const Configuration& configuration : group.configurations) {
+      ++configurations;
+      if (const Measured* const best = configuration.fastest()) {
+        ++decided;
+        ++wins[best->row.impl];
+      }
+    }
+  }
+  std::string text =
+      fmt::format("{} by {}: {}.", count_of(configurations, "configuration"),
+                  count_of(study.implementations.size(), "implementation"), fmt::join(study.implementations, ", "));
+  std::vector<std::pair<std::size_t, std::string>> order;
+  for (const auto& [name, n] : wins) order.emplace_back(n, name);
+  std::sort(order.rbegin(), order.rend());
+  std::string list;
+  for (const auto& [n, name] : order) list += fmt::format("{}{} in {}", list.empty() ? "" : ", ", name, n);
+  if (decided > 0) text += fmt::format(" Fastest of the {} that can be ranked: {}.", decided, list);
+  return text;
+}
+
+std::vector<std::string> observations_of(const Study& study) {
+  const auto groups = groups_of(study, GroupBy::lengths_and_dims);
+  std::vector<std::string> said;
+  say_speed_ups(study, groups, said);
+  say_growth(study, said);
+  say_memory(study, groups, said);
+  say_ceiling(study, said);
+  say_sums(study, said);
+  say_failures(study, said);
+  say_flags(study, said);
+  return said;
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,257 @@
+// Turns groups of rows into panels, series and points. All ranking, fitting and wording is done before drawing.
+#include "program/report_pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/names.h"
+#include "program/report_published_pictures.h"
+#include "program/report_table.h"
+#include "program/report_tables.h"
+
+namespace fovea::program {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using core::CasePass;
+
+constexpr CasePass kPasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
+constexpr std::size_t kMostPanels = 12;  // of one picture; more make several pictures
+constexpr std::size_t kMostRows = 32;    // of one heat map
+
+std::string_view key_of(CasePass pass) { return core::name_of(pass); }
+
+// The title of a group without its pass, which stands in the picture's title.
+std::string panel_title(const Group& group) { return group.title.substr(word_of(group.pass).size() + 2); }
+
+double length_axis(const core::Case& c) { return static_cast<double>(c.problem.len_k); }
+
+std::vector<const Measured*> rows_of(const std::vector<const Group*>& groups) {
+  std::vector<const Measured*> rows;
+  for (const Group* group : groups) {
+    for (const Configuration& configuration : group->configurations) {
+      for (const auto& [name, one] : configuration.by_implementation) rows.push_back(one);
+    }
+  }
+  return rows;
+}
+
+Json picture(std::string name, std::string_view kind, std::string title, std::string description,
+             std::string conditions) {
+  return {{"name", std::move(name)},
+          {"kind", kind},
+          {"title", std::move(title)},
+          {"description", std::move(description)},
+          {"conditions", std::move(conditions)},
+          {"panels", Json::array()}};
+}
+
+using PointMaker = std::function<Json(const Configuration&, const Measured&)>;  // null: no point here
+
+// A panel with one series per implementation. Cells without a time leave their word at their length.
+Json panel_of(const Study& study, const Group& group, const PointMaker& point_of, bool with_fit) {
+  Json series = Json::array();
+  for (const std::string& name : study.implementations) {
+    Json points = Json::array(), missing = Json::array();
+    for (const Configuration& configuration : group.configurations) {
+      const Measured* const one = configuration.find(name);
+      if (one == nullptr) continue;
+      const double x = length_axis(configuration.problem);
+      if (!one->timed()) {
+        missing.push_back({{"x", x}, {"word", status_word(one->row.status)}});
+      } else if (Json point = point_of(configuration, *one); !point.is_null()) {
+        point["x"] = x;
+        point["ranked"] = one->ranked();
+        points.push_back(std::move(point));
+      }
+    }
+    if (points.empty() && missing.empty()) continue;
+    Json one{{"implementation", name}, {"points", points}, {"missing", missing}};
+    if (const auto law = fit_power_law(group, name); with_fit && law) {
+      one["fit"] = {
+          {"exponent", law->exponent}, {"coefficient", law->coefficient}, {"from", law->from}, {"to", law->to}};
+    }
+    series.push_back(std::move(one));
+  }
+  return {{"title", panel_title(group)}, {"series", series}};
+}
+
+// Pictures of one kind, one or more for every pass.
+struct LengthPictures {
+  std::string_view kind, title, description;
+  PointMaker point;
+  bool with_fit = false;
+  std::size_t least_lengths = 1;
+};
+
+void add_by_length(Json& pictures, const Study& study, const std::vector<Group>& groups, const LengthPictures& what) {
+  for (const CasePass pass : kPasses) {
+    std::vector<const Group*> chosen;
+    for (const Group& group : groups) {
+      if (group.pass == pass && group.configurations.size() >= what.least_lengths) chosen.push_back(&group);
+    }
+    for (std::size_t start = 0; start < chosen.size(); start += kMostPanels) {
+      const std::vector<const Group*> part(
+          chosen.begin() + static_cast<std::ptrdiff_t>(start),
+          chosen.begin() + static_cast<std::ptrdiff_t>(std::min(start + kMostPanels, chosen.size())));
+      const std::string number = chosen.size() <= kMostPanels ? "" : fmt::format("-{}", start / kMostPanels + 1);
+      Json one = picture(fmt::format("{}-{}{}", what.kind, key_of(pass), number), what.kind,
+                         fmt::format("{}, {}", what.title, word_of(pass)), std::string(what.description),
+                         conditions_of(rows_of(part)));
+      one["baseline"] = study.baseline;
+      for (const Group* group : part) one["panels"].push_back(panel_of(study, *group, what.point, what.with_fit));
+      pictures.push_back(std::move(one));
+    }
+  }
+}
+
+Json seconds_point(const Configuration&, const Measured& one) {
+  if (one.row.has_flag("impossible")) return nullptr;
+  const TimeStatistics& t = *one.row.time_s;
+  return {{"y", t.median}, {"low", t.q1}, {"high", t.q3}};
+}
+
+// Memory between forward and backward; of the passes of a problem the backward's figures, else the forward's.
+void add_memory(Json& pictures, const Study& study, const std::vector<Group>& groups) {
+  std::map<std::string, const Group*> by_title;
+  std::vector<std::string> order;
+  for (const Group& group : groups) {
+    const std::string title = panel_title(group);
+    if (by_title.count(title) == 0) order.push_back(title);
+    if (group.configurations.size() >= 2 && group.pass != CasePass::e2e) by_title[title] = &group;
+  }
+  Json one = picture("memory", "memory", "Memory before backward",
+                     "Inputs, outputs and saved state between forward and backward against length.", "");
+  std::vector<const Group*> used;
+  for (const std::string& title : order) {
+    const auto found = by_title.find(title);
+    if (found == by_title.end() || used.size() == kMostPanels) continue;
+    Json panel = panel_of(
+        study, *found->second,
+        [](const Configuration&, const Measured& m) -> Json {
+          if (!m.row.memory_before_backward_bytes) return nullptr;
+          return {{"y", *m.row.memory_before_backward_bytes}};
+        },
+        false);
+    const auto drawn = [](const Json& series) { return !series["points"].empty(); };
+    if (std::none_of(panel["series"].begin(), panel["series"].end(), drawn)) continue;
+    one["panels"].push_back(std::move(panel));
+    used.push_back(found->second);
+  }
+  one["conditions"] = conditions_of(rows_of(used));
+  if (!used.empty()) pictures.push_back(std::move(one));
+}
+
+std::string row_label(const core::Case& c) {
+  const AttentionProblem& p = c.problem;
+  return fmt::format("{} {} d{} h{} b{} n{}", core::name_of(p.dtype), p.mask == Mask::none ? "full" : "causal",
+                     p.dim_qk, p.heads_q, p.batch, length_of(c));
+}
+
+// Implementation x configuration; colour is the time over the fastest of the row.
+void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>& groups) {
+  for (const CasePass pass : kPasses) {
+    std::vector<const Configuration*> all;
+    for (const Group& group : groups) {
+      if (group.pass != pass) continue;
+      for (const Configuration& configuration : group.configurations) all.push_back(&configuration);
+    }
+    for (std::size_t start = 0; start < all.size(); start += kMostRows) {
+      const std::size_t end = std::min(start + kMostRows, all.size());
+      const std::string number = all.size() <= kMostRows ? "" : fmt::format("-{}", start / kMostRows + 1);
+      std::vector<const Measured*> used;
+      Json rows = Json::array();
+      for (std::size_t i = start; i < end; ++i) {
+        double fastest = 0;
+        for (const auto& [name, one] : all[i]->by_implementation) {
+          used.push_back(one);
+          if (!one->timed() || one->row.has_flag("impossible")) continue;
+          fastest = fastest == 0 ? one->seconds() : std::min(fastest, one->seconds());
+        }
+        Json cells = Json::array();
+        for (const std::string& name : study.implementations) {
+          const Cell cell = time_cell(*all[i], name);
+          const Measured* const one = all[i]->find(name);
+          const bool shown = one != nullptr && one->timed() && !one->row.has_flag("impossible");
+          cells.push_back({{"text", cell.text},
+                           {"best", cell.emphasis == Emphasis::best},
+                           {"ratio", shown ? Json(one->seconds() / fastest) : Json(nullptr)}});
+        }
+        rows.push_back({{"label", row_label(all[i]->problem)}, {"cells", cells}});
+      }
+      Json one = picture(fmt::format("heat-{}{}", key_of(pass), number), "heat", "Time in ms, " + word_of(pass),
+                         "Implementation by configuration; colour is the time over the fastest of the row.",
+                         conditions_of(used));
+      one["columns"] = study.implementations;
+      one["rows"] = rows;
+      pictures.push_back(std::move(one));
+    }
+  }
+}
+
+// Rate against operations per byte of the definition, under the ceilings measured in the same run.
+void add_roofline(Json& pictures, const Study& study) {
+  std::map<DType, Json> panels;
+  std::map<DType, double> peak;
+  std::vector<const Measured*> used;
+  double bandwidth = 0;
+  for (const Measured& one : study.rows) {
+    for (const auto& [name, rate] : one.environment->ceilings) {
+      if (name.find("bandwidth") != std::string::npos) bandwidth = std::max(bandwidth, rate);
+    }
+    if (!one.timed() || one.row.has_flag("impossible") || one.row.bytes <= 0) continue;
+    const DType dtype = one.problem.problem.dtype;
+    if (one.row.ceiling) peak[dtype] = std::max(peak[dtype], one.row.ceiling->flops_per_s);
+    panels[dtype].push_back({{"implementation", one.row.impl},
+                             {"pass", key_of(one.problem.pass)},
+                             {"x", one.row.flops / one.row.bytes},
+                             {"y", one.row.flops / one.seconds()},
+                             {"ranked", one.ranked()}});
+    used.push_back(&one);
+  }
+  if (used.empty()) return;
+  Json one = picture("roofline", "roofline", "Roofline",
+                     "Rate of each cell against the operations per byte that its problem asks, under the ceilings "
+                     "measured in the same run.",
+                     conditions_of(used));
+  one["implementations"] = study.implementations;
+  for (auto& [dtype, points] : panels) {
+    one["panels"].push_back({{"title", core::name_of(dtype)},
+                             {"peak", peak[dtype]},
+                             {"bandwidth", bandwidth},
+                             {"points", std::move(points)}});
+  }
+  pictures.push_back(std::move(one));
+}
+
+}  // namespace
+
+std::string describe_pictures(const Study& study, const std::vector<PublishedPage>& pages) {
+  const auto groups = groups_of(study, GroupBy::lengths);
+  Json pictures = Json::array();
+  add_by_length(pictures, study, groups,
+                {"time", "Time against length", "Median time; bars span the quartiles.", seconds_point});
+  add_heat_maps(pictures, study, groups);
+  add_by_length(pictures, study, groups,
+                {"scaling", "Growth with length",
+                 "Median time on logarithmic axes; dashed: the fitted power of the length n.", seconds_point, true, 2});
+  add_by_length(pictures, study, groups,
+                {"speedup", "Speed-up over " + study.baseline,
+                 "Above the line faster than " + study.baseline + ", below it slower.",
+                 [&](const Configuration& configuration, const Measured& one) -> Json {
+                   const auto ratio = speed_up(configuration, one.row.impl, study.baseline);
+                   return ratio ? Json{{"y", *ratio}} : Json(nullptr);
+                 },
+                 false, 2});
+  add_memory(pictures, study, groups);
+  add_roofline(pictures, study);
+  for (Json& one : published_pictures(pages)) pictures.push_back(std::move(one));
+  return Json{{"schema", "fovea.pictures/1"}, {"implementations", study.implementations}, {"pictures", pictures}}.dump(
+      1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,95 @@
+// Speed-ups over the eager form against length, here and published. Ratios carry over between machines; times do not.
+#include "program/report_published_pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/names.h"
+
+namespace fovea::program {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string panel_of(const core::Case& c, bool with_dim) {
+  const AttentionProblem& p = c.problem;
+  std::string title = fmt::format("{}, {}", word_of(c.pass), core::name_of(p.dtype));
+  if (with_dim) title += fmt::format(", d={}", p.dim_qk);
+  if (p.heads_q > 1) title += fmt::format(", {} heads", p.heads_q);
+  return title + fmt::format(", batch {}", p.batch);
+}
+
+struct Line {
+  std::string implementation;
+  std::int64_t dim = 0;
+  Json here = Json::array(), published = Json::array();
+};
+
+// The eager form of the same problem.
+const Match* eager_of(const PublishedPage& page, const Match& match) {
+  for (const Match& other : page.matches) {
+    if (other.published->implementation == "naive" && other.published->measurement == match.published->measurement) {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
+Json picture_of(const PublishedPage& page) {
+  const bool by_dim = page.report->letter == "E";
+  std::vector<std::string> order;
+  std::map<std::string, std::map<std::string, Line>> panels;
+  std::vector<const Measured*> used;
+  for (const Match& match : page.matches) {
+    const Match* const eager = eager_of(page, match);
+    if (match.published->implementation == "naive" || eager == nullptr) continue;
+    const core::Case& c = match.published->problem;
+    const std::string title = panel_of(c, by_dim);
+    if (panels.count(title) == 0) order.push_back(title);
+    Line& line = panels[title][fmt::format("{}{:04}", match.published->implementation, c.problem.dim_qk)];
+    line.implementation = match.published->implementation;
+    line.dim = c.problem.dim_qk;
+    const auto x = static_cast<double>(c.problem.len_k);
+    const auto usable = [](const Measured* m) { return m->timed() && !m->row.has_flag("impossible"); };
+    if (usable(match.here) && usable(eager->here)) {
+      line.here.push_back({{"x", x}, {"y", eager->here->row.time_s->mean / match.here->row.time_s->mean}});
+      used.push_back(match.here);
+    }
+    if (match.published->word.empty() && eager->published->word.empty()) {
+      line.published.push_back({{"x", x}, {"y", eager->published->mean_s / match.published->mean_s}});
+    }
+  }
+  if (used.empty()) return nullptr;
+  Json panel_list = Json::array();
+  for (const std::string& title : order) {
+    Json series = Json::array();
+    for (const auto& [key, line] : panels[title]) {
+      series.push_back({{"implementation", line.implementation},
+                        {"dim", line.dim},
+                        {"here", line.here},
+                        {"published", line.published}});
+    }
+    panel_list.push_back({{"title", title}, {"series", series}});
+  }
+  return {{"name", "published-" + page.report->letter},
+          {"kind", "published"},
+          {"title", "Report " + page.report->letter + ": speed-up over the eager form"},
+          {"description", "Solid: here over naive. Dashed: as published, on " + page.report->hardware + "."},
+          {"conditions", conditions_of(used)},
+          {"colour_by", by_dim ? "implementation" : "dim"},
+          {"panels", panel_list}};
+}
+
+}  // namespace
+
+std::vector<Json> published_pictures(const std::vector<PublishedPage>& pages) {
+  std::vector<Json> pictures;
+  for (const PublishedPage& page : pages) {
+    if (Json one = picture_of(page); !one.is_null()) pictures.push_back(std::move(one));
+  }
+  return pictures;
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,256 @@
+// Loading, ordering and grouping of rows.
+#include "program/report_study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "core/check.h"
+#include "core/names.h"
+#include "program/record_file.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr std::string_view kBaselines[] = {"naive", "vectorized", "fused"};
+
+bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+
+// Baselines first, then peers, then the reference, then this library: the eye ends on what the report is about.
+int rank_of(std::string_view implementation) {
+  const auto* const found = std::find(std::begin(kBaselines), std::end(kBaselines), implementation);
+  if (found != std::end(kBaselines)) return static_cast<int>(found - std::begin(kBaselines));
+  if (begins(implementation, "cpu.") || begins(implementation, "cuda.")) return 6;
+  return implementation == "reference" ? 4 : 5;
+}
+
+std::vector<std::string> implementations_of(const std::vector<Measured>& rows) {
+  std::vector<std::string> names;
+  for (const Measured& one : rows) {
+    if (std::find(names.begin(), names.end(), one.row.impl) == names.end()) names.push_back(one.row.impl);
+  }
+  std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+  return names;
+}
+
+std::string plural(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// What all configurations of a group share; also the group's title.
+std::string title_of(const core::Case& c, GroupBy by, bool name_machine, const Measured& row) {
+  const AttentionProblem& p = c.problem;
+  std::string title = word_of(c.pass) + ", " + std::string(core::name_of(p.dtype)) + ", ";
+  title += p.mask == Mask::none ? "no mask" : std::string(core::name_of(p.mask));
+  if (by == GroupBy::lengths) {
+    title += ", d=" + std::to_string(p.dim_qk) + (p.dim_v == p.dim_qk ? "" : "/" + std::to_string(p.dim_v));
+  }
+  title += ", " + plural(p.heads_q, "head");
+  if (p.heads_kv != p.heads_q) title += " (" + std::to_string(p.heads_kv) + " of keys)";
+  title += ", batch " + std::to_string(p.batch);
+  if (c.layout != core::Layout::bhld) title += ", layout " + std::string(core::name_of(c.layout));
+  if (p.device.kind != DeviceKind::cpu) title += ", " + std::string(core::name_of(p.device.kind));
+  if (c.data != "normal") title += ", data " + c.data;
+  if (c.place != "contiguous") title += ", " + c.place;
+  if (name_machine) title += ", " + plural(row.row.threads, "thread") + " of " + row.row.machine;
+  return title;
+}
+
+auto order_of(const core::Case& c) {
+  const AttentionProblem& p = c.problem;
+  return std::tuple(p.dim_qk, p.dim_v, p.len_k, p.len_q, p.scale, c.seed);
+}
+
+Configuration& configuration_for(Group& group, const core::Case& problem) {
+  for (Configuration& one : group.configurations) {
+    if (one.problem == problem) return one;
+  }
+  return group.configurations.emplace_back(Configuration{problem, {}});
+}
+
+std::string shorten(std::int64_t length) {
+  return length >= 1024 && length % 1024 == 0 ? std::to_string(length / 1024) + "k" : std::to_string(length);
+}
+
+}  // namespace
+
+bool Measured::ranked() const {
+  return timed() && !row.has_flag("impossible") && !row.has_flag("noisy") && !row.has_flag("launch_bound");
+}
+
+std::string_view Measured::role() const {
+  return begins(row.impl, "cpu.") || begins(row.impl, "cuda.") ? std::string_view("flash") : std::string_view(row.impl);
+}
+
+Study load_study(const std::vector<std::string>& paths, std::string_view baseline) {
+  Study study;
+  std::vector<std::size_t> environment_of_row;
+  std::map<std::string, std::size_t> place_of;
+  for (const std::string& path : paths) {
+    Records records = load_records(path);
+    if (!records.warning.empty()) study.warnings.push_back(path + ": " + records.warning);
+    const std::size_t first = study.environments.size();
+    std::move(records.environments.begin(), records.environments.end(), std::back_inserter(study.environments));
+    for (std::size_t i = 0; i < records.rows.size(); ++i) {
+      Row& row = records.rows[i];
+      const std::string key = key_of(row) + " | " + row.machine;
+      core::Case problem = core::parse_case(row.problem);
+      const auto [found, is_new] = place_of.try_emplace(key, study.rows.size());
+      if (is_new) {
+        study.rows.emplace_back();
+        environment_of_row.emplace_back();
+      }
+      study.rows[found->second] = {std::move(row), std::move(problem), nullptr};
+      environment_of_row[found->second] = first + records.environment_of_row[i];
+    }
+  }
+  for (std::size_t i = 0; i < study.rows.size(); ++i) {
+    study.rows[i].environment = &study.environments.at(environment_of_row[i]);
+  }
+  study.implementations = implementations_of(study.rows);
+  study.baseline = !baseline.empty() || study.implementations.empty() ? baseline : study.implementations.front();
+  if (!baseline.empty() &&
+      std::find(study.implementations.begin(), study.implementations.end(), baseline) == study.implementations.end()) {
+    std::string known;
+    for (const auto& name : study.implementations) known += (known.empty() ? "" : ", ") + name;
+    core::fail({Status::invalid_argument,
+                "report",
+                "baseline",
+                "no row has this implementation",
+                std::string(baseline),
+                "one of " + known,
+                core::nearest_word(baseline, study.implementations),
+                {}});
+  }
+  return study;
+}
+
+const Measured* Configuration::find(std::string_view implementation) const {
+  const auto found = by_implementation.find(std::string(implementation));
+  return found == by_implementation.end() ? nullptr : found->second;
+}
+
+const Measured* Configuration::fastest() const {
+  const Measured* best = nullptr;
+  int candidates = 0;
+  for (const auto& [name, one] : by_implementation) {
+    if (!one->ranked()) continue;
+    ++candidates;
+    if (best == nullptr || one->seconds() < best->seconds()) best = one;
+  }
+  return candidates >= 2 ? best : nullptr;
+}
+
+std::vector<Group> groups_of(const Study& study, GroupBy by) {
+  std::set<std::pair<std::string, int>> machines;
+  for (const Measured& one : study.rows) machines.emplace(one.row.machine, one.row.threads);
+  std::vector<Group> groups;
+  std::map<std::string, std::size_t> place_of;
+  for (const Measured& one : study.rows) {
+    const std::string title = title_of(one.problem, by, machines.size() > 1, one);
+    const auto [found, is_new] = place_of.try_emplace(title, groups.size());
+    if (is_new) groups.push_back({title, one.problem.pass, {}});
+    configuration_for(groups[found->second], one.problem).by_implementation[one.row.impl] = &one;
+  }
+  for (Group& group : groups) {
+    std::sort(group.configurations.begin(), group.configurations.end(),
+              [](const auto& a, const auto& b) { return order_of(a.problem) < order_of(b.problem); });
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    const auto key = [](const Group& g) {
+      const AttentionProblem& p = g.configurations.front().problem.problem;
+      return std::tuple(g.pass, p.heads_q * p.batch, p.batch, p.dtype, p.dim_qk, p.mask);
+    };
+    return key(a) < key(b);
+  });
+  return groups;
+}
+
+std::optional<double> speed_up(const Configuration& configuration, std::string_view implementation,
+                               std::string_view baseline) {
+  const Measured* const own = configuration.find(implementation);
+  const Measured* const base = configuration.find(baseline);
+  if (own == nullptr || base == nullptr || !own->timed() || !base->timed()) return std::nullopt;
+  if (own->row.has_flag("impossible") || base->row.has_flag("impossible")) return std::nullopt;
+  return base->seconds() / own->seconds();
+}
+
+bool speed_up_ranked(const Configuration& configuration, std::string_view implementation, std::string_view baseline) {
+  const Measured* const own = configuration.find(implementation);
+  const Measured* const base = configuration.find(baseline);
+  return own != nullptr && base != nullptr && own->ranked() && base->ranked();
+}
+
+std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view implementation) {
+  std::vector<std::pair<double, double>> points;  // logarithms of length and seconds, lengths ascending
+  for (const Configuration& configuration : group.configurations) {
+    const Measured* const one = configuration.find(implementation);
+    const AttentionProblem& p = configuration.problem.problem;
+    if (one == nullptr || !one->timed() || one->row.has_flag("impossible") || p.len_q != p.len_k) continue;
+    points.emplace_back(std::log(static_cast<double>(p.len_q)), std::log(one->seconds()));
+  }
+  const std::size_t used = std::max<std::size_t>(3, (points.size() + 1) / 2);
+  if (points.size() < 3) return std::nullopt;
+  points.erase(points.begin(), points.end() - static_cast<std::ptrdiff_t>(used));
+  if (points.back().first - points.front().first < std::log(3.9)) return std::nullopt;
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [at, value] : points) {
+    n += 1;
+    x += at;
+    y += value;
+    xx += at * at;
+    xy += at * value;
+  }
+  const double exponent = (n * xy - x * y) / (n * xx - x * x);
+  return PowerLaw{exponent, std::exp((y - exponent * x) / n), std::llround(std::exp(points.front().first)),
+                  std::llround(std::exp(points.back().first))};
+}
+
+std::string conditions_of(const std::vector<const Measured*>& rows) {
+  std::set<std::string> machines, threads, dates, commits;
+  std::int64_t fewest = 0, most = 0;
+  for (const Measured* const one : rows) {
+    const auto& facts = one->environment->facts;
+    const auto cpu = facts.find("cpu");
+    const auto gpu = facts.find("gpu");
+    const bool on_gpu = one->problem.problem.device.kind == DeviceKind::cuda && gpu != facts.end();
+    machines.insert(on_gpu ? gpu->second : cpu != facts.end() ? cpu->second : one->row.machine);
+    threads.insert(plural(one->row.threads, "thread"));
+    dates.insert(one->environment->date.substr(0, 10));
+    commits.insert(one->row.source.commit.substr(0, 10) + (one->row.source.dirty ? " (modified)" : ""));
+    if (!one->timed()) continue;
+    fewest = fewest == 0 ? one->row.time_s->n : std::min(fewest, one->row.time_s->n);
+    most = std::max(most, one->row.time_s->n);
+  }
+  const auto join = [](const std::set<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); };
+  std::string text = join(machines) + "; " + join(threads);
+  if (most > 0) {
+    text +=
+        "; " + (fewest == most ? plural(most, "sample") : fmt::format("{} to {} samples", fewest, most)) + " a cell";
+  }
+  return text + "; " + join(dates) + "; commit " + join(commits);
+}
+
+std::string conditions_of(const Group& group) {
+  std::vector<const Measured*> rows;
+  for (const Configuration& configuration : group.configurations) {
+    for (const auto& [name, one] : configuration.by_implementation) rows.push_back(one);
+  }
+  return conditions_of(rows);
+}
+
+std::string word_of(core::CasePass pass) {
+  return pass == core::CasePass::fwd ? "forward" : pass == core::CasePass::bwd ? "backward" : "forward + backward";
+}
+
+std::string length_of(const core::Case& problem) {
+  const AttentionProblem& p = problem.problem;
+  return p.len_q == p.len_k ? shorten(p.len_q) : shorten(p.len_q) + ":" + shorten(p.len_k);
+}
+
+std::string status_word(std::string_view status) { return status == "oom" ? "OOM" : std::string(status); }
+
+}  // namespace fovea::program

@@ -1,0 +1,85 @@
+// The rows of one or several record files, made ready for reporting: parsed, ordered, grouped, ranked.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem_line.h"
+#include "program/record.h"
+
+namespace fovea::program {
+
+// One row together with the case that its problem line names.
+struct Measured {
+  Row row;
+  core::Case problem;
+  const Environment* environment = nullptr;  // owned by the study
+
+  bool timed() const { return row.status == "ok" && row.time_s.has_value(); }
+  // May it be called the fastest, or enter a mean of speed-ups?
+  bool ranked() const;
+  double seconds() const { return row.time_s->median; }
+  // naive, vectorized, fused, flash (any implementation of this library), or its own name.
+  std::string_view role() const;
+};
+
+struct Study {
+  std::vector<Environment> environments;
+  std::vector<Measured> rows;                // of rows that measure the same thing the last
+  std::vector<std::string> implementations;  // in the order shown: baselines, peers, this library
+  std::string baseline;                      // what speed-ups are over
+  std::vector<std::string> warnings;
+
+  Study() = default;
+  Study(const Study&) = delete;  // rows point into `environments`
+  Study(Study&&) = default;
+  Study& operator=(Study&&) = default;
+};
+
+// Throws RecordFileError for a damaged file, Error(invalid_argument) for a baseline that no row has.
+Study load_study(const std::vector<std::string>& paths, std::string_view baseline);
+
+// The same problem by all implementations.
+struct Configuration {
+  core::Case problem;
+  std::map<std::string, const Measured*> by_implementation;
+
+  const Measured* find(std::string_view implementation) const;
+  const Measured* fastest() const;  // of the ranked; null where fewer than two are
+};
+
+// Configurations that differ in lengths only, or in lengths and head dimensions.
+struct Group {
+  std::string title;  // forward, causal, bf16, d=64, 12 heads, batch 1
+  core::CasePass pass = core::CasePass::fwd;
+  std::vector<Configuration> configurations;  // by head dimension, then length
+};
+enum class GroupBy { lengths, lengths_and_dims };
+std::vector<Group> groups_of(const Study& study, GroupBy by);
+
+// baseline seconds / own seconds, if both were timed and neither is physically impossible.
+std::optional<double> speed_up(const Configuration& configuration, std::string_view implementation,
+                               std::string_view baseline);
+// May that speed-up enter a claim?
+bool speed_up_ranked(const Configuration& configuration, std::string_view implementation, std::string_view baseline);
+
+// seconds = coefficient * length^exponent, least squares on logarithms over the upper half of the lengths (at least
+// three points with lengths a factor of four apart; none otherwise).
+struct PowerLaw {
+  double exponent = 0, coefficient = 0;
+  std::int64_t from = 0, to = 0;
+};
+std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view implementation);
+
+// Machine, threads, samples, date and commit of these rows in one line.
+std::string conditions_of(const std::vector<const Measured*>& rows);
+std::string conditions_of(const Group& group);
+
+std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
+std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ
+std::string status_word(std::string_view status);  // OOM, timeout, mismatch: what stands in a cell instead of a figure
+
+}  // namespace fovea::program
