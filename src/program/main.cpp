@@ -21,6 +21,7 @@ int run(int argc, char** argv) {
   Action action;
   add_info(app, action);
   add_explain(app, action);
+  add_verify(app, action);
   add_bench(app, action);
   add_compare(app, action);
   add_worker(app, action);

@@ -1,0 +1,266 @@
+// fovea verify: random cases on every implementation against the reference; a failing one is made small and printed.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "core/implementation.h"
+#include "core/names.h"
+#include "program/verbs.h"
+#include "program/verify_coverage.h"
+#include "verification/differential.h"
+#include "verification/shrink.h"
+#include "verification/support_matrix.h"
+
+namespace fovea::program {
+namespace {
+
+using verification::Outcome;
+using verification::Variation;
+
+struct VerifyOptions {
+  std::int64_t cases = 2000;
+  std::uint64_t seed = 1;
+  std::vector<std::string> implementations;
+  std::string device = "cpu";
+  std::vector<std::string> passes;
+  std::string problem;
+  int threads = 0;
+  bool json = false;
+};
+
+constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
+
+// What a signal handler can still say: which case was running.
+char crash_note[2048];
+
+void report_crash(int signal_number) {
+  const char* const name = signal_number == SIGSEGV  ? "\nmemory outside a tensor was touched (SIGSEGV)"
+                           : signal_number == SIGFPE ? "\na division by zero (SIGFPE)"
+                                                     : "\ncrashed";
+  (void)!write(STDOUT_FILENO, name, std::strlen(name));
+  (void)!write(STDOUT_FILENO, crash_note, std::strlen(crash_note));
+  _exit(1);
+}
+
+std::string replay_of(const core::Case& c, std::string_view implementation) {
+  return fmt::format("fovea verify --impl {} --problem \"{}\"", implementation, core::line_of(c));
+}
+
+class Verification {
+ public:
+  explicit Verification(const VerifyOptions& options) : options_(options) {}
+
+  int run();
+
+ private:
+  void choose_implementations();
+  void run_case(const core::Case& c, const Variation& variation);
+  void judge(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
+             const Outcome& outcome);
+  void fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
+            const Outcome& outcome);
+  void note_for_crash(const core::Case& c, const core::Implementation& implementation) const;
+  void show_progress(std::int64_t done, std::int64_t total);
+  void print_summary();
+
+  const VerifyOptions& options_;
+  std::vector<const core::Implementation*> implementations_;
+  Coverage coverage_;
+  std::int64_t passed_ = 0, failed_ = 0, refused_ = 0, exempt_ = 0;
+  nlohmann::json failures_ = nlohmann::json::array();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_;
+};
+
+void Verification::choose_implementations() {
+  const DeviceKind device = *core::device_kind_of(options_.device);
+  for (const auto& one : core::all_implementations()) {
+    if (one.device != device) continue;
+    const bool named = std::find(options_.implementations.begin(), options_.implementations.end(), one.name) !=
+                       options_.implementations.end();
+    if (!options_.implementations.empty() && !named) continue;
+    const std::string unavailable = one.unavailable();
+    if (unavailable.empty()) {
+      implementations_.push_back(&one);
+    } else if (named) {
+      core::fail({.status = Status::unsupported,
+                  .call = "verify",
+                  .argument = "--impl",
+                  .problem = "this machine cannot run it",
+                  .got = std::string(one.name) + ": " + unavailable});
+    } else if (!options_.json) {
+      fmt::print("not run here: {}: {}\n", one.name, unavailable);
+    }
+  }
+  for (const auto& name : options_.implementations) {
+    const bool known = std::any_of(implementations_.begin(), implementations_.end(),
+                                   [&name](const auto* one) { return one->name == name; });
+    if (known) continue;
+    std::vector<std::string> all;
+    for (const auto& one : core::all_implementations()) all.emplace_back(one.name);
+    const std::string near = core::nearest_word(name, all);
+    core::fail({.status = Status::invalid_argument,
+                .call = "verify",
+                .argument = "--impl",
+                .problem = "no implementation of this name on " + options_.device,
+                .got = name,
+                .wanted = fmt::format("one of {}", fmt::join(all, ", ")),
+                .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
+  }
+}
+
+void Verification::note_for_crash(const core::Case& c, const core::Implementation& implementation) const {
+  const std::string note =
+      fmt::format("\n  {}\n{} passed, {} failed\n", replay_of(c, implementation.name), passed_, failed_ + 1);
+  std::strncpy(crash_note, note.c_str(), sizeof crash_note - 1);
+}
+
+void Verification::run_case(const core::Case& c, const Variation& variation) {
+  note_for_crash(c, *implementations_.front());
+  verification::Differential differential(c, variation);
+  for (const auto* implementation : implementations_) {
+    note_for_crash(c, *implementation);
+    judge(c, variation, *implementation, differential.run(*implementation));
+  }
+}
+
+void Verification::judge(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
+                         const Outcome& outcome) {
+  switch (outcome.kind) {
+    case Outcome::Kind::passed:
+      ++passed_;
+      coverage_.count(implementation.name, c);
+      return;
+    case Outcome::Kind::exempt:
+      ++exempt_;
+      return;
+    case Outcome::Kind::failed:
+      return fail(c, variation, implementation, outcome);
+    case Outcome::Kind::refused:
+      break;
+  }
+  // A cell that the support matrix promises must not refuse.
+  const Pass pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
+  const auto support = support_of(implementation, verification::cell_of(c, pass)).support;
+  if (support == verification::Support::yes) {
+    fail(c, variation, implementation,
+         {Outcome::Kind::failed, "refused, though the support matrix promises it: " + outcome.reason});
+  } else {
+    ++refused_;
+  }
+}
+
+void Verification::fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
+                        const Outcome& outcome) {
+  ++failed_;
+  const auto fails = [&](const core::Case& smaller) {
+    note_for_crash(smaller, implementation);
+    return verification::Differential(smaller, variation).run(implementation).kind == Outcome::Kind::failed;
+  };
+  const core::Case small = options_.problem.empty() ? verification::shrunk(c, fails) : c;
+  const std::string reason =
+      small == c ? outcome.reason : verification::Differential(small, variation).run(implementation).reason;
+  failures_.push_back({{"impl", implementation.name},
+                       {"problem", core::line_of(c)},
+                       {"shrunk", core::line_of(small)},
+                       {"variation", text_of(variation)},
+                       {"reason", reason}});
+  if (options_.json) return;
+  fmt::print("{}FAILED {} on {}\n  with {} (drawn from the seed)\n  smallest: {}\n  {}\n",
+             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, core::line_of(c), text_of(variation),
+             replay_of(small, implementation.name), reason);
+  std::fflush(stdout);
+}
+
+void Verification::show_progress(std::int64_t done, std::int64_t total) {
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.json || isatty(STDERR_FILENO) == 0 || now - shown_ < std::chrono::milliseconds(200)) return;
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double left =
+      seconds / static_cast<double>(std::max<std::int64_t>(done, 1)) * static_cast<double>(total - done);
+  fmt::print(stderr, "\r\033[K[{}/{}] {} passed, {} failed, {:.0f} s left", done, total, passed_, failed_, left);
+  if (done == total) fmt::print(stderr, "\r\033[K");
+}
+
+void Verification::print_summary() {
+  const bool full = options_.problem.empty() && options_.cases >= kFullRun;
+  const bool all_passes = options_.passes.empty();
+  const auto asks = [&](const char* pass) {
+    return all_passes || std::find(options_.passes.begin(), options_.passes.end(), pass) != options_.passes.end();
+  };
+  const auto shortages =
+      full ? coverage_.below(kWantedPerCell, asks("fwd"), asks("bwd")) : std::vector<Coverage::Shortage>{};
+  failed_ += static_cast<std::int64_t>(shortages.size());
+  if (options_.json) {
+    for (const auto& one : shortages) failures_.push_back({{"cell", one.cell}, {"executed", one.executed}});
+    const nlohmann::json summary{{"schema", "fovea.verify/1"}, {"seed", options_.seed}, {"cases", options_.cases},
+                                 {"passed", passed_},          {"failed", failed_},     {"refused", refused_},
+                                 {"exempt", exempt_},          {"failures", failures_}, {"coverage", coverage_.json()}};
+    fmt::print("{}\n", summary.dump());
+    return;
+  }
+  if (options_.problem.empty()) fmt::print("{}", coverage_.text());
+  for (const auto& one : shortages)
+    fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
+  if (refused_ > 0) fmt::print("{} refused as the support matrix says\n", refused_);
+  if (exempt_ > 0) fmt::print("{} not judged: baselines are exempt from the rules for NaN and infinity\n", exempt_);
+  fmt::print("{} passed, {} failed\n", passed_, failed_);
+}
+
+int Verification::run() {
+  choose_implementations();
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) signal(number, report_crash);
+  const auto variation = [this](const core::Case& c) {
+    Variation v = verification::variation_of(c);
+    if (options_.threads > 0) v.threads = options_.threads;
+    return v;
+  };
+  if (!options_.problem.empty()) {
+    for (const core::Case& c : core::parse_sweep(options_.problem)) run_case(c, variation(c));
+  }
+  verification::CaseLimits limits{.device = *core::device_kind_of(options_.device)};
+  if (!options_.passes.empty()) {
+    limits.forward = options_.passes.front() == "fwd" || options_.passes.back() == "fwd";
+    limits.backward = options_.passes.front() == "bwd" || options_.passes.back() == "bwd";
+  }
+  for (std::int64_t n = 0; options_.problem.empty() && n < options_.cases; ++n) {
+    const core::Case c = verification::random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
+    run_case(c, variation(c));
+    show_progress(n + 1, options_.cases);
+  }
+  print_summary();
+  return failed_ == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  auto options = std::make_shared<VerifyOptions>();
+  auto* verb = app.add_subcommand("verify", "Check the implementations against the reference on random cases");
+  verb->add_option("--cases", options->cases, "How many random cases; 20000 are a full run")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "Another seed, other cases")->capture_default_str();
+  verb->add_option("--impl", options->implementations, "Only these, as cpu.avx2,reference (default: all that run here)")
+      ->delimiter(',');
+  verb->add_option("--device", options->device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  verb->add_option("--passes", options->passes, "fwd, bwd or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"fwd", "bwd"}));
+  verb->add_option("--problem", options->problem, "Replay this problem line (or sweep) instead of random cases");
+  verb->add_option("--threads", options->threads, "Threads of every call (default: one to three, by case)")
+      ->check(CLI::Range(1, 1024));
+  verb->add_flag("--json", options->json, "One JSON object instead of text");
+  verb->callback([options, &action] { action = [options] { return Verification(*options).run(); }; });
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,220 @@
+// Random cases: a cell by the case's number, everything else by random numbers of (seed, number).
+#include "verification/cases.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+
+namespace fovea::verification {
+namespace {
+
+constexpr std::int64_t kDims16[] = {1, 2, 3, 5, 7, 8, 11, 15, 16};
+constexpr std::int64_t kDims32[] = {17, 20, 24, 31, 32, 32};
+constexpr std::int64_t kDims64[] = {33, 40, 48, 56, 63, 64, 64, 64};
+constexpr std::int64_t kDims128[] = {65, 72, 80, 96, 96, 112, 127, 128, 128, 128};
+constexpr std::int64_t kDims256[] = {129, 160, 192, 192, 255, 256, 256};
+constexpr std::int64_t kDimsAbove[] = {257, 288, 320, 512, 576};
+
+constexpr DimClass kDimClasses[] = {{"d<=16", 16, kDims16},    {"d<=32", 32, kDims32},    {"d<=64", 64, kDims64},
+                                    {"d<=128", 128, kDims128}, {"d<=256", 256, kDims256}, {"d>256", 4096, kDimsAbove}};
+static_assert(kCells == std::size(kDtypes) * std::size(kPasses) * std::size(kMasks) * std::size(kLayouts) *
+                            std::size(kDimClasses));
+
+constexpr std::int64_t kShort[] = {1,  2,  3,  5,  7,  8,  9,  13, 15, 16, 17, 23, 24, 25, 29, 31,
+                                   32, 33, 40, 41, 47, 48, 49, 53, 61, 63, 64, 65, 71, 79, 81, 95};
+constexpr std::int64_t kMiddle[] = {96, 97, 101, 113, 127, 128, 129, 149, 159, 161, 191, 192, 193, 199, 211, 240, 255};
+constexpr std::int64_t kLong[] = {256, 257, 271, 319, 320, 321, 383,  385, 449,
+                                  509, 511, 513, 575, 641, 769, 1023, 1025};
+
+// Random numbers of one case.
+class Draw {
+ public:
+  Draw(std::uint64_t seed, std::uint64_t n) : seed_(seed), n_(n) {}
+  std::uint32_t word() { return core::philox(seed_, n_, position_++)[0]; }
+  bool one_in(std::uint32_t count) { return word() % count == 0; }
+  template <class Range>
+  auto of(const Range& values) {
+    return values[word() % std::size(values)];
+  }
+
+ private:
+  std::uint64_t seed_, n_, position_ = 0;
+};
+
+double multiplications(const AttentionProblem& p) {
+  return static_cast<double>(p.batch * p.heads_q) * static_cast<double>(p.len_q * p.len_k) *
+         static_cast<double>(p.dim_qk + p.dim_v);
+}
+
+void draw_lengths(Draw& draw, bool is_long, AttentionProblem& p) {
+  const auto length = [&draw, is_long] {
+    if (draw.one_in(40)) return std::int64_t{0};
+    if (is_long) return draw.of(kLong);
+    return draw.one_in(4) ? draw.of(kMiddle) : draw.of(kShort);
+  };
+  p.len_q = length();
+  p.len_k = p.mask == Mask::causal || draw.one_in(3) ? p.len_q : length();
+  if (p.mask != Mask::causal && draw.one_in(10)) p.len_q = 1;  // decoding
+}
+
+void draw_heads(Draw& draw, AttentionProblem& p) {
+  constexpr std::int64_t kRatios[] = {1, 1, 1, 2, 3, 4, 5, 7, 8}, kKeyHeads[] = {1, 1, 2, 3}, kBatches[] = {1, 1, 2, 3};
+  p.heads_kv = draw.of(kKeyHeads);
+  p.heads_q = p.heads_kv * draw.of(kRatios);
+  p.batch = draw.of(kBatches);
+  if (draw.one_in(150)) p.batch = 0;
+  if (draw.one_in(150)) p.heads_q = p.heads_kv = 0;
+}
+
+void draw_dims(Draw& draw, const DimClass& dims, AttentionProblem& p) {
+  p.dim_qk = p.dim_v = draw.of(dims.dims);
+  if (!draw.one_in(3)) return;
+  std::int64_t& smaller = draw.one_in(2) ? p.dim_qk : p.dim_v;
+  smaller = 1 + static_cast<std::int64_t>(draw.word()) % smaller;
+}
+
+// Small enough that twenty thousand cases are a matter of minutes. A long case stays long in one direction.
+void shrink_to(double limit, bool is_long, AttentionProblem& p) {
+  while (multiplications(p) > limit) {
+    if (p.batch > 1) {
+      --p.batch;
+    } else if (p.heads_kv > 1) {
+      p.heads_q -= p.heads_q / p.heads_kv;
+      --p.heads_kv;
+    } else if (p.heads_q > 2 && multiplications(p) > 4 * limit) {
+      p.heads_q = 2;
+    } else if (p.mask == Mask::causal) {
+      if (is_long && p.len_q * 3 / 4 <= 256) return;
+      p.len_q = p.len_k = p.len_q * 3 / 4;
+    } else {
+      std::int64_t& length = (p.len_q > p.len_k) == is_long ? p.len_k : p.len_q;
+      length = length * 3 / 4;
+    }
+  }
+}
+
+void draw_inputs(Draw& draw, core::Case& c) {
+  constexpr std::string_view kPlaces[] = {"contiguous", "contiguous", "strided",       "strided",
+                                          "broadcast",  "guarded",    "guarded_front", "guarded"};
+  c.data = draw.one_in(4) ? "normal" : std::string(draw.of(core::kDataFamilies));
+  c.place = draw.of(kPlaces);
+  constexpr double kScales[] = {0.0, 1.0, -0.3, 0.05, 0.5};
+  c.problem.scale = draw.one_in(3) ? draw.of(kScales) : 1.0 / std::sqrt(static_cast<double>(c.problem.dim_qk));
+  c.seed = draw.word();
+}
+
+}  // namespace
+
+std::span<const DimClass> dim_classes() { return kDimClasses; }
+
+std::size_t dim_class_of(const AttentionProblem& problem) {
+  const std::int64_t dim = std::max(problem.dim_qk, problem.dim_v);
+  std::size_t index = 0;
+  while (index + 1 < std::size(kDimClasses) && dim > kDimClasses[index].largest) ++index;
+  return index;
+}
+
+Cell cell_of(std::size_t index) {
+  Cell cell{};
+  const auto take = [&index](std::size_t size) {
+    const std::size_t value = index % size;
+    index /= size;
+    return value;
+  };
+  cell.dim_class = take(std::size(kDimClasses));
+  cell.layout = take(std::size(kLayouts));
+  cell.mask = take(std::size(kMasks));
+  cell.pass = take(std::size(kPasses));
+  cell.dtype = take(std::size(kDtypes));
+  return cell;
+}
+
+std::size_t index_of(const Cell& cell) {
+  return (((cell.dtype * std::size(kPasses) + cell.pass) * std::size(kMasks) + cell.mask) * std::size(kLayouts) +
+          cell.layout) *
+             std::size(kDimClasses) +
+         cell.dim_class;
+}
+
+Cell cell_of(const core::Case& c, Pass pass) {
+  return {static_cast<std::size_t>(c.problem.dtype), static_cast<std::size_t>(pass),
+          static_cast<std::size_t>(c.problem.mask), static_cast<std::size_t>(c.layout), dim_class_of(c.problem)};
+}
+
+std::span<const std::int64_t> interesting_lengths() {
+  static const std::vector<std::int64_t> all = [] {
+    std::vector<std::int64_t> lengths{0};
+    for (const auto some : {std::span<const std::int64_t>(kShort), std::span<const std::int64_t>(kMiddle),
+                            std::span<const std::int64_t>(kLong)}) {
+      lengths.insert(lengths.end(), some.begin(), some.end());
+    }
+    return lengths;
+  }();
+  return all;
+}
+
+core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) {
+  Draw draw(seed, n);
+  const Cell cell = cell_of(static_cast<std::size_t>(n % kCells));
+  const std::uint64_t round = n / kCells;  // every twelfth visit of each cell is long, at a different time in each
+  const bool is_long = (round + n) % 12 == 0;
+  core::Case c;
+  AttentionProblem& p = c.problem;
+  const bool backward = limits.backward && (!limits.forward || kPasses[cell.pass] == Pass::backward);
+  c.pass = !backward ? core::CasePass::fwd : draw.one_in(6) ? core::CasePass::e2e : core::CasePass::bwd;
+  p.pass = c.pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
+  p.dtype = p.result_dtype = kDtypes[cell.dtype];
+  p.mask = kMasks[cell.mask];
+  p.device.kind = limits.device;
+  c.layout = kLayouts[cell.layout];
+  draw_dims(draw, kDimClasses[cell.dim_class], p);
+  draw_heads(draw, p);
+  draw_lengths(draw, is_long, p);
+  shrink_to(is_long ? (backward ? 1.2e7 : 2.5e7) : 1.5e6, is_long, p);
+  draw_inputs(draw, c);
+  return c;
+}
+
+Variation variation_of(const core::Case& c) {
+  Draw draw(c.seed, 0xC0FFEE);
+  constexpr int kThreads[] = {1, 1, 2, 3};
+  Variation v;
+  v.fp32_results = c.problem.dtype != DType::fp32 && draw.one_in(3);
+  const bool fp32 = v.fp32_results || c.problem.dtype == DType::fp32;
+  v.accumulate = draw.one_in(4) && fp32;
+  v.outside_delta = draw.one_in(4) && c.pass == core::CasePass::bwd;
+  v.lse = !draw.one_in(4) || c.pass == core::CasePass::e2e;
+  if (draw.one_in(4)) {
+    const std::uint32_t kept = 1 + draw.word() % 7;
+    v.dq = (kept & 1u) != 0;
+    v.dk = (kept & 2u) != 0;
+    v.dv = (kept & 4u) != 0;
+  }
+  v.own_workspace = draw.one_in(3);
+  v.other_threads = draw.one_in(4);
+  v.threads = draw.of(kThreads);
+  return v;
+}
+
+Variation plain_variation() { return {}; }
+
+std::string text_of(const Variation& v) {
+  std::string text;
+  const auto add = [&text](bool condition, std::string_view word) {
+    if (condition) text.append(text.empty() ? "" : " ").append(word);
+  };
+  add(v.fp32_results, "fp32_results");
+  add(v.accumulate, "accumulate");
+  add(v.outside_delta, "outside_delta");
+  add(!v.lse, "no_lse");
+  add(!v.dq, "no_dq");
+  add(!v.dk, "no_dk");
+  add(!v.dv, "no_dv");
+  add(v.own_workspace, "own_workspace");
+  add(v.other_threads, "other_threads");
+  add(true, "threads=" + std::to_string(v.threads));
+  return text;
+}
+
+}  // namespace fovea::verification

@@ -1,0 +1,66 @@
+// THE case list: the axes that implementations are measured on, and random cases along them. Unit tests, `fovea verify`
+// and the support matrix all read it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem_line.h"
+
+namespace fovea::verification {
+
+inline constexpr DType kDtypes[] = {DType::fp32, DType::bf16, DType::fp16};
+inline constexpr Pass kPasses[] = {Pass::forward, Pass::backward};
+inline constexpr Mask kMasks[] = {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right};
+inline constexpr core::Layout kLayouts[] = {core::Layout::bhld, core::Layout::blhd};
+
+// Head dimensions are classed by the larger of dim_qk and dim_v.
+struct DimClass {
+  std::string_view name;
+  std::int64_t largest;
+  std::span<const std::int64_t> dims;  // what random cases draw from
+};
+std::span<const DimClass> dim_classes();
+std::size_t dim_class_of(const AttentionProblem& problem);
+
+// What the support matrix and the coverage count: 3 x 2 x 4 x 2 x 6 cells.
+struct Cell {
+  std::size_t dtype, pass, mask, layout, dim_class;  // indices of the arrays above
+  bool operator==(const Cell&) const = default;
+};
+inline constexpr std::size_t kCells = 3 * 2 * 4 * 2 * 6;
+Cell cell_of(std::size_t index);
+std::size_t index_of(const Cell& cell);
+Cell cell_of(const core::Case& c, Pass pass);
+
+// Lengths worth trying by themselves: 0, 1, 2, around every tile size, primes, and beyond four tiles.
+std::span<const std::int64_t> interesting_lengths();
+
+struct CaseLimits {
+  bool forward = true, backward = true;
+  DeviceKind device = DeviceKind::cpu;
+};
+// The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share; one in
+// twelve is longer than four tiles.
+core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
+
+// What the problem line has no word for, drawn from the case's seed.
+struct Variation {
+  bool fp32_results = false;   // results of 16-bit problems in fp32
+  bool accumulate = false;     // into fp32 gradients
+  bool outside_delta = false;  // delta given instead of out
+  bool lse = true;             // forward writes it
+  bool dq = true, dk = true, dv = true;
+  bool own_workspace = false;  // the caller's, of exactly the planned size
+  bool other_threads = false;  // a second run with another number of threads must give the same bits
+  int threads = 1;
+  bool operator==(const Variation&) const = default;
+};
+Variation variation_of(const core::Case& c);
+Variation plain_variation();
+std::string text_of(const Variation& variation);  // "fp32_results accumulate no_dk threads=3"
+
+}  // namespace fovea::verification

@@ -1,0 +1,51 @@
+// One case on any implementation, against the reference.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/implementation.h"
+#include "verification/case_tensors.h"
+#include "verification/cases.h"
+#include "verification/check.h"
+
+namespace fovea::verification {
+
+struct Outcome {
+  enum class Kind { passed, failed, refused, exempt };
+  Kind kind = Kind::passed;
+  std::string reason;  // what is wrong, or why it refuses
+};
+
+// Holds a case's inputs and, computed once, what every implementation's answer must be close to.
+class Differential {
+ public:
+  Differential(const core::Case& c, const Variation& variation);
+
+  // Runs the case's passes. Besides the values, checks that nothing outside the outputs was written and no input
+  // changed, and, where the variation says so, that another number of threads gives the same bits.
+  Outcome run(const core::Implementation& implementation);
+
+ private:
+  Outcome run_forward(const core::Implementation& implementation);
+  Outcome run_backward(const core::Implementation& implementation);
+  std::string answer_forward(const core::Implementation& implementation, int threads, bool keeps_state);
+  std::string answer_backward(const core::Implementation& implementation, int threads);
+  Outcome judge(Verdict verdict) const;
+  AttentionOptions options(const core::Implementation& implementation, const AttentionProblem& problem, int threads);
+  void fill_gradients();
+  BackwardTensors backward_tensors() const;
+
+  core::Case case_;
+  Variation variation_;
+  AttentionProblem forward_, backward_;
+  CaseTensors tensors_;
+  HostTensor before_dq_, before_dk_, before_dv_;  // what gradients accumulate into
+  HostTensor given_out_, given_lse_;              // the reference's, for the pass bwd
+  HostTensor workspace_;
+  std::optional<Expectation> expected_forward_, expected_backward_;
+};
+
+}  // namespace fovea::verification

@@ -1,0 +1,26 @@
+// What each implementation takes, asked of the implementations themselves; no machine's instruction sets matter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/implementation.h"
+#include "verification/cases.h"
+
+namespace fovea::verification {
+
+enum class Support { yes, partly, no };
+
+struct CellSupport {
+  Support support = Support::no;
+  std::string reason;  // the first refusal met
+};
+
+// Over the head dimensions, results and variations that random cases of the cell draw from.
+CellSupport support_of(const core::Implementation& implementation, const Cell& cell);
+
+// docs/support.md: one row per implementation of the CPU, element type and pass; one column per class of head
+// dimensions.
+std::string support_matrix_markdown();
+
+}  // namespace fovea::verification
