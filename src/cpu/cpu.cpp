@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "cpu/isa.h"
 
@@ -17,19 +18,24 @@ std::string unavailable() {
 template <Isa isa>
 std::string refusal(const AttentionProblem& problem) {
   if (problem.saved_state) return "saves no state: its backward recomputes the scores from lse";
-  if (problem.pass == Pass::backward) return "has no backward yet";
   if (kernels_of(isa)->bf16_dot && problem.dtype != DType::bf16) return "takes bf16 only";
   return {};
 }
 
 template <Isa isa>
 core::Plan plan(const AttentionProblem& problem) {
-  return plan_forward(*kernels_of(isa), problem);
+  return problem.pass == Pass::forward ? plan_forward(*kernels_of(isa), problem)
+                                       : plan_backward(*kernels_of(isa), problem);
 }
 
 template <Isa isa>
 void forward(const AttentionProblem& problem, const ForwardTensors& tensors, const core::RunContext& context) {
   run_forward(*kernels_of(isa), problem, tensors, context);
+}
+
+template <Isa isa>
+void backward(const AttentionProblem& problem, const BackwardTensors& tensors, const core::RunContext& context) {
+  run_backward(*kernels_of(isa), problem, tensors, context);
 }
 
 template <Isa isa>
@@ -40,7 +46,8 @@ core::Implementation implementation(std::string_view name, Isa limit) {
           .unavailable = unavailable<isa>,
           .refusal = refusal<isa>,
           .plan = plan<isa>,
-          .forward = forward<isa>};
+          .forward = forward<isa>,
+          .backward = backward<isa>};
 }
 
 }  // namespace

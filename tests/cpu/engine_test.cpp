@@ -4,24 +4,35 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace fovea::cpu {
 namespace {
 
 using core::Case;
 using verification::CaseTensors;
 
-void check(const Case& c) {
+void check(const Case& c, DType result) {
+  std::optional<verification::Expectation> forward;  // the same for all; that of backward depends on out and lse
   for (const std::string& name : available(c)) {
-    const CaseTensors tensors = verification::make_tensors(c);
+    const std::string at = name + ": " + core::line_of(c);
+    const CaseTensors tensors = verification::make_tensors(c, result);
+    AttentionProblem problem = c.problem;
+    problem.result_dtype = result;
     attention_forward(tensors.forward(), forced(c, name));
-    const auto verdict = verification::check_forward(c.problem, tensors.forward(), 1);
-    EXPECT_TRUE(verdict.ok) << name << ": " << core::line_of(c) << "\n" << verdict.reason();
-    EXPECT_TRUE(tensors.padding_intact()) << name << ": " << core::line_of(c);
+    if (!forward) forward = verification::expect_forward(problem, tensors.forward(), 1);
+    const auto verdict = verification::compare(*forward, tensors.forward());
+    EXPECT_TRUE(verdict.ok) << at << "\n" << verdict.reason();
+    attention_backward(tensors.backward(), forced(c, name));
+    problem.pass = Pass::backward;
+    const auto backward = verification::check_backward(problem, tensors.backward(), 1);
+    EXPECT_TRUE(backward.ok) << at << "\n" << backward.reason();
+    EXPECT_TRUE(tensors.padding_intact()) << at;
   }
 }
 
 void sweep(const std::string& line) {
-  for (const Case& c : core::parse_sweep(line)) check(c);
+  for (const Case& c : core::parse_sweep("pass=e2e " + line)) check(c, c.problem.dtype);
 }
 
 TEST(Engine, LengthsAroundEveryTile) {

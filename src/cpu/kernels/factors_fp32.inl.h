@@ -19,6 +19,9 @@ FOVEA_INLINE Factor make_factor(const float* x, int64_t stride) {
   return *x;
 }
 
+// What a factor keeps of fp32 values.
+FOVEA_INLINE Vec round_to_factor(Vec x) { return x; }
+
 // Stores kPairs rows of weights so that keys are contracted, [key][query].
 FOVEA_INLINE void store_key_factors(Factor* p, const Vec* rows) { store(p, rows[0]); }
 

@@ -4,17 +4,18 @@
 // Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1, with the maximum raised lazily.
 #pragma once
 
+#include "cpu/kernels/tile.inl.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr float kInfinity = __builtin_inff();
 constexpr float kRaise = 8.0f;  // weights stay below 2^8
 
 struct ForwardTile {
   Factor* q;       // [dim_qk / kPairs][kQueries]
   float* out;      // [dim_v][kQueries], not yet divided by sum
-  float* maximum;  // [kQueries], what is subtracted from scores; 0 until a score was seen
-  float* limit;    // [kQueries], maximum + kRaise; -infinity until a score was seen
+  float* maximum;  // [kQueries], what is subtracted from unscaled scores; 0 until a score was seen
+  float* limit;    // [kQueries], the score above which maximum is raised; -infinity until a score was seen
   float* sum;      // [kQueries], of the weights
   int64_t rows;
   Visibility visible;
@@ -30,7 +31,6 @@ struct ForwardScratch {
   float* factor;     // [kQueries], by which this block has lowered what earlier blocks added
 };
 
-int64_t padded(int64_t dim) { return round_up(dim, kDimStep); }
 int64_t factors_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
 int64_t factors_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
 
@@ -75,16 +75,15 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
 
 // Raises the maximum of the lanes whose largest score exceeds the limit, and lowers what was added under the old one:
 // the weights [begin, end) of this block now, the output of earlier blocks when this block's is added.
-__attribute__((noinline)) void raise_maximum(const ForwardTile& tile, const ForwardScratch& s, int n, Vec largest,
-                                             int64_t begin, int64_t end) {
+__attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s,
+                                             int n, Vec largest, int64_t begin, int64_t end) {
   const int w = n * kLanes;
-  const Vec old = load(tile.maximum + w), limit = load(tile.limit + w);
+  const Vec old = load(tile.maximum + w), limit = load(tile.limit + w), scale = broadcast(shape.log2_scale);
   const Mask raised = less(limit, largest);
-  const Vec raised_maximum = select(raised, largest, old);
-  Vec lower = select(raised, exp2(sub(old, raised_maximum)), broadcast(1.0f));
+  Vec lower = select(raised, exp2(mul(sub(old, largest), scale)), broadcast(1.0f));
   lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // nothing was added yet
-  store(tile.maximum + w, raised_maximum);
-  store(tile.limit + w, select(raised, add(largest, broadcast(kRaise)), limit));
+  store(tile.maximum + w, select(raised, largest, old));
+  store(tile.limit + w, select(raised, add(largest, div(broadcast(kRaise), scale)), limit));
   store(s.factor + w, mul(load(s.factor + w), lower));
   if (kBf16Dot) store(s.block_sum + w, mul(load(s.block_sum + w), lower));
   Vec sum = zero();
@@ -112,9 +111,8 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     Vec largest = x[0][n];
     FOVEA_UNROLL for (int m = 1; m < kTileRows; ++m) largest = max(largest, x[m][n]);
-    largest = mul(largest, scale);
     if (__builtin_expect(any(less(load(tile.limit + n * kLanes), largest)), 0))
-      raise_maximum(tile, s, n, largest, begin, key);
+      raise_maximum(shape, tile, s, n, largest, begin, key);
   }
   Factor* weights = s.weights + key / kPairs * kQueries;
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
@@ -123,7 +121,7 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
     FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
       Vec p[kPairs];
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
-        p[i] = exp2(fms(x[m + i][n], scale, maximum));
+        p[i] = exp2(mul(sub(x[m + i][n], maximum), scale));  // exactly 1 at the maximum
         sum = add(sum, p[i]);
       }
       store_key_factors(weights + m / kPairs * kQueries + n * kLanes, p);
@@ -172,11 +170,11 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
 // Finish: (maximum, sum, weighted values) of each query become out and lse.
 void finish_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
   const Shape& shape = *task.shape;
-  const double unrounded = 1.0 + static_cast<double>(shape.log2_scale_rest) / static_cast<double>(shape.log2_scale);
+  constexpr double kLn2 = 0.69314718055994530942;
+  const double scale = (static_cast<double>(shape.log2_scale) + static_cast<double>(shape.log2_scale_rest)) * kLn2;
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool blind = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
-    const double log2_sum = __builtin_log2(static_cast<double>(tile.sum[w]));
-    const double lse = (static_cast<double>(tile.maximum[w]) * unrounded + log2_sum) * 0.69314718055994530942;
+    const double lse = static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(tile.sum[w]));
     if (task.lse.data != nullptr) {
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
       static_cast<float*>(task.lse.data)[offset] = blind ? -kInfinity : static_cast<float>(lse);

@@ -64,8 +64,8 @@ struct ForwardTask {
 
 struct BackwardTask {
   const Shape* shape;
-  InputRows q, k, v, dout, lse;
-  const float* delta;       // [group * len_q] in row order: rowsum(dout * out)
+  InputRows q, k, v, out, dout, lse;
+  InputRows delta;          // null data: rowsum(dout * out)
   int64_t first_key, keys;  // the task's chunk; first_key is a multiple of the key block
   OutputRows dq, dk, dv;    // null data: not wanted
   float* dq_partial;        // [group * len_q][dim_qk], this chunk's share, unscaled; null: write dq itself
@@ -82,13 +82,7 @@ struct ReduceTask {
   int64_t first_row, rows;
   OutputRows dq;
   bool accumulate;
-};
-
-struct DeltaTask {
-  const Shape* shape;
-  InputRows out, dout, given;  // given: an outside delta, or null data
-  int64_t first_row, rows;
-  float* delta;
+  void* scratch;  // pack_scratch_bytes
 };
 
 struct Kernels {
@@ -106,7 +100,6 @@ struct Kernels {
 
   void (*pack)(const PackTask&);
   bool (*forward)(const ForwardTask&);  // false: cancelled
-  void (*delta)(const DeltaTask&);
   bool (*backward)(const BackwardTask&);
   void (*reduce_dq)(const ReduceTask&);
 

@@ -1,6 +1,8 @@
 // Probes of the machine's ceilings with this target's instructions.
 #pragma once
 
+#include "cpu/kernels/tile.inl.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 

@@ -1,27 +1,23 @@
 // Rows of tensors to and from fp32, and the packed orders in which the products read their factors.
 #pragma once
 
+#include "cpu/kernels/kernels.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
+
+constexpr float kInfinity = __builtin_inff();
 
 // Head dimensions are padded with zeros to this many floats where rows are held as fp32.
 constexpr int64_t kDimStep = kLanes > kTileRows ? kLanes : kTileRows;
 
 constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+constexpr int64_t padded(int64_t dim) { return round_up(dim, kDimStep); }
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 FOVEA_INLINE int64_t row_offset(int64_t head_stride, int64_t row_stride, int64_t group, int64_t row) {
   return group == 1 ? row * row_stride : row / group * row_stride + row % group * head_stride;
-}
-
-inline float load_one(const void* data, Element element, int64_t index) {
-  if (element == Element::fp32) return static_cast<const float*>(data)[index];
-  // A whole vector of copies is converted, so that single elements round as vectors do.
-  uint16_t copies[kLanes] = {static_cast<const uint16_t*>(data)[index]};
-  float values[kLanes];
-  store(values, element == Element::bf16 ? load_bf16(copies) : load_fp16(copies));
-  return values[0];
 }
 
 FOVEA_INLINE Vec load_converted(const void* data, Element element, int64_t index) {

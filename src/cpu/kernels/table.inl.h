@@ -1,6 +1,11 @@
 // The functions of a target with the types of its table.
 #pragma once
 
+#include "cpu/kernels/backward.inl.h"
+#include "cpu/kernels/forward.inl.h"
+#include "cpu/kernels/probes.inl.h"
+#include "cpu/kernels/reduce_dq.inl.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
@@ -10,6 +15,11 @@ int64_t packed_v_bytes(const Shape& shape) { return factors_of_v(shape) * static
 int64_t forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_itself) {
   ForwardScratch unused;
   return carve(shape, rows, packs_itself, nullptr, unused);
+}
+
+int64_t backward_scratch_bytes(const Shape& shape, int64_t keys) {
+  BackwardScratch unused;
+  return carve(shape, keys, nullptr, unused);
 }
 
 int64_t pack_scratch_bytes(const Shape& shape) {
@@ -34,6 +44,9 @@ constexpr Kernels table() {
   t.forward_scratch_bytes = forward_scratch_bytes;
   t.pack = pack;
   t.forward = forward;
+  t.backward_scratch_bytes = backward_scratch_bytes;
+  t.backward = backward;
+  t.reduce_dq = reduce_dq;
   t.fma_peak = fma_peak;
   t.read = read_all;
   return t;

@@ -1,6 +1,8 @@
 // The register tile that all products share, and the keys that a query row may see.
 #pragma once
 
+#include "cpu/kernels/rows.inl.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 

@@ -1,7 +1,6 @@
 // The AVX2 target: 4 x 3 accumulators, 3 query vectors and 1 broadcast fill the 16 registers.
-#include "cpu/kernels/kernels.h"
-
 #define FOVEA_TARGET avx2
+
 #include "cpu/simd/vec_avx2.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -15,13 +14,7 @@ constexpr int kDimTileVectors = 2;  // of head dimensions
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-// clang-format off: each builds on those before it
 #include "cpu/kernels/factors_fp32.inl.h"
-#include "cpu/kernels/rows.inl.h"
-#include "cpu/kernels/tile.inl.h"
-#include "cpu/kernels/forward.inl.h"
-#include "cpu/kernels/probes.inl.h"
 #include "cpu/kernels/table.inl.h"
-// clang-format on
 
 constexpr fovea::cpu::Kernels fovea::cpu::kAvx2Kernels = fovea::cpu::FOVEA_TARGET::table();

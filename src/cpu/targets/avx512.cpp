@@ -1,7 +1,6 @@
 // The AVX-512 target: 8 x 3 accumulators of the 32 registers; 8 divides the usual head dimensions.
-#include "cpu/kernels/kernels.h"
-
 #define FOVEA_TARGET avx512
+
 #include "cpu/simd/vec_avx512.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -15,13 +14,7 @@ constexpr int kDimTileVectors = 4;  // of head dimensions
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-// clang-format off: each builds on those before it
 #include "cpu/kernels/factors_fp32.inl.h"
-#include "cpu/kernels/rows.inl.h"
-#include "cpu/kernels/tile.inl.h"
-#include "cpu/kernels/forward.inl.h"
-#include "cpu/kernels/probes.inl.h"
 #include "cpu/kernels/table.inl.h"
-// clang-format on
 
 constexpr fovea::cpu::Kernels fovea::cpu::kAvx512Kernels = fovea::cpu::FOVEA_TARGET::table();

@@ -1,0 +1,13 @@
+// Backward over threads: plan and run.
+#pragma once
+
+#include "core/implementation.h"
+#include "cpu/kernels/kernels.h"
+
+namespace fovea::cpu {
+
+core::Plan plan_backward(const Kernels& kernels, const AttentionProblem& problem);
+void run_backward(const Kernels& kernels, const AttentionProblem& problem, const BackwardTensors& tensors,
+                  const core::RunContext& context);
+
+}  // namespace fovea::cpu
