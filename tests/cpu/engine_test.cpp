@@ -55,7 +55,7 @@ TEST(Engine, GroupedHeads) {
 TEST(Engine, EveryFamilyOfData) {
   sweep(
       "b=2 hq=4 hkv=2 lq=61 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
-      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5,6,7");
+      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5,7");
 }
 
 TEST(Engine, EveryPlacement) {
