@@ -1,0 +1,181 @@
+#include "baselines/backward.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "baselines/blocks.h"
+#include "baselines/memory_plan.h"
+#include "baselines/operands.h"
+#include "baselines/products.h"
+#include "baselines/row_passes.h"
+#include "baselines/saved_state.h"
+#include "baselines/scores.h"
+
+namespace fovea::baselines {
+namespace {
+
+constexpr std::int64_t kKeysPerTask = 256;  // rows of dk or dv that one task computes
+
+struct Run {
+  const AttentionProblem& problem;
+  const BackwardTensors& tensors;
+  const core::RunContext& context;
+  BackwardMemory memory;
+  Operand q, k, v, dout;
+  const float* probabilities = nullptr;
+  const RowPasses& passes = row_passes();
+
+  std::int64_t group() const { return problem.heads_q / problem.heads_kv; }
+
+  // Calls task(block) for blocks of query rows of every head.
+  template <class Task>
+  void pass(Task task) const {
+    for_each_block(context, problem.batch, problem.heads_q, problem.len_q, task);
+  }
+};
+
+// to = a b^T, a with one row per query, b with one per key.
+void query_key_product(const Run& run, const Operand& a, const Operand& b, std::int64_t dim, float* to) {
+  const AttentionProblem& p = run.problem;
+  run.pass([&](const RowBlock& block) {
+    multiply(block.rows, p.len_k, dim, 1.0f,
+             {a.matrix(block.batch, block.head) + block.first * a.row_stride, a.row_stride},
+             {b.matrix(block.batch, block.head / run.group()), b.row_stride, true}, 0.0f,
+             to + score_index(p, block.batch, block.head, block.first), p.len_k);
+  });
+}
+
+void recompute_probabilities(const Run& run) {
+  const AttentionProblem& p = run.problem;
+  query_key_product(run, run.q, run.k, p.dim_qk, run.memory.probabilities);
+  const TensorView& lse = run.tensors.lse;
+  run.pass([&](const RowBlock& block) {
+    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+      const VisibleKeys keys = visible_keys(p, row);
+      run.passes.exponentials(run.memory.probabilities + score_index(p, block.batch, block.head, row), p.len_k,
+                              keys.begin, keys.end, static_cast<float>(p.scale),
+                              static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)]);
+    }
+  });
+}
+
+const float* find_probabilities(const Run& run) {
+  const AttentionProblem& p = run.problem;
+  if (!p.saved_state) {
+    recompute_probabilities(run);
+    return run.memory.probabilities;
+  }
+  const void* saved = saved_probabilities(run.tensors.saved);
+  if (p.dtype == DType::fp32) return static_cast<const float*>(saved);
+  run.pass([&](const RowBlock& block) {
+    const std::int64_t first = score_index(p, block.batch, block.head, block.first);
+    widen_row(run.memory.probabilities + first, p.dtype, saved, first, block.rows * p.len_k);
+  });
+  return run.memory.probabilities;
+}
+
+// delta = rowsum(dout * out), unless it was given.
+void find_delta(const Run& run) {
+  const AttentionProblem& p = run.problem;
+  const TensorView &given = run.tensors.delta, &out = run.tensors.out;
+  run.pass([&](const RowBlock& block) {
+    std::vector<float> wide(static_cast<std::size_t>(p.dim_v));
+    float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
+    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+      if (given) {
+        delta[row] = static_cast<const float*>(given.data)[row_index(given, block.batch, block.head, row)];
+        continue;
+      }
+      widen_row(wide.data(), out.dtype, out.data, row_index(out, block.batch, block.head, row), p.dim_v);
+      const float* dout = run.dout.matrix(block.batch, block.head) + row * run.dout.row_stride;
+      delta[row] = run.passes.dot(dout, wide.data(), p.dim_v);
+    }
+  });
+}
+
+// From the gradient of the probabilities to that of the scores, in place.
+void differentiate_softmax(const Run& run, Form form) {
+  const AttentionProblem& p = run.problem;
+  const auto scale = static_cast<float>(p.scale);
+  run.pass([&](const RowBlock& block) {
+    const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
+    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+      const std::int64_t at = score_index(p, block.batch, block.head, row);
+      run.passes.softmax_gradient(run.memory.gradients + at, run.probabilities + at, p.len_k, delta[row],
+                                  form == Form::fused ? scale : 1.0f);
+    }
+  });
+  if (form != Form::naive) return;
+  run.pass([&](const RowBlock& block) {
+    run.passes.scale(run.memory.gradients + score_index(p, block.batch, block.head, block.first), block.rows * p.len_k,
+                     scale);
+  });
+}
+
+// dq = factor * gradients k
+void query_gradient(const Run& run, float factor) {
+  const AttentionProblem& p = run.problem;
+  const Result dq = result(run.tensors.dq, run.memory.dq);
+  const float kept = p.accumulate && is_direct(dq, run.tensors.dq) ? 1.0f : 0.0f;
+  run.pass([&](const RowBlock& block) {
+    multiply(block.rows, p.dim_qk, p.len_k, factor,
+             {run.memory.gradients + score_index(p, block.batch, block.head, block.first), p.len_k},
+             {run.k.matrix(block.batch, block.head / run.group()), run.k.row_stride}, kept,
+             dq.matrix(block.batch, block.head) + block.first * dq.row_stride, dq.row_stride);
+  });
+  deliver(run.context, dq, run.tensors.dq, p.accumulate);
+}
+
+// view = factor * sum over the heads of a key head's group of scores^T rows
+void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const float* scores,
+                  const Operand& rows, float factor) {
+  const AttentionProblem& p = run.problem;
+  const Result to = result(view, scratch);
+  const float kept = p.accumulate && is_direct(to, view) ? 1.0f : 0.0f;
+  const std::int64_t blocks = (p.len_k + kKeysPerTask - 1) / kKeysPerTask;
+  run_tasks(run.context, p.batch * p.heads_kv * blocks, [&](std::int64_t index) {
+    const std::int64_t plane = index / blocks, first = index % blocks * kKeysPerTask;
+    const std::int64_t batch = plane / p.heads_kv, head = plane % p.heads_kv;
+    for (std::int64_t member = 0; member < run.group(); ++member) {
+      const std::int64_t query_head = head * run.group() + member;
+      multiply(std::min(kKeysPerTask, p.len_k - first), view.sizes[3], p.len_q, factor,
+               {scores + score_index(p, batch, query_head, 0) + first, p.len_k, true},
+               {rows.matrix(batch, query_head), rows.row_stride}, member == 0 ? kept : 1.0f,
+               to.matrix(batch, head) + first * to.row_stride, to.row_stride);
+    }
+  });
+  deliver(run.context, to, view, p.accumulate);
+}
+
+void answer_without_pairs(const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
+  if (p.accumulate) return;
+  for (const MutableTensorView& gradient : {tensors.dq, tensors.dk, tensors.dv})
+    if (gradient) fill_zero(context, gradient);
+}
+
+}  // namespace
+
+void backward(Form form, const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
+  if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(p, tensors, context);
+  const BackwardMemory memory = backward_memory(p, context.workspace);
+  Run run{p,
+          tensors,
+          context,
+          memory,
+          operand(context, tensors.q, memory.q),
+          operand(context, tensors.k, memory.k),
+          operand(context, tensors.v, memory.v),
+          operand(context, tensors.dout, memory.dout)};
+  run.probabilities = find_probabilities(run);
+  if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
+  if (!p.wants_dq && !p.wants_dk) return;
+  find_delta(run);
+  query_key_product(run, run.dout, run.v, p.dim_v, memory.gradients);
+  differentiate_softmax(run, form);
+  // The vectorized form leaves the scaling to the products.
+  const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
+  if (p.wants_dq) query_gradient(run, factor);
+  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, memory.gradients, run.q, factor);
+}
+
+}  // namespace fovea::baselines

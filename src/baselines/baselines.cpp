@@ -1,0 +1,67 @@
+// The three entries of the list, one per form.
+#include "baselines/baselines.h"
+
+#include <algorithm>
+#include <string>
+
+#include "baselines/backward.h"
+#include "baselines/forward.h"
+#include "baselines/memory_plan.h"
+#include "baselines/products.h"
+#include "baselines/saved_state.h"
+
+namespace fovea::baselines {
+namespace {
+
+constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
+
+std::string available() { return {}; }
+
+std::string refusal(const AttentionProblem& p) {
+  if (p.reproducible) return "library products promise no bitwise equality; takes reproducible=false only";
+  const std::int64_t longest = std::max(p.len_q, p.len_k);
+  if (longest > kLargestProductSize)
+    return "the matrix libraries take lengths below 2^31, got " + std::to_string(longest);
+  return {};
+}
+
+core::Plan plan(const AttentionProblem& p) {
+  const bool is_forward = p.pass == Pass::forward;
+  return {.tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
+                   " for each batch and head",
+          .workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
+          .saved_bytes = saved_bytes(p)};
+}
+
+template <Form form>
+void run_forward(const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
+  if (p.saved_state) invalidate_saved_header(tensors.saved);
+  forward(form, p, tensors, context);
+  if (p.saved_state) write_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
+}
+
+template <Form form>
+void run_backward(const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
+  if (p.saved_state) check_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
+  backward(form, p, tensors, context);
+}
+
+template <Form form>
+constexpr core::Implementation entry() {
+  return {.name = kNames[static_cast<int>(form)],
+          .device = DeviceKind::cpu,
+          .automatic = false,
+          .unavailable = available,
+          .refusal = refusal,
+          .plan = plan,
+          .forward = run_forward<form>,
+          .backward = run_backward<form>};
+}
+
+constexpr core::Implementation kBaselines[] = {entry<Form::naive>(), entry<Form::vectorized>(), entry<Form::fused>()};
+
+}  // namespace
+
+std::span<const core::Implementation> implementations() { return kBaselines; }
+
+}  // namespace fovea::baselines

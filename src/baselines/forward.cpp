@@ -1,0 +1,131 @@
+#include "baselines/forward.h"
+
+#include <limits>
+
+#include "baselines/blocks.h"
+#include "baselines/memory_plan.h"
+#include "baselines/operands.h"
+#include "baselines/products.h"
+#include "baselines/row_passes.h"
+#include "baselines/saved_state.h"
+#include "baselines/scores.h"
+
+namespace fovea::baselines {
+namespace {
+
+struct Run {
+  const AttentionProblem& problem;
+  const ForwardTensors& tensors;
+  const core::RunContext& context;
+  float* scores;         // the whole matrix
+  void* kept = nullptr;  // 16-bit probabilities for backward; null where the matrix itself is kept or none is
+  const RowPasses& passes = row_passes();
+
+  std::int64_t heads_per_key_head() const { return problem.heads_q / problem.heads_kv; }
+
+  // One pass over the matrix: task(row of scores, its visible keys, block, number of the row).
+  template <class Task>
+  void pass(Task task) const {
+    const AttentionProblem& p = problem;
+    for_each_block(context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
+      for (std::int64_t row = block.first; row < block.first + block.rows; ++row)
+        task(scores + score_index(p, block.batch, block.head, row), visible_keys(p, row), block, row);
+    });
+  }
+
+  void finish_row(const float* row_of_scores, float lse, const RowBlock& block, std::int64_t row) const {
+    if (tensors.lse) static_cast<float*>(tensors.lse.data)[row_index(tensors.lse, block.batch, block.head, row)] = lse;
+    if (kept != nullptr)
+      narrow_row(kept, problem.dtype, score_index(problem, block.batch, block.head, row), row_of_scores, problem.len_k);
+  }
+};
+
+void score_product(const Run& run, const Operand& q, const Operand& k, float factor) {
+  const AttentionProblem& p = run.problem;
+  for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
+    multiply(block.rows, p.len_k, p.dim_qk, factor,
+             {q.matrix(block.batch, block.head) + block.first * q.row_stride, q.row_stride},
+             {k.matrix(block.batch, block.head / run.heads_per_key_head()), k.row_stride, true}, 0.0f,
+             run.scores + score_index(p, block.batch, block.head, block.first), p.len_k);
+  });
+}
+
+void output_product(const Run& run, const Operand& v, const Result& out) {
+  const AttentionProblem& p = run.problem;
+  for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
+    multiply(block.rows, p.dim_v, p.len_k, 1.0f,
+             {run.scores + score_index(p, block.batch, block.head, block.first), p.len_k},
+             {v.matrix(block.batch, block.head / run.heads_per_key_head()), v.row_stride}, 0.0f,
+             out.matrix(block.batch, block.head) + block.first * out.row_stride, out.row_stride);
+  });
+}
+
+void naive_passes(const Run& run) {
+  const AttentionProblem& p = run.problem;
+  const auto factor = static_cast<float>(p.scale);
+  run.pass(
+      [&](float* scores, VisibleKeys, const RowBlock&, std::int64_t) { run.passes.scale(scores, p.len_k, factor); });
+  if (p.mask != Mask::none) {
+    run.pass([&](float* scores, VisibleKeys keys, const RowBlock&, std::int64_t) {
+      run.passes.hide(scores, p.len_k, keys.begin, keys.end);
+    });
+  }
+  run.pass([&](float* scores, VisibleKeys, const RowBlock& block, std::int64_t row) {
+    run.finish_row(scores, run.passes.softmax(scores, p.len_k), block, row);
+  });
+}
+
+// The product has scaled the scores.
+void vectorized_passes(const Run& run, float* lse) {
+  const AttentionProblem& p = run.problem;
+  const auto at = [&](const RowBlock& block, std::int64_t row) {
+    return (block.batch * p.heads_q + block.head) * p.len_q + row;
+  };
+  run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
+    lse[at(block, row)] = run.passes.log_sum_exp(scores, keys.begin, keys.end);
+  });
+  run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
+    run.passes.exponentials(scores, p.len_k, keys.begin, keys.end, 1.0f, lse[at(block, row)]);
+    run.finish_row(scores, lse[at(block, row)], block, row);
+  });
+}
+
+void fused_pass(const Run& run) {
+  const AttentionProblem& p = run.problem;
+  const auto factor = static_cast<float>(p.scale);
+  run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
+    run.finish_row(scores, run.passes.masked_softmax(scores, p.len_k, keys.begin, keys.end, factor), block, row);
+  });
+}
+
+void answer_without_keys(const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
+  fill_zero(context, tensors.out);
+  if (!tensors.lse) return;
+  for_each_block(context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
+    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+      static_cast<float*>(tensors.lse.data)[row_index(tensors.lse, block.batch, block.head, row)] =
+          -std::numeric_limits<float>::infinity();
+    }
+  });
+}
+
+}  // namespace
+
+void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
+  if (p.batch * p.heads_q * p.len_q == 0) return;
+  if (p.len_k == 0) return answer_without_keys(p, tensors, context);
+  const ForwardMemory memory = forward_memory(p, context.workspace);
+  void* saved = p.saved_state ? saved_probabilities(tensors.saved) : nullptr;
+  const bool in_place = memory.scores == nullptr;
+  const Run run{p, tensors, context, in_place ? static_cast<float*>(saved) : memory.scores, in_place ? nullptr : saved};
+  score_product(run, operand(context, tensors.q, memory.q), operand(context, tensors.k, memory.k),
+                form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f);
+  if (form == Form::naive) naive_passes(run);
+  if (form == Form::vectorized) vectorized_passes(run, memory.lse);
+  if (form == Form::fused) fused_pass(run);
+  const Result out = result(tensors.out, memory.out);
+  output_product(run, operand(context, tensors.v, memory.v), out);
+  deliver(context, out, tensors.out, false);
+}
+
+}  // namespace fovea::baselines

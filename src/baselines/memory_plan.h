@@ -1,0 +1,28 @@
+// Where everything lies in the workspace: one layout that both the plan and the run compute.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/problem.h"
+
+namespace fovea::baselines {
+
+// Floats, each 64-byte aligned. Copies of tensors are used only if a library cannot take them in place.
+struct ForwardMemory {
+  float *q, *k, *v, *out;
+  float* lse;     // [batch, heads_q, len_q]
+  float* scores;  // [batch, heads_q, len_q, len_k]; null where fp32 scores turn into the saved probabilities in place
+  std::int64_t bytes;
+};
+ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
+
+struct BackwardMemory {
+  float *q, *k, *v, *dout, *dq, *dk, *dv;
+  float* delta;          // [batch, heads_q, len_q]
+  float* probabilities;  // as fp32; null where the saved ones are fp32
+  float* gradients;      // of the probabilities, then of the scores
+  std::int64_t bytes;
+};
+BackwardMemory backward_memory(const AttentionProblem& problem, void* workspace);
+
+}  // namespace fovea::baselines

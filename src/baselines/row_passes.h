@@ -1,0 +1,34 @@
+// Passes over one row of scores: everything between the two matrix products. A row is [begin, end) of visible keys
+// among `count`; hidden ones hold -inf as scores and 0 as probabilities.
+#pragma once
+
+#include <cstdint>
+
+namespace fovea::baselines {
+
+struct RowPasses {
+  // row *= factor
+  void (*scale)(float* row, std::int64_t count, float factor);
+  // Hidden scores become -inf.
+  void (*hide)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end);
+  // Scores become probabilities: maximum, exponentials with their sum, division. Returns the log-sum-exp.
+  float (*softmax)(float* row, std::int64_t count);
+  // The log-sum-exp of the visible scores, which stay as they are.
+  float (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end);
+  // Scores times `factor` become probabilities exp(factor * row - lse); hidden ones become 0.
+  void (*exponentials)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor, float lse);
+  // scale, hide and softmax at once. Returns the log-sum-exp.
+  float (*masked_softmax)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor);
+  // row = probabilities * (row - delta) * factor: from the gradient of the probabilities to that of the scores.
+  void (*softmax_gradient)(float* row, const float* probabilities, std::int64_t count, float delta, float factor);
+  float (*dot)(const float* a, const float* b, std::int64_t count);
+  void (*widen_bf16)(float* to, const std::uint16_t* from, std::int64_t count);
+  void (*widen_fp16)(float* to, const std::uint16_t* from, std::int64_t count);
+  void (*narrow_bf16)(std::uint16_t* to, const float* from, std::int64_t count);
+  void (*narrow_fp16)(std::uint16_t* to, const float* from, std::int64_t count);
+};
+
+// The passes compiled for the widest vectors that this processor has.
+const RowPasses& row_passes();
+
+}  // namespace fovea::baselines

@@ -1,0 +1,24 @@
+// What forward keeps for backward: a header that tells which problem it belongs to, then the probabilities
+// [batch, heads_q, len_q, len_k] in the inputs' type.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "fovea/attention.h"
+
+namespace fovea::baselines {
+
+inline constexpr std::int64_t kSavedHeaderBytes = 64;
+
+std::int64_t saved_bytes(const AttentionProblem& problem);
+void* saved_probabilities(const Buffer& saved);
+
+// Forward invalidates the header first and writes it last: a cancelled call leaves no state that looks whole.
+void invalidate_saved_header(const Buffer& saved);
+void write_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
+
+// Throws Error(invalid_argument) if `saved` was not written by this implementation's forward of the same problem.
+void check_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
+
+}  // namespace fovea::baselines
