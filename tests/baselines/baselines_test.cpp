@@ -1,0 +1,221 @@
+// The baselines keep the contract: right answers for every form, type, mask and layout, and their refusals.
+#include "baselines/baselines.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "verification/case_tensors.h"
+#include "verification/check.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::string_view kForms[] = {"naive", "vectorized", "fused"};
+
+const bool kRegistered = (core::register_implementations(baselines::implementations()), true);
+
+AttentionOptions options_for(const core::Case& c, std::string_view form, int threads = 2) {
+  AttentionOptions options = verification::options_of(c);
+  options.implementation = form;
+  options.threads = threads;
+  options.reproducible = false;
+  return options;
+}
+
+AttentionProblem backward_problem(const core::Case& c) {
+  AttentionProblem problem = c.problem;
+  problem.pass = Pass::backward;
+  return problem;
+}
+
+std::int64_t saved_bytes(const core::Case& c, std::string_view form) {
+  AttentionProblem problem = c.problem;
+  problem.reproducible = false;
+  return explain(problem, form).saved_bytes;
+}
+
+// Forward and backward, with saved state or without, and the verdict on both.
+void expect_right(const std::string& line, std::string_view form, bool with_saved, DType result) {
+  const core::Case c = core::parse_case("pass=e2e " + line);
+  verification::CaseTensors tensors = verification::make_tensors(c, result);
+  if (with_saved) tensors.saved = verification::make_saved(saved_bytes(c, form));
+  const AttentionOptions options = options_for(c, form);
+  attention_forward(tensors.forward(), options);
+  attention_backward(tensors.backward(), options);
+  AttentionProblem problem = c.problem;
+  problem.result_dtype = result;
+  const auto forward = verification::check_forward(problem, tensors.forward(), 1);
+  EXPECT_TRUE(forward.ok) << form << " " << core::line_of(c) << "\n" << forward.reason();
+  problem.pass = Pass::backward;
+  const auto backward = verification::check_backward(problem, tensors.backward(), 1);
+  EXPECT_TRUE(backward.ok) << form << " " << core::line_of(c) << "\n" << backward.reason();
+  EXPECT_TRUE(tensors.padding_intact()) << form << " " << core::line_of(c);
+}
+
+class Baselines : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(Baselines, AreRightForEveryTypeMaskAndLayout) {
+  for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+    for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
+      for (const char* shape : {"b=2 hq=4 hkv=2 lq=70 lk=45 d=24 dv=40 layout=blhd", "hq=3 lq=37 lk=301 d=64 data=ones",
+                                "hq=2 hkv=1 lq=1 lk=9 d=1", "b=3 lq=300 lk=300 d=16 place=strided",
+                                "hq=4 lq=65 lk=64 d=33 place=broadcast"}) {
+        const std::string line = std::string(shape) + " dtype=" + dtype + " mask=" + mask;
+        for (const bool with_saved : {false, true}) expect_right(line, GetParam(), with_saved, DType::fp32);
+        expect_right(line, GetParam(), true, core::parse_case(line).problem.dtype);
+      }
+    }
+  }
+}
+
+TEST_P(Baselines, AreRightForEveryDataFamily) {
+  for (const std::string_view family : core::kDataFamilies) {
+    if (family == "nonfinite") continue;  // the contract exempts library products from its rules on NaN and infinity
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+      const std::string line = "hq=4 hkv=2 lq=90 lk=130 d=32 mask=causal_bottom_right dtype=" + std::string(dtype) +
+                               " data=" + std::string(family);
+      for (const bool with_saved : {false, true})
+        expect_right(line, GetParam(), with_saved, core::parse_case(line).problem.dtype);
+    }
+  }
+}
+
+TEST_P(Baselines, AnswerEmptyProblems) {
+  for (const char* shape : {"b=0 lq=4", "lq=0 lk=5", "lq=5 lk=0", "hq=0 hkv=0 lq=4"}) {
+    for (const char* dtype : {"fp32", "bf16"}) {
+      for (const bool with_saved : {false, true})
+        expect_right(std::string(shape) + " d=8 dtype=" + dtype, GetParam(), with_saved, DType::fp32);
+    }
+  }
+}
+
+TEST_P(Baselines, AccumulateIntoGradients) {
+  const core::Case c = core::parse_case("pass=bwd b=2 hq=4 hkv=2 lq=40 lk=50 d=16 dtype=bf16");
+  const verification::CaseTensors once = verification::make_tensors(c, DType::fp32);
+  const verification::CaseTensors twice = verification::make_tensors(c, DType::fp32);
+  const AttentionOptions options = options_for(c, GetParam());
+  attention_forward(once.forward(), options);
+  attention_backward(once.backward(), options);
+  attention_forward(twice.forward(), options);
+  BackwardTensors again = twice.backward();
+  attention_backward(again, options);
+  again.accumulate = true;
+  attention_backward(again, options);
+  for (const auto& [one, two] : {std::pair{&once.dq, &twice.dq}, {&once.dk, &twice.dk}, {&once.dv, &twice.dv}}) {
+    const auto* a = static_cast<const float*>(one->view().data);
+    const auto* b = static_cast<const float*>(two->view().data);
+    for (std::int64_t i = 0; i < 16; ++i) EXPECT_NEAR(b[i], 2 * a[i], 1e-5f * std::fabs(a[i]) + 1e-7f);
+  }
+}
+
+TEST_P(Baselines, GiveEachGradientAlone) {
+  const core::Case c = core::parse_case("pass=bwd hq=4 hkv=2 lq=40 lk=50 d=16");
+  const verification::CaseTensors tensors = verification::make_tensors(c);
+  const AttentionOptions options = options_for(c, GetParam());
+  attention_forward(tensors.forward(), options);
+  for (int wanted = 0; wanted < 3; ++wanted) {
+    BackwardTensors t = tensors.backward();
+    if (wanted != 0) t.dq = {};
+    if (wanted != 1) t.dk = {};
+    if (wanted != 2) t.dv = {};
+    attention_backward(t, options);
+    const auto verdict = verification::check_backward(backward_problem(c), t, 1);
+    EXPECT_TRUE(verdict.ok) << verdict.reason();
+  }
+}
+
+struct Lent {
+  int calls = 0;
+};
+
+TEST_P(Baselines, RunOnLentThreads) {
+  const core::Case c = core::parse_case("hq=4 lq=90 d=16");
+  const verification::CaseTensors tensors = verification::make_tensors(c);
+  AttentionOptions options = options_for(c, GetParam());
+  Lent lent;
+  const ThreadLender lender{1, &lent,
+                            [](void* host, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+                              ++static_cast<Lent*>(host)->calls;
+                              for (std::int64_t i = 0; i < count; ++i) task(argument, i, 0);
+                            }};
+  options.lender = &lender;
+  attention_forward(tensors.forward(), options);
+  EXPECT_GT(lent.calls, 0);
+  EXPECT_TRUE(verification::check_forward(c.problem, tensors.forward(), 1).ok);
+}
+
+TEST_P(Baselines, StopWhenCancelled) {
+  const core::Case c = core::parse_case("lq=64 d=16");
+  verification::CaseTensors tensors = verification::make_tensors(c);
+  tensors.saved = verification::make_saved(saved_bytes(c, GetParam()));
+  AttentionOptions options = options_for(c, GetParam());
+  attention_forward(tensors.forward(), options);
+  const std::atomic<bool> cancel = true;
+  options.cancel = &cancel;
+  try {
+    attention_forward(tensors.forward(), options);
+    FAIL() << "ran to its end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::cancelled);
+  }
+  options.cancel = nullptr;
+  EXPECT_THROW(attention_backward(tensors.backward(), options), Error);  // what it saved is not whole
+}
+
+TEST_P(Baselines, R16_RefuseStateSavedForAnotherProblem) {
+  const core::Case c = core::parse_case("hq=2 lq=32 d=16 mask=causal");
+  verification::CaseTensors tensors = verification::make_tensors(c);
+  tensors.saved = verification::make_saved(saved_bytes(c, GetParam()));
+  const AttentionOptions right = options_for(c, GetParam());
+  const auto refuses = [&](const AttentionOptions& options) {
+    tensors.dq.poison();
+    try {
+      attention_backward(tensors.backward(), options);
+      return false;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::invalid_argument);
+      EXPECT_EQ(error.details().argument, "saved");
+      EXPECT_NE(error.details().line, "");
+      EXPECT_TRUE(std::isnan(static_cast<const float*>(tensors.dq.view().data)[0])) << "written before the refusal";
+      return true;
+    }
+  };
+  EXPECT_TRUE(refuses(right)) << "nothing saved yet";
+  attention_forward(tensors.forward(), right);
+  AttentionOptions other_mask = right, other_scale = right, other_form = right;
+  other_mask.mask = Mask::none;
+  other_scale.scale = 0.5;
+  other_form.implementation = GetParam() == "naive" ? "fused" : "naive";
+  EXPECT_TRUE(refuses(other_mask));
+  EXPECT_TRUE(refuses(other_scale));
+  EXPECT_TRUE(refuses(other_form));
+  EXPECT_FALSE(refuses(right));
+}
+
+TEST_P(Baselines, R18_RefuseToPromiseReproducibility) {
+  const core::Case c = core::parse_case("lq=8 d=8");
+  const verification::CaseTensors tensors = verification::make_tensors(c);
+  AttentionOptions options = options_for(c, GetParam());
+  options.reproducible = true;
+  try {
+    attention_forward(tensors.forward(), options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::unsupported);
+    EXPECT_NE(std::string(error.what()).find("reproducible=false"), std::string::npos) << error.what();
+  }
+}
+
+TEST_P(Baselines, KeepOneMatrixOfTheInputsTypeForBackward) {
+  for (const auto& [dtype, width] : {std::pair{"fp32", 4}, {"bf16", 2}, {"fp16", 2}}) {
+    const core::Case c = core::parse_case("b=8 lq=256 d=16 dtype=" + std::string(dtype));
+    EXPECT_EQ(saved_bytes(c, GetParam()), 64 + 8 * 256 * 256 * width);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Baselines, testing::ValuesIn(kForms),
+                         [](const auto& form) { return std::string(form.param); });
+
+}  // namespace
+}  // namespace fovea
