@@ -16,6 +16,8 @@ std::string refusal_of(const Implementation& one, const AttentionProblem& proble
     return "runs on " + std::string(name_of(one.device)) + ", the tensors are on " +
            std::string(name_of(problem.device.kind));
   if (std::string reason = one.unavailable(); !reason.empty()) return reason;
+  if (problem.reproducible && !one.reproducible)
+    return "promises no bitwise equality from run to run; takes reproducible=false only";
   return one.refusal(problem);
 }
 
@@ -60,6 +62,13 @@ std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string
     break;
   }
   return steps;
+}
+
+bool promises_reproducibility(std::string_view name) {
+  const std::string_view wanted = requested(name);
+  const auto all = all_implementations();
+  return std::all_of(all.begin(), all.end(),
+                     [wanted](const auto& one) { return one.name != wanted || one.reproducible; });
 }
 
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {

@@ -17,6 +17,10 @@ std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string
 // Throws Error(unsupported) with every refusal if none accepts, Error(invalid_argument) if the name is unknown.
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call);
 
+// Whether the implementation that `name` would choose promises bitwise equality; programs that name one of the others
+// must ask for less than the default.
+bool promises_reproducibility(std::string_view name);
+
 [[noreturn]] void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument,
                                 std::int64_t got, std::int64_t wanted);
 

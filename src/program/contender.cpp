@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/choose.h"
 #include "core/implementation.h"
 #include "fovea/attention.h"
 #include "program/shared_tensors.h"
@@ -65,8 +66,9 @@ Contender contender_of(const std::string& name, const std::string& python) {
 }
 
 // The problem of one pass of a case, as the worker will pose it.
-AttentionProblem pass_problem(const core::Case& c, Pass pass, bool saved) {
+AttentionProblem pass_problem(const core::Case& c, Pass pass, bool saved, bool reproducible = true) {
   AttentionProblem p = c.problem;
+  p.reproducible = reproducible;
   p.pass = pass;
   p.saved_state = saved;
   return p;
@@ -109,15 +111,16 @@ CellPlan plan_cell(const Contender& contender, const core::Case& c) {
   if (!contender.ours) return {.implementation = contender.name};
   CellPlan plan{.implementation = contender.name};
   const Pass first = c.pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
-  const Explanation walk = explain(pass_problem(c, first, false), contender.name);
+  const bool reproducible = core::promises_reproducibility(contender.name);
+  const Explanation walk = explain(pass_problem(c, first, false, reproducible), contender.name);
   if (walk.chosen.empty()) return plan.refusal = refusals_of(walk), plan;
   plan.implementation = walk.chosen;
   const bool trains = c.pass != core::CasePass::fwd;
-  const Explanation plain = explain(pass_problem(c, Pass::forward, false), plan.implementation);
+  const Explanation plain = explain(pass_problem(c, Pass::forward, false, reproducible), plan.implementation);
   const bool saves = trains && plain.saved_bytes > 0;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !trains) break;
-    const Explanation one = explain(pass_problem(c, pass, saves), plan.implementation);
+    const Explanation one = explain(pass_problem(c, pass, saves, reproducible), plan.implementation);
     if (one.chosen.empty()) return plan.refusal = refusals_of(one), plan;
     plan.workspace_bytes = std::max(plan.workspace_bytes, one.workspace_bytes);
     if (pass == Pass::forward && saves) plan.saved_bytes = one.saved_bytes;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "core/check.h"
+#include "core/choose.h"
 #include "core/memory.h"
 #include "fovea/bench_call.h"
 
@@ -22,9 +23,13 @@ class LibraryKernel final : public TimedKernel {
     implementation_ = implementation;
     forward_ = forward;
     backward_ = backward;
-    options_ = {
-        .mask = c.problem.mask, .scale = c.problem.scale, .implementation = implementation_, .threads = threads};
+    options_ = {.mask = c.problem.mask,
+                .scale = c.problem.scale,
+                .implementation = implementation_,
+                .threads = threads,
+                .reproducible = core::promises_reproducibility(implementation_)};
     AttentionProblem problem = c.problem;
+    problem.reproducible = options_.reproducible;
     problem.pass = Pass::forward;
     saved_bytes_ = c.pass == core::CasePass::fwd ? 0 : explain(problem, implementation_).saved_bytes;
     core::release_cached_memory();

@@ -150,7 +150,8 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   for (std::size_t row = 0; row < truth.rows.size(); ++row) {
     const RowError r = row_error(got, truth, row);
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
-    const bool by_ratio = r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
+    // A truth of 0 is a sum that cancels: its error has the size of the terms, which only other rows tell.
+    const bool by_ratio = r.truth == 0 || r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
     if (by_norm && by_ratio) continue;
     const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
     result.detail = "row " + place(truth.rows[row], r.worst_column) + ": got " + print(got.values[n]) + ", wanted " +

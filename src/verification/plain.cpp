@@ -74,7 +74,8 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     if (!given_lse) forward_row(i, row.data());
     if (tensors.delta) continue;
     float delta = 0;
-    for (std::int64_t n = 0; n < p.dim_v; ++n) {
+    // Backwards: summed like dout v, it would cancel exactly where a row sees one key, which says nothing of an error.
+    for (std::int64_t n = p.dim_v - 1; n >= 0; --n) {
       const auto c = static_cast<std::size_t>(order_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
       delta += dout_.values[at] * (tensors.out ? out.values[at] : static_cast<float>(row[c]));
     }
