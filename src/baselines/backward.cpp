@@ -52,9 +52,10 @@ void recompute_probabilities(const Run& run) {
   run.pass([&](const RowBlock& block) {
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       const VisibleKeys keys = visible_keys(p, row);
-      run.passes.exponentials(run.memory.probabilities + score_index(p, block.batch, block.head, row), p.len_k,
-                              keys.begin, keys.end, static_cast<float>(p.scale),
-                              static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)]);
+      run.passes.exponentials(
+          run.memory.probabilities + score_index(p, block.batch, block.head, row), p.len_k, keys.begin, keys.end,
+          static_cast<float>(p.scale),
+          {static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)], 0.0f});
     }
   });
 }
@@ -74,10 +75,11 @@ const float* find_probabilities(const Run& run) {
   return run.memory.probabilities;
 }
 
-// delta = rowsum(dout * out), unless it was given.
+// delta = rowsum(dout * out), unless it was given. Saved probabilities need no delta: see differentiate_softmax.
 void find_delta(const Run& run) {
   const AttentionProblem& p = run.problem;
   const TensorView &given = run.tensors.delta, &out = run.tensors.out;
+  if (p.saved_state && !given) return;
   run.pass([&](const RowBlock& block) {
     std::vector<float> wide(static_cast<std::size_t>(p.dim_v));
     float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
@@ -93,16 +95,20 @@ void find_delta(const Run& run) {
   });
 }
 
-// From the gradient of the probabilities to that of the scores, in place.
+// From the gradient of the probabilities to that of the scores, in place. With saved probabilities delta is their mean
+// of the gradients, as frameworks compute it, here divided by their sum: rounded to 16 bits, they miss 1 by too much.
 void differentiate_softmax(const Run& run, Form form) {
   const AttentionProblem& p = run.problem;
+  const bool by_mean = p.saved_state && !run.tensors.delta;
   const auto scale = static_cast<float>(p.scale);
   run.pass([&](const RowBlock& block) {
     const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       const std::int64_t at = score_index(p, block.batch, block.head, row);
-      run.passes.softmax_gradient(run.memory.gradients + at, run.probabilities + at, p.len_k, delta[row],
-                                  form == Form::fused ? scale : 1.0f);
+      float* gradients = run.memory.gradients + at;
+      const float* probabilities = run.probabilities + at;
+      const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, p.len_k) : delta[row];
+      run.passes.softmax_gradient(gradients, probabilities, p.len_k, mean, form == Form::fused ? scale : 1.0f);
     }
   });
   if (form != Form::naive) return;

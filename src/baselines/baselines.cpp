@@ -41,7 +41,8 @@ void run_forward(const AttentionProblem& p, const ForwardTensors& tensors, const
 
 template <Form form>
 void run_backward(const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
-  if (p.saved_state) check_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
+  const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
+  if (reads_state) check_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
   backward(form, p, tensors, context);
 }
 

@@ -76,7 +76,7 @@ void naive_passes(const Run& run) {
 }
 
 // The product has scaled the scores.
-void vectorized_passes(const Run& run, float* lse) {
+void vectorized_passes(const Run& run, LogSumExp* lse) {
   const AttentionProblem& p = run.problem;
   const auto at = [&](const RowBlock& block, std::int64_t row) {
     return (block.batch * p.heads_q + block.head) * p.len_q + row;
@@ -86,7 +86,7 @@ void vectorized_passes(const Run& run, float* lse) {
   });
   run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
     run.passes.exponentials(scores, p.len_k, keys.begin, keys.end, 1.0f, lse[at(block, row)]);
-    run.finish_row(scores, lse[at(block, row)], block, row);
+    run.finish_row(scores, lse[at(block, row)].value(), block, row);
   });
 }
 

@@ -38,7 +38,7 @@ ForwardMemory forward_memory(const AttentionProblem& p, void* workspace) {
   m.k = pieces.take(count.k);
   m.v = pieces.take(count.v);
   m.out = pieces.take(count.out);
-  m.lse = pieces.take(count.rows);
+  m.lse = reinterpret_cast<LogSumExp*>(pieces.take(2 * count.rows));
   if (!p.saved_state || p.dtype != DType::fp32) m.scores = pieces.take(count.pairs);
   m.bytes = pieces.bytes();
   return m;

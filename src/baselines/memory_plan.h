@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "baselines/row_passes.h"
 #include "fovea/problem.h"
 
 namespace fovea::baselines {
@@ -10,8 +11,8 @@ namespace fovea::baselines {
 // Floats, each 64-byte aligned. Copies of tensors are used only if a library cannot take them in place.
 struct ForwardMemory {
   float *q, *k, *v, *out;
-  float* lse;     // [batch, heads_q, len_q]
-  float* scores;  // [batch, heads_q, len_q, len_k]; null where fp32 scores turn into the saved probabilities in place
+  LogSumExp* lse;  // [batch, heads_q, len_q]
+  float* scores;   // [batch, heads_q, len_q, len_k]; null where fp32 scores turn into the saved probabilities in place
   std::int64_t bytes;
 };
 ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);

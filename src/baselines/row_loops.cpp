@@ -75,26 +75,36 @@ float masked_softmax(float* row, std::int64_t count, std::int64_t begin, std::in
 
 float softmax(float* row, std::int64_t count) { return masked_softmax(row, count, 0, count, 1.0f); }
 
-float log_sum_exp(const float* row, std::int64_t begin, std::int64_t end) {
+LogSumExp log_sum_exp(const float* row, std::int64_t begin, std::int64_t end) {
   const float most = maximum(row, begin, end, 1.0f);
-  if (most == -kInfinity) return -kInfinity;
+  if (most == -kInfinity) return {-kInfinity, 0.0f};
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = begin; j < end; ++j) sum += exponential(row[j] - most);
-  return most + __builtin_logf(sum);
+  return {most, __builtin_logf(sum)};
 }
 
-void exponentials(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor, float lse) {
+void exponentials(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor, LogSumExp lse) {
   fill(row, 0, begin, 0.0f);
   fill(row, end, count, 0.0f);
-  if (lse == -kInfinity) return fill(row, begin, end, 0.0f);
+  if (lse.maximum == -kInfinity) return fill(row, begin, end, 0.0f);
 #pragma omp simd
-  for (std::int64_t j = begin; j < end; ++j) row[j] = exponential(row[j] * factor - lse);
+  for (std::int64_t j = begin; j < end; ++j) row[j] = exponential((row[j] * factor - lse.maximum) - lse.log_sum);
 }
 
 void softmax_gradient(float* row, const float* probabilities, std::int64_t count, float delta, float factor) {
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) row[j] = probabilities[j] * (row[j] - delta) * factor;
+}
+
+float weighted_mean(const float* row, const float* weights, std::int64_t count) {
+  float sum = 0.0f, weight = 0.0f;
+#pragma omp simd reduction(+ : sum, weight)
+  for (std::int64_t j = 0; j < count; ++j) {
+    sum += weights[j] * row[j];
+    weight += weights[j];
+  }
+  return weight > 0.0f ? sum / weight : 0.0f;
 }
 
 float dot(const float* a, const float* b, std::int64_t count) {
@@ -158,8 +168,8 @@ void narrow_fp16(std::uint16_t* to, const float* from, std::int64_t count) {
 }  // namespace
 
 extern const RowPasses FOVEA_ROW_TARGET;
-const RowPasses FOVEA_ROW_TARGET = {scale,        hide,           softmax,          log_sum_exp,
-                                    exponentials, masked_softmax, softmax_gradient, dot,
-                                    widen_bf16,   widen_fp16,     narrow_bf16,      narrow_fp16};
+const RowPasses FOVEA_ROW_TARGET = {
+    scale,         hide, softmax,    log_sum_exp, exponentials, masked_softmax, softmax_gradient,
+    weighted_mean, dot,  widen_bf16, widen_fp16,  narrow_bf16,  narrow_fp16};
 
 }  // namespace fovea::baselines

@@ -6,6 +6,13 @@
 
 namespace fovea::baselines {
 
+// In two parts, since their sum would lose what is small beside a large maximum.
+struct LogSumExp {
+  float maximum;
+  float log_sum;  // of the exponentials of the scores less their maximum
+  float value() const { return maximum + log_sum; }
+};
+
 struct RowPasses {
   // row *= factor
   void (*scale)(float* row, std::int64_t count, float factor);
@@ -14,13 +21,16 @@ struct RowPasses {
   // Scores become probabilities: maximum, exponentials with their sum, division. Returns the log-sum-exp.
   float (*softmax)(float* row, std::int64_t count);
   // The log-sum-exp of the visible scores, which stay as they are.
-  float (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end);
+  LogSumExp (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end);
   // Scores times `factor` become probabilities exp(factor * row - lse); hidden ones become 0.
-  void (*exponentials)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor, float lse);
+  void (*exponentials)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor,
+                       LogSumExp lse);
   // scale, hide and softmax at once. Returns the log-sum-exp.
   float (*masked_softmax)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor);
   // row = probabilities * (row - delta) * factor: from the gradient of the probabilities to that of the scores.
   void (*softmax_gradient)(float* row, const float* probabilities, std::int64_t count, float delta, float factor);
+  // Sum of weights * row over the sum of the weights; 0 if that is 0.
+  float (*weighted_mean)(const float* row, const float* weights, std::int64_t count);
   float (*dot)(const float* a, const float* b, std::int64_t count);
   void (*widen_bf16)(float* to, const std::uint16_t* from, std::int64_t count);
   void (*widen_fp16)(float* to, const std::uint16_t* from, std::int64_t count);

@@ -119,7 +119,8 @@ ErrorSize error_of(const RowValues& got, const RowValues& truth) {
     if (std::isfinite(got.values[n]) && std::isfinite(truth.values[n]))
       size.max_abs = std::max(size.max_abs, std::abs(got.values[n] - truth.values[n]));
   }
-  size.rel_l2 = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
+  const auto elements = static_cast<double>(std::max<std::size_t>(truth.values.size(), 1));
+  size.rel_l2 = std::sqrt(error / (norm > 0 ? norm : elements));
   return size;
 }
 
@@ -150,8 +151,9 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   for (std::size_t row = 0; row < truth.rows.size(); ++row) {
     const RowError r = row_error(got, truth, row);
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
-    // A truth of 0 is a sum that cancels: its error has the size of the terms, which only other rows tell.
-    const bool by_ratio = r.truth == 0 || r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
+    // A row that the plain evaluation's error covers is a sum that cancels: its own size says nothing of its terms.
+    const bool by_ratio =
+        r.truth <= bound.plain.row_norm || r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
     if (by_norm && by_ratio) continue;
     const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
     result.detail = "row " + place(truth.rows[row], r.worst_column) + ": got " + print(got.values[n]) + ", wanted " +

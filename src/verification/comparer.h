@@ -24,7 +24,7 @@ RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows);
 
 // How far one evaluation is from the truth, over the elements where the truth is finite.
 struct ErrorSize {
-  double rel_l2 = 0;        // of the whole tensor
+  double rel_l2 = 0;        // of the whole tensor; its root mean square error where the truth is 0
   double max_abs = 0;       // of any element
   double row_norm = 0;      // largest Euclidean norm of a row's error
   double row_relative = 0;  // largest norm of a row's error over the norm of the row
