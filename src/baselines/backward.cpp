@@ -1,3 +1,4 @@
+// Backward, pass by pass: dv from the probabilities, then dq and dk from the gradient of the scores.
 #include "baselines/backward.h"
 
 #include <algorithm>

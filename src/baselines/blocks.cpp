@@ -1,3 +1,4 @@
+// Cutting work into blocks, and carrying errors and cancellation out of the threads.
 #include "baselines/blocks.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Forward, pass by pass; each pass runs over all rows before the next begins.
 #include "baselines/forward.h"
 
 #include <limits>

@@ -1,3 +1,4 @@
+// The layouts: what one call needs beside its tensors.
 #include "baselines/memory_plan.h"
 
 namespace fovea::baselines {

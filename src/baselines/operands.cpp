@@ -1,3 +1,4 @@
+// In place where a library can read or write the view, else a dense fp32 copy.
 #include "baselines/operands.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The header of the saved state and its fingerprint.
 #include "baselines/saved_state.h"
 
 #include <bit>

@@ -21,12 +21,6 @@ std::vector<std::byte> bytes_of(const HostTensor& tensor) {
 
 DType result_of(const core::Case& c, const Variation& v) { return v.fp32_results ? DType::fp32 : c.problem.dtype; }
 
-// Runs only when named, and refuses reproducible problems: asked for without the promise.
-bool promises_bits(const core::Implementation& implementation, AttentionProblem problem) {
-  problem.reproducible = true;
-  return implementation.refusal(problem).empty();
-}
-
 }  // namespace
 
 Differential::Differential(const core::Case& c, const Variation& variation)
@@ -94,7 +88,7 @@ Outcome Differential::judge(Verdict verdict) const {
 std::string Differential::answer_forward(const core::Implementation& implementation, int threads, bool keeps_state) {
   AttentionProblem problem = forward_;
   problem.saved_state = keeps_state;
-  problem.reproducible = promises_bits(implementation, problem);
+  problem.reproducible = implementation.reproducible;
   tensors_.out.poison();
   tensors_.lse.poison();
   tensors_.saved = keeps_state ? make_saved(implementation.plan(problem).saved_bytes) : HostTensor{};
@@ -115,7 +109,7 @@ Outcome Differential::run_forward(const core::Implementation& implementation) {
   ForwardTensors results = tensors_.forward();
   if (!variation_.lse) results.lse = {};
   Outcome outcome = judge(compare(*expected_forward_, results));
-  if (outcome.kind != Outcome::Kind::passed || !variation_.other_threads || !promises_bits(implementation, forward_))
+  if (outcome.kind != Outcome::Kind::passed || !variation_.other_threads || !implementation.reproducible)
     return outcome;
   const auto out = bytes_of(tensors_.out), lse = bytes_of(tensors_.lse);
   answer_forward(implementation, variation_.threads + 1, false);
@@ -145,7 +139,7 @@ BackwardTensors Differential::backward_tensors() const {
 std::string Differential::answer_backward(const core::Implementation& implementation, int threads) {
   AttentionProblem problem = backward_;
   problem.saved_state = bool(tensors_.saved.view());
-  problem.reproducible = promises_bits(implementation, problem);
+  problem.reproducible = implementation.reproducible;
   fill_gradients();
   try {
     attention_backward(backward_tensors(), options(implementation, problem, threads));
@@ -179,7 +173,7 @@ Outcome Differential::run_backward(const core::Implementation& implementation) {
     expected_backward_ = expect_backward(backward_, inputs, case_.seed, before);
   }
   Outcome outcome = judge(compare(*expected_backward_, backward_tensors()));
-  if (outcome.kind != Outcome::Kind::passed || !variation_.other_threads || !promises_bits(implementation, backward_))
+  if (outcome.kind != Outcome::Kind::passed || !variation_.other_threads || !implementation.reproducible)
     return outcome;
   const auto dq = bytes_of(tensors_.dq), dk = bytes_of(tensors_.dk), dv = bytes_of(tensors_.dv);
   answer_backward(implementation, variation_.threads + 1);
@@ -192,11 +186,11 @@ Outcome Differential::run(const core::Implementation& implementation) {
   const bool forward = case_.pass != CasePass::bwd, backward = case_.pass != CasePass::fwd;
   for (AttentionProblem problem : {forward_, backward_}) {
     if (problem.pass == Pass::forward ? !forward : !backward) continue;
-    problem.reproducible = promises_bits(implementation, problem);
+    problem.reproducible = implementation.reproducible;
     if (std::string reason = implementation.refusal(problem); !reason.empty())
       return {Outcome::Kind::refused, std::move(reason)};
   }
-  if (case_.data == "nonfinite" && !promises_bits(implementation, forward_))
+  if (case_.data == "nonfinite" && !implementation.reproducible)
     return {Outcome::Kind::exempt, "baselines are exempt from the rules for NaN and infinity"};
   const auto q = bytes_of(tensors_.q), k = bytes_of(tensors_.k), v = bytes_of(tensors_.v),
              dout = bytes_of(tensors_.dout);
