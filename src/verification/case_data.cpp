@@ -73,9 +73,12 @@ float denormal(const Source& s, const Position& at) {
   return normal(s, at) * (tiny ? (s.c.problem.dtype == DType::fp16 ? 1e-5f : 1e-39f) : 1.0f);
 }
 
-// Scores of the order of +-1e4.
+// Scores of about +-1e4, the same sign for a whole row, that differ by a few units: far from 0, yet no key dominates.
 float large(const Source& s, const Position& at) {
-  return normal(s, at) * (s.role == Role::q || s.role == Role::k ? 100.0f : 1.0f);
+  if (at.c != 0 || (s.role != Role::q && s.role != Role::k)) return normal(s, at);
+  if (s.role == Role::q) return s.block(at)[2] % 2 == 0 ? 100.0f : -100.0f;
+  const double scale = s.c.problem.scale == 0 ? 1.0 : std::abs(s.c.problem.scale);
+  return static_cast<float>(std::min(100.0 / scale, 6e4));
 }
 
 float ones(const Source& s, const Position& at) { return s.role == Role::v ? 1.0f : normal(s, at); }

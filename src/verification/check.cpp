@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kForwardFactor = 2, kBackwardFactor = 3;
 constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation, where one is cheap
-constexpr std::int64_t kMaxRepeats = 8;
+constexpr std::int64_t kMaxRepeats = 16;
 constexpr std::size_t kFewValues = 4096;   // below, companions are measured too
 constexpr std::int64_t kTileReach = 1024;  // no tile is longer
 

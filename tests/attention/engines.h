@@ -1,0 +1,99 @@
+// The implementations that this machine can run, and calls of one of them on a case.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/float16.h"
+#include "verification/case_tensors.h"
+#include "verification/check.h"
+
+namespace fovea {
+
+// Names of the CPU implementations that this machine can run. The baselines are not registered in tests.
+inline std::vector<std::string> engines() {
+  std::vector<std::string> names;
+  for (const auto& one : implementations()) {
+    if (one.unavailable.empty() && one.device == DeviceKind::cpu) names.push_back(one.name);
+  }
+  return names;
+}
+
+inline bool takes(const std::string& engine, const AttentionProblem& problem) {
+  return !explain(problem, engine).chosen.empty();
+}
+
+inline AttentionProblem backward_of(AttentionProblem problem) {
+  problem.pass = Pass::backward;
+  return problem;
+}
+
+inline AttentionOptions options_on(const std::string& engine, const core::Case& c) {
+  AttentionOptions options = verification::options_of(c);
+  options.implementation = engine;
+  return options;
+}
+
+// Tensors of a case with its forward, and unless it is pass=fwd its backward, computed by the engine.
+inline verification::CaseTensors solved_by(const std::string& engine, const core::Case& c) {
+  verification::CaseTensors tensors = verification::make_tensors(c);
+  attention_forward(tensors.forward(), options_on(engine, c));
+  if (c.pass != core::CasePass::fwd) attention_backward(tensors.backward(), options_on(engine, c));
+  return tensors;
+}
+
+inline verification::CaseTensors solved_by(const std::string& engine, std::string_view line) {
+  return solved_by(engine, core::parse_case(line));
+}
+
+// Right by the contract's accuracy rule, forward and backward as the case says.
+inline void expect_right(const std::string& engine, std::string_view line) {
+  SCOPED_TRACE(engine + ": " + std::string(line));
+  const core::Case c = core::parse_case(line);
+  const verification::CaseTensors tensors = solved_by(engine, c);
+  const verification::Verdict forward = verification::check_forward(c.problem, tensors.forward(), c.seed);
+  EXPECT_TRUE(forward.ok) << forward.reason();
+  EXPECT_TRUE(tensors.padding_intact());
+  if (c.pass == core::CasePass::fwd) return;
+  const verification::Verdict backward =
+      verification::check_backward(backward_of(c.problem), tensors.backward(), c.seed);
+  EXPECT_TRUE(backward.ok) << backward.reason();
+}
+
+// The same for every engine that takes the problem; `backward` asks for both passes.
+inline void expect_right_everywhere(const std::string& line) {
+  const core::Case c = core::parse_case(line);
+  for (const std::string& engine : engines()) {
+    if (takes(engine, c.problem) && (c.pass == core::CasePass::fwd || takes(engine, backward_of(c.problem))))
+      expect_right(engine, line);
+  }
+}
+
+inline float at(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c) {
+  return core::load_as_float(view.data, view.dtype,
+                             b * view.strides[0] + h * view.strides[1] + i * view.strides[2] + c);
+}
+
+inline void set(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c,
+                float value) {
+  core::store_from_float(view.data, view.dtype, b * view.strides[0] + h * view.strides[1] + i * view.strides[2] + c,
+                         value);
+}
+
+// All elements in logical order.
+inline std::vector<float> values_of(const MutableTensorView& view) {
+  std::vector<float> values;
+  for (std::int64_t b = 0; b < view.sizes[0]; ++b) {
+    for (std::int64_t h = 0; h < view.sizes[1]; ++h) {
+      for (std::int64_t i = 0; i < view.sizes[2]; ++i) {
+        for (std::int64_t c = 0; c < view.sizes[3]; ++c) values.push_back(at(view, b, h, i, c));
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace fovea
