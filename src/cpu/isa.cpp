@@ -97,7 +97,8 @@ std::string missing(Isa isa) {
 }
 
 const Kernels* kernels_of(Isa isa) {
-  static constexpr std::array<const Kernels*, 4> tables{&kScalarKernels, &kAvx2Kernels, &kAvx512Kernels, nullptr};
+  static constexpr std::array<const Kernels*, 4> tables{&kScalarKernels, &kAvx2Kernels, &kAvx512Kernels,
+                                                        &kAvx512Bf16Kernels};
   return tables[static_cast<std::size_t>(isa)];
 }
 

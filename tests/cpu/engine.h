@@ -1,4 +1,4 @@
-// What the engine's tests share: running a case on each instruction set that this machine has.
+// What the engine's tests share: every set of kernels that this machine can run.
 #pragma once
 
 #include <string>
@@ -10,14 +10,8 @@
 
 namespace fovea::cpu {
 
-// Implementations of this engine that the machine can run and that take the case's forward.
-inline std::vector<std::string> available(const core::Case& c) {
-  std::vector<std::string> names;
-  for (const auto& one : implementations()) {
-    if (one.unavailable().empty() && one.refusal(c.problem).empty()) names.emplace_back(one.name);
-  }
-  return names;
-}
+// The engine's implementations that the machine can run and that take the problem, and the emulated AVX-512 ones.
+std::vector<std::string> available(const AttentionProblem& problem);
 
 inline AttentionOptions forced(const core::Case& c, const std::string& name, int threads = 1) {
   AttentionOptions options = verification::options_of(c);

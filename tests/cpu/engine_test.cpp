@@ -14,7 +14,7 @@ using verification::CaseTensors;
 
 void check(const Case& c, DType result) {
   std::optional<verification::Expectation> forward;  // the same for all; that of backward depends on out and lse
-  for (const std::string& name : available(c)) {
+  for (const std::string& name : available(c.problem)) {
     const std::string at = name + ": " + core::line_of(c);
     const CaseTensors tensors = verification::make_tensors(c, result);
     AttentionProblem problem = c.problem;
@@ -55,7 +55,7 @@ TEST(Engine, GroupedHeads) {
 TEST(Engine, EveryFamilyOfData) {
   sweep(
       "b=2 hq=4 hkv=2 lq=61 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
-      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5,7");
+      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5");
 }
 
 TEST(Engine, EveryPlacement) {

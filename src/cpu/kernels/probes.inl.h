@@ -8,6 +8,14 @@ namespace {
 
 constexpr int kChains = 12;  // more than latency times issue width on every core we know
 
+// The compiler must believe that somebody reads the sums.
+void keep(Vec (&x)[kChains]) {
+  float kept[kLanes];
+  for (int i = 1; i < kChains; ++i) x[0] = add(x[0], x[i]);
+  store(kept, x[0]);
+  __asm__ volatile("" : : "r"(kept) : "memory");
+}
+
 double fma_peak(int64_t iterations) {
   Vec x[kChains];
   for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
@@ -15,11 +23,22 @@ double fma_peak(int64_t iterations) {
   for (int64_t n = 0; n < iterations; ++n) {
     FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = fma(x[i], a, b);
   }
-  float kept[kLanes];
-  for (int i = 1; i < kChains; ++i) x[0] = add(x[0], x[i]);
-  store(kept, x[0]);
-  __asm__ volatile("" : : "r"(kept) : "memory");
+  keep(x);
   return static_cast<double>(iterations) * kChains * kLanes * 2;
+}
+
+// The same with whatever multiplies two factors.
+double dot_peak(int64_t iterations) {
+  Vec x[kChains];
+  for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
+  const float values[2] = {0.5f, 0.25f};
+  const Factor factor = make_factor(values, 1);
+  const FactorVec a = broadcast_factor(&factor), b = broadcast_factor(&factor);
+  for (int64_t n = 0; n < iterations; ++n) {
+    FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = multiply_add(a, b, x[i]);
+  }
+  keep(x);
+  return static_cast<double>(iterations) * kChains * kLanes * 2 * kPairs;
 }
 
 float read_all(const float* data, int64_t count) {

@@ -48,6 +48,7 @@ constexpr Kernels table() {
   t.backward = backward;
   t.reduce_dq = reduce_dq;
   t.fma_peak = fma_peak;
+  t.dot_peak = kBf16Dot ? dot_peak : nullptr;
   t.read = read_all;
   return t;
 }

@@ -1,0 +1,39 @@
+// Pairs of bf16 in 32-bit lanes and their dot product on AVX512_BF16; over vec_avx512.h.
+#pragma once
+
+#include "cpu/simd/vec_avx512.h"
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+using PairVec = __m512i;
+
+FOVEA_INLINE PairVec load_pairs(const uint32_t* p) { return _mm512_loadu_si512(p); }
+FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { _mm512_storeu_si512(p, x); }
+FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }
+
+// c + a.low b.low + a.high b.high; subnormal numbers count as zero.
+FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) {
+  return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+
+// Rounded to nearest even.
+FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+}
+
+// kLanes bf16 side by side, rounded to nearest even.
+FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+}
+
+FOVEA_INLINE Vec low_of(PairVec x) { return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16)); }
+FOVEA_INLINE Vec high_of(PairVec x) {
+  return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+FOVEA_INLINE Vec truncate(Vec x) { return high_of(_mm512_castps_si512(x)); }
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

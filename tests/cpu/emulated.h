@@ -1,0 +1,11 @@
+// Tables of the AVX-512 kernels over portable vectors.
+#pragma once
+
+#include "cpu/kernels/kernels.h"
+
+namespace fovea::cpu {
+
+extern const Kernels kEmulatedAvx512Kernels;
+extern const Kernels kEmulatedAvx512Bf16Kernels;
+
+}  // namespace fovea::cpu

@@ -1,0 +1,40 @@
+// Pairs of bf16 in 32-bit lanes and their dot product in portable C++: what pairs_avx512_bf16.h does in hardware, for
+// machines without it. Subnormal numbers are kept.
+#pragma once
+
+#include "cpu/simd/vec_scalar.h"
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+using PairVec = Bits;
+
+FOVEA_INLINE PairVec load_pairs(const uint32_t* p) {
+  PairVec x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { __builtin_memcpy(p, &x, sizeof x); }
+FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return PairVec{} + static_cast<int32_t>(*p); }
+FOVEA_INLINE Vec low_of(PairVec x) { return from_bits(x << 16); }
+FOVEA_INLINE Vec high_of(PairVec x) { return from_bits(x & static_cast<int32_t>(0xffff0000u)); }
+FOVEA_INLINE Vec truncate(Vec x) { return high_of(bits_of(x)); }
+
+FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) {
+  return fma(low_of(a), low_of(b), fma(high_of(a), high_of(b), c));
+}
+
+FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
+  PairVec x;
+  for (int i = 0; i < kLanes; ++i)
+    x[i] = static_cast<int32_t>(uint32_t{bf16_of(low[i])} | uint32_t{bf16_of(high[i])} << 16);
+  return x;
+}
+
+FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
+  for (int i = 0; i < kLanes; i += 2)
+    p[i / 2] = uint32_t{bf16_of(x[i])} | uint32_t{bf16_of(x[i + 1])} << 16;
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET
