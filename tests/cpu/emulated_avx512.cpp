@@ -2,8 +2,8 @@
 #define FOVEA_TARGET emulated_avx512
 #define FOVEA_SCALAR_LANES 16
 
-#include "emulated.h"
 #include "cpu/simd/vec_scalar.h"
+#include "emulated.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {

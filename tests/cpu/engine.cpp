@@ -15,18 +15,18 @@ core::Implementation emulated(std::string_view name) {
   return {.name = name,
           .automatic = false,
           .unavailable = [] { return std::string(); },
-          .refusal = [](const AttentionProblem& p) {
-            return std::string(kernels.bf16_dot && p.dtype != DType::bf16 ? "takes bf16 only" : "");
-          },
-          .plan = [](const AttentionProblem& p) {
-            return p.pass == Pass::forward ? plan_forward(kernels, p) : plan_backward(kernels, p);
-          },
-          .forward = [](const AttentionProblem& p, const ForwardTensors& t, const core::RunContext& c) {
-            run_forward(kernels, p, t, c);
-          },
-          .backward = [](const AttentionProblem& p, const BackwardTensors& t, const core::RunContext& c) {
-            run_backward(kernels, p, t, c);
-          }};
+          .refusal =
+              [](const AttentionProblem& p) {
+                return std::string(kernels.bf16_dot && p.dtype != DType::bf16 ? "takes bf16 only" : "");
+              },
+          .plan =
+              [](const AttentionProblem& p) {
+                return p.pass == Pass::forward ? plan_forward(kernels, p) : plan_backward(kernels, p);
+              },
+          .forward = [](const AttentionProblem& p, const ForwardTensors& t,
+                        const core::RunContext& c) { run_forward(kernels, p, t, c); },
+          .backward = [](const AttentionProblem& p, const BackwardTensors& t,
+                         const core::RunContext& c) { run_backward(kernels, p, t, c); }};
 }
 
 std::span<const core::Implementation> registered() {

@@ -20,9 +20,7 @@ FOVEA_INLINE Vec low_of(PairVec x) { return from_bits(x << 16); }
 FOVEA_INLINE Vec high_of(PairVec x) { return from_bits(x & static_cast<int32_t>(0xffff0000u)); }
 FOVEA_INLINE Vec truncate(Vec x) { return high_of(bits_of(x)); }
 
-FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) {
-  return fma(low_of(a), low_of(b), fma(high_of(a), high_of(b), c));
-}
+FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) { return fma(low_of(a), low_of(b), fma(high_of(a), high_of(b), c)); }
 
 FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
   PairVec x;
@@ -32,8 +30,7 @@ FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
 }
 
 FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
-  for (int i = 0; i < kLanes; i += 2)
-    p[i / 2] = uint32_t{bf16_of(x[i])} | uint32_t{bf16_of(x[i + 1])} << 16;
+  for (int i = 0; i < kLanes; i += 2) p[i / 2] = uint32_t{bf16_of(x[i])} | uint32_t{bf16_of(x[i + 1])} << 16;
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// Factors of a product stored as pairs of bf16: two neighbours of the contracted dimension, one dot product instruction.
+// Factors of a product stored as pairs of bf16: two neighbours of the contracted dimension, one dot product
+// instruction.
 #pragma once
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-using Factor = uint32_t;   // what memory holds and a broadcast repeats; the first of the pair in the low half
+using Factor = uint32_t;    // what memory holds and a broadcast repeats; the first of the pair in the low half
 using FactorVec = PairVec;  // one Factor per lane
 constexpr int kPairs = 2;   // values of the contracted dimension in a Factor
 constexpr bool kBf16Dot = true;
