@@ -1,9 +1,11 @@
 // fovea bench: checks answers, then times them, over a preset or a sweep line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "core/check.h"
+#include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
 #include "program/ceilings.h"
@@ -20,7 +22,7 @@ namespace {
 
 struct BenchOptions {
   std::string preset, problem, device, baseline, python = "python3", output, scale = "quick", memory_limit;
-  std::vector<std::string> implementations, passes, peers;
+  std::string implementations, passes, peers;  // comma lists
   int threads = 0;
   std::uint64_t seed = 0;
   double repeat_for = 0, timeout = 60;
@@ -35,6 +37,17 @@ constexpr double kLongSweep = 3600;
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
   core::fail({Status::invalid_argument, "bench", argument, problem, got, wanted, hint, {}});
+}
+
+// "a,,b" has three words, the second of them empty: whoever reads the list refuses it.
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t start = 0; !list.empty() && start <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', start), list.size());
+    words.push_back(list.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return words;
 }
 
 // "8G", "512M", "1048576": bytes, powers of 1024.
@@ -59,6 +72,10 @@ std::int64_t parse_memory(const std::string& text) {
 
 std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const std::vector<std::string>& passes) {
   if (passes.empty()) return cases;
+  for (const auto& pass : passes) {
+    if (pass != "fwd" && pass != "bwd" && pass != "e2e")
+      refuse("--passes", "not a pass", pass.empty() ? "an empty word" : pass, "a list of fwd, bwd, e2e");
+  }
   std::vector<core::Case> result;
   for (core::Case c : cases) {
     for (const auto& pass : passes) {
@@ -73,7 +90,7 @@ std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const 
 std::vector<core::Case> cases_of(const BenchOptions& o) {
   const Scale scale = o.scale == "full" ? Scale::full : Scale::quick;
   std::vector<core::Case> cases =
-      with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), o.passes);
+      with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
   for (core::Case& c : cases) {
     if (o.seed != 0) c.seed = o.seed;
     if (!o.device.empty()) c.problem.device.kind = o.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
@@ -109,15 +126,35 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, int th
   return e;
 }
 
+// A sweep that names a device which is not there is refused as a whole; the CPU's sweeps go on as ever.
+bool device_is_missing(const std::vector<core::Case>& cases, const Machine& machine) {
+  const auto on_gpu = [](const core::Case& c) { return c.problem.device.kind == DeviceKind::cuda; };
+  if (std::none_of(cases.begin(), cases.end(), on_gpu)) return false;
+  std::string reasons;
+  for (const auto& one : implementations()) {
+    if (one.device != DeviceKind::cuda) continue;
+    if (one.unavailable.empty()) return false;
+    reasons += "\n          " + one.name + ": " + one.unavailable;
+  }
+  std::fprintf(stderr,
+               "fovea bench: device=cuda, but no implementation can run there\n  found:  %s%s\n"
+               "  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
+               "  hint:   --device cpu runs the same sweep here\n",
+               machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")).c_str(),
+               reasons.empty() ? "; this build has no CUDA implementations" : reasons.c_str());
+  return true;
+}
+
 int run_bench(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
     refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
   const Machine machine = this_machine();
   const std::vector<core::Case> cases = cases_of(o);
-  std::vector<std::string> names = o.implementations;
+  if (device_is_missing(cases, machine)) return 4;
+  std::vector<std::string> names = words_of(o.implementations);
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
-  std::vector<Contender> contenders = contenders_of(names, o.peers, o.python);
+  std::vector<Contender> contenders = contenders_of(names, words_of(o.peers), o.python);
   CellSettings settings;
   settings.limits.repeat_for = o.repeat_for > 0                          ? o.repeat_for
                                : !o.preset.empty() && o.scale == "quick" ? kQuickRepeat
@@ -167,11 +204,8 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--preset", o.preset, "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e");
   verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep");
   verb->add_option("--impl", o.implementations,
-                   "who is timed: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function")
-      ->delimiter(',');
-  verb->add_option("--passes", o.passes, "fwd, bwd, e2e; instead of the pass of the lines")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"fwd", "bwd", "e2e"}));
+                   "who is timed, a comma list: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function");
+  verb->add_option("--passes", o.passes, "a list of fwd, bwd, e2e; instead of the pass of the lines");
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
@@ -183,7 +217,7 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")->check(number_within(1e-3, 1e6));
   verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free");
   verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
-  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime")->delimiter(',');
+  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime");
   verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)");
   verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation");
   verb->add_flag("--resume", o.resume, "go on in the file of records");

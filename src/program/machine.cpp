@@ -134,7 +134,7 @@ std::map<std::string, std::string> Machine::facts() const {
 
 double measured_clock_mhz() {
 #if defined(__x86_64__)
-  constexpr int kSteps = 20000, kAdditions = 64;
+  constexpr int kSteps = 5000, kAdditions = 64;
   double best = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
     std::uint64_t sum = 1, step = static_cast<std::uint64_t>(attempt) + 3;

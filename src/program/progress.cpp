@@ -58,6 +58,8 @@ void Progress::on_turn(const RoundReport& report) {
   show(fmt::format("{}  {} {} (n={})", position(), report.name, time_text(report.median), report.samples));
 }
 
+void Progress::on_cell(std::size_t rows_so_far) { done_ = rows_so_far; }
+
 void Progress::on_row(const Row& row) {
   ++done_;
   ++measured_;

@@ -21,6 +21,8 @@ class Progress {
 
   void on_turn(const RoundReport& report);
   void on_row(const Row& row);
+  // A cell has ended: names that resolved to one implementation gave one row.
+  void on_cell(std::size_t rows_so_far);
   std::size_t done() const { return done_; }
 
  private:

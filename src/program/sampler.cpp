@@ -33,7 +33,8 @@ class Turn {
     double total = 0;
     int runs = 0;
     guarded([&] {
-      while ((runs < kWarmRuns || total < kWarmSeconds) && !(runs > 0 && total / runs > kLongRun)) {
+      const double seconds = std::min(kWarmSeconds, limits_.repeat_for);
+      while ((runs < kWarmRuns || total < seconds) && !(runs > 0 && total / runs > kLongRun)) {
         for (const double s : source_.sample(runs == 0 ? 1 : runs_per_turn(), 0)) {
           total += s;
           ++runs;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <set>
+#include <unordered_map>
 
 #include "fmt/format.h"
 #include "program/interrupt.h"
@@ -27,14 +27,19 @@ class Sweep {
     file_ = std::make_unique<RecordFile>(settings.output, environment, settings.resume, settings.force);
     if (!file_->before().warning.empty()) std::fprintf(stderr, "fovea: %s\n", file_->before().warning.c_str());
     for (const Row& row : file_->before().rows) {
-      if (row.source == environment.source) earlier_.push_back(row);
+      if (row.source == environment.source) earlier_.emplace(key_of(row), row);
     }
   }
 
   int run() {
     Progress progress(total_, 0);
     try {
-      for (const core::Case& c : settings_.cases) run_cell(c, progress);
+      std::size_t cells = 0;
+      for (const core::Case& c : settings_.cases) {
+        run_cell(c, progress);
+        progress.on_cell(++cells * bench_.contenders().size());
+        done_ = progress.done();
+      }
     } catch (const Interrupted&) {
       ended_ = kInterrupted;
     } catch (const DiskFull& full) {
@@ -46,6 +51,7 @@ class Sweep {
 
   const std::vector<Row>& rows() const { return rows_; }
   std::size_t total() const { return total_; }
+  std::size_t done() const { return done_; }
 
  private:
   void run_cell(const core::Case& c, Progress& progress) {
@@ -61,10 +67,8 @@ class Sweep {
   }
 
   const Row* earlier(const std::string& line, const std::string& implementation) const {
-    const std::string key = key_of(line, implementation, bench_.threads());
-    const auto found =
-        std::find_if(earlier_.begin(), earlier_.end(), [&key](const Row& row) { return key_of(row) == key; });
-    return found == earlier_.end() ? nullptr : &*found;
+    const auto found = earlier_.find(key_of(line, implementation, bench_.threads()));
+    return found == earlier_.end() ? nullptr : &found->second;
   }
 
   void store(Row row, Progress& progress) {
@@ -87,9 +91,10 @@ class Sweep {
 
   CellBench& bench_;
   const SweepSettings& settings_;
-  std::size_t total_;
+  std::size_t total_, done_ = 0;
   std::unique_ptr<RecordFile> file_;
-  std::vector<Row> earlier_, rows_;
+  std::unordered_map<std::string, Row> earlier_;  // by key_of
+  std::vector<Row> rows_;
   int ended_ = 0;
 };
 
@@ -124,7 +129,7 @@ int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment
     if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
   }
   if (ended == kInterrupted) {
-    std::fprintf(stderr, "%zu of %zu done%s%s\n", rows.size(), sweep.total(),
+    std::fprintf(stderr, "%zu of %zu done%s%s\n", sweep.done(), sweep.total(),
                  settings.output.empty() ? "" : "; resume with ",
                  settings.output.empty() ? "" : settings.resume_command.c_str());
   }

@@ -97,6 +97,20 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+// hkv, lk, dv and scale that follow from the words before them in every line say nothing new.
+bool follows_from_others(const std::vector<std::vector<std::string>>& lines, std::size_t at) {
+  constexpr std::pair<std::string_view, std::string_view> pairs[] = {{"hkv=", "hq="}, {"lk=", "lq="}, {"dv=", "d="}};
+  for (const auto& [key, source] : pairs) {
+    const bool same = std::all_of(lines.begin(), lines.end(), [&, k = key, s = source](const auto& words) {
+      if (at >= words.size() || !words[at].starts_with(k)) return false;
+      const std::string wanted = std::string(s) + words[at].substr(k.size());
+      return std::find(words.begin(), words.end(), wanted) != words.end();
+    });
+    if (same) return true;
+  }
+  return false;
+}
+
 ShortLines shorten(const std::vector<std::string>& lines) {
   ShortLines result;
   result.lines.resize(lines.size());
@@ -108,11 +122,11 @@ ShortLines shorten(const std::vector<std::string>& lines) {
     const bool shared = std::all_of(words.begin(), words.end(),
                                     [&](const auto& w) { return at < w.size() && w[at] == words.front()[at]; });
     if (shared) append(result.common, words.front()[at]);
+    if (!shared && follows_from_others(words, at)) continue;
     for (std::size_t i = 0; !shared && i < words.size(); ++i) {
       if (at < words[i].size()) append(result.lines[i], words[i][at]);
     }
   }
-  // Lengths and heads that repeat another word of the line say nothing new.
   for (auto& line : result.lines) {
     if (line.empty()) line = "this problem";
   }

@@ -1,0 +1,196 @@
+// Cells that go wrong, and cells that go right: the rows they leave, and that the sweep goes on.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/problem_line.h"
+#include "program/contender.h"
+#include "run_program.h"
+
+namespace fovea::tests {
+namespace {
+
+using program::Row;
+
+const Row& only(const std::vector<Row>& rows) {
+  EXPECT_EQ(rows.size(), 1u);
+  return rows.at(0);
+}
+
+TEST(Bench, ARightCellHasATimeAndAllItsFigures) {
+  const std::vector<Row> rows = bench("lq=32 d=8 pass=fwd,bwd,e2e", "reference", 0);
+  ASSERT_EQ(rows.size(), 3u);
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.status, "ok") << row.reason;
+    EXPECT_EQ(row.impl, "reference");
+    ASSERT_TRUE(row.time_s.has_value());
+    EXPECT_GE(row.time_s->n, 3);
+    EXPECT_EQ(static_cast<std::int64_t>(row.time_s->samples.size()), row.time_s->n);
+    EXPECT_GE(row.time_s->median, row.time_s->min);
+    EXPECT_EQ(row.saved_bytes, 0);
+    EXPECT_EQ(row.memory_before_backward_bytes, 4 * 32 * 8 * 4 + 32 * 4);  // q, k, v, out and lse
+    EXPECT_EQ(row.timer, "steady_clock");
+    EXPECT_EQ(row.error.contains("dq"), row.problem.find("pass=fwd") == std::string::npos);
+  }
+  EXPECT_DOUBLE_EQ(rows[2].flops, rows[0].flops + rows[1].flops);
+}
+
+TEST(Bench, FlashIsRecordedUnderItsResolvedName) {
+  const Row row = only(bench("lq=32 d=8", "flash", 0));
+  EXPECT_NE(row.impl, "flash");
+}
+
+struct BadKernel {
+  const char* symbol;
+  const char* status;
+  const char* reason;
+  int code;
+};
+
+class BadKernels : public testing::TestWithParam<BadKernel> {};
+
+// Every case runs beside a good kernel, whose row must come out right.
+TEST_P(BadKernels, LeaveARowAndHarmNobody) {
+  const BadKernel& bad = GetParam();
+  const auto rows = bench("lq=8 d=4", bad_kernel(bad.symbol) + "," + bad_kernel("right"), bad.code, {"--timeout", "1"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].status, bad.status) << rows[0].reason;
+  EXPECT_NE(rows[0].reason.find(bad.reason), std::string::npos) << rows[0].reason;
+  EXPECT_FALSE(rows[0].time_s.has_value());
+  EXPECT_EQ(rows[1].status, "ok") << rows[1].reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(R47, BadKernels,
+                         testing::Values(BadKernel{"crashes", "crashed", "Segmentation fault", 1},
+                                         BadKernel{"crashes_when_timed", "crashed", "Segmentation fault", 1},
+                                         BadKernel{"writes_to_inputs", "crashed", "Segmentation fault", 1},
+                                         BadKernel{"aborts", "crashed", "Aborted", 1},
+                                         BadKernel{"exits", "crashed", "code 7: no licence found", 1},
+                                         BadKernel{"hangs", "timeout", "no answer within 1 s", 0},
+                                         BadKernel{"is_killed", "oom", "killed", 0},
+                                         BadKernel{"returns_9", "error", "returned 9", 1},
+                                         BadKernel{"not_there", "error", "not_there", 1}),
+                         [](const auto& test) { return test.param.symbol; });
+
+INSTANTIATE_TEST_SUITE_P(R48, BadKernels,
+                         testing::Values(BadKernel{"slightly_wrong", "mismatch", "out", 1},
+                                         BadKernel{"writes_nothing", "mismatch", "out was not written", 1}),
+                         [](const auto& test) { return test.param.symbol; });
+
+TEST(Bench, R48_AWrongRowTellsItsErrorAndWhereItIs) {
+  const Row row = only(bench("lq=8 d=4", bad_kernel("slightly_wrong"), 1));
+  EXPECT_NE(row.reason.find('7'), std::string::npos) << "the last of 8 rows is wrong: " << row.reason;
+  EXPECT_GT(row.error.at("out").ratio_to_plain, 2);
+  EXPECT_NEAR(row.error.at("out").max_abs, 1e-3, 1e-4);
+  EXPECT_FALSE(row.tflops.has_value());
+}
+
+TEST(Bench, R48_AMissingGradientIsAMismatch) {
+  const Row row = only(bench("lq=8 d=4 pass=bwd", bad_kernel("forgets_gradients"), 1));
+  EXPECT_EQ(row.status, "mismatch");
+  EXPECT_NE(row.reason.find("dk was not written"), std::string::npos) << row.reason;
+  EXPECT_FALSE(row.time_s.has_value());
+}
+
+TEST(Bench, R47_TheWorkerIsRestartedAndTheSweepGoesOn) {
+  for (const char* symbol : {"crashes_above_16", "hangs_above_16"}) {
+    const auto rows = bench("lq=8,32,16 d=4", bad_kernel(symbol), symbol[0] == 'c' ? 1 : 0, {"--timeout", "1"});
+    ASSERT_EQ(rows.size(), 3u);
+    EXPECT_EQ(rows[0].status, "ok");
+    EXPECT_NE(rows[1].status, "ok");
+    EXPECT_EQ(rows[2].status, "ok") << rows[2].reason;
+  }
+}
+
+TEST(Bench, R46_OutOfMemoryEndsTheCellAndNotTheSweep) {
+  const auto rows = bench("lq=8,32,16 d=4", bad_kernel("runs_out_of_memory"), 0, {"--memory-limit", "300M"});
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].status, "oom");
+  EXPECT_FALSE(rows[1].time_s.has_value());
+  EXPECT_EQ(rows[2].status, "ok") << "the known answer after it: " << rows[2].reason;
+}
+
+TEST(Bench, R46_TheEstimateAloneIsEnough) {
+  const auto rows = bench("lq=64k,8 d=64 b=64 hq=16", "reference", 0, {"--memory-limit", "64M"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].status, "oom");
+  EXPECT_NE(rows[0].reason.find("67108864 may be used"), std::string::npos) << rows[0].reason;
+  EXPECT_EQ(rows[1].status, "ok");
+}
+
+TEST(Bench, R49_B147_ATimeUnderTheFloorIsFlaggedAndNotRanked) {
+  const Ended run = fovea({"bench", "--problem", "lq=256 d=64", "--impl", bad_kernel("cheats") + ",reference",
+                           "--repeat-for", "0.01", "--threads", "1", "--json"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("\"impossible\""), std::string::npos) << run.out;
+  const Ended table = fovea({"bench", "--problem", "lq=256 d=64", "--impl", bad_kernel("cheats") + ",reference",
+                             "--repeat-for", "0.01", "--threads", "1"});
+  const std::size_t mark = table.out.find(" *");
+  ASSERT_NE(mark, std::string::npos);
+  EXPECT_LT(table.out.find("impossible"), mark) << "the impossible time is marked best:\n" << table.out;
+}
+
+TEST(Bench, R51_FilesOfUnlikeRunsAreNotComparedUnlessForced) {
+  const Folder folder;
+  for (const char* threads : {"1", "2"}) {
+    const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01",
+                             "--threads", threads, "-o", folder / threads});
+    ASSERT_EQ(run.code, 0) << run.err;
+  }
+  EXPECT_EQ(fovea({"compare", folder / "1", folder / "1"}).code, 0);
+  const Ended refused = fovea({"compare", folder / "1", folder / "2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("threads"), std::string::npos) << refused.err;
+  std::string other = read_text(folder / "1");
+  for (std::size_t at = 0; (at = other.find("processors", at)) != std::string::npos; at += 10)
+    other.replace(at, 10, "PROCESSORS");
+  write_text(folder / "other", other);
+  const Ended machines = fovea({"compare", folder / "1", folder / "other"});
+  EXPECT_EQ(machines.code, 2);
+  EXPECT_NE(machines.err.find("PROCESSORS"), std::string::npos) << machines.err;
+}
+
+TEST(Bench, BaselineAddsRatiosToTheTable) {
+  const Ended run = fovea({"bench", "--problem", "lq=32 d=8", "--impl", "reference," + bad_kernel("right"),
+                           "--baseline", "reference", "--repeat-for", "0.01"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("(1.00x)"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find(" *"), std::string::npos) << run.out;
+}
+
+// Counts visible pairs one by one.
+double counted_flops(const core::Case& c) {
+  const AttentionProblem& p = c.problem;
+  double pairs = 0;
+  for (std::int64_t i = 0; i < p.len_q; ++i) {
+    for (std::int64_t j = 0; j < p.len_k; ++j) {
+      const bool top = p.mask == Mask::causal || p.mask == Mask::causal_top_left;
+      const bool hidden = (top && j > i) || (p.mask == Mask::causal_bottom_right && j > i + p.len_k - p.len_q);
+      pairs += hidden ? 0 : 1;
+    }
+  }
+  pairs *= static_cast<double>(p.batch * p.heads_q);
+  const double d = 2.0 * static_cast<double>(p.dim_qk), dv = 2.0 * static_cast<double>(p.dim_v);
+  const double forward = pairs * (d + dv), backward = pairs * (3 * d + 2 * dv);
+  return c.pass == core::CasePass::fwd ? forward : c.pass == core::CasePass::bwd ? backward : forward + backward;
+}
+
+TEST(Bench, B147_B149_FlopsAreThoseOfTheVisiblePairs) {
+  std::uint64_t state = 1;
+  const auto draw = [&state](std::int64_t most) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::int64_t>(state >> 33) % most;
+  };
+  const char* const masks[] = {"none", "causal_top_left", "causal_bottom_right"};
+  const char* const passes[] = {"fwd", "bwd", "e2e"};
+  for (int n = 0; n < 1000; ++n) {
+    std::string line = std::string("pass=") + passes[draw(3)] + " mask=" + masks[draw(3)];
+    for (const char* key : {"b", "lq", "lk", "d", "dv"})
+      line += std::string(" ") + key + "=" + std::to_string(1 + draw(40));
+    const core::Case c = core::parse_case(line + " hq=6 hkv=" + std::to_string(1 + draw(3)));
+    ASSERT_DOUBLE_EQ(program::flops_of(c), counted_flops(c)) << core::line_of(c);
+  }
+}
+
+}  // namespace
+}  // namespace fovea::tests

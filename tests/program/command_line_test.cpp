@@ -1,0 +1,164 @@
+// What the program refuses, in which words, with which exit code; and that it runs nothing then.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "run_program.h"
+
+namespace fovea::tests {
+namespace {
+
+struct Refusal {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::vector<std::string> said;  // all of them, in stderr
+  int code = 2;
+};
+
+class CommandLine : public testing::TestWithParam<Refusal> {};
+
+TEST_P(CommandLine, IsRefused) {
+  const Refusal& wanted = GetParam();
+  const Ended run = fovea(wanted.arguments);
+  EXPECT_EQ(run.code, wanted.code) << run.err;
+  for (const auto& word : wanted.said) EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(run.err.find("terminate called"), std::string::npos) << run.err;
+}
+
+const std::string kTiny = "lq=4 d=4";
+
+INSTANTIATE_TEST_SUITE_P(
+    R40, CommandLine,
+    testing::Values(
+        Refusal{"NoVerb", {}, {"info", "bench", "--help"}},
+        Refusal{"UnknownVerb", {"bnch"}, {"unknown verb `bnch`", "`bench`", "--help"}},
+        Refusal{"UnknownOption",
+                {"bench", "--prset", "quick"},
+                {"unknown option `--prset`", "`--preset`", "fovea bench --help"}},
+        Refusal{"UnknownOptionOfInfo", {"info", "--jsn"}, {"`--jsn`", "`--json`"}},
+        Refusal{"MissingValue", {"bench", "--problem"}, {"--problem"}},
+        Refusal{"MissingOption", {"explain"}, {"--problem"}},
+        Refusal{"Twice", {"explain", "--problem", kTiny, "--problem", kTiny}, {"--problem"}},
+        Refusal{"NeitherPresetNorProblem", {"bench"}, {"--preset", "--problem", "neither"}},
+        Refusal{"BothPresetAndProblem", {"bench", "--preset", "quick", "--problem", kTiny}, {"both"}},
+        Refusal{"NegativeThreads", {"bench", "--problem", kTiny, "--threads=-1"}, {"--threads", "-1"}},
+        Refusal{"NoThreads", {"bench", "--problem", kTiny, "--threads", "0"}, {"--threads", "0"}},
+        Refusal{"HugeThreads", {"bench", "--problem", kTiny, "--threads", "1e99"}, {"--threads", "1e99"}},
+        Refusal{"HexWithoutDigits", {"bench", "--problem", kTiny, "--seed", "0x"}, {"--seed", "0x"}},
+        Refusal{"DecimalComma", {"bench", "--problem", kTiny, "--repeat-for", "0,5"}, {"--repeat-for", "0,5"}},
+        Refusal{"NoTime", {"bench", "--problem", kTiny, "--timeout", "0"}, {"--timeout", "0"}},
+        Refusal{"NotANumber", {"bench", "--problem", kTiny, "--repeat-for", "nan"}, {"--repeat-for"}},
+        Refusal{"MemoryWithGarbage",
+                {"bench", "--problem", kTiny, "--memory-limit", "8Gx"},
+                {"--memory-limit", "8Gx", "512M"}},
+        Refusal{"MemoryNegative", {"bench", "--problem", kTiny, "--memory-limit=-8G"}, {"--memory-limit", "-8G"}},
+        Refusal{"MemoryOverflow", {"bench", "--problem", kTiny, "--memory-limit", "9999999999T"}, {"--memory-limit"}},
+        Refusal{"UnknownScale", {"bench", "--preset", "quick", "--scale", "huge"}, {"--scale", "huge", "full"}},
+        Refusal{"UnknownPass", {"bench", "--problem", kTiny, "--passes", "fwd,sideways"}, {"--passes", "sideways"}},
+        Refusal{"EmptyNameInList", {"bench", "--problem", kTiny, "--impl", "flash,,reference"}, {"--impl", "empty"}},
+        Refusal{
+            "ImplementationTwice", {"bench", "--problem", kTiny, "--impl", "flash,flash"}, {"--impl", "named twice"}},
+        Refusal{"UnknownImplementation",
+                {"bench", "--problem", kTiny, "--impl", "referense"},
+                {"--impl", "referense", "`reference`"}},
+        Refusal{"MissingKernelFile", {"bench", "--problem", kTiny, "--impl", "./none.so:f"}, {"--impl", "./none.so:f"}},
+        Refusal{
+            "UnknownPeer", {"bench", "--problem", kTiny, "--with", "tensorflow"}, {"--with", "tensorflow", "torch"}},
+        Refusal{"UnknownPreset", {"bench", "--preset", "quik"}, {"quik", "quick"}},
+        Refusal{"NegativeSize", {"bench", "--problem", "b=-1"}, {"position 3", "-1"}},
+        Refusal{"HugeSize", {"bench", "--problem", "b=1e99"}, {"position 3", "1e99"}},
+        Refusal{"TrailingGarbage", {"bench", "--problem", "lq=128k8"}, {"position 4", "128k8"}},
+        Refusal{"EmptyListInLine", {"bench", "--problem", "lq=,8"}, {"position 4"}},
+        Refusal{"UnknownKey", {"bench", "--problem", "lqq=8"}, {"lqq", "`lq`"}},
+        Refusal{"UntimedPlacement",
+                {"bench", "--problem", kTiny + " place=guarded"},
+                {"place=guarded", "place=contiguous"}}),
+    [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    R41, CommandLine,
+    testing::Values(Refusal{"TooManyCells",
+                            {"bench", "--problem",
+                             "lq=1,2,3,4,5,6,7,8,9,10 lk=1,2,3,4,5,6,7,8,9,10 b=1,2,3,4,5,6,7,8,9,10 hq=1,2,3"},
+                            {"--yes", "3000 cells"}},
+                    Refusal{"TooLong",
+                            {"bench", "--problem",
+                             "lq=1024k d=128 b=64 "
+                             "seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,"
+                             "32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52"},
+                            {"--yes", "up to"}}),
+    [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(R50, CommandLine,
+                         testing::Values(Refusal{"NoGpu",
+                                                 {"bench", "--problem", kTiny + " device=cuda"},
+                                                 {"device=cuda", "found:", "--device cpu"},
+                                                 4},
+                                         Refusal{"NoGpuByOption",
+                                                 {"bench", "--problem", kTiny, "--device", "cuda"},
+                                                 {"device=cuda", "found:", "--device cpu"},
+                                                 4}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(CommandLineFiles, R42_R44_FilesThatCannotBeUsedAreNamed) {
+  const Folder folder;
+  write_text(folder / "empty.jsonl", "");
+  write_text(folder / "text.jsonl", "hello\nworld\n");
+  for (const std::string& name :
+       {std::string("none.jsonl"), std::string("empty.jsonl"), std::string("text.jsonl"), std::string(".")}) {
+    const Ended run = fovea({"compare", folder / name, folder / name});
+    EXPECT_EQ(run.code, 2) << name;
+    EXPECT_NE(run.err.find(folder / name), std::string::npos) << run.err;
+  }
+  const auto bench_into = [](const std::string& file) {
+    return fovea({"bench", "--problem", kTiny, "--impl", "reference", "--repeat-for", "0.01", "--resume", "-o", file});
+  };
+  for (const std::string& name : {std::string("no/such/folder.jsonl"), std::string("text.jsonl/run.jsonl"),
+                                  std::string("text.jsonl"), std::string("."), std::string("../../dev/null")}) {
+    const std::string before = read_text(folder / "text.jsonl");
+    const Ended run = bench_into(folder / name);
+    EXPECT_EQ(run.code, 2) << name << run.err;
+    EXPECT_NE(run.err.find(folder / name), std::string::npos) << run.err;
+    EXPECT_EQ(run.out, "") << "something was measured";
+    EXPECT_EQ(read_text(folder / "text.jsonl"), before);
+  }
+}
+
+TEST(CommandLineOutput, R52_ClosedPipesAndPlainTerminals) {
+  const Ended closed = fovea({"info"}, {.close_output = true});
+  EXPECT_LT(closed.code, 128) << "killed by a signal";
+  EXPECT_EQ(closed.err, "");
+  const Ended run = fovea({"bench", "--problem", kTiny, "--impl", "reference", "--repeat-for", "0.01"},
+                          {.close_output = true, .environment = {"COLUMNS=0"}});
+  EXPECT_LT(run.code, 128);
+  for (const char* verb : {"info", "bench", "explain", "compare"}) {
+    const Ended help = fovea({verb, "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_EQ(help.out.find('\033'), std::string::npos) << "colour where there is no terminal";
+    EXPECT_NE(help.out.find("--json"), std::string::npos) << verb;
+  }
+}
+
+TEST(CommandLineOutput, JsonOfEveryVerbParses) {
+  const auto json = [](const std::vector<std::string>& arguments) {
+    const Ended run = fovea(arguments);
+    EXPECT_EQ(run.code, 0) << run.err;
+    return nlohmann::json::parse(run.out);
+  };
+  const auto info = json({"info", "--json"});
+  EXPECT_FALSE(info["implementations"].empty());
+  EXPECT_GT(info["threads"].get<int>(), 0);
+  const auto explain = json({"explain", "--problem", "lq=100 d=64", "--json"});
+  EXPECT_NE(explain["chosen"], "");
+  EXPECT_EQ(explain["flops"], 4.0 * 100 * 100 * 64);
+}
+
+TEST(CommandLineOutput, ExplainShowsTheWalk) {
+  const Ended run = fovea({"explain", "--problem", "lq=100 d=64"});
+  EXPECT_EQ(run.code, 0);
+  for (const char* word : {"takes it", "workspace", "saved for backward", "operations", "floor"})
+    EXPECT_NE(run.out.find(word), std::string::npos) << run.out;
+}
+
+}  // namespace
+}  // namespace fovea::tests

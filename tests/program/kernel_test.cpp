@@ -1,0 +1,80 @@
+// Anybody's kernel: the examples, as the README tells people to run them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "run_program.h"
+
+namespace fovea::tests {
+namespace {
+
+// A Python that can run kernels, or none.
+std::string python_with_numpy() {
+  for (const std::string& python :
+       {std::string(FOVEA_SOURCE_FOLDER) + "/build/venv/bin/python", std::string("python3")}) {
+    if (std::system((python + " -c 'import numpy' 2>/dev/null").c_str()) == 0) return python;
+  }
+  return "";
+}
+
+TEST(OwnKernel, TheExampleInC) {
+  const std::string kernel = std::string(FOVEA_MY_KERNEL) + ":my_attention";
+  const auto rows =
+      bench("lq=33 lk=70 d=16 hq=4 hkv=2 mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd", kernel, 0);
+  ASSERT_EQ(rows.size(), 6u);
+  for (const auto& row : rows) EXPECT_EQ(row.status, "ok") << row.reason;
+  const auto refused = bench("lq=8 d=8 dtype=bf16", kernel, 0);
+  EXPECT_EQ(refused.at(0).status, "unsupported");
+}
+
+TEST(OwnKernel, TheExampleInPython) {
+  const std::string python = python_with_numpy();
+  if (python.empty()) GTEST_SKIP() << "no Python with numpy";
+  const std::string kernel = std::string(FOVEA_SOURCE_FOLDER) + "/examples/my_kernel.py:attention";
+  const auto rows = bench("lq=33 lk=70 d=16 hq=4 hkv=2 mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd",
+                          kernel, 0, {"--python", python});
+  ASSERT_EQ(rows.size(), 6u);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.status, "ok") << row.reason;
+    EXPECT_EQ(row.timer, "perf_counter");
+  }
+}
+
+TEST(OwnKernel, PythonThatFailsLeavesARow) {
+  const std::string python = python_with_numpy();
+  if (python.empty()) GTEST_SKIP() << "no Python with numpy";
+  const Folder folder;
+  const std::string file = folder / "bad.py";
+  write_text(file,
+             "import os\n"
+             "def raises(q, k, v, mask, scale): raise ValueError('no such thing')\n"
+             "def wrong_shape(q, k, v, mask, scale): return q[..., :1]\n"
+             "def no_memory(q, k, v, mask, scale): raise MemoryError('all gone')\n"
+             "def refuses(q, k, v, mask, scale): raise NotImplementedError('not today')\n"
+             "def dies(q, k, v, mask, scale): os._exit(5)\n"
+             "def scribbles(q, k, v, mask, scale):\n    q[...] = 0\n    return v * 0\n");
+  const auto check = [&](const std::string& name, const std::string& status, const std::string& reason, int code) {
+    const auto rows = bench("lq=8 d=4", file + ":" + name + "," + bad_kernel("right"), code, {"--python", python});
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_EQ(rows[0].status, status) << rows[0].reason;
+    EXPECT_NE(rows[0].reason.find(reason), std::string::npos) << rows[0].reason;
+    EXPECT_EQ(rows[1].status, "ok") << rows[1].reason;
+  };
+  check("raises", "error", "ValueError: no such thing", 1);
+  check("wrong_shape", "error", "out has shape (1, 1, 8, 1), wanted (1, 1, 8, 4)", 1);
+  check("no_memory", "oom", "all gone", 0);
+  check("refuses", "unsupported", "not today", 0);
+  check("dies", "crashed", "code 5", 1);
+  check("scribbles", "mismatch", "out", 1);
+  check("not_there", "error", "has no `not_there`", 1);
+}
+
+TEST(OwnKernel, APythonThatIsMissingIsARowToo) {
+  const auto rows = bench("lq=8 d=4", std::string(FOVEA_SOURCE_FOLDER) + "/examples/my_kernel.py:attention", 1,
+                          {"--python", "/no/such/python"});
+  EXPECT_EQ(rows.at(0).status, "crashed");
+  EXPECT_NE(rows.at(0).reason.find("no such program"), std::string::npos) << rows.at(0).reason;
+}
+
+}  // namespace
+}  // namespace fovea::tests

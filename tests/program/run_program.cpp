@@ -1,0 +1,138 @@
+// Child processes for tests.
+#include "run_program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "schema_checker.h"
+
+namespace fovea::tests {
+namespace {
+
+using Json = nlohmann::json;
+
+int temporary_file() {
+  char name[] = "/tmp/fovea_test_XXXXXX";
+  const int descriptor = mkostemp(name, O_CLOEXEC);
+  unlink(name);
+  return descriptor;
+}
+
+std::string whole(int descriptor) {
+  std::string text(static_cast<std::size_t>(lseek(descriptor, 0, SEEK_END)), ' ');
+  const ssize_t got = pread(descriptor, text.data(), text.size(), 0);
+  close(descriptor);
+  return got == static_cast<ssize_t>(text.size()) ? text : "";
+}
+
+[[noreturn]] void become_program(const std::vector<std::string>& arguments, const RunOptions& options, int out,
+                                 int err) {
+  std::vector<char*> words{const_cast<char*>(FOVEA_PROGRAM)};
+  for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  int closed[2];
+  if (options.close_output && pipe(closed) == 0) {
+    close(closed[0]);
+    out = closed[1];
+  }
+  dup2(out, 1);
+  dup2(err, 2);
+  for (const auto& variable : options.environment) putenv(const_cast<char*>(variable.c_str()));
+  if (options.file_size_limit >= 0) {
+    const rlimit limit{static_cast<rlim_t>(options.file_size_limit), static_cast<rlim_t>(options.file_size_limit)};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+  execv(FOVEA_PROGRAM, words.data());
+  _exit(127);
+}
+
+// Refuses what the library's own parser forgives: a key given twice.
+Json parse_strictly(const std::string& line) {
+  std::vector<std::set<std::string>> open;
+  return Json::parse(line, [&open](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      throw std::runtime_error("key given twice: " + parsed.dump());
+    return true;
+  });
+}
+
+}  // namespace
+
+Ended fovea(const std::vector<std::string>& arguments, const RunOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const int out = temporary_file(), err = temporary_file();
+  const pid_t pid = fork();
+  if (pid == 0) become_program(arguments, options, out, err);
+  if (options.while_it_runs) options.while_it_runs(pid);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  Ended run;
+  run.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  run.out = whole(out);
+  run.err = whole(err);
+  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return run;
+}
+
+Folder::Folder() {
+  char name[] = "/tmp/fovea_test_XXXXXX";
+  path_ = mkdtemp(name);
+}
+
+Folder::~Folder() {
+  std::error_code none;
+  std::filesystem::remove_all(path_, none);
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+void expect_valid_records(const std::string& path) {
+  static const Json schema = Json::parse(read_text(FOVEA_RECORD_SCHEMA));
+  std::ifstream file(path);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    const Json json = parse_strictly(line);
+    ASSERT_EQ(schema_violation(schema, json), "") << line.substr(0, 300);
+    const bool is_row = json["schema"] == "fovea.bench/1";
+    EXPECT_EQ(is_row ? program::json_line(program::row_of(line)) : program::json_line(program::environment_of(line)),
+              line);
+  }
+  EXPECT_GT(lines, 0u) << path;
+}
+
+std::string bad_kernel(const std::string& symbol) { return std::string(FOVEA_BAD_KERNELS) + ":" + symbol; }
+
+std::vector<program::Row> bench(const std::string& problem, const std::string& implementations, int wanted_code,
+                                const std::vector<std::string>& more) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  std::vector<std::string> arguments{
+      "bench", "--problem", problem, "--impl", implementations, "--repeat-for", "0.01", "--threads", "1", "-o", file};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Ended run = fovea(arguments);
+  EXPECT_EQ(run.code, wanted_code) << run.err << run.out;
+  expect_valid_records(file);
+  return program::load_records(file).rows;
+}
+
+}  // namespace fovea::tests

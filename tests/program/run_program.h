@@ -1,0 +1,55 @@
+// Running the real program in a folder of its own, with signals, limits and closed pipes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program/record_file.h"
+
+namespace fovea::tests {
+
+struct Ended {
+  int code = -1;  // exit code; 128 + signal if it was killed
+  std::string out, err;
+  double seconds = 0;
+};
+
+struct RunOptions {
+  std::int64_t file_size_limit = -1;  // RLIMIT_FSIZE: a disk that is full beyond so many bytes
+  bool close_output = false;          // nobody reads stdout
+  std::function<void(pid_t)> while_it_runs = {};
+  std::vector<std::string> environment = {};  // NAME=value, added
+};
+
+// Runs `fovea ARGUMENTS...`.
+Ended fovea(const std::vector<std::string>& arguments, const RunOptions& options = {});
+
+// A folder that is removed with all it holds.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string read_text(const std::string& path);
+void write_text(const std::string& path, const std::string& text);
+
+// Every line of the file fits docs/record.schema.json and reads back equal; the strict parser refuses duplicate keys.
+void expect_valid_records(const std::string& path);
+
+// The shared object with the kernels of bad_kernels.c: its path and the name, as --impl wants them.
+std::string bad_kernel(const std::string& symbol);
+
+// The rows of a bench of one cell; fails the test if the program's exit code is not the one wanted.
+std::vector<program::Row> bench(const std::string& problem, const std::string& implementations, int wanted_code,
+                                const std::vector<std::string>& more = {});
+
+}  // namespace fovea::tests

@@ -1,0 +1,94 @@
+// The sampling engine against sources whose times are known.
+#include "program/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program/worker_process.h"
+
+namespace fovea::program {
+namespace {
+
+// Answers with the times of a pattern, over and over, and notes who was asked.
+struct Pattern {
+  std::string name;
+  std::vector<double> times;
+  std::vector<std::string>* calls;
+  std::size_t at = 0;
+
+  SampleSource source() {
+    return {name, [this](int runs, int lead) {
+              if (calls != nullptr) calls->push_back(name);
+              at += static_cast<std::size_t>(lead);
+              std::vector<double> taken;
+              for (int i = 0; i < runs; ++i) taken.push_back(times[at++ % times.size()]);
+              return taken;
+            }};
+  }
+};
+
+TEST(Sampler, QuietSourcesEndByNoiseNoisyOnesByTime) {
+  Pattern quiet{"quiet", {0.02}, nullptr}, noisy{"noisy", {0.01, 0.03, 0.02, 0.05}, nullptr};
+  const auto outcomes = sample_interleaved({quiet.source(), noisy.source()}, {.repeat_for = 2}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kEnoughSamples));
+  double total = 0;
+  for (const double s : outcomes[1].samples) total += s;
+  EXPECT_GE(total, 2.0);
+  EXPECT_LT(total, 2.2);
+}
+
+TEST(Sampler, AtLeastThreeSamplesHoweverLongTheyTake) {
+  Pattern slow{"slow", {30}, nullptr};
+  const auto outcomes = sample_interleaved({slow.source()}, {.repeat_for = 10}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kLeastSamples));
+}
+
+TEST(Sampler, ShortRunsEndAtTheMostSamples) {
+  Pattern tiny{"tiny", {1e-6, 3e-6}, nullptr};
+  const auto outcomes = sample_interleaved({tiny.source()}, {.repeat_for = 10}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kMostSamples));
+}
+
+TEST(Sampler, TurnsInterleaveInChangingOrder) {
+  std::vector<std::string> calls;
+  Pattern a{"a", {0.05}, &calls}, b{"b", {0.05}, &calls}, c{"c", {0.05}, &calls};
+  sample_interleaved({a.source(), b.source(), c.source()}, {.repeat_for = 1}, 7);
+  const std::size_t rounds = 20;  // one sample a turn, kEnoughSamples of them
+  ASSERT_GE(calls.size(), 3 * rounds);
+  const std::vector<std::string> turns(calls.end() - 3 * rounds, calls.end());
+  std::vector<std::string> orders;
+  for (std::size_t i = 0; i < turns.size(); i += 3) {
+    std::vector<std::string> round(turns.begin() + static_cast<std::ptrdiff_t>(i),
+                                   turns.begin() + static_cast<std::ptrdiff_t>(i) + 3);
+    orders.push_back(round[0] + round[1] + round[2]);
+    std::sort(round.begin(), round.end());
+    EXPECT_EQ(round, (std::vector<std::string>{"a", "b", "c"}));
+  }
+  std::sort(orders.begin(), orders.end());
+  EXPECT_GE(std::unique(orders.begin(), orders.end()) - orders.begin(), 4);
+}
+
+TEST(Sampler, AFailureEndsOneSourceAlone) {
+  Pattern good{"good", {0.05}, nullptr};
+  int calls = 0;
+  const SampleSource bad{"bad", [&calls](int, int) -> std::vector<double> {
+                           if (++calls < 8) return {0.05};
+                           throw WorkerFailure{"crashed", "Segmentation fault"};
+                         }};
+  const auto outcomes = sample_interleaved({bad, good.source()}, {.repeat_for = 1}, 1);
+  EXPECT_EQ(outcomes[0].status, "crashed");
+  EXPECT_EQ(outcomes[0].reason, "Segmentation fault");
+  EXPECT_TRUE(outcomes[0].samples.empty()) << "a time is reported for a row that failed";
+  EXPECT_EQ(outcomes[1].status, "ok");
+  EXPECT_GE(outcomes[1].samples.size(), static_cast<std::size_t>(kLeastSamples));
+}
+
+TEST(Sampler, TheNotchShrinksWithTheSquareRootOfTheSamples) {
+  std::vector<double> few{1, 2, 3, 4}, many;
+  for (int i = 0; i < 100; ++i) many.insert(many.end(), few.begin(), few.end());
+  EXPECT_NEAR(relative_notch(few) / relative_notch(many), 10, 1.5);
+}
+
+}  // namespace
+}  // namespace fovea::program
