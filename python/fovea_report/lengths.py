@@ -59,7 +59,7 @@ def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[fl
     kind = picture["kind"]
     factor = Y_FACTOR.get(kind, 1)
     lengths: list[float] = []
-    for one in panel["series"]:
+    for place, one in enumerate(panel["series"]):
         name = one["implementation"]
         colour, marker = looks.colour(name), looks.marker(name)
         lengths += [point["x"] for point in one["points"]] + [cell["x"] for cell in one["missing"]]
@@ -67,9 +67,10 @@ def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[fl
         y = [point["y"] * factor for point in one["points"]]
         if kind == "speedup" and name == picture["baseline"]:
             continue
-        axes.plot(x, y, color=colour, zorder=3)
+        # Baselines that save the same hold the same: nested lines show them all.
+        axes.plot(x, y, color=colour, zorder=3, linewidth=max(6 - 1.5 * place, 1.5) if kind == "memory" else None)
         for ranked in (True, False):  # hollow: not ranked
-            chosen = [(a, b) for a, b, point in zip(x, y, one["points"]) if point["ranked"] == ranked]
+            chosen = [(a, b) for a, b, point in zip(x, y, one["points"]) if (point["ranked"] or kind == "memory") == ranked]
             axes.plot([a for a, _ in chosen], [b for _, b in chosen], linestyle="none", marker=marker, color=colour,
                       markerfacecolor=colour if ranked else "white", zorder=4)
         if kind == "time" and x:
@@ -156,7 +157,7 @@ def legend_handles(picture: dict, looks: style.Looks) -> list:
         names = [name for name in names if name != picture["baseline"]]
     handles = [Line2D([], [], color=looks.colour(name), marker=looks.marker(name), label=name) for name in names]
     points = [point for panel in picture["panels"] for one in panel["series"] for point in one["points"]]
-    if any(not point["ranked"] for point in points):
+    if kind != "memory" and any(not point["ranked"] for point in points):
         handles.append(Line2D([], [], color=style.SOFT, marker="o", markerfacecolor="white", linestyle="none",
                               label="hollow: not ranked"))
     if kind == "scaling" and any("fit" in one for panel in picture["panels"] for one in panel["series"]):

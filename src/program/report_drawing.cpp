@@ -129,7 +129,8 @@ Pictures draw_pictures(const std::string& description, const std::string& direct
     pictures.missing = "Drawing failed: " + outcome.output;
     return pictures;
   }
-  for (const auto& one : nlohmann::json::parse(description).at("pictures")) {
+  const auto described = nlohmann::json::parse(description);
+  for (const auto& one : described.at("pictures")) {
     const std::string name = one.at("name"), title = one.at("title");
     pictures.drawn.push_back({name, title, one.at("conditions"), one.at("description"),
                               inline_svg(text_of(folder / (name + ".svg")), escape_html(title))});

@@ -35,23 +35,66 @@ std::vector<std::string> own_implementations(const Study& study) {
   return own;
 }
 
-// How an implementation compares with the baseline in each pass, losses as plainly as wins.
+// Of this library's implementations if it took part, else of all: whom the sentences are about.
+std::vector<std::string> subjects_of(const Study& study) {
+  std::vector<std::string> subjects = own_implementations(study);
+  return subjects.empty() ? study.implementations : subjects;
+}
+
+// Speed-ups over the baseline, losses as plainly as wins.
 void say_speed_ups(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
-  for (const std::string& name : study.implementations) {
+  for (const std::string& name : subjects_of(study)) {
     if (name == study.baseline) continue;
     for (const core::CasePass pass : kPasses) {
       const SpeedUps ups = speed_ups_of(groups, pass, name, study.baseline);
       if (ups.ratios.empty()) continue;
       std::string text =
-          fmt::format("{} {}: {} the speed of {} in the geometric mean of {}", name, word_of(pass),
+          fmt::format("{}, {}: {} the speed of {} in the geometric mean of {}", name, word_of(pass),
                       format_ratio(ups.mean), study.baseline, count_of(ups.ratios.size(), "configuration"));
       if (ups.ratios.size() > 1) {
-        text += fmt::format(", from {} ({}) to {} ({})", format_ratio(ups.least), where(ups.worst_at->problem),
+        text += fmt::format("; least {} ({}), most {} ({})", format_ratio(ups.least), where(ups.worst_at->problem),
                             format_ratio(ups.most), where(ups.best_at->problem));
       }
-      text += ups.losses == 0 ? "; slower in none" : fmt::format("; slower in {}", ups.losses);
-      said.push_back(text + ".");
+      said.push_back(text + (ups.losses == 0 ? "; slower in none." : fmt::format("; slower in {}.", ups.losses)));
     }
+  }
+}
+
+// The harder comparison: with whichever of the others is fastest at each configuration.
+void say_against_the_best(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
+  for (const std::string& name : own_implementations(study)) {
+    double logarithms = 0;
+    std::size_t n = 0, losses = 0;
+    const Configuration* worst_at = nullptr;
+    double worst = 0;
+    std::string winner;
+    for (const Group& group : groups) {
+      for (const Configuration& configuration : group.configurations) {
+        const Measured* const own = configuration.find(name);
+        const Measured* best = nullptr;
+        for (const auto& [other, one] : configuration.by_implementation) {
+          if (is_own(*one) || !one->ranked()) continue;
+          if (best == nullptr || one->seconds() < best->seconds()) best = one;
+        }
+        if (own == nullptr || !own->ranked() || best == nullptr) continue;
+        const double ratio = best->seconds() / own->seconds();
+        logarithms += std::log(ratio);
+        ++n;
+        losses += ratio < 1;
+        if (worst_at == nullptr || ratio < worst) {
+          worst = ratio;
+          worst_at = &configuration;
+          winner = best->row.impl;
+        }
+      }
+    }
+    if (n == 0) continue;
+    said.push_back(
+        fmt::format("{} against the fastest of the others: {} in the geometric mean of {}; slower in {}; least "
+                    "{} ({} {} at {}).",
+                    name, format_ratio(std::exp(logarithms / static_cast<double>(n))), count_of(n, "configuration"),
+                    losses == 0 ? "none" : std::to_string(losses), format_ratio(worst), winner,
+                    word_of(worst_at->problem.pass), where(worst_at->problem)));
   }
 }
 
@@ -72,7 +115,7 @@ void say_growth(const Study& study, std::vector<std::string>& said) {
       }
       if (reach > farthest) {
         farthest = reach;
-        best = fmt::format("Growth of the time with length n up to {} ({}): {}.", reach, group.title, text);
+        best = fmt::format("Time grows with the length n up to {} ({}) as {}.", reach, group.title, text);
       }
     }
     if (!best.empty()) said.push_back(best);
@@ -206,6 +249,7 @@ std::vector<std::string> observations_of(const Study& study) {
   const auto groups = groups_of(study, GroupBy::lengths_and_dims);
   std::vector<std::string> said;
   say_speed_ups(study, groups, said);
+  say_against_the_best(study, groups, said);
   say_growth(study, said);
   say_memory(study, groups, said);
   say_ceiling(study, said);

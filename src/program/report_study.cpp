@@ -135,13 +135,18 @@ const Measured* Configuration::find(std::string_view implementation) const {
 
 const Measured* Configuration::fastest() const {
   const Measured* best = nullptr;
+  double unranked = INFINITY;  // least time that is shown but not ranked: a faster one leaves the row undecided
   int candidates = 0;
   for (const auto& [name, one] : by_implementation) {
-    if (!one->ranked()) continue;
+    if (!one->timed() || one->row.has_flag("impossible")) continue;
+    if (!one->ranked()) {
+      unranked = std::min(unranked, one->seconds());
+      continue;
+    }
     ++candidates;
     if (best == nullptr || one->seconds() < best->seconds()) best = one;
   }
-  return candidates >= 2 ? best : nullptr;
+  return candidates >= 2 && best->seconds() < unranked ? best : nullptr;
 }
 
 std::vector<Group> groups_of(const Study& study, GroupBy by) {

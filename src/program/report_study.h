@@ -48,7 +48,7 @@ struct Configuration {
   std::map<std::string, const Measured*> by_implementation;
 
   const Measured* find(std::string_view implementation) const;
-  const Measured* fastest() const;  // of the ranked; null where fewer than two are
+  const Measured* fastest() const;  // of two or more ranked; null if an unranked one is faster still
 };
 
 // Configurations that differ in lengths only, or in lengths and head dimensions.

@@ -142,15 +142,15 @@ std::string escape_csv(std::string_view text) {
   return escaped + "\"";
 }
 
-std::string format_figure(double value) {
+std::string format_figure(double value, int digits) {
   if (!std::isfinite(value)) return "-";
   if (value == 0) return "0";
   const int magnitude = static_cast<int>(std::floor(std::log10(std::fabs(value))));
-  std::string text = fmt::format("{:.{}f}", value, std::clamp(2 - magnitude, 0, 9));
+  std::string text = fmt::format("{:.{}f}", value, std::clamp(digits - 1 - magnitude, 0, 9));
   return text;
 }
 
-std::string format_milliseconds(double seconds) { return format_figure(seconds * 1e3); }
+std::string format_milliseconds(double seconds, int digits) { return format_figure(seconds * 1e3, digits); }
 
 std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};

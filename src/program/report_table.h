@@ -46,9 +46,9 @@ std::string to_html(const Table& table);
 std::string escape_html(std::string_view text);
 std::string escape_csv(std::string_view text);
 
-// Three significant digits, never an exponent: 0.0123, 1.23, 12.3, 1235.
-std::string format_figure(double value);
-std::string format_milliseconds(double seconds);
+// So many significant digits, never an exponent: 0.0123, 1.23, 12.3, 1235.
+std::string format_figure(double value, int digits = 3);
+std::string format_milliseconds(double seconds, int digits = 3);
 std::string format_bytes(double bytes);       // 10^6 bytes are 1 MB
 std::string format_ratio(double ratio);       // 1.93x
 std::string format_rate(double flops_per_s);  // 56.1 GFLOP/s

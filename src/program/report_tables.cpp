@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "core/names.h"
 
@@ -72,7 +73,7 @@ Table time_table(const Study& study, const Group& group) {
               {{"d"}, {"length"}}};
   for (const auto& name : present) table.columns.push_back({name, "ms"});
   for (const auto& name : present) {
-    if (name != study.baseline) table.columns.push_back({name + " speed-up"});
+    if (name != study.baseline) table.columns.push_back({name, "speed-up"});
   }
   for (const Configuration& configuration : group.configurations) {
     const AttentionProblem& p = configuration.problem.problem;
@@ -162,7 +163,7 @@ Cell time_cell(const Configuration& configuration, std::string_view implementati
   Cell cell{
       format_milliseconds(t.median) + flag_marks(one->row), Emphasis::none, {}, note_of(one->row), t.median * 1e3};
   cell.detail =
-      "\u00b1 " + format_milliseconds((t.q3 - t.q1) / 2) + " \u00b7 " + format_rate(one->row.flops / t.median);
+      "\u00b1 " + format_milliseconds((t.q3 - t.q1) / 2, 2) + " \u00b7 " + format_rate(one->row.flops / t.median);
   if (!one->ranked()) cell.emphasis = Emphasis::muted;
   if (configuration.fastest() == one) cell.emphasis = Emphasis::best;
   return cell;
@@ -272,6 +273,13 @@ Table memory_table(const Study& study) {
     by_problem[line][one.row.impl].push_back(&one);
     all.push_back(&one);
   }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    const auto key = [](const core::Case& c) {
+      const AttentionProblem& p = c.problem;
+      return std::tuple(p.heads_q * p.batch, p.batch, p.dtype, p.mask, p.dim_qk, p.len_k);
+    };
+    return key(a.second) < key(b.second);
+  });
   Table table{"memory",
               "Memory",
               "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). "
