@@ -26,7 +26,8 @@ std::string section(std::string_view id, std::string_view title) {
 std::string to_html(const Picture& picture) {
   const std::string file = "pictures/" + picture.name;
   return fmt::format(
-      "<figure class=\"picture\" id=\"{}\">{}<figcaption>{} {}. <a href=\"{}.png\">PNG</a> <a href=\"{}.svg\">SVG</a>"
+      "<figure class=\"picture\" id=\"picture-{}\">{}<figcaption>{} {}. <a href=\"{}.png\">PNG</a> <a "
+      "href=\"{}.svg\">SVG</a>"
       "</figcaption></figure>\n",
       escape_html(picture.name), picture.svg, escape_html(picture.description), escape_html(picture.conditions),
       escape_html(file), escape_html(file));

@@ -1,0 +1,60 @@
+// Observations follow the rows: other rows, other sentences.
+#include "fixture.h"
+#include "program/report_observations.h"
+
+namespace fovea::program {
+namespace {
+
+const std::string kAt = "d=64 mask=causal lq=";
+
+std::string all_of(const Study& study) {
+  std::string text = headline_of(study) + "\n";
+  for (const std::string& said : observations_of(study)) text += said + "\n";
+  return text;
+}
+
+bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+TEST(Observations, TheWinnerFollowsTheTimes) {
+  const auto with = [](double naive, double own) {
+    return all_of(study_of({timed(kAt + "512", "naive", naive), timed(kAt + "512", "cpu.avx2", own)}));
+  };
+  EXPECT_TRUE(says(with(2e-3, 1e-3), "cpu.avx2 in 1")) << with(2e-3, 1e-3);
+  EXPECT_TRUE(says(with(2e-3, 1e-3), "2.00\u00d7 the speed of naive"));
+  EXPECT_TRUE(says(with(2e-3, 1e-3), "slower in none"));
+  EXPECT_TRUE(says(with(1e-3, 4e-3), "naive in 1"));
+  EXPECT_TRUE(says(with(1e-3, 4e-3), "0.250\u00d7 the speed of naive"));
+  EXPECT_TRUE(says(with(1e-3, 4e-3), "slower in 1"));
+}
+
+TEST(Observations, ComparesWithTheFastestOther) {
+  const Study study = study_of(
+      {timed(kAt + "512", "naive", 9e-3), timed(kAt + "512", "fused", 1e-3), timed(kAt + "512", "cpu.avx2", 2e-3)});
+  EXPECT_TRUE(says(all_of(study), "cpu.avx2 against the fastest of the others: 0.500\u00d7")) << all_of(study);
+}
+
+TEST(Observations, FailuresAndFlagsAreCounted) {
+  std::vector<Row> rows = every_status();
+  rows.push_back(timed(kAt + "4k", "naive", 1e-9, {"impossible"}));
+  const std::string text = all_of(study_of(rows));
+  EXPECT_TRUE(says(text, "fused: OOM in 1 cell, first at length 2k")) << text;
+  EXPECT_TRUE(says(text, "fused: mismatch in 1 cell"));
+  EXPECT_TRUE(says(text, "1 of 13 cells flagged impossible"));
+  EXPECT_FALSE(says(all_of(study_of({timed(kAt + "512", "naive", 1e-3)})), "OOM"));
+}
+
+TEST(Observations, GrowthIsFitted) { EXPECT_TRUE(says(all_of(study_of(every_status())), "naive n^2.00")); }
+
+TEST(Observations, SumsAreCompared) {
+  const auto with = [](double both) {
+    return all_of(study_of({timed(kAt + "512 pass=fwd", "naive", 1e-3), timed(kAt + "512 pass=bwd", "naive", 2e-3),
+                            timed(kAt + "512 pass=e2e", "naive", both)}));
+  };
+  EXPECT_TRUE(says(with(3e-3), "in 1 of 1 cell")) << with(3e-3);
+  EXPECT_TRUE(says(with(2e-3), "in 0 of 1 cell"));
+}
+
+TEST(Observations, NothingIsSaidOfNoRows) { EXPECT_TRUE(observations_of(study_of({})).empty()); }
+
+}  // namespace
+}  // namespace fovea::program

@@ -1,0 +1,110 @@
+// Rows become groups; who is ranked, who is fastest, and what a speed-up is.
+#include "fixture.h"
+#include "fovea/error.h"
+#include "program/record_file.h"
+#include "program/report_study.h"
+
+namespace fovea::program {
+namespace {
+
+const std::string kAt = "d=64 mask=causal lq=";
+
+const Configuration& only_configuration(const std::vector<Group>& groups) {
+  EXPECT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups.front().configurations.size(), 1u);
+  return groups.front().configurations.front();
+}
+
+TEST(Study, FastestIsTheLeastMedianOfTheRanked) {
+  const Study study = study_of({timed(kAt + "512", "naive", 2e-3), timed(kAt + "512", "cpu.avx2", 1e-3)});
+  const auto groups = groups_of(study, GroupBy::lengths);
+  EXPECT_EQ(only_configuration(groups).fastest()->row.impl, "cpu.avx2");
+}
+
+TEST(Study, ImpossibleTimesAreNotRanked) {
+  const Study study = study_of({timed(kAt + "512", "naive", 3e-3), timed(kAt + "512", "fused", 2e-3),
+                                timed(kAt + "512", "cpu.avx2", 1e-9, {"impossible"})});
+  const auto groups = groups_of(study, GroupBy::lengths);
+  EXPECT_EQ(only_configuration(groups).fastest()->row.impl, "fused");
+  EXPECT_FALSE(speed_up(only_configuration(groups), "cpu.avx2", "naive"));
+}
+
+TEST(Study, AFasterNoisyCellLeavesTheRowUndecided) {
+  for (const char* flag : {"noisy", "launch_bound"}) {
+    const Study study = study_of({timed(kAt + "512", "naive", 3e-3), timed(kAt + "512", "fused", 2e-3),
+                                  timed(kAt + "512", "cpu.avx2", 1e-3, {flag})});
+    const auto groups = groups_of(study, GroupBy::lengths);
+    EXPECT_EQ(only_configuration(groups).fastest(), nullptr) << flag;
+    EXPECT_FALSE(speed_up_ranked(only_configuration(groups), "cpu.avx2", "naive")) << flag;
+  }
+}
+
+TEST(Study, ASingleImplementationBeatsNobody) {
+  const Study study = study_of({timed(kAt + "512", "naive", 3e-3)});
+  EXPECT_EQ(only_configuration(groups_of(study, GroupBy::lengths)).fastest(), nullptr);
+}
+
+TEST(Study, SpeedUpNeedsBothTimes) {
+  const Study study = study_of({failed(kAt + "512", "naive", "oom"), timed(kAt + "512", "cpu.avx2", 1e-3)});
+  EXPECT_FALSE(speed_up(only_configuration(groups_of(study, GroupBy::lengths)), "cpu.avx2", "naive"));
+}
+
+TEST(Study, OrderIsBaselinesPeersOwn) {
+  const Study study = study_of({timed(kAt + "512", "cpu.avx2", 1e-3), timed(kAt + "512", "torch.sdpa", 1e-3),
+                                timed(kAt + "512", "fused", 1e-3), timed(kAt + "512", "naive", 1e-3)});
+  EXPECT_EQ(study.implementations, (std::vector<std::string>{"naive", "fused", "torch.sdpa", "cpu.avx2"}));
+  EXPECT_EQ(study.baseline, "naive");
+}
+
+TEST(Study, GroupsSplitByEverythingButTheLength) {
+  const Study study = study_of(
+      {timed(kAt + "512", "naive", 1e-3), timed(kAt + "1k", "naive", 1e-3), timed(kAt + "512 hq=2", "naive", 1e-3),
+       timed(kAt + "512 b=2", "naive", 1e-3), timed(kAt + "512 dtype=bf16", "naive", 1e-3),
+       timed(kAt + "512 pass=bwd", "naive", 1e-3), timed(kAt + "512 layout=blhd", "naive", 1e-3),
+       timed("d=64 lq=512", "naive", 1e-3), timed("d=128 lq=512 mask=causal", "naive", 1e-3)});
+  EXPECT_EQ(groups_of(study, GroupBy::lengths).size(), 8u);
+  EXPECT_EQ(groups_of(study, GroupBy::lengths_and_dims).size(), 7u);
+}
+
+TEST(Study, PowerLawIsRecovered) {
+  std::vector<Row> rows;
+  for (const double n : {256.0, 512.0, 1024.0, 2048.0, 4096.0}) {
+    rows.push_back(timed(kAt + std::to_string(static_cast<int>(n)), "naive", 3e-9 * n * n));
+  }
+  const Study study = study_of(rows);
+  const auto law = fit_power_law(groups_of(study, GroupBy::lengths).front(), "naive");
+  ASSERT_TRUE(law);
+  EXPECT_NEAR(law->exponent, 2, 1e-9);
+  EXPECT_NEAR(law->coefficient, 3e-9, 1e-15);
+  EXPECT_EQ(law->to, 4096);
+}
+
+TEST(Study, NoPowerLawFromTwoPoints) {
+  const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "4k", "naive", 1e-2)});
+  EXPECT_FALSE(fit_power_law(groups_of(study, GroupBy::lengths).front(), "naive"));
+}
+
+TEST(Study, LaterRowsReplaceEarlierOnes) {
+  const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "naive", 2e-3)});
+  ASSERT_EQ(study.rows.size(), 1u);
+  EXPECT_DOUBLE_EQ(study.rows[0].seconds(), 2e-3);
+}
+
+TEST(Study, R_UnknownBaselineIsRefusedWithTheNearest) {
+  try {
+    (void)study_of({timed(kAt + "512", "naive", 1e-3)}, "navie");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    EXPECT_NE(error.details().hint.find("naive"), std::string::npos);
+  }
+}
+
+TEST(Study, DamagedFilesAreRefused) {
+  const std::string path = scratch("damaged.jsonl");
+  std::ofstream(path) << json_line(environment()) << "\n{\"schema\":\"fovea.be\n" << json_line(environment()) << "\n";
+  EXPECT_THROW((void)load_study({path}, ""), RecordFileError);
+}
+
+}  // namespace
+}  // namespace fovea::program

@@ -1,0 +1,116 @@
+// Tables: bold, words for failures, losses shown, nothing that is not in the rows.
+#include <set>
+
+#include "fixture.h"
+#include "program/report_tables.h"
+
+namespace fovea::program {
+namespace {
+
+const std::string kAt = "d=64 mask=causal lq=";
+
+const Cell& cell(const Table& table, std::size_t row, const std::string& head, const std::string& unit) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].head == head && table.columns[i].unit == unit) return table.rows.at(row).at(i);
+  }
+  throw std::runtime_error("no column " + head);
+}
+
+TEST(Tables, EveryStatusIsAWordAndNeverAZero) {
+  const Study study = study_of(every_status());
+  const Table table = time_tables(study).at(0);
+  EXPECT_EQ(cell(table, 0, "fused", "ms").text, "mismatch");
+  EXPECT_EQ(cell(table, 1, "fused", "ms").text, "timeout");
+  EXPECT_EQ(cell(table, 2, "fused", "ms").text, "OOM");
+  EXPECT_EQ(cell(table, 0, "vectorized", "ms").text, "crashed");
+  EXPECT_EQ(cell(table, 1, "vectorized", "ms").text, "error");
+  EXPECT_EQ(cell(table, 2, "vectorized", "ms").text, "unsupported");
+  EXPECT_EQ(cell(table, 2, "fused", "speed-up").text, "OOM");
+  EXPECT_NE(to_csv(table).find(",OOM,"), std::string::npos);
+  for (const auto& row : table.rows) {
+    for (const Cell& one : row) EXPECT_NE(one.text, "0");
+  }
+}
+
+TEST(Tables, BestIsBoldInMarkdownAndHtml) {
+  const Study study = study_of({timed(kAt + "512", "naive", 2e-3), timed(kAt + "512", "cpu.avx2", 1e-3)});
+  const Table table = time_tables(study).at(0);
+  EXPECT_EQ(cell(table, 0, "cpu.avx2", "ms").emphasis, Emphasis::best);
+  EXPECT_EQ(cell(table, 0, "naive", "ms").emphasis, Emphasis::none);
+  EXPECT_NE(to_markdown(table).find("**1.00**"), std::string::npos);
+  EXPECT_NE(to_html(table).find("<b>1.00</b>"), std::string::npos);
+}
+
+TEST(Tables, LossesArePrintedAsLosses) {
+  const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "cpu.avx2", 2e-3)});
+  const Cell& ratio = cell(time_tables(study).at(0), 0, "cpu.avx2", "speed-up");
+  EXPECT_EQ(ratio.text, "0.500\u00d7");
+  EXPECT_EQ(ratio.emphasis, Emphasis::loss);
+  EXPECT_EQ(cell(summary_table(study), 1, "losses", "").text, "1");
+}
+
+TEST(Tables, FlaggedCellsCarryTheirMark) {
+  const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "fused", 2e-3, {"noisy"}),
+                                timed(kAt + "512", "cpu.avx2", 1e-9, {"impossible"})});
+  const Table table = time_tables(study).at(0);
+  EXPECT_EQ(cell(table, 0, "fused", "ms").text, "2.00 n");
+  EXPECT_EQ(cell(table, 0, "fused", "ms").emphasis, Emphasis::muted);
+  EXPECT_EQ(cell(table, 0, "cpu.avx2", "ms").emphasis, Emphasis::muted);
+  EXPECT_EQ(cell(table, 0, "cpu.avx2", "speed-up").text, "-");
+}
+
+TEST(Tables, ConditionsStandUnderEveryTable) {
+  const Study study = study_of(every_status());
+  for (const Table& table : time_tables(study)) {
+    for (const char* word : {"Test CPU", "2 threads", "3 samples", "2026-01-31", "0123456789"}) {
+      EXPECT_NE(table.conditions.find(word), std::string::npos) << word;
+    }
+  }
+}
+
+TEST(Tables, FailuresListEveryRowWithoutATime) {
+  const Study study = study_of(every_status());
+  EXPECT_EQ(failures_table(study).rows.size(), 6u);
+}
+
+TEST(Tables, RowsCsvHasALineForEachRowOfTheSameWidth) {
+  std::vector<Row> rows = every_status();
+  rows.back().reason = "a, \"quoted\"\nreason";
+  const std::string text = rows_csv(study_of(rows));
+  std::size_t lines = 0, commas = 0, expected = 0;
+  bool quoted = false;
+  for (const char c : text) {
+    quoted ^= c == '"';
+    commas += c == ',' && !quoted;
+    if (c != '\n' || quoted) continue;
+    if (lines++ == 0) expected = commas;
+    EXPECT_EQ(commas, expected) << "line " << lines;
+    commas = 0;
+  }
+  EXPECT_EQ(lines, rows.size() + 1);
+}
+
+TEST(Tables, IdentifiersAreUnique) {
+  std::vector<Row> rows;
+  for (const char* more : {"", " pass=bwd", " pass=e2e", " dtype=bf16", " hq=2", " b=2", " data=peaked"}) {
+    rows.push_back(timed(kAt + "512" + more, "naive", 1e-3));
+  }
+  std::set<std::string> identifiers;
+  for (const Table& table : time_tables(study_of(rows))) {
+    EXPECT_TRUE(identifiers.insert(table.id).second) << table.id;
+  }
+  EXPECT_EQ(identifiers.size(), 7u);
+}
+
+TEST(Tables, FiguresKeepThreeDigits) {
+  EXPECT_EQ(format_figure(0.012345), "0.0123");
+  EXPECT_EQ(format_figure(1.2345), "1.23");
+  EXPECT_EQ(format_figure(123.45), "123");
+  EXPECT_EQ(format_figure(12345), "12345");
+  EXPECT_EQ(format_figure(0), "0");
+  EXPECT_EQ(format_bytes(1.5e6), "1.50 MB");
+  EXPECT_EQ(format_bytes(999), "999 B");
+}
+
+}  // namespace
+}  // namespace fovea::program
