@@ -54,10 +54,9 @@ core::Implementation implementation(std::string_view name, Isa limit) {
 
 std::span<const core::Implementation> implementations() {
   static const Isa limit = automatic_limit();
-  static const std::array all{implementation<Isa::avx512_bf16>("cpu.avx512_bf16", limit),
-                              implementation<Isa::avx512>("cpu.avx512", limit),
-                              implementation<Isa::avx2>("cpu.avx2", limit),
-                              implementation<Isa::scalar>("cpu.scalar", limit)};
+  static const std::array all{
+      implementation<Isa::avx512_bf16>("cpu.avx512_bf16", limit), implementation<Isa::avx512>("cpu.avx512", limit),
+      implementation<Isa::avx2>("cpu.avx2", limit), implementation<Isa::scalar>("cpu.scalar", limit)};
   return all;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu/cpu.h"
@@ -10,10 +11,11 @@
 
 namespace fovea::cpu {
 
-// The engine's implementations that the machine can run and that take the problem, and the emulated AVX-512 ones.
+// The names of the engine's implementations that the machine can run and that take the problem, and of the emulated
+// AVX-512 ones.
 std::vector<std::string> available(const AttentionProblem& problem);
 
-inline AttentionOptions forced(const core::Case& c, const std::string& name, int threads = 1) {
+inline AttentionOptions forced(const core::Case& c, std::string_view name, int threads = 1) {
   AttentionOptions options = verification::options_of(c);
   options.implementation = name;
   options.threads = threads;

@@ -38,6 +38,7 @@ struct BackwardScratch {
   float* dk;          // [key][padded dim_qk], not yet multiplied by the scale
   float* dv;          // [key][padded dim_v]
   Factor* weights;    // [kKeyBlock][kQueries / kPairs]
+  float* unrounded;   // [kTileRows][kQueries], the weights of one register tile
   Factor* ds;         // [kKeyBlock][kQueries / kPairs]
   Factor* ds_keys;    // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
   float* rows;        // [larger(kKeyBlock, kQueries)][padded dim]
@@ -73,6 +74,7 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   s.dk = memory.take<float>(blocks * kKeyBlock * z.k_padded);
   s.dv = memory.take<float>(blocks * kKeyBlock * z.v_padded);
   s.weights = memory.take<Factor>(kKeyBlock * kQueries / kPairs);
+  s.unrounded = memory.take<float>(kTileRows * kQueries);
   s.ds = memory.take<Factor>(kKeyBlock * kQueries / kPairs);
   s.ds_keys = kPairs > 1 ? memory.take<Factor>(kKeyBlock / kPairs * kQueries) : s.ds;
   s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * larger(z.k_padded, z.v_padded));
@@ -207,9 +209,11 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
       p[m][n] = exp2(min(broadcast(128.0f), exponent));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
       store_query_factors(s.weights + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
+      store(s.unrounded + m * kQueries + n * kLanes, p[m][n]);
     }
   }
   if (!wants_ds) return;
+  __asm__ volatile("" : : : "memory");  // the weights wait in memory: the next product needs all registers
   Vec ds[kTileRows][N];
   clear(ds);
   multiply(ds, block.v + key * z.v_steps, 1, kTileRows, tile.dout, kQueries, z.v_steps);
@@ -218,7 +222,7 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
     FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
       Vec pair[kPairs];
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
-        pair[i] = mul(p[m + i][n], sub(ds[m + i][n], delta));
+        pair[i] = mul(load(s.unrounded + (m + i) * kQueries + n * kLanes), sub(ds[m + i][n], delta));
         if (edge != nullptr) pair[i] = select(edge->sees(key + m + i, n), pair[i], zero());
         store_query_factors(s.ds + (key + m + i) * (kQueries / kPairs), n * kLanes, pair[i]);
       }

@@ -1,0 +1,84 @@
+// Which instruction sets there are, and how one is forced.
+#include "cpu/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cpu/probes.h"
+#include "engine.h"
+
+namespace fovea::cpu {
+namespace {
+
+TEST(Isa, ScalarAlwaysRuns) { EXPECT_TRUE(missing(Isa::scalar).empty()); }
+
+TEST(Isa, EachGrantsThoseBeforeIt) {
+  for (const Isa isa : {Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
+    const Isa before = static_cast<Isa>(static_cast<int>(isa) - 1);
+    EXPECT_TRUE(!missing(isa).empty() || missing(before).empty());
+  }
+}
+
+TEST(Isa, TheCompilerAgrees) {
+#if defined(__x86_64__)
+  EXPECT_EQ(missing(Isa::avx2).empty(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  EXPECT_EQ(missing(Isa::avx512).empty(), __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+#endif
+}
+
+TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
+  setenv("FOVEA_CPU_ISA", "avx2", 1);
+  EXPECT_EQ(automatic_limit(), Isa::avx2);
+  setenv("FOVEA_CPU_ISA", "sse9", 1);
+  try {
+    automatic_limit();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    EXPECT_EQ(error.details().argument, "FOVEA_CPU_ISA");
+    EXPECT_EQ(error.details().got, "sse9");
+  }
+  unsetenv("FOVEA_CPU_ISA");
+  EXPECT_EQ(automatic_limit(), Isa::avx512_bf16);
+}
+
+// Started with FOVEA_CPU_ISA=scalar by CMake: the list is made once per process.
+TEST(Isa, ACapLeavesTheOthersToTheirNames) {
+  if (std::getenv("FOVEA_EXPECT_CAP") == nullptr) GTEST_SKIP() << "runs in a process of its own";
+  const core::Case c = core::parse_case("lq=4 lk=4 d=8");
+  EXPECT_EQ(explain(c.problem).chosen, "cpu.scalar");
+  for (const auto& one : implementations()) EXPECT_EQ(one.automatic, one.name == "cpu.scalar");
+  EXPECT_EQ(explain(c.problem, "cpu.avx2").chosen, missing(Isa::avx2).empty() ? "cpu.avx2" : "");
+}
+
+TEST(Isa, OneThatIsMissingSaysWhy) {
+  const core::Case c = core::parse_case("lq=4 lk=4 d=8 dtype=bf16");
+  for (const auto& one : implementations()) {
+    if (one.unavailable().empty()) continue;
+    const verification::CaseTensors tensors = verification::make_tensors(c);
+    try {
+      attention_forward(tensors.forward(), forced(c, one.name));
+      FAIL() << one.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::unsupported);
+      EXPECT_NE(std::string(error.what()).find(one.unavailable()), std::string::npos);
+    }
+  }
+}
+
+TEST(Isa, NoStateIsSaved) {
+  core::Case c = core::parse_case("lq=4 lk=4 d=8");
+  c.problem.saved_state = true;
+  for (const auto& one : implementations()) EXPECT_NE(one.refusal(c.problem), "");
+}
+
+TEST(Probes, CeilingsArePositive) {
+  EXPECT_GT(fma_flops_per_second(best_isa(), 1, 0.01), 1e8);
+  EXPECT_EQ(bf16_dot_flops_per_second(1, 0.01) > 0, missing(Isa::avx512_bf16).empty());
+  EXPECT_GT(read_bandwidth(2, 0.01, 1 << 24), 1e7);
+}
+
+}  // namespace
+}  // namespace fovea::cpu

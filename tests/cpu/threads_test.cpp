@@ -1,0 +1,193 @@
+// The pool, and that no result depends on who computed it: thread counts, lent threads, callers at once, forks, cancel.
+#include "cpu/threads.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "cpu/processors.h"
+#include "engine.h"
+
+namespace fovea::cpu {
+namespace {
+
+using core::Case;
+using verification::CaseTensors;
+using verification::HostTensor;
+
+CaseTensors solve(const Case& c, const AttentionOptions& options) {
+  CaseTensors tensors = verification::make_tensors(c);
+  attention_forward(tensors.forward(), options);
+  attention_backward(tensors.backward(), options);
+  return tensors;
+}
+
+void expect_same_bits(const CaseTensors& a, const CaseTensors& b, const std::string& at) {
+  const std::pair<const HostTensor*, const HostTensor*> pairs[] = {
+      {&a.out, &b.out}, {&a.lse, &b.lse}, {&a.dq, &b.dq}, {&a.dk, &b.dk}, {&a.dv, &b.dv}};
+  for (const auto& [x, y] : pairs) {
+    EXPECT_EQ(std::memcmp(x->view().data, y->view().data, static_cast<std::size_t>(x->view().buffer_bytes)), 0) << at;
+  }
+}
+
+// Few and many sequences, several chunks of keys, heads in groups.
+const char* const kLines[] = {"pass=e2e b=1 hq=1 lq=700 lk=1700 d=16 mask=causal_bottom_right seed=1",
+                              "pass=e2e b=1 hq=4 hkv=2 lq=130 lk=1100 d=24 dtype=bf16 seed=2",
+                              "pass=e2e b=3 hq=6 hkv=6 lq=50 lk=40 d=8 mask=causal_top_left seed=3"};
+
+TEST(Threads, AnyNumberGivesTheSameBits) {
+  for (const char* line : kLines) {
+    const Case c = core::parse_case(line);
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors one = solve(c, forced(c, name, 1));
+      for (const int threads : {2, 3, 4, 8}) expect_same_bits(one, solve(c, forced(c, name, threads)), name + line);
+    }
+  }
+}
+
+TEST(Threads, ALenderIsUsedAndGivesTheSameBits) {
+  struct Host {
+    std::atomic<std::int64_t> tasks{0};
+  } host;
+  // Hands tasks to fresh threads, the last index first.
+  const ThreadLender lender{3, &host,
+                            [](void* self, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+                              std::vector<std::thread> threads;
+                              for (std::int64_t i = count - 1; i >= 0; --i) {
+                                threads.emplace_back([=] { task(argument, i, static_cast<int>(i)); });
+                                ++static_cast<Host*>(self)->tasks;
+                              }
+                              for (auto& thread : threads) thread.join();
+                            }};
+  for (const char* line : kLines) {
+    const Case c = core::parse_case(line);
+    AttentionOptions options = forced(c, "cpu.scalar", 0);
+    options.lender = &lender;
+    expect_same_bits(solve(c, forced(c, "cpu.scalar")), solve(c, options), line);
+  }
+  EXPECT_GT(host.tasks, 0);
+}
+
+TEST(Threads, CallersAtOnce) {
+  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=4");
+  const CaseTensors expected = solve(c, forced(c, "cpu.scalar"));
+  std::vector<std::thread> callers;
+  for (int n = 0; n < 8; ++n) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) expect_same_bits(expected, solve(c, forced(c, "cpu.scalar", 4)), "concurrent");
+    });
+  }
+  for (auto& caller : callers) caller.join();
+}
+
+TEST(Threads, AForkedChildComputes) {
+  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=5");
+  const CaseTensors expected = solve(c, forced(c, "cpu.scalar", 4));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const CaseTensors tensors = solve(c, forced(c, "cpu.scalar", 4));
+    const auto& out = tensors.out.view();
+    _exit(std::memcmp(out.data, expected.out.view().data, static_cast<std::size_t>(out.buffer_bytes)) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(Threads, EveryItemOnceAndRunnersApart) {
+  for (const int runners : {1, 2, 4}) {
+    std::vector<int> done(1000, 0);
+    std::vector<std::atomic<int>> inside(4);
+    EXPECT_TRUE(for_each_item(nullptr, runners, 1000, [&](std::int64_t item, int runner) {
+      EXPECT_EQ(inside[static_cast<std::size_t>(runner)]++, 0);
+      ++done[static_cast<std::size_t>(item)];
+      --inside[static_cast<std::size_t>(runner)];
+      return true;
+    }));
+    for (const int times : done) EXPECT_EQ(times, 1);
+  }
+}
+
+TEST(Threads, AStoppedItemStopsTheRest) {
+  std::atomic<int> done{0};
+  EXPECT_FALSE(for_each_item(nullptr, 2, 100000, [&](std::int64_t item, int) { return ++done, item != 10; }));
+  EXPECT_LT(done, 100000);
+}
+
+TEST(Threads, ARaisedFlagCancels) {
+  const Case c = core::parse_case("pass=e2e b=1 hq=1 lq=300 lk=300 d=16");
+  const std::atomic<bool> raised{true};
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors tensors = solve(c, forced(c, name));
+    AttentionOptions options = forced(c, name, 2);
+    options.cancel = &raised;
+    const auto status_of = [](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.status();
+      }
+      return Status::ok;
+    };
+    EXPECT_EQ(status_of([&] { attention_forward(tensors.forward(), options); }), Status::cancelled);
+    EXPECT_EQ(status_of([&] { attention_backward(tensors.backward(), options); }), Status::cancelled);
+  }
+}
+
+class Groups : public testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path whole = root_ + path;
+    std::filesystem::create_directories(whole.parent_path());
+    std::ofstream(whole) << text;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  int processors() const { return control_group_processors(root_ + "/membership", root_ + "/mount"); }
+  std::string root_ = testing::TempDir() + "fovea_groups_" + std::to_string(getpid()) + "_" +
+                      testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(Groups, TheTightestQuotaOfVersion2) {
+  write("/membership", "0::/a/b\n");
+  write("/mount/a/b/cpu.max", "max 100000\n");
+  write("/mount/a/cpu.max", "350000 100000\n");
+  EXPECT_EQ(processors(), 3);
+}
+
+TEST_F(Groups, AQuotaBelowOneProcessor) {
+  write("/membership", "0::/\n");
+  write("/mount/cpu.max", "50000 100000\n");
+  EXPECT_EQ(processors(), 1);
+}
+
+TEST_F(Groups, Version1AndAPathThatOnlyTheHostKnows) {
+  write("/membership", "4:cpu,cpuacct:/docker/123\n3:memory:/x\n");
+  write("/mount/cpu/cpu.cfs_quota_us", "200000\n");
+  write("/mount/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(processors(), 2);
+}
+
+TEST_F(Groups, NoLimit) {
+  write("/membership", "4:cpu:/\n");
+  write("/mount/cpu/cpu.cfs_quota_us", "-1\n");
+  write("/mount/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(processors(), 0);
+}
+
+TEST(DefaultThreads, TheEnvironmentDecides) {
+  setenv("FOVEA_THREADS", "3", 1);
+  EXPECT_EQ(default_threads(), 3);
+  setenv("FOVEA_THREADS", "none", 1);
+  EXPECT_THROW(default_threads(), Error);
+  unsetenv("FOVEA_THREADS");
+  EXPECT_EQ(default_threads(), available_processors());
+}
+
+}  // namespace
+}  // namespace fovea::cpu
