@@ -1,0 +1,194 @@
+"""Peers of `fovea bench --with`: PyTorch in three forms and ONNX Runtime, as kernels of fovea_worker.py.
+
+    torch.eager     the formula as written, one operation after the other
+    torch.compile   the same formula compiled; the rewriting of attention into a flash kernel is switched off, since
+                    that would time torch.sdpa under another name
+    torch.sdpa      torch.nn.functional.scaled_dot_product_attention, whichever kernel it chooses
+    onnxruntime     the operator MultiHeadAttention, forward in fp32
+
+Masks, inputs and graphs are made in `prepare`, which is not timed; so is the copy of results to shared memory.
+"""
+
+from fovea_worker import Kernel, Unsupported
+
+
+def hidden_pairs(cell):
+    """Boolean [len_q, len_k], true where the mask hides a key; None where it hides none. As a numpy array."""
+    np, problem = cell.numpy, cell.problem
+    len_q, len_k = int(problem["lq"]), int(problem["lk"])
+    if len_k == 0:
+        raise Unsupported("frameworks answer NaN where there are no keys")
+    if cell.mask == "none":
+        return None
+    last = np.arange(len_q) + (len_k - len_q if cell.mask == "causal_bottom_right" else 0)
+    if len_q > 0 and last[0] < 0:
+        raise Unsupported("frameworks answer NaN in rows that see no key")
+    return np.arange(len_k)[None, :] > last[:, None]
+
+
+def repeat_heads(tensor, heads):
+    """Key heads repeated for the query heads that read them, as model code does."""
+    return tensor if tensor.shape[1] == heads else tensor.repeat_interleave(heads // tensor.shape[1], 1)
+
+
+def formula(torch, q, k, v, scale, hidden):
+    """softmax(scale * q k^T + mask) v, operation by operation."""
+    k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+    scores = (q @ k.transpose(-1, -2)) * scale
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
+    return torch.softmax(scores, -1) @ v
+
+
+class TorchKernel(Kernel):
+    """Forward without a graph where only forward is asked for; else with one, and autograd for the gradients."""
+
+    def prepare(self, cell):
+        if cell.torch is None:
+            raise Unsupported("this Python has no torch")
+        self.torch, self.scale = cell.torch, cell.scale
+        self.trains = cell.passes != "fwd"
+        self.q, self.k, self.v, self.dout = (cell.tensor(name) for name in ("q", "k", "v", "dout"))
+        hidden = hidden_pairs(cell)
+        self.hidden = None if hidden is None else cell.torch.from_numpy(hidden)
+        self.out, self.gradients = None, ()
+        for tensor in (self.q, self.k, self.v):
+            tensor.requires_grad_(self.trains)
+        self.set_up(cell)
+        self.saved_bytes = self.count_saved() if self.trains else 0
+
+    def set_up(self, cell):
+        """What a form prepares of its own."""
+
+    def attend(self):
+        raise NotImplementedError
+
+    def forward(self):
+        with self.torch.set_grad_enabled(self.trains):
+            self.out = self.attend()
+
+    def backward(self):
+        self.gradients = self.torch.autograd.grad(self.out, (self.q, self.k, self.v), self.dout, retain_graph=True)
+
+    def results(self):
+        return {"out": self.out, **dict(zip(("dq", "dk", "dv"), self.gradients))}
+
+    def count_saved(self):
+        """Bytes that autograd keeps from forward for backward, inputs and output apart."""
+        kept = {}
+
+        def keep(tensor):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with self.torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            self.forward()
+        for tensor in (self.q, self.k, self.v, self.out, self.hidden):
+            if tensor is not None:
+                kept.pop(tensor.untyped_storage().data_ptr(), None)
+        return sum(kept.values())
+
+
+class TorchEager(TorchKernel):
+    def attend(self):
+        return formula(self.torch, self.q, self.k, self.v, self.scale, self.hidden)
+
+
+class TorchCompile(TorchKernel):
+    def set_up(self, cell):
+        torch = self.torch
+        import torch._functorch.config
+        import torch._inductor.config
+
+        torch._inductor.config.pattern_matcher = False  # no rewriting into a flash kernel
+        torch._inductor.config.cpp.threads = cell.threads  # part of the key under which compiled code is kept
+        torch._functorch.config.donated_buffer = False  # backward runs again and again on one graph
+        torch._dynamo.reset()
+
+        def attention(q, k, v, hidden):
+            return formula(torch, q, k, v, cell.scale, hidden)
+
+        self.compiled = torch.compile(attention, dynamic=False)
+
+    def attend(self):
+        return self.compiled(self.q, self.k, self.v, self.hidden)
+
+
+class TorchSdpa(TorchKernel):
+    def set_up(self, cell):
+        """The flag for masks that it names; a boolean mask, true where a key is seen, for the other alignment."""
+        length = int(cell.problem["lq"]), int(cell.problem["lk"])
+        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask != "none" and length[0] == length[1])
+        self.seen = None if self.hidden is None or self.causal else ~self.hidden
+        self.grouped = self.q.shape[1] != self.k.shape[1]
+
+    def attend(self):
+        return self.torch.nn.functional.scaled_dot_product_attention(
+            self.q, self.k, self.v, self.seen, 0.0, self.causal, scale=self.scale, enable_gqa=self.grouped
+        )
+
+
+class OnnxRuntime(Kernel):
+    def prepare(self, cell):
+        problem = cell.problem
+        if cell.passes != "fwd":
+            raise Unsupported("onnxruntime is timed forward only")
+        if cell.dtype != "fp32":
+            raise Unsupported("MultiHeadAttention takes fp32 only on a CPU")
+        if problem["hq"] != problem["hkv"]:
+            raise Unsupported("MultiHeadAttention has no grouped heads")
+        if cell.mask != "none" and problem["lq"] != problem["lk"]:
+            raise Unsupported("MultiHeadAttention does not name the alignment of its causal mask")
+        if "0" in (problem["b"], problem["hq"], problem["lq"], problem["lk"]):
+            raise Unsupported("MultiHeadAttention takes no empty tensors")
+        self.cell, self.saved_bytes = cell, 0
+        self.inputs = {name: self.packed(cell.arrays[name]) for name in ("q", "k", "v")}
+        self.session = self.make_session()
+
+    def packed(self, array):
+        """[batch, heads, length, dim] -> [batch, length, heads * dim], the only order that the operator takes."""
+        batch, heads, length, dim = array.shape
+        return self.cell.numpy.ascontiguousarray(array.transpose(0, 2, 1, 3)).reshape(batch, length, heads * dim)
+
+    def make_session(self):
+        try:
+            import onnx
+            import onnxruntime
+        except ImportError as error:
+            raise Unsupported(f"this Python has no {error.name}") from error
+        node = onnx.helper.make_node(
+            "MultiHeadAttention",
+            ["q", "k", "v"],
+            ["out"],
+            domain="com.microsoft",
+            num_heads=int(self.cell.problem["hq"]),
+            unidirectional=int(self.cell.mask != "none"),
+            scale=self.cell.scale,
+        )
+
+        def described(name, shape):
+            return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, list(shape))
+
+        out = self.inputs["q"].shape[:2] + self.inputs["v"].shape[2:]
+        inputs = [described(name, array.shape) for name, array in self.inputs.items()]
+        graph = onnx.helper.make_graph([node], "attention", inputs, [described("out", out)])
+        versions = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+        model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=9)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.cell.threads
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def forward(self):
+        self.out = self.session.run(None, self.inputs)[0]
+
+    def results(self):
+        batch, heads, length = self.cell.arrays["out"].shape[:3]
+        return {"out": self.out.reshape(batch, length, heads, -1).transpose(0, 2, 1, 3)}
+
+
+KERNELS = {
+    "torch.eager": TorchEager,
+    "torch.compile": TorchCompile,
+    "torch.sdpa": TorchSdpa,
+    "onnxruntime": OnnxRuntime,
+}
