@@ -13,6 +13,7 @@ constexpr int kLanes = FOVEA_SCALAR_LANES;
 using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
 using Mask = Bits;
+using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));  // wraps where Bits may not
 
 FOVEA_INLINE Vec broadcast(float x) { return x - Vec{}; }
 FOVEA_INLINE Vec zero() { return Vec{}; }
@@ -60,7 +61,7 @@ FOVEA_INLINE Vec exp2(Vec x) {
   p = p * f + 0.693147182f;
   p = p * f + 1.0f;
   // A product and not an addition to the exponent: a NaN stays one whatever its payload.
-  return p * from_bits((bits_of(shifted) << 23) + 0x3f800000);
+  return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u);
 }
 
 FOVEA_INLINE float float_of(uint32_t bits) {
