@@ -1,0 +1,170 @@
+// Properties of the contract that hold to the bit, on every instruction set: what a query's result depends on, optional
+// tensors, accumulation, wide results.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/float16.h"
+#include "engine.h"
+
+namespace fovea::cpu {
+namespace {
+
+using core::Case;
+using verification::CaseTensors;
+using verification::HostTensor;
+
+std::int64_t elements(const HostTensor& t) { return t.view().buffer_bytes / size_of(t.view().dtype); }
+float value(const HostTensor& t, std::int64_t i) { return core::load_as_float(t.view().data, t.view().dtype, i); }
+bool same(const HostTensor& a, const HostTensor& b) {
+  return std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.view().buffer_bytes)) == 0;
+}
+
+CaseTensors solve(const Case& c, std::string_view name) {
+  CaseTensors tensors = verification::make_tensors(c);
+  attention_forward(tensors.forward(), forced(c, name));
+  attention_backward(tensors.backward(), forced(c, name));
+  return tensors;
+}
+
+TEST(Contract, ValuesOfOneGiveOne) {
+  for (const Case& c :
+       core::parse_sweep("pass=e2e data=ones lq=70 lk=1,95,300 d=16 mask=none,causal_top_left seed=1,2")) {
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors t = solve(c, name);
+      for (std::int64_t i = 0; i < elements(t.out); ++i) ASSERT_EQ(value(t.out, i), 1.0f) << name << core::line_of(c);
+    }
+  }
+}
+
+TEST(Contract, GroupedHeadsEqualExpandedHeads) {
+  const Case grouped = core::parse_case("b=2 hq=6 hkv=2 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
+  const Case expanded = core::parse_case("b=2 hq=6 hkv=6 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
+  for (const std::string& name : available(grouped.problem)) {
+    const CaseTensors a = verification::make_tensors(grouped), b = verification::make_tensors(expanded);
+    for (const auto& [from, to] : {std::pair{&a.k, &b.k}, {&a.v, &b.v}}) {
+      const auto& x = from->view();
+      const auto& y = to->view();
+      const std::int64_t head = x.strides[1];
+      for (std::int64_t h = 0; h < 12; ++h)
+        std::memcpy(static_cast<float*>(y.data) + h * head, static_cast<const float*>(x.data) + h / 3 * head,
+                    static_cast<std::size_t>(head) * 4);
+    }
+    attention_forward(a.forward(), forced(grouped, name));
+    attention_forward(b.forward(), forced(expanded, name));
+    EXPECT_TRUE(same(a.out, b.out) && same(a.lse, b.lse)) << name;
+  }
+}
+
+TEST(Contract, LaterKeysDoNotReachEarlierQueries) {
+  const Case c = core::parse_case("pass=e2e lq=200 lk=200 d=16 mask=causal data=peaked seed=4");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors a = solve(c, name), b = verification::make_tensors(c);
+    constexpr std::int64_t kFirst = 101;  // of the keys that change, in the middle of a tile
+    for (const HostTensor* t : {&b.k, &b.v}) {
+      for (std::int64_t i = kFirst * 16; i < elements(*t); ++i) static_cast<float*>(t->view().data)[i] *= 1e4f;
+    }
+    attention_forward(b.forward(), forced(c, name));
+    EXPECT_EQ(std::memcmp(a.out.view().data, b.out.view().data, kFirst * 16 * 4), 0) << name;
+    EXPECT_EQ(std::memcmp(a.lse.view().data, b.lse.view().data, kFirst * 4), 0) << name;
+  }
+}
+
+TEST(Contract, EachGradientAloneHasTheSameBits) {
+  const Case c = core::parse_case("pass=e2e b=1 hq=4 hkv=2 lq=60 lk=1100 d=16 dv=24 mask=causal_bottom_right seed=5");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors all = solve(c, name);
+    for (int subset = 1; subset < 7; ++subset) {
+      const CaseTensors some = solve(c, name);
+      for (const HostTensor* t : {&some.dq, &some.dk, &some.dv}) const_cast<HostTensor*>(t)->poison();
+      BackwardTensors tensors = some.backward();
+      if ((subset & 1) == 0) tensors.dq = {};
+      if ((subset & 2) == 0) tensors.dk = {};
+      if ((subset & 4) == 0) tensors.dv = {};
+      attention_backward(tensors, forced(c, name));
+      EXPECT_EQ(same(some.dq, all.dq), (subset & 1) != 0) << name << subset;
+      EXPECT_EQ(same(some.dk, all.dk), (subset & 2) != 0) << name << subset;
+      EXPECT_EQ(same(some.dv, all.dv), (subset & 4) != 0) << name << subset;
+    }
+  }
+}
+
+TEST(Contract, AnOutsideDeltaReplacesOut) {
+  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=16 seed=6");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors t = solve(c, name);
+    std::vector<float> delta(120);
+    for (std::size_t row = 0; row < delta.size(); ++row) {
+      double sum = 0;
+      for (std::int64_t d = 0; d < 16; ++d) {
+        const auto i = static_cast<std::int64_t>(row) * 16 + d;
+        sum += static_cast<double>(value(t.out, i)) * static_cast<double>(value(t.dout, i));
+      }
+      delta[row] = static_cast<float>(sum);
+    }
+    BackwardTensors tensors = t.backward();
+    tensors.out = {};
+    tensors.delta = contiguous(delta.data(), {1, 2, 60, 1});
+    attention_backward(tensors, forced(c, name));
+    const auto verdict = verification::check_backward(describe(tensors, forced(c, name)), tensors, 1);
+    EXPECT_TRUE(verdict.ok) << name << verdict.reason();
+  }
+}
+
+TEST(Contract, AccumulatingAddsToWhatWasThere) {
+  for (const Case& c : core::parse_sweep("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=90,1100 d=17 dtype=fp32,bf16 seed=7")) {
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors once = verification::make_tensors(c, DType::fp32),
+                        twice = verification::make_tensors(c, DType::fp32);
+      for (const CaseTensors* t : {&once, &twice}) {
+        attention_forward(t->forward(), forced(c, name));
+        attention_backward(t->backward(), forced(c, name));
+      }
+      BackwardTensors tensors = twice.backward();
+      tensors.accumulate = true;
+      attention_backward(tensors, forced(c, name));
+      for (const auto& [a, b] : {std::pair{&once.dq, &twice.dq}, {&once.dk, &twice.dk}, {&once.dv, &twice.dv}}) {
+        for (std::int64_t i = 0; i < elements(*a); ++i) ASSERT_EQ(value(*a, i) + value(*a, i), value(*b, i)) << name;
+      }
+    }
+  }
+}
+
+TEST(Contract, WideResultsRoundToTheNarrowOnes) {
+  for (const Case& c : core::parse_sweep("b=1 hq=2 lq=60 lk=90 d=20 dtype=bf16,fp16 seed=8")) {
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors narrow = verification::make_tensors(c), wide = verification::make_tensors(c, DType::fp32);
+      attention_forward(narrow.forward(), forced(c, name));
+      attention_forward(wide.forward(), forced(c, name));
+      for (std::int64_t i = 0; i < elements(wide.out); ++i) {
+        std::uint16_t bits[2] = {};
+        core::store_from_float(bits, c.problem.dtype, 0, value(wide.out, i));
+        ASSERT_EQ(core::load_as_float(bits, c.problem.dtype, 0), value(narrow.out, i)) << name;
+      }
+    }
+  }
+}
+
+TEST(Contract, TheCallersWorkspaceIsEnough) {
+  const Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=1100 d=17 seed=9");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors expected = solve(c, name), t = verification::make_tensors(c);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      AttentionProblem problem = c.problem;
+      problem.pass = pass;
+      const std::int64_t bytes = workspace_bytes(problem, name);
+      constexpr unsigned char kGuard = 0xa5;
+      std::vector<unsigned char> memory(static_cast<std::size_t>(bytes) + 128, kGuard);
+      auto* const aligned = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+      AttentionOptions options = forced(c, name, 8);
+      options.workspace = {aligned, bytes};
+      pass == Pass::forward ? attention_forward(t.forward(), options) : attention_backward(t.backward(), options);
+      for (auto* p = aligned + bytes; p < memory.data() + memory.size(); ++p) ASSERT_EQ(*p, kGuard) << name;
+      for (auto* p = memory.data(); p < aligned; ++p) ASSERT_EQ(*p, kGuard) << name;
+    }
+    EXPECT_TRUE(same(expected.out, t.out) && same(expected.dq, t.dq) && same(expected.dk, t.dk)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::cpu
