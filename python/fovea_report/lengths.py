@@ -69,10 +69,10 @@ def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[fl
             continue
         # Baselines that save the same hold the same: nested lines show them all.
         axes.plot(x, y, color=colour, zorder=3, linewidth=max(6 - 1.5 * place, 1.5) if kind == "memory" else None)
-        for ranked in (True, False):  # hollow: not ranked
-            chosen = [(a, b) for a, b, point in zip(x, y, one["points"]) if (point["ranked"] or kind == "memory") == ranked]
+        for clean in (True, False):  # hollow: flagged
+            chosen = [(a, b) for a, b, point in zip(x, y, one["points"]) if (point["clean"] or kind == "memory") == clean]
             axes.plot([a for a, _ in chosen], [b for _, b in chosen], linestyle="none", marker=marker, color=colour,
-                      markerfacecolor=colour if ranked else "white", zorder=4)
+                      markerfacecolor=colour if clean else "white", zorder=4)
         if kind == "time" and x:
             below = [value - point["low"] * factor for value, point in zip(y, one["points"])]
             above = [point["high"] * factor - value for value, point in zip(y, one["points"])]
@@ -138,9 +138,12 @@ def ratio_axis(axes) -> None:
     axes.set_yscale("log", base=2)
     low, high = min([*drawn, 0.9]), max([*drawn, 1.15])
     axes.set_ylim(low / 1.12, high * 1.22)
-    powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
-    step = max(1, math.ceil(len(powers) / 7))
-    axes.yaxis.set_major_locator(FixedLocator([2.0**power for power in powers if power % step == 0]))
+    if high / low < 3:  # too few powers of two
+        ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
+    else:
+        powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
+        ticks = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{style.plain(value)}\u00d7"))
     axes.axhline(1, color=style.INK, linewidth=1.1, zorder=2)
@@ -157,9 +160,9 @@ def legend_handles(picture: dict, looks: style.Looks) -> list:
         names = [name for name in names if name != picture["baseline"]]
     handles = [Line2D([], [], color=looks.colour(name), marker=looks.marker(name), label=name) for name in names]
     points = [point for panel in picture["panels"] for one in panel["series"] for point in one["points"]]
-    if kind != "memory" and any(not point["ranked"] for point in points):
+    if kind != "memory" and any(not point["clean"] for point in points):
         handles.append(Line2D([], [], color=style.SOFT, marker="o", markerfacecolor="white", linestyle="none",
-                              label="hollow: not ranked"))
+                              label="hollow: flagged"))
     if kind == "scaling" and any("fit" in one for panel in picture["panels"] for one in panel["series"]):
         handles.append(Line2D([], [], color=style.SOFT, linestyle=(0, (4, 2.5)), linewidth=1.1, label="fitted power"))
     return handles

@@ -33,11 +33,11 @@ def draw_panel(axes, panel: dict, looks: style.Looks) -> None:
     axes.set_yscale("log")
     kinds: dict[tuple, list[dict]] = {}
     for point in points:
-        kinds.setdefault((point["implementation"], point["pass"], point["ranked"]), []).append(point)
-    for (name, which, ranked), group in kinds.items():
+        kinds.setdefault((point["implementation"], point["pass"], point["clean"]), []).append(point)
+    for (name, which, clean), group in kinds.items():
         axes.plot([point["x"] for point in group], [point["y"] / 1e9 for point in group], linestyle="none", alpha=0.85,
                   marker=PASS_MARKERS[which], color=looks.colour(name), markeredgewidth=0.8,
-                  markerfacecolor=looks.colour(name) if ranked else "white")
+                  markerfacecolor=looks.colour(name) if clean else "white")
     low, high = min(point["x"] for point in points) / 2, max(point["x"] for point in points) * 2
     if bandwidth > 0:
         low = min(low, peak / bandwidth / 3)  # the ridge is part of the picture

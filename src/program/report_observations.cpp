@@ -76,7 +76,7 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
           if (is_own(*one) || !one->ranked()) continue;
           if (best == nullptr || one->seconds() < best->seconds()) best = one;
         }
-        if (own == nullptr || !own->ranked() || best == nullptr) continue;
+        if (own == nullptr || !own->ranked() || best == nullptr || !told_apart(*own, *best)) continue;
         const double ratio = best->seconds() / own->seconds();
         logarithms += std::log(ratio);
         ++n;
@@ -126,7 +126,8 @@ void say_growth(const Study& study, std::vector<std::string>& said) {
 void say_memory(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
   const auto bytes_at = [](const Configuration& c, const std::string& name) {
     const Measured* const one = c.find(name);
-    return one == nullptr || !one->timed() ? std::int64_t{0} : one->row.memory_before_backward_bytes.value_or(0);
+    if (one == nullptr || !one->timed() || one->problem.pass == core::CasePass::fwd) return std::int64_t{0};
+    return one->row.memory_before_backward_bytes.value_or(0);
   };
   for (const std::string& name : own_implementations(study)) {
     const Configuration* at = nullptr;
@@ -140,8 +141,8 @@ void say_memory(const Study& study, const std::vector<Group>& groups, std::vecto
     if (at == nullptr || bytes_at(*at, study.baseline) == 0 || name == study.baseline) continue;
     const auto held = static_cast<double>(bytes_at(*at, study.baseline));
     const auto own = static_cast<double>(bytes_at(*at, name));
-    said.push_back(fmt::format("Before backward {} holds {} and {} {} ({} less) at {}.", study.baseline,
-                               format_bytes(held), name, format_bytes(own), format_ratio(held / own),
+    said.push_back(fmt::format("Before backward {} holds {}, {} the {} of {}, at {}.", study.baseline,
+                               format_bytes(held), format_ratio(held / own), format_bytes(own), name,
                                where(at->problem)));
   }
 }
@@ -181,13 +182,15 @@ void say_failures(const Study& study, std::vector<std::string>& said) {
 }
 
 void say_flags(const Study& study, std::vector<std::string>& said) {
-  for (const std::string_view flag : {"impossible", "noisy", "launch_bound"}) {
-    const auto n = static_cast<std::size_t>(
-        std::count_if(study.rows.begin(), study.rows.end(), [&](const auto& one) { return one.row.has_flag(flag); }));
-    if (n > 0) {
-      said.push_back(fmt::format("{} of {} flagged {}: shown, but neither ranked nor counted above.", n,
-                                 count_of(study.rows.size(), "cell"), flag));
-    }
+  constexpr std::pair<std::string_view, std::string_view> flags[] = {
+      {"impossible", "shown, but neither ranked nor counted above"},
+      {"launch_bound", "shown, but neither ranked nor counted above"},
+      {"noisy", "counted above only where the quartiles of the compared cells do not overlap"}};
+  for (const auto& [flag, meaning] : flags) {
+    const auto n = static_cast<std::size_t>(std::count_if(study.rows.begin(), study.rows.end(),
+                                                          [f = flag](const auto& one) { return one.row.has_flag(f); }));
+    if (n == 0) continue;
+    said.push_back(fmt::format("{} of {} flagged {}: {}.", n, count_of(study.rows.size(), "cell"), flag, meaning));
   }
 }
 
@@ -197,7 +200,7 @@ void say_sums(const Study& study, std::vector<std::string>& said) {
   for (const Measured& one : study.rows) by_key[one.row.problem + one.row.impl] = &one;
   std::size_t compared = 0, outside = 0;
   for (const Measured& one : study.rows) {
-    if (one.problem.pass != core::CasePass::e2e || !one.ranked()) continue;
+    if (one.problem.pass != core::CasePass::e2e || !one.ranked() || one.noisy()) continue;
     double sum = 0;
     bool both = true;
     for (const core::CasePass pass : {core::CasePass::fwd, core::CasePass::bwd}) {
@@ -205,7 +208,7 @@ void say_sums(const Study& study, std::vector<std::string>& said) {
       part.pass = pass;
       part.problem.pass = pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
       const auto found = by_key.find(core::line_of(part) + one.row.impl);
-      both = both && found != by_key.end() && found->second->ranked();
+      both = both && found != by_key.end() && found->second->ranked() && !found->second->noisy();
       if (both) sum += found->second->seconds();
     }
     if (!both) continue;

@@ -23,6 +23,7 @@ struct Side {
   double mean_s = 0, std_s = -1, min_s = -1, memory_bytes = -1;
   bool ranked = false;
   std::string marks, note;
+  const Measured* here = nullptr;  // null if published
   bool has() const { return word.empty(); }
 };
 
@@ -37,7 +38,14 @@ Side side_of(const Measured* one) {
   if (!one->timed()) return {status_word(one->row.status), 0, -1, -1, -1, false, "", one->row.reason};
   const TimeStatistics& t = *one->row.time_s;
   const auto memory = static_cast<double>(one->row.memory_before_backward_bytes.value_or(-1));
-  return {"", t.mean, t.std, t.min, memory, one->ranked(), flag_marks(one->row), one->row.impl + ", measured here"};
+  return {"", t.mean, t.std, t.min, memory, one->ranked(), flag_marks(one->row), one->row.impl + ", measured here",
+          one};
+}
+
+// May the ratio of two times enter a claim?
+bool comparable(const Side& a, const Side& b) {
+  if (!a.has() || !b.has() || !a.ranked || !b.ranked) return false;
+  return a.here == nullptr || b.here == nullptr || told_apart(*a.here, *b.here);
 }
 
 // Rows measured here, by measurement and role. Where several implementations of this library ran, the fastest.
@@ -79,7 +87,7 @@ Cell ratio_cell(const Side& baseline, const Side& own, const std::function<bool(
   }
   const double ratio = baseline.mean_s / own.mean_s;
   Cell cell{format_ratio(ratio), Emphasis::none, {}, {}, ratio};
-  if (!baseline.ranked || !own.ranked) {
+  if (baseline.here != own.here && !comparable(baseline, own)) {
     cell.emphasis = Emphasis::muted;
   } else if (bold(ratio)) {
     cell.emphasis = Emphasis::best;
@@ -162,10 +170,11 @@ Table table_of_columns(const Book& book, const std::vector<std::string>& heads,
   return table;
 }
 
-// What the eager form must hold between forward and backward: q, k, v, out and the probabilities.
+// What the eager form must hold between forward and backward: q, k, v, out, probabilities, log-sum-exp.
 double eager_bytes(const AttentionProblem& p) {
   const auto rows = static_cast<double>(p.batch * p.heads_q * p.len_q);
-  return rows * static_cast<double>(size_of(p.dtype)) * static_cast<double>(2 * p.dim_qk + 2 * p.dim_v + p.len_k);
+  return rows * static_cast<double>(size_of(p.dtype)) * static_cast<double>(2 * p.dim_qk + 2 * p.dim_v + p.len_k) +
+         rows * 4;
 }
 
 Table table_d2(const Book& book) {
@@ -173,8 +182,8 @@ Table table_d2(const Book& book) {
       "published-d2",
       "Report D2: time, and memory before backward",
       "fwd + bwd is the sum of the two columns here, and what the report prints as bwd. Formula: batch (4 n d + "
-      "n\u00b2) 4 bytes, that is q, k, v, out and the probabilities; it holds for implementations that store "
-      "them, and what the report has above it is explained below. " +
+      "n\u00b2 + n) 4 bytes, that is q, k, v, out, the probabilities and the log-sum-exp, for implementations that "
+      "keep them; what the report has above it is explained below. " +
           book.conditions,
       {{"d"},
        {"n"},
@@ -318,7 +327,7 @@ std::vector<std::string> compare(const Book& book) {
     for (const core::Case& c : book.configurations) {
       const Side a = book.ours(c, pass, "naive"), b = book.ours(c, pass, "flash");
       const Side x = book.theirs(c, pass, "naive"), y = book.theirs(c, pass, "flash");
-      if (!a.has() || !b.has() || !x.has() || !y.has() || !a.ranked || !b.ranked) continue;
+      if (!comparable(a, b) || !comparable(x, y)) continue;
       here += std::log(a.mean_s / b.mean_s);
       there += std::log(x.mean_s / y.mean_s);
       ++n;

@@ -65,7 +65,7 @@ Json panel_of(const Study& study, const Group& group, const PointMaker& point_of
         missing.push_back({{"x", x}, {"word", status_word(one->row.status)}});
       } else if (Json point = point_of(configuration, *one); !point.is_null()) {
         point["x"] = x;
-        point["ranked"] = one->ranked();
+        point["clean"] = one->ranked() && !one->noisy();
         points.push_back(std::move(point));
       }
     }
@@ -86,10 +86,11 @@ struct LengthPictures {
   PointMaker point;
   bool with_fit = false;
   std::size_t least_lengths = 1;
+  std::vector<CasePass> passes = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
 };
 
 void add_by_length(Json& pictures, const Study& study, const std::vector<Group>& groups, const LengthPictures& what) {
-  for (const CasePass pass : kPasses) {
+  for (const CasePass pass : what.passes) {
     std::vector<const Group*> chosen;
     for (const Group& group : groups) {
       if (group.pass == pass && group.configurations.size() >= what.least_lengths) chosen.push_back(&group);
@@ -99,9 +100,10 @@ void add_by_length(Json& pictures, const Study& study, const std::vector<Group>&
           chosen.begin() + static_cast<std::ptrdiff_t>(start),
           chosen.begin() + static_cast<std::ptrdiff_t>(std::min(start + kMostPanels, chosen.size())));
       const std::string number = chosen.size() <= kMostPanels ? "" : fmt::format("-{}", start / kMostPanels + 1);
-      Json one = picture(fmt::format("{}-{}{}", what.kind, key_of(pass), number), what.kind,
-                         fmt::format("{}, {}", what.title, word_of(pass)), std::string(what.description),
-                         conditions_of(rows_of(part)));
+      Json one =
+          picture(fmt::format("{}-{}{}", what.kind, key_of(pass), number), what.kind,
+                  what.passes.size() > 1 ? fmt::format("{}, {}", what.title, word_of(pass)) : std::string(what.title),
+                  std::string(what.description), conditions_of(rows_of(part)));
       one["baseline"] = study.baseline;
       for (const Group* group : part) one["panels"].push_back(panel_of(study, *group, what.point, what.with_fit));
       pictures.push_back(std::move(one));
@@ -115,35 +117,11 @@ Json seconds_point(const Configuration&, const Measured& one) {
   return {{"y", t.median}, {"low", t.q1}, {"high", t.q3}};
 }
 
-// Memory between forward and backward; of the passes of a problem the backward's figures, else the forward's.
-void add_memory(Json& pictures, const Study& study, const std::vector<Group>& groups) {
-  std::map<std::string, const Group*> by_title;
-  std::vector<std::string> order;
-  for (const Group& group : groups) {
-    const std::string title = panel_title(group);
-    if (by_title.count(title) == 0) order.push_back(title);
-    if (group.configurations.size() >= 2 && group.pass != CasePass::e2e) by_title[title] = &group;
-  }
-  Json one = picture("memory", "memory", "Memory before backward",
-                     "Inputs, outputs and saved state between forward and backward against length.", "");
-  std::vector<const Group*> used;
-  for (const std::string& title : order) {
-    const auto found = by_title.find(title);
-    if (found == by_title.end() || used.size() == kMostPanels) continue;
-    Json panel = panel_of(
-        study, *found->second,
-        [](const Configuration&, const Measured& m) -> Json {
-          if (!m.row.memory_before_backward_bytes) return nullptr;
-          return {{"y", *m.row.memory_before_backward_bytes}};
-        },
-        false);
-    const auto drawn = [](const Json& series) { return !series["points"].empty(); };
-    if (std::none_of(panel["series"].begin(), panel["series"].end(), drawn)) continue;
-    one["panels"].push_back(std::move(panel));
-    used.push_back(found->second);
-  }
-  one["conditions"] = conditions_of(rows_of(used));
-  if (!used.empty()) pictures.push_back(std::move(one));
+// What a cell holds: between forward and backward if there is a backward, else while the forward runs.
+Json memory_point(const Configuration&, const Measured& one) {
+  if (!one.row.memory_before_backward_bytes) return nullptr;
+  const bool forward = one.problem.pass == CasePass::fwd;
+  return {{"y", *one.row.memory_before_backward_bytes + (forward ? one.row.workspace_bytes.value_or(0) : 0)}};
 }
 
 std::string row_label(const core::Case& c) {
@@ -184,7 +162,10 @@ void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>&
         rows.push_back({{"label", row_label(all[i]->problem)}, {"cells", cells}});
       }
       Json one = picture(fmt::format("heat-{}{}", key_of(pass), number), "heat", "Time in ms, " + word_of(pass),
-                         "Implementation by configuration; colour is the time over the fastest of the row.",
+                         "Implementation by configuration; colour is the time over the fastest of the row, bold the "
+                         "fastest that can be told "
+                         "apart. Marks: " +
+                             flags_legend() + ".",
                          conditions_of(used));
       one["columns"] = study.implementations;
       one["rows"] = rows;
@@ -210,7 +191,7 @@ void add_roofline(Json& pictures, const Study& study) {
                              {"pass", key_of(one.problem.pass)},
                              {"x", one.row.flops / one.row.bytes},
                              {"y", one.row.flops / one.seconds()},
-                             {"ranked", one.ranked()}});
+                             {"clean", one.ranked() && !one.noisy()}});
     used.push_back(&one);
   }
   if (used.empty()) return;
@@ -247,7 +228,17 @@ std::string describe_pictures(const Study& study, const std::vector<PublishedPag
                    return ratio ? Json{{"y", *ratio}} : Json(nullptr);
                  },
                  false, 2});
-  add_memory(pictures, study, groups);
+  add_by_length(pictures, study, groups,
+                {"memory",
+                 "Memory before backward",
+                 "Inputs, outputs and saved state between forward and backward.",
+                 memory_point,
+                 false,
+                 2,
+                 {CasePass::bwd}});
+  add_by_length(
+      pictures, study, groups,
+      {"memory", "Memory in use, forward", "Inputs, outputs and scratch.", memory_point, false, 2, {CasePass::fwd}});
   add_roofline(pictures, study);
   for (Json& one : published_pictures(pages)) pictures.push_back(std::move(one));
   return Json{{"schema", "fovea.pictures/1"}, {"implementations", study.implementations}, {"pictures", pictures}}.dump(

@@ -77,9 +77,7 @@ std::string shorten(std::int64_t length) {
 
 }  // namespace
 
-bool Measured::ranked() const {
-  return timed() && !row.has_flag("impossible") && !row.has_flag("noisy") && !row.has_flag("launch_bound");
-}
+bool Measured::ranked() const { return timed() && !row.has_flag("impossible") && !row.has_flag("launch_bound"); }
 
 std::string_view Measured::role() const {
   return begins(row.impl, "cpu.") || begins(row.impl, "cuda.") ? std::string_view("flash") : std::string_view(row.impl);
@@ -133,20 +131,24 @@ const Measured* Configuration::find(std::string_view implementation) const {
   return found == by_implementation.end() ? nullptr : found->second;
 }
 
+bool told_apart(const Measured& a, const Measured& b) {
+  if (!a.noisy() && !b.noisy()) return true;
+  return a.row.time_s->q3 < b.row.time_s->q1 || b.row.time_s->q3 < a.row.time_s->q1;
+}
+
 const Measured* Configuration::fastest() const {
   const Measured* best = nullptr;
-  double unranked = INFINITY;  // least time that is shown but not ranked: a faster one leaves the row undecided
-  int candidates = 0;
   for (const auto& [name, one] : by_implementation) {
-    if (!one->timed() || one->row.has_flag("impossible")) continue;
-    if (!one->ranked()) {
-      unranked = std::min(unranked, one->seconds());
-      continue;
-    }
-    ++candidates;
-    if (best == nullptr || one->seconds() < best->seconds()) best = one;
+    if (one->ranked() && (best == nullptr || one->seconds() < best->seconds())) best = one;
   }
-  return candidates >= 2 && best->seconds() < unranked ? best : nullptr;
+  bool has_rival = false;
+  for (const auto& [name, one] : by_implementation) {
+    if (one == best || !one->timed() || one->row.has_flag("impossible")) continue;
+    // A launch-bound cell does not win, but while it is faster nobody else does.
+    if (best == nullptr || one->seconds() < best->seconds() || !told_apart(*one, *best)) return nullptr;
+    has_rival = true;
+  }
+  return has_rival ? best : nullptr;
 }
 
 std::vector<Group> groups_of(const Study& study, GroupBy by) {
@@ -186,7 +188,7 @@ std::optional<double> speed_up(const Configuration& configuration, std::string_v
 bool speed_up_ranked(const Configuration& configuration, std::string_view implementation, std::string_view baseline) {
   const Measured* const own = configuration.find(implementation);
   const Measured* const base = configuration.find(baseline);
-  return own != nullptr && base != nullptr && own->ranked() && base->ranked();
+  return own != nullptr && base != nullptr && own->ranked() && base->ranked() && told_apart(*own, *base);
 }
 
 std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view implementation) {

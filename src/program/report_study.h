@@ -19,8 +19,9 @@ struct Measured {
   const Environment* environment = nullptr;  // owned by the study
 
   bool timed() const { return row.status == "ok" && row.time_s.has_value(); }
-  // May it be called the fastest, or enter a mean of speed-ups?
+  // May it enter a comparison? Impossible times and times of little but the call itself may not.
   bool ranked() const;
+  bool noisy() const { return row.has_flag("noisy"); }
   double seconds() const { return row.time_s->median; }
   // naive, vectorized, fused, flash (any implementation of this library), or its own name.
   std::string_view role() const;
@@ -42,13 +43,16 @@ struct Study {
 // Throws RecordFileError for a damaged file, Error(invalid_argument) for a baseline that no row has.
 Study load_study(const std::vector<std::string>& paths, std::string_view baseline);
 
+// Can two times be told apart? Those of quiet cells can; where one is noisy, if their quartiles do not overlap.
+bool told_apart(const Measured& a, const Measured& b);
+
 // The same problem by all implementations.
 struct Configuration {
   core::Case problem;
   std::map<std::string, const Measured*> by_implementation;
 
   const Measured* find(std::string_view implementation) const;
-  const Measured* fastest() const;  // of two or more ranked; null if an unranked one is faster still
+  const Measured* fastest() const;  // null unless it is told apart from every other
 };
 
 // Configurations that differ in lengths only, or in lengths and head dimensions.
@@ -63,7 +67,7 @@ std::vector<Group> groups_of(const Study& study, GroupBy by);
 // baseline seconds / own seconds, if both were timed and neither is physically impossible.
 std::optional<double> speed_up(const Configuration& configuration, std::string_view implementation,
                                std::string_view baseline);
-// May that speed-up enter a claim?
+// May that speed-up enter a claim? Both must be ranked and told apart.
 bool speed_up_ranked(const Configuration& configuration, std::string_view implementation, std::string_view baseline);
 
 // seconds = coefficient * length^exponent, least squares on logarithms over the upper half of the lengths (at least

@@ -19,9 +19,9 @@ struct FlagWord {
 };
 constexpr FlagWord kFlags[] = {
     {"impossible", "!", "faster than the hardware's floor, so wrong; not ranked"},
-    {"noisy", "n", "samples spread too widely; not ranked"},
+    {"noisy", "n", "samples spread widely; ranked only where the quartiles of two cells do not overlap"},
     {"launch_bound", "l", "so short that the call itself dominates; not ranked"},
-    {"few_samples", "f", "fewer samples than asked for"},
+    {"few_samples", "", "fewer samples than asked for"},
     {"sampled_check", "", "checked on sampled rows and keys"},
 };
 
@@ -116,7 +116,7 @@ std::vector<Cell> summary_row(const Study& study, const std::vector<Group>& grou
       ++asked;
       timed += one->timed();
       const Measured* const best = configuration.fastest();
-      ranked += best != nullptr && one->ranked();
+      ranked += best != nullptr && one->timed();
       fastest += best == one;
     }
   }
@@ -142,6 +142,7 @@ Cell bytes_cell(const std::vector<const Measured*>& rows, std::optional<std::int
   std::optional<std::int64_t> most;
   std::string word;
   for (const Measured* const one : rows) {
+    if (member == &Row::memory_before_backward_bytes && one->problem.pass == core::CasePass::fwd) continue;
     if (one->row.*member) most = std::max(most.value_or(0), *(one->row.*member));
     if (!one->timed()) word = status_word(one->row.status);
   }
@@ -164,7 +165,7 @@ Cell time_cell(const Configuration& configuration, std::string_view implementati
       format_milliseconds(t.median) + flag_marks(one->row), Emphasis::none, {}, note_of(one->row), t.median * 1e3};
   cell.detail =
       "\u00b1 " + format_milliseconds((t.q3 - t.q1) / 2, 2) + " \u00b7 " + format_rate(one->row.flops / t.median);
-  if (!one->ranked()) cell.emphasis = Emphasis::muted;
+  if (!one->ranked() || one->noisy()) cell.emphasis = Emphasis::muted;
   if (configuration.fastest() == one) cell.emphasis = Emphasis::best;
   return cell;
 }
@@ -230,21 +231,22 @@ Table summary_table(const Study& study) {
   const auto groups = groups_of(study, GroupBy::lengths_and_dims);
   std::vector<const Measured*> rows;
   for (const Measured& one : study.rows) rows.push_back(&one);
-  Table table{"summary",
-              "Summary",
-              "Speed-ups are over " + study.baseline +
-                  ": geometric mean, least and most, and how many are below 1. Cells flagged noisy, launch-bound or "
-                  "impossible are not ranked. " +
-                  conditions_of(rows) + ".",
-              {{"pass", {}, false},
-               {"implementation", {}, false},
-               {"cells"},
-               {"timed"},
-               {"fastest in"},
-               {"mean speed-up"},
-               {"range"},
-               {"losses"},
-               {"median share of ceiling"}}};
+  Table table{
+      "summary",
+      "Summary",
+      "Speed-ups are over " + study.baseline +
+          ": geometric mean, least and most, and how many are below 1. Only cells that can be told apart are counted: "
+          "flagged impossible or launch-bound is out, flagged noisy is in where the quartiles do not overlap. " +
+          conditions_of(rows) + ".",
+      {{"pass", {}, false},
+       {"implementation", {}, false},
+       {"cells"},
+       {"timed"},
+       {"fastest in"},
+       {"mean speed-up"},
+       {"range"},
+       {"losses"},
+       {"median share of ceiling"}}};
   for (const core::CasePass pass : kPasses) {
     for (const auto& name : study.implementations) {
       if (auto row = summary_row(study, groups, pass, name); !row.empty()) table.rows.push_back(std::move(row));
