@@ -1,6 +1,8 @@
 // Dense copies of one key head, moved at random.
 #include "verification/companion.h"
 
+#include <algorithm>
+
 #include "core/float16.h"
 #include "core/random.h"
 #include "verification/evaluation.h"
@@ -8,7 +10,11 @@
 namespace fovea::verification {
 namespace {
 
+constexpr std::int64_t kLeastKeys = 4;
+
 AttentionProblem one_key_head(AttentionProblem problem) {
+  problem.mask = Mask::none;
+  problem.len_k = std::max(problem.len_k, kLeastKeys);
   problem.batch = 1;
   problem.heads_q /= problem.heads_kv;
   problem.heads_kv = 1;
@@ -22,9 +28,9 @@ Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tens
       batch_(static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
       key_head_(static_cast<std::int64_t>(number) % problem.heads_kv),
       problem_(one_key_head(problem)) {
-  forward_.q = moved(tensors.q, problem_.heads_q);
-  forward_.k = moved(tensors.k, 1);
-  forward_.v = moved(tensors.v, 1);
+  forward_.q = moved(tensors.q, problem_.heads_q, problem_.len_q);
+  forward_.k = moved(tensors.k, 1, problem_.len_k);
+  forward_.v = moved(tensors.v, 1, problem_.len_k);
 }
 
 Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number)
@@ -32,7 +38,7 @@ Companion::Companion(const AttentionProblem& problem, const BackwardTensors& ten
   backward_.q = forward_.q;
   backward_.k = forward_.k;
   backward_.v = forward_.v;
-  backward_.dout = moved(tensors.dout, problem_.heads_q);
+  backward_.dout = moved(tensors.dout, problem_.heads_q, problem_.len_q);
   if (!tensors.lse) return;
   const Sample all = sample_of(problem_, 0);
   const ForwardValues values = by_definition(problem_, forward_, all);
@@ -53,18 +59,18 @@ float Companion::factor(std::uint64_t role, std::uint64_t position) const {
   return 0.875f + static_cast<float>(word >> 8) * 0x1p-26f;  // [7/8, 9/8)
 }
 
-TensorView Companion::moved(const TensorView& view, std::int64_t heads) {
+TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int64_t rows) {
   std::vector<double> values;
   const std::uint64_t role = memory_.size();
   for (std::int64_t h = 0; h < heads; ++h) {
-    for (std::int64_t i = 0; i < view.sizes[2]; ++i) {
+    for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t row =
-          batch_ * view.strides[0] + (key_head_ * heads + h) * view.strides[1] + i * view.strides[2];
+          batch_ * view.strides[0] + (key_head_ * heads + h) * view.strides[1] + i % view.sizes[2] * view.strides[2];
       for (std::int64_t c = 0; c < view.sizes[3]; ++c)
         values.push_back(core::load_as_float(view.data, view.dtype, row + c) * factor(role, values.size()));
     }
   }
-  return dense({1, heads, view.sizes[2], view.sizes[3]}, view.dtype, values);
+  return dense({1, heads, rows, view.sizes[3]}, view.dtype, values);
 }
 
 TensorView Companion::dense(const Sizes& sizes, DType dtype, const std::vector<double>& values) {

@@ -1,0 +1,259 @@
+// Masked rows, extreme logits, rising maxima, NaN in hidden places: bugs that other libraries have had, on every
+// engine.
+#include <cmath>
+#include <limits>
+
+#include "attention/engines.h"
+
+namespace fovea {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+void fill(const MutableTensorView& view, float value) {
+  for (std::int64_t b = 0; b < view.sizes[0]; ++b) {
+    for (std::int64_t h = 0; h < view.sizes[1]; ++h) {
+      for (std::int64_t i = 0; i < view.sizes[2]; ++i) {
+        for (std::int64_t c = 0; c < view.sizes[3]; ++c) set(view, b, h, i, c, value);
+      }
+    }
+  }
+}
+
+// Inputs of a line, changed by `change`, solved by every engine that takes it, judged by the contract's rule.
+template <class Change>
+void expect_right_with(const std::string& line, Change change) {
+  const core::Case c = core::parse_case(line);
+  for (const std::string& engine : engines()) {
+    if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
+    SCOPED_TRACE(engine + ": " + line);
+    verification::CaseTensors tensors = verification::make_tensors(c);
+    change(tensors);
+    attention_forward(tensors.forward(), options_on(engine, c));
+    const auto forward = verification::check_forward(c.problem, tensors.forward(), 1);
+    EXPECT_TRUE(forward.ok) << forward.reason();
+    attention_backward(tensors.backward(), options_on(engine, c));
+    const auto backward = verification::check_backward(backward_of(c.problem), tensors.backward(), 1);
+    EXPECT_TRUE(backward.ok) << backward.reason();
+  }
+}
+
+TEST(HardInputs, B01_B10_RowsWithoutKeysAreExactlyZero) {
+  for (const char* lengths : {"lq=34 lk=1", "lq=146 lk=1", "lq=300 lk=17", "lq=65 lk=64", "lq=129 lk=3"}) {
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+      const core::Case c = core::parse_case(
+          "pass=e2e b=2 hq=4 hkv=2 d=40 mask=causal_bottom_right dtype=" + std::string(dtype) + " " + lengths);
+      for (const std::string& engine : engines()) {
+        if (!takes(engine, backward_of(c.problem))) continue;
+        SCOPED_TRACE(engine + " " + lengths + " " + dtype);
+        const auto tensors = solved_by(engine, c);
+        for (std::int64_t i = 0; i < c.problem.len_q - c.problem.len_k; ++i) {
+          EXPECT_EQ(at(tensors.lse.view(), 1, 3, i, 0), -kInfinity);
+          for (std::int64_t n = 0; n < 40; ++n) {
+            EXPECT_EQ(at(tensors.out.view(), 1, 3, i, n), 0.0f);
+            EXPECT_EQ(at(tensors.dq.view(), 1, 3, i, n), 0.0f);
+          }
+        }
+        for (const auto* gradient : {&tensors.dk, &tensors.dv}) {
+          for (const float value : values_of(gradient->view())) ASSERT_TRUE(std::isfinite(value));
+        }
+      }
+    }
+  }
+}
+
+TEST(HardInputs, B11_B49_B58_NoKeysAtAll) {
+  for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
+    const core::Case c = core::parse_case("pass=e2e b=2 hq=3 lq=70 lk=0 d=24 dv=16 mask=" + std::string(mask));
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, backward_of(c.problem))) continue;
+      SCOPED_TRACE(engine + " " + mask);
+      const auto tensors = solved_by(engine, c);
+      for (const float value : values_of(tensors.out.view())) ASSERT_EQ(value, 0.0f);
+      for (const float value : values_of(tensors.lse.view())) ASSERT_EQ(value, -kInfinity);
+      for (const float value : values_of(tensors.dq.view())) ASSERT_EQ(value, 0.0f);
+    }
+  }
+}
+
+TEST(HardInputs, B50_B55_EveryOtherSizeOfZero) {
+  for (const char* sizes : {"b=0 hq=2 lq=5 d=8", "b=2 hq=0 hkv=0 lq=5 d=8", "b=2 hq=0 hkv=3 lq=5 d=8",
+                            "b=1 hq=2 lq=0 lk=9 d=8", "b=1 hq=2 lq=0 d=8 mask=causal", "b=0 hq=0 hkv=0 lq=0 d=1"}) {
+    const core::Case c = core::parse_case("pass=e2e " + std::string(sizes));
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, backward_of(c.problem))) continue;
+      SCOPED_TRACE(engine + " " + sizes);
+      const auto tensors = solved_by(engine, c);
+      for (const auto* gradient : {&tensors.dk, &tensors.dv}) {
+        for (const float value : values_of(gradient->view())) ASSERT_EQ(value, 0.0f);
+      }
+    }
+  }
+}
+
+// Every score the same, far below or above 0: uniform weights and an lse of score + log(keys).
+TEST(HardInputs, B06_B07_LogitsFarFromZero) {
+  for (const double score : {-200.0, -2.45e5, 1e2, -1e4, 1e5, -1e5, 1e30, -1e30}) {
+    for (const char* shape : {"lq=5 lk=70", "lq=88 lk=448 mask=causal_bottom_right"}) {
+      const core::Case c = core::parse_case("b=1 hq=7 hkv=1 d=16 scale=1 " + std::string(shape));
+      for (const std::string& engine : engines()) {
+        if (!takes(engine, c.problem)) continue;
+        SCOPED_TRACE(engine + " " + shape + " score " + std::to_string(score));
+        verification::CaseTensors tensors = verification::make_tensors(c);
+        fill(tensors.q.view(), 0.0f);
+        fill(tensors.k.view(), 0.0f);
+        for (std::int64_t h = 0; h < 7; ++h) {
+          for (std::int64_t i = 0; i < c.problem.len_q; ++i) set(tensors.q.view(), 0, h, i, 3, 1.0f);
+        }
+        for (std::int64_t j = 0; j < c.problem.len_k; ++j) set(tensors.k.view(), 0, 0, j, 3, static_cast<float>(score));
+        attention_forward(tensors.forward(), options_on(engine, c));
+        const auto verdict = verification::check_forward(c.problem, tensors.forward(), 1);
+        EXPECT_TRUE(verdict.ok) << verdict.reason();
+        const std::int64_t last = c.problem.len_q - 1;  // sees every key
+        const double lse = score + std::log(static_cast<double>(c.problem.len_k));
+        EXPECT_NEAR(at(tensors.lse.view(), 0, 6, last, 0), lse, 1e-6 * std::abs(lse));
+      }
+    }
+  }
+}
+
+TEST(HardInputs, B09_B63_ShortSequencesWithLargeInputs) {
+  for (const char* length : {"1", "2", "5", "17", "63", "65"}) {
+    for (const char* data : {"peaked", "large", "outliers"}) {
+      for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+        expect_right_everywhere("pass=e2e b=1 hq=1 d=16 lq=" + std::string(length) + " data=" + data +
+                                " dtype=" + dtype);
+      }
+    }
+  }
+}
+
+TEST(HardInputs, B14_B15_HiddenKeysMayHoldAnything) {
+  // Top left, more keys than queries: keys from len_q on are seen by nobody, those beyond a tile lie in hidden tiles.
+  for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+    const std::string line = "pass=e2e b=1 hq=2 lq=40 lk=1300 d=32 mask=causal_top_left dtype=" + std::string(dtype);
+    const core::Case c = core::parse_case(line);
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, backward_of(c.problem))) continue;
+      SCOPED_TRACE(engine + " " + dtype);
+      const auto clean = solved_by(engine, c);
+      for (const float strange : {kNan, kInfinity, -kInfinity}) {
+        verification::CaseTensors tensors = verification::make_tensors(c);
+        for (std::int64_t h = 0; h < 2; ++h) {
+          for (std::int64_t j = 40; j < 1300; ++j) {
+            for (std::int64_t n = 0; n < 32; ++n) {
+              set(tensors.k.view(), 0, h, j, n, strange);
+              if (j >= 1100) set(tensors.v.view(), 0, h, j, n, strange);
+            }
+          }
+        }
+        attention_forward(tensors.forward(), options_on(engine, c));
+        EXPECT_EQ(values_of(clean.out.view()), values_of(tensors.out.view()));
+        EXPECT_EQ(values_of(clean.lse.view()), values_of(tensors.lse.view()));
+      }
+    }
+  }
+}
+
+TEST(HardInputs, NanInOneQueryPoisonsThatRowOnly) {
+  const core::Case c = core::parse_case("b=2 hq=2 lq=70 lk=90 d=24");
+  for (const std::string& engine : engines()) {
+    if (!takes(engine, c.problem)) continue;
+    SCOPED_TRACE(engine);
+    const auto clean = solved_by(engine, c);
+    verification::CaseTensors tensors = verification::make_tensors(c);
+    set(tensors.q.view(), 1, 0, 33, 5, kNan);
+    attention_forward(tensors.forward(), options_on(engine, c));
+    for (std::int64_t b = 0; b < 2; ++b) {
+      for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t i = 0; i < 70; ++i) {
+          for (std::int64_t n = 0; n < 24; ++n) {
+            const float value = at(tensors.out.view(), b, h, i, n);
+            if (b == 1 && h == 0 && i == 33) {
+              EXPECT_TRUE(std::isnan(value));
+            } else {
+              EXPECT_EQ(value, at(clean.out.view(), b, h, i, n));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HardInputs, B17_LargeValuesDoNotOverflowTheSums) {
+  expect_right_with("pass=e2e b=1 hq=1 lq=3 lk=2000 d=16 dv=8 dtype=fp16 scale=0.001", [](auto& tensors) {
+    fill(tensors.v.view(), 3e4f);
+    fill(tensors.dout.view(), 1e-3f);
+  });
+}
+
+TEST(HardInputs, B18_MaximaThatRiseInEveryTile) {
+  for (const char* seed : {"0", "1", "2", "3", "4", "5", "6", "7"}) {
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+      expect_right_everywhere("pass=e2e b=1 hq=1 lq=40 lk=700 d=16 data=ramps dtype=" + std::string(dtype) +
+                              " seed=" + seed);
+    }
+  }
+}
+
+TEST(HardInputs, B19_ProductsBeyondHalfPrecisionBeforeTheScale) {
+  expect_right_with("pass=e2e b=1 hq=1 lq=9 lk=40 d=32 dtype=fp16 scale=0.001", [](auto& tensors) {
+    for (std::int64_t i = 0; i < 9; ++i) set(tensors.q.view(), 0, 0, i, 0, 400.0f);
+    for (std::int64_t j = 0; j < 40; ++j) set(tensors.k.view(), 0, 0, j, 0, 250.0f);
+  });
+}
+
+TEST(HardInputs, B86_MassiveActivationsAndRepeatedRows) {
+  for (const char* data : {"outliers", "constant", "denormal", "integers", "onehot", "ones"}) {
+    for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+      for (const char* shape : {"lq=100 d=64", "lq=33 lk=129 d=128 mask=causal_bottom_right", "lq=70 d=256"}) {
+        expect_right_everywhere("pass=e2e b=2 hq=2 hkv=1 data=" + std::string(data) + " dtype=" + dtype + " " + shape);
+      }
+    }
+  }
+}
+
+// A first key that dominates everything, and one that everything dominates.
+TEST(HardInputs, B03_TheMaximumInTheFirstMiddleOrLastTile) {
+  for (const std::int64_t place : {0, 1, 63, 64, 200, 399}) {
+    for (const float size : {40.0f, -40.0f}) {
+      expect_right_with("pass=e2e b=1 hq=2 lq=70 lk=400 d=16 scale=1", [place, size](auto& tensors) {
+        for (std::int64_t h = 0; h < 2; ++h) {
+          for (std::int64_t i = 0; i < 70; ++i) set(tensors.q.view(), 0, h, i, 0, 2.0f);
+          set(tensors.k.view(), 0, h, place, 0, size);
+        }
+      });
+    }
+  }
+}
+
+// merge_partials: the exponential of a difference of any size stays finite (B13), -inf marks a part without keys.
+TEST(HardInputs, B13_MergingPartsOfAnyWeight) {
+  for (const float difference : {0.0f, 1.0f, -1.0f, 88.0f, -88.0f, 89.0f, -89.0f, 1000.0f, -1000.0f, kInfinity}) {
+    float out_a[2] = {1.0f, 2.0f}, out_b[2] = {3.0f, -5.0f}, merged[2] = {kNan, kNan};
+    float lse_a = 3.0f, lse_b = 3.0f - difference, lse = kNan;
+    const PartialResult parts[] = {{contiguous(out_a, {1, 1, 1, 2}), contiguous(&lse_a, {1, 1, 1, 1})},
+                                   {contiguous(out_b, {1, 1, 1, 2}), contiguous(&lse_b, {1, 1, 1, 1})}};
+    merge_partials(parts, contiguous(merged, {1, 1, 1, 2}), contiguous(&lse, {1, 1, 1, 1}));
+    const double ratio = std::exp(-std::abs(static_cast<double>(difference)));  // of the smaller weight to the larger
+    const bool first = difference >= 0;
+    const double heavy = first ? 1.0 : 3.0, light = first ? 3.0 : 1.0;
+    EXPECT_NEAR(merged[0], (heavy + ratio * light) / (1 + ratio), 1e-6) << difference;
+    EXPECT_NEAR(lse, std::max(lse_a, lse_b) + std::log1p(ratio), 1e-4) << difference;
+  }
+}
+
+TEST(HardInputs, B13_MergingNothingWithNothing) {
+  float out_a = 0, out_b = 0, merged = kNan, lse_a = -kInfinity, lse_b = -kInfinity, lse = kNan;
+  const Sizes one{1, 1, 1, 1};
+  const PartialResult parts[] = {{contiguous(&out_a, one), contiguous(&lse_a, one)},
+                                 {contiguous(&out_b, one), contiguous(&lse_b, one)}};
+  merge_partials(parts, contiguous(&merged, one), contiguous(&lse, one));
+  EXPECT_EQ(merged, 0.0f);
+  EXPECT_EQ(lse, -kInfinity);
+}
+
+}  // namespace
+}  // namespace fovea

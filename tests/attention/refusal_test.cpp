@@ -1,0 +1,415 @@
+// Every refusal of the contract: status, argument, got and wanted in the message, outputs untouched, and the next valid
+// call works.
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "attention/engines.h"
+#include "core/memory.h"
+
+namespace fovea {
+namespace {
+
+constexpr float kPoison = -12345.0f;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// A valid forward and backward call over 2 query heads, 1 key head, 3 queries, 4 keys, which each refusal spoils.
+struct Call {
+  std::vector<float> q = std::vector<float>(2 * 3 * 8, 0.5f), k = std::vector<float>(4 * 8, 0.25f), v = k;
+  std::vector<float> dout = q, lse_in = std::vector<float>(2 * 3, 1.0f), out_in = q, delta_in = lse_in;
+  std::vector<float> out = std::vector<float>(2 * 3 * 8, kPoison), lse = std::vector<float>(2 * 3, kPoison);
+  std::vector<float> dq = out, dk = std::vector<float>(4 * 8, kPoison), dv = dk;
+  alignas(64) float scratch[1024] = {};
+  ForwardTensors forward{.q = contiguous(q.data(), {1, 2, 3, 8}),
+                         .k = contiguous(k.data(), {1, 1, 4, 8}),
+                         .v = contiguous(v.data(), {1, 1, 4, 8}),
+                         .out = contiguous(out.data(), {1, 2, 3, 8}),
+                         .lse = contiguous(lse.data(), {1, 2, 3, 1})};
+  BackwardTensors backward{.q = forward.q,
+                           .k = forward.k,
+                           .v = forward.v,
+                           .out = contiguous(out_in.data(), {1, 2, 3, 8}),
+                           .lse = contiguous(lse_in.data(), {1, 2, 3, 1}),
+                           .dout = contiguous(dout.data(), {1, 2, 3, 8}),
+                           .delta = {},
+                           .dq = contiguous(dq.data(), {1, 2, 3, 8}),
+                           .dk = contiguous(dk.data(), {1, 1, 4, 8}),
+                           .dv = contiguous(dv.data(), {1, 1, 4, 8})};
+  AttentionOptions options;
+
+  Call() = default;
+  Call(const Call&) = delete;  // views point into this object
+
+  // Both calls' q, k and v.
+  void q_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.q), spoil(backward.q); }
+  void k_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.k), spoil(backward.k); }
+  void v_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.v), spoil(backward.v); }
+
+  bool outputs_untouched() const {
+    for (const auto* output : {&out, &lse, &dq, &dk, &dv}) {
+      if (!std::all_of(output->begin(), output->end(), [](float value) { return value == kPoison; })) return false;
+    }
+    return true;
+  }
+};
+
+struct Refusal {
+  const char* name;
+  std::function<void(Call&)> spoil;
+  const char* argument;
+  std::vector<const char*> words;  // what was got and what is wanted
+  bool forward = true, backward = true;
+  Status status = Status::invalid_argument;
+};
+
+void expect_refused(const Refusal& refusal, bool forward, const std::string& engine) {
+  SCOPED_TRACE(std::string(refusal.name) + (forward ? " forward " : " backward ") + engine);
+  Call call;
+  call.options.implementation = engine;
+  refusal.spoil(call);
+  try {
+    forward ? attention_forward(call.forward, call.options) : attention_backward(call.backward, call.options);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), refusal.status) << error.what();
+    EXPECT_EQ(error.details().argument, refusal.argument) << error.what();
+    EXPECT_EQ(error.details().call, forward ? "attention_forward" : "attention_backward");
+    for (const char* word : refusal.words)
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << word << " is not in\n" << error.what();
+    EXPECT_NE(std::string(error.what()).find("wanted"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(call.outputs_untouched());
+  Call next;
+  next.options.implementation = engine;
+  attention_forward(next.forward, next.options);
+  attention_backward(next.backward, next.options);
+  EXPECT_FALSE(next.outputs_untouched());
+}
+
+void expect_all_refused(const std::vector<Refusal>& refusals) {
+  for (const Refusal& refusal : refusals) {
+    for (const std::string& engine : engines()) {
+      if (refusal.forward) expect_refused(refusal, true, engine);
+      if (refusal.backward) expect_refused(refusal, false, engine);
+    }
+  }
+}
+
+TEST(Refusal, R01_NullPointers) {
+  expect_all_refused({
+      {"q", [](Call& c) { c.q_is([](TensorView& q) { q.data = nullptr; }); }, "q", {"null", "48 elements"}},
+      {"k", [](Call& c) { c.k_is([](TensorView& k) { k.data = nullptr; }); }, "k", {"null", "32 elements"}},
+      {"out", [](Call& c) { c.forward.out.data = nullptr; }, "out", {"null"}, true, false},
+      {"out in", [](Call& c) { c.backward.out = {}; }, "out", {"null"}, false, true},
+      {"lse in", [](Call& c) { c.backward.lse.data = nullptr; }, "lse", {"null"}, false, true},
+      {"dout", [](Call& c) { c.backward.dout.data = nullptr; }, "dout", {"null"}, false, true},
+      {"no gradients",
+       [](Call& c) { c.backward.dq = c.backward.dk = c.backward.dv = {}; },
+       "dq",
+       {"null"},
+       false,
+       true},
+  });
+}
+
+TEST(Refusal, R01_NullIsFineForEmptyTensors) {
+  for (const std::string& engine : engines()) {
+    const AttentionOptions options{.implementation = engine};
+    ForwardTensors t{.q = {.sizes = {1, 2, 0, 8}}, .k = {.sizes = {1, 2, 0, 8}}, .v = {.sizes = {1, 2, 0, 8}}};
+    t.out.sizes = {1, 2, 0, 8};
+    EXPECT_NO_THROW(attention_forward(t, options)) << engine;
+  }
+}
+
+TEST(Refusal, R02_SizesThatCannotBe) {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  expect_all_refused({
+      {"negative", [](Call& c) { c.q_is([](TensorView& q) { q.sizes[2] = -3; }); }, "q", {"-3", "0 or more"}},
+      {"overflow",
+       [huge](Call& c) { c.k_is([huge](TensorView& k) {
+                           k.sizes = {huge, huge, 4, 8};
+                         }); },
+       "k",
+       {"overflows", "1099511627776"}},
+      {"address space",
+       [huge](Call& c) { c.v_is([huge](TensorView& v) { v.strides[2] = huge * huge / 4; }); },
+       "v",
+       {"strides"}},
+  });
+}
+
+TEST(Refusal, R03_DimensionsAndKeyHeadsOfZero) {
+  expect_all_refused({
+      {"dim_qk",
+       [](Call& c) {
+         c.q_is([](TensorView& q) { q.sizes[3] = 0; });
+         c.k_is([](TensorView& k) { k.sizes[3] = 0; });
+       },
+       "q",
+       {"head dimension", "0", "1 to"},
+       true,
+       false},
+      {"key heads",
+       [](Call& c) {
+         c.k_is([](TensorView& k) { k.sizes[1] = 0; });
+         c.v_is([](TensorView& v) { v.sizes[1] = 0; });
+         c.backward.dk.sizes[1] = c.backward.dv.sizes[1] = 0;
+       },
+       "k",
+       {"heads_kv 0"}},
+  });
+}
+
+TEST(Refusal, R04_HeadsThatDoNotDivide) {
+  const auto heads = [](std::int64_t count) {
+    return [count](Call& c) {
+      c.k_is([count](TensorView& k) { k.sizes = {1, count, 1, 8}, k.strides = dense_strides(k.sizes); });
+      c.v_is([count](TensorView& v) { v.sizes = {1, count, 1, 8}, v.strides = dense_strides(v.sizes); });
+      for (MutableTensorView* view : {&c.backward.dk, &c.backward.dv}) {
+        view->sizes = {1, count, 1, 8};
+        view->strides = dense_strides(view->sizes);
+      }
+    };
+  };
+  expect_all_refused({
+      {"3 of 2", heads(3), "k", {"heads_q 2, heads_kv 3", "heads_q % heads_kv == 0"}},
+      {"4 of 2", heads(4), "k", {"heads_q 2, heads_kv 4"}},
+  });
+}
+
+TEST(Refusal, R05_SizesThatDoNotAgree) {
+  expect_all_refused({
+      {"dim of k",
+       [](Call& c) { c.k_is([](TensorView& k) { k.sizes[3] = 4; }); },
+       "k",
+       {"(1, 1, 4, 4)", "(1, 1, 4, 8)"}},
+      {"len of v",
+       [](Call& c) { c.v_is([](TensorView& v) { v.sizes[2] = 3; }); },
+       "v",
+       {"(1, 1, 3, 8)", "(1, 1, 4, 8)"}},
+      {"batch of v", [](Call& c) { c.v_is([](TensorView& v) {
+                                     v.sizes = {2, 1, 2, 8};
+                                   }); }, "v", {"(2, 1, 2, 8)"}},
+      {"out", [](Call& c) { c.forward.out.sizes[2] = 2; }, "out", {"(1, 2, 2, 8)", "(1, 2, 3, 8)"}, true, false},
+      {"lse", [](Call& c) { c.forward.lse.sizes[2] = 2; }, "lse", {"(1, 2, 2, 1)", "(1, 2, 3, 1)"}, true, false},
+      {"dout", [](Call& c) { c.backward.dout.sizes[3] = 4; }, "dout", {"(1, 2, 3, 4)", "(1, 2, 3, 8)"}, false, true},
+      {"dk", [](Call& c) { c.backward.dk.sizes[2] = 3; }, "dk", {"(1, 1, 3, 8)", "(1, 1, 4, 8)"}, false, true},
+      {"causal", [](Call& c) { c.options.mask = Mask::causal; }, "mask", {"len_q 3, len_k 4", "causal_bottom_right"}},
+  });
+}
+
+TEST(Refusal, R06_ElementTypes) {
+  const auto unknown = static_cast<DType>(9);
+  expect_all_refused({
+      {"unknown",
+       [unknown](Call& c) { c.q_is([unknown](TensorView& q) { q.dtype = unknown; }); },
+       "q",
+       {"9", "fp32, bf16, fp16"}},
+      {"mixed", [](Call& c) { c.k_is([](TensorView& k) { k.dtype = DType::bf16; }); }, "k", {"bf16", "fp32"}},
+      {"result", [](Call& c) { c.forward.out.dtype = DType::fp16; }, "out", {"fp16", "fp32"}, true, false},
+      {"lse", [](Call& c) { c.forward.lse.dtype = DType::bf16; }, "lse", {"bf16", "fp32"}, true, false},
+      {"mixed gradients", [](Call& c) { c.backward.dv.dtype = DType::bf16; }, "dv", {"bf16", "fp32"}, false, true},
+      {"delta",
+       [](Call& c) {
+         c.backward.delta = contiguous(c.delta_in.data(), DType::bf16, {1, 2, 3, 1});
+       },
+       "delta",
+       {"bf16", "fp32"},
+       false,
+       true},
+  });
+}
+
+TEST(Refusal, R06_AccumulationIntoSixteenBits) {
+  for (const std::string& engine : engines()) {
+    verification::CaseTensors tensors = verification::make_tensors(core::parse_case("pass=bwd lq=4 d=8 dtype=bf16"));
+    BackwardTensors call = tensors.backward();
+    call.accumulate = true;
+    try {
+      attention_backward(call, {.implementation = engine});
+      ADD_FAILURE() << "was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.details().argument, "accumulate");
+      EXPECT_NE(std::string(error.what()).find("bf16"), std::string::npos);
+    }
+  }
+}
+
+TEST(Refusal, R07_StridesAndSharedMemory) {
+  expect_all_refused({
+      {"last stride",
+       [](Call& c) { c.k_is([](TensorView& k) { k.strides[3] = 2; }); },
+       "k",
+       {"strides[3] == 1", "(32, 32, 8, 2)"}},
+      {"negative stride",
+       [](Call& c) { c.q_is([](TensorView& q) { q.strides[2] = -8; }); },
+       "q",
+       {"(48, 24, -8, 1)", "0 or more"}},
+      {"stride 0 on out",
+       [](Call& c) { c.forward.out.strides[1] = 0; },
+       "out",
+       {"stride 0", "(48, 0, 8, 1)"},
+       true,
+       false},
+      {"stride 0 on dk", [](Call& c) { c.backward.dk.strides[2] = 0; }, "dk", {"stride 0"}, false, true},
+      {"overlapping rows",
+       [](Call& c) { c.forward.out.strides[2] = 7; },
+       "out",
+       {"overlaps", "(48, 24, 7, 1)"},
+       true,
+       false},
+      {"out is q", [](Call& c) { c.forward.out.data = c.q.data(); }, "out", {"`q`", "overlapping"}, true, false},
+      {"out within v", [](Call& c) { c.forward.out.data = c.v.data() + 31; }, "out", {"`v`"}, true, false},
+      {"lse is out", [](Call& c) { c.forward.lse.data = c.out.data(); }, "out", {"lse"}, true, false},
+      {"dk is dv", [](Call& c) { c.backward.dv.data = c.dk.data(); }, "dk", {"dv"}, false, true},
+      {"dq is dout", [](Call& c) { c.backward.dq.data = c.dout.data(); }, "dq", {"dout"}, false, true},
+      {"buffer", [](Call& c) { c.k_is([](TensorView& k) { k.buffer_bytes = 127; }); }, "k", {"127 bytes", "128 bytes"}},
+      {"out buffer", [](Call& c) { c.forward.out.buffer_bytes = 191; }, "out", {"191 bytes", "192 bytes"}, true, false},
+  });
+}
+
+TEST(Refusal, R08_PointersNotAlignedToElements) {
+  const auto off = [](auto& view) {
+    view.data = reinterpret_cast<decltype(view.data)>(reinterpret_cast<std::uintptr_t>(view.data) + 2);
+  };
+  expect_all_refused({
+      {"k", [off](Call& c) { c.k_is(off); }, "k", {"multiple of 4 bytes"}},
+      {"out", [off](Call& c) { off(c.forward.out); }, "out", {"multiple of 4 bytes"}, true, false},
+      {"dq", [off](Call& c) { off(c.backward.dq); }, "dq", {"multiple of 4 bytes"}, false, true},
+  });
+}
+
+TEST(Refusal, R09_Devices) {
+  expect_all_refused({
+      {"k elsewhere",
+       [](Call& c) { c.k_is([](TensorView& k) {
+                       k.device = {DeviceKind::cuda, 1};
+                     }); },
+       "k",
+       {"cuda:1", "cpu:0"}},
+      {"out elsewhere",
+       [](Call& c) {
+         c.forward.out.device = {DeviceKind::cuda, 0};
+       },
+       "out",
+       {"cuda:0", "cpu:0"},
+       true,
+       false},
+      {"unknown device",
+       [](Call& c) { c.q_is([](TensorView& q) { q.device.kind = static_cast<DeviceKind>(7); }); },
+       "q",
+       {"7", "cpu, cuda"}},
+  });
+}
+
+TEST(Refusal, R10_ScalesThatAreNoNumbers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  expect_all_refused({
+      {"NaN", [](Call& c) { c.options.scale = double{kNan}; }, "scale", {"nan", "finite"}},
+      {"infinity", [](Call& c) { c.options.scale = kInfinity; }, "scale", {"inf", "finite"}},
+      {"-infinity", [](Call& c) { c.options.scale = -kInfinity; }, "scale", {"-inf", "finite"}},
+  });
+  for (const char* scale : {"0", "-0.5", "-0", "1e-30", "3"})  // of any sign and size is accepted and right
+    expect_right_everywhere("pass=e2e b=1 hq=2 lq=20 lk=30 d=16 scale=" + std::string(scale));
+}
+
+TEST(Refusal, R16_WorkspacesThatDoNotFit) {
+  const auto lend = [](std::int64_t bytes, std::size_t offset) {
+    return [bytes, offset](Call& c) { c.options.workspace = {reinterpret_cast<char*>(c.scratch) + offset, bytes}; };
+  };
+  expect_all_refused({
+      {"misaligned", lend(1024, 4), "workspace", {"4", "64 bytes"}},
+      {"negative", lend(-1, 0), "workspace", {"-1 bytes"}},
+      {"null",
+       [](Call& c) {
+         c.options.workspace = {nullptr, 64};
+       },
+       "workspace",
+       {"64 bytes", "null"}},
+      {"saved null",
+       [](Call& c) {
+         c.forward.saved = c.backward.saved = {nullptr, 64};
+       },
+       "saved",
+       {"null"}},
+  });
+  for (const std::string& engine : engines()) {
+    Call call;
+    const std::int64_t needed = workspace_bytes(describe(call.forward, {}), engine);
+    if (needed == 0) continue;
+    const std::string least = std::to_string(needed) + " bytes";
+    expect_refused({"too small", lend(needed - 1, 0), "workspace", {least.c_str()}, true, false}, true, engine);
+  }
+}
+
+TEST(Refusal, R16_OptionsThatCannotBe) {
+  static const ThreadLender kNoThreads{.threads = 0};
+  expect_all_refused({
+      {"threads", [](Call& c) { c.options.threads = -1; }, "threads", {"-1"}},
+      {"lender", [](Call& c) { c.options.lender = &kNoThreads; }, "lender", {"0 threads"}},
+      {"mask", [](Call& c) { c.options.mask = static_cast<Mask>(17); }, "mask", {"17", "causal_top_left"}},
+  });
+}
+
+TEST(Refusal, R05_UnknownImplementationNamesTheNearest) {
+  Call call;
+  call.options.implementation = "referense";
+  try {
+    attention_forward(call.forward, call.options);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.details().argument, "implementation");
+    EXPECT_EQ(error.details().got, "referense");
+    EXPECT_NE(error.details().hint.find("`reference`"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(call.outputs_untouched());
+}
+
+TEST(Refusal, R18_CudaTensorsAreNeverRunOnTheCpu) {
+  Call call;
+  for (auto* view : {&call.forward.q, &call.forward.k, &call.forward.v}) view->device = {DeviceKind::cuda, 0};
+  call.forward.out.device = call.forward.lse.device = {DeviceKind::cuda, 0};
+  call.options.implementation = "reference";
+  try {
+    attention_forward(call.forward, call.options);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::unsupported);
+    EXPECT_NE(std::string(error.what()).find("reference: runs on cpu"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(call.outputs_untouched());
+}
+
+// Every allocation of a call fails in turn: a named error with the bytes wanted, nothing written, the next call works.
+TEST(Refusal, R21_AllocationFailures) {
+  for (const std::string& engine : engines()) {
+    for (const bool forward : {true, false}) {
+      for (std::int64_t n = 1; n <= 4; ++n) {
+        SCOPED_TRACE(engine + " allocation " + std::to_string(n));
+        Call call;
+        call.options.implementation = engine;
+        const auto run = [&] {
+          forward ? attention_forward(call.forward, call.options) : attention_backward(call.backward, call.options);
+        };
+        core::fail_allocation(n);
+        bool failed = false;
+        try {
+          run();
+        } catch (const Error& error) {
+          failed = true;
+          EXPECT_EQ(error.status(), Status::out_of_memory) << error.what();
+          EXPECT_NE(error.details().wanted.find("bytes"), std::string::npos) << error.what();
+          EXPECT_TRUE(call.outputs_untouched());
+        }
+        core::fail_allocation(0);
+        EXPECT_TRUE(failed || n > 1 || workspace_bytes(describe(call.forward, {}), engine) == 0);
+        EXPECT_NO_THROW(run());
+        EXPECT_FALSE(call.outputs_untouched());
+        EXPECT_EQ(core::memory_count().current, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea
