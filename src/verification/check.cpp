@@ -116,7 +116,7 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
 // small integers may make the plain evaluation exact by accident, and few numbers make its error a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
-  const std::int64_t own = sample.complete ? repeats(flops(p)) : 1;
+  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
   for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, order_of(n)), nullptr);
   const double flops_of_head = flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;

@@ -85,6 +85,10 @@ double root_mean_square(const RowValues& truth) {
   return count == 0 ? 0 : std::sqrt(sum / count);
 }
 
+double least_row_size(const RowValues& truth) {
+  return root_mean_square(truth) * std::sqrt(static_cast<double>(truth.columns)) / 4;
+}
+
 }  // namespace
 
 RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows) {
@@ -108,12 +112,13 @@ void ErrorSize::raise_to(const ErrorSize& other) {
 ErrorSize error_of(const RowValues& got, const RowValues& truth) {
   ErrorSize size;
   double error = 0, norm = 0;
+  const double least = least_row_size(truth);
   for (std::size_t row = 0; row < truth.rows.size(); ++row) {
     const RowError r = row_error(got, truth, row);
     error += r.error * r.error;
     norm += r.truth * r.truth;
     size.row_norm = std::max(size.row_norm, r.error);
-    if (r.truth > 0) size.row_relative = std::max(size.row_relative, r.error / r.truth);
+    if (least > 0) size.row_relative = std::max(size.row_relative, r.error / std::max(r.truth, least));
     if (truth.columns == 0) continue;
     const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
     if (std::isfinite(got.values[n]) && std::isfinite(truth.values[n]))
@@ -147,20 +152,19 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   result.ratio_to_plain = size.rel_l2 / (bound.plain.rel_l2 + relative_floor / bound.factor);
   result.detail = outright_difference(got, truth, bound);
   if (!result.detail.empty()) return result;
-  const double row_floor = floor * std::sqrt(static_cast<double>(truth.columns));
+  const double row_floor = floor * std::sqrt(static_cast<double>(truth.columns)), least = least_row_size(truth);
   for (std::size_t row = 0; row < truth.rows.size(); ++row) {
     const RowError r = row_error(got, truth, row);
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
     // A row that the plain evaluation's error covers is a sum that cancels: its own size says nothing of its terms.
-    const bool by_ratio =
-        r.truth <= bound.plain.row_norm || r.error <= bound.factor * bound.plain.row_relative * r.truth + row_floor;
+    const double by_size = bound.plain.row_relative * std::max(r.truth, least);
+    const bool by_ratio = r.truth <= bound.plain.row_norm || r.error <= bound.factor * by_size + row_floor;
     if (by_norm && by_ratio) continue;
     const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
     result.detail = "row " + place(truth.rows[row], r.worst_column) + ": got " + print(got.values[n]) + ", wanted " +
                     print(truth.values[n]) + "; the row's error " + print(r.error) + " (row norm " + print(r.truth) +
                     ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
-                    print(by_norm ? bound.plain.row_relative * r.truth : bound.plain.row_norm) + ", + " +
-                    print(row_floor);
+                    print(by_norm ? by_size : bound.plain.row_norm) + ", + " + print(row_floor);
     return result;
   }
   if (!(size.rel_l2 <= bound.factor * bound.plain.rel_l2 + relative_floor)) {

@@ -22,12 +22,14 @@ struct RowValues {
 };
 RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows);
 
-// How far one evaluation is from the truth, over the elements where the truth is finite.
+// How far one evaluation is from the truth, over the elements where the truth is finite. A row's size is its Euclidean
+// norm, but a quarter of the root mean square of all rows' norms at least: rows that cancel to next to nothing say
+// nothing of accuracy.
 struct ErrorSize {
   double rel_l2 = 0;        // of the whole tensor; its root mean square error where the truth is 0
   double max_abs = 0;       // of any element
   double row_norm = 0;      // largest Euclidean norm of a row's error
-  double row_relative = 0;  // largest norm of a row's error over the norm of the row
+  double row_relative = 0;  // largest norm of a row's error over the row's size
   void raise_to(const ErrorSize& other);
 };
 ErrorSize error_of(const RowValues& got, const RowValues& truth);

@@ -160,7 +160,7 @@ TEST(State, LentThreadsGiveTheSameBits) {
     attention_backward(lent.backward(), options);
     EXPECT_EQ(values_of(own.out.view()), values_of(lent.out.view())) << engine;
     EXPECT_EQ(values_of(own.dk.view()), values_of(lent.dk.view())) << engine;
-    if (engine != "reference") EXPECT_GT(host.tasks, 0) << engine;
+    EXPECT_TRUE(host.tasks > 0 || engine == "reference") << engine;
   }
 }
 

@@ -116,7 +116,7 @@ TEST(Comparer, FailsOnOneWrongElementInAMillion) {
 
 TEST(Comparer, FailsOnASmallRowThatIsWrongThroughout) {
   RowValues truth = some_values();
-  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-6;
+  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-3;
   RowValues wrong = truth;
   for (std::int64_t c = 0; c < kColumns; ++c) wrong.values[static_cast<std::size_t>(2 * kColumns + c)] *= -1;
   EXPECT_FALSE(judge(wrong, truth).ok);
