@@ -83,9 +83,17 @@ def check_text(path, text):
             yield f"{path}:{number}: code in a comment"
 
 
+def check_links(path, text):
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        if not ((ROOT / path).parent / link).exists():
+            yield f"{path}: the link {link} leads nowhere"
+
+
 def main():
     table = read_table()
     problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        problems += check_links(page.relative_to(ROOT), page.read_text())
     count = 0
     for top in ("include", "src", "tests", "examples", "cmake", "scripts", "python"):
         for file in sorted((ROOT / top).rglob("*")):
