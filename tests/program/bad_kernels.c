@@ -6,88 +6,141 @@
 #include <string.h>
 #include <unistd.h>
 
-static float* row_of(const struct fovea_bench_tensor* t, int64_t b, int64_t h, int64_t i) {
+typedef struct fovea_bench_call call_t;
+
+static float* row(const struct fovea_bench_tensor* t, int64_t b, int64_t h, int64_t i) {
   return (float*)t->data + b * t->batch_stride + h * t->head_stride + i * t->row_stride;
 }
 
-/* Plain loops in double precision, no mask, fp32, forward only. */
-int right(const struct fovea_bench_call* c) {
-  if (c->pass != 0 || c->dtype != FOVEA_BENCH_FP32 || c->mask != FOVEA_BENCH_NO_MASK) return FOVEA_BENCH_UNSUPPORTED;
-  double* weights = malloc((size_t)(c->len_k + c->dim_v) * sizeof(double));
-  for (int64_t n = 0; n < c->batch * c->heads_q * c->len_q; ++n) {
-    const int64_t i = n % c->len_q, h = n / c->len_q % c->heads_q, b = n / c->len_q / c->heads_q;
-    const int64_t hkv = h / (c->heads_q / c->heads_kv);
-    double sum = 0, *out = weights + c->len_k;
-    memset(out, 0, (size_t)c->dim_v * sizeof(double));
-    for (int64_t j = 0; j < c->len_k; ++j) {
-      double score = 0;
-      for (int64_t e = 0; e < c->dim_qk; ++e) score += (double)row_of(&c->q, b, h, i)[e] * row_of(&c->k, b, hkv, j)[e];
-      sum += weights[j] = exp(score * c->scale);
-      for (int64_t e = 0; e < c->dim_v; ++e) out[e] += weights[j] * row_of(&c->v, b, hkv, j)[e];
-    }
-    for (int64_t e = 0; e < c->dim_v; ++e) row_of(&c->out, b, h, i)[e] = (float)(out[e] / sum);
+static int64_t visible(const call_t* c, int64_t i) {
+  const int64_t shift = c->mask == FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT ? c->len_k - c->len_q : 0;
+  const int64_t last = c->mask == FOVEA_BENCH_NO_MASK ? c->len_k : i + 1 + shift;
+  return last < 0 ? 0 : last > c->len_k ? c->len_k : last;
+}
+
+static double dot(const float* x, const float* y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += (double)x[i] * y[i];
+  return sum;
+}
+
+/* Probabilities of one query row; returns its log-sum-exp. */
+static double probabilities(const call_t* c, int64_t b, int64_t h, int64_t i, double* p) {
+  const int64_t n = visible(c, i), hk = h / (c->heads_q / c->heads_kv);
+  double top = -INFINITY, sum = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    p[j] = c->scale * dot(row(&c->q, b, h, i), row(&c->k, b, hk, j), c->dim_qk);
+    top = fmax(top, p[j]);
   }
-  free(weights);
+  for (int64_t j = 0; j < n; ++j) sum += p[j] = exp(p[j] - top);
+  for (int64_t j = 0; j < n; ++j) p[j] /= sum;
+  return n > 0 ? top + log(sum) : -INFINITY;
+}
+
+static void forward_row(const call_t* c, int64_t b, int64_t h, int64_t i, double* p) {
+  const int64_t hk = h / (c->heads_q / c->heads_kv);
+  const double lse = probabilities(c, b, h, i, p);
+  if (c->lse.data) *row(&c->lse, b, h, i) = (float)lse;
+  for (int64_t x = 0; x < c->dim_v; ++x) {
+    double sum = 0;
+    for (int64_t j = 0; j < visible(c, i); ++j) sum += p[j] * row(&c->v, b, hk, j)[x];
+    row(&c->out, b, h, i)[x] = (float)sum;
+  }
+}
+
+static void backward_row(const call_t* c, int64_t b, int64_t h, int64_t i, double* p) {
+  const int64_t hk = h / (c->heads_q / c->heads_kv);
+  const float *dout = row(&c->dout, b, h, i), *q = row(&c->q, b, h, i);
+  probabilities(c, b, h, i, p);
+  const double delta = dot(dout, row(&c->out, b, h, i), c->dim_v);
+  for (int64_t j = 0; j < visible(c, i); ++j) {
+    const double ds = c->scale * p[j] * (dot(dout, row(&c->v, b, hk, j), c->dim_v) - delta);
+    for (int64_t x = 0; x < c->dim_v; ++x) row(&c->dv, b, hk, j)[x] += (float)(p[j] * dout[x]);
+    for (int64_t x = 0; x < c->dim_qk; ++x) row(&c->dk, b, hk, j)[x] += (float)(ds * q[x]);
+    for (int64_t x = 0; x < c->dim_qk; ++x) row(&c->dq, b, h, i)[x] += (float)(ds * row(&c->k, b, hk, j)[x]);
+  }
+}
+
+static void clear(const call_t* c, const struct fovea_bench_tensor* t, int64_t heads, int64_t length, int64_t dim) {
+  for (int64_t b = 0; b < c->batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < length; ++i) memset(row(t, b, h, i), 0, (size_t)dim * sizeof(float));
+}
+
+/* Plain loops in double precision, fp32, forward and backward. */
+int right(const call_t* c) {
+  if (c->dtype != FOVEA_BENCH_FP32) return FOVEA_BENCH_UNSUPPORTED;
+  double* const p = malloc((size_t)(c->len_k + 1) * sizeof(double));
+  if (!p) return FOVEA_BENCH_OUT_OF_MEMORY;
+  if (c->pass == 1) {
+    clear(c, &c->dq, c->heads_q, c->len_q, c->dim_qk);
+    clear(c, &c->dk, c->heads_kv, c->len_k, c->dim_qk);
+    clear(c, &c->dv, c->heads_kv, c->len_k, c->dim_v);
+  }
+  for (int64_t b = 0; b < c->batch; ++b)
+    for (int64_t h = 0; h < c->heads_q; ++h)
+      for (int64_t i = 0; i < c->len_q; ++i) (c->pass == 0 ? forward_row : backward_row)(c, b, h, i, p);
+  free(p);
   return FOVEA_BENCH_OK;
 }
 
-int slightly_wrong(const struct fovea_bench_call* c) {
+int slightly_wrong(const call_t* c) {
   const int code = right(c);
-  if (code == FOVEA_BENCH_OK) row_of(&c->out, 0, 0, c->len_q - 1)[0] += 1e-3f;
+  if (code == FOVEA_BENCH_OK && c->pass == 0) row(&c->out, 0, 0, c->len_q - 1)[0] += 1e-3f;
   return code;
 }
 
 /* Right when it is looked at, idle when it is timed. */
-int cheats(const struct fovea_bench_call* c) {
+int cheats(const call_t* c) {
   static int calls = 0;
   return calls++ == 0 ? right(c) : FOVEA_BENCH_OK;
 }
 
-int writes_nothing(const struct fovea_bench_call* c) { return c->size > 0 ? FOVEA_BENCH_OK : FOVEA_BENCH_ERROR; }
+int writes_nothing(const call_t* c) { return c->size > 0 ? FOVEA_BENCH_OK : FOVEA_BENCH_ERROR; }
 
-int forgets_gradients(const struct fovea_bench_call* c) {
+int forgets_gradients(const call_t* c) {
   if (c->pass == 0) return right(c);
   memset(c->dq.data, 0, (size_t)(c->batch * c->heads_q * c->len_q * c->dim_qk) * sizeof(float));
   return FOVEA_BENCH_OK;
 }
 
-int crashes(const struct fovea_bench_call* c) {
+int crashes(const call_t* c) {
   (void)c;
   return *(volatile int*)8;
 }
 
 /* Right for small problems, so that one sweep holds both ends. */
-int crashes_above_16(const struct fovea_bench_call* c) { return c->len_q > 16 ? crashes(c) : right(c); }
+int crashes_above_16(const call_t* c) { return c->len_q > 16 ? crashes(c) : right(c); }
 
-int crashes_when_timed(const struct fovea_bench_call* c) {
+int crashes_when_timed(const call_t* c) {
   static int calls = 0;
   return calls++ == 0 ? right(c) : crashes(c);
 }
 
-int writes_to_inputs(const struct fovea_bench_call* c) {
+int writes_to_inputs(const call_t* c) {
   ((float*)c->q.data)[0] = 0;
   return right(c);
 }
 
-int aborts(const struct fovea_bench_call* c) {
+int aborts(const call_t* c) {
   (void)c;
   abort();
 }
 
-int exits(const struct fovea_bench_call* c) {
+int exits(const call_t* c) {
   if (write(2, "no licence found\n", 17) < 0) return FOVEA_BENCH_ERROR;
   _exit(c->size > 0 ? 7 : 0);
 }
 
-int hangs(const struct fovea_bench_call* c) {
+int hangs(const call_t* c) {
   for (;;) pause();
   return right(c);
 }
 
-int hangs_above_16(const struct fovea_bench_call* c) { return c->len_q > 16 ? hangs(c) : right(c); }
+int hangs_above_16(const call_t* c) { return c->len_q > 16 ? hangs(c) : right(c); }
 
 /* Asks for more and more until it is told no. */
-int runs_out_of_memory(const struct fovea_bench_call* c) {
+int runs_out_of_memory(const call_t* c) {
   if (c->len_q <= 16) return right(c);
   for (int i = 0; i < 1 << 20; ++i) {
     void* block = malloc((size_t)64 << 20);
@@ -97,6 +150,55 @@ int runs_out_of_memory(const struct fovea_bench_call* c) {
   return FOVEA_BENCH_ERROR;
 }
 
-int is_killed(const struct fovea_bench_call* c) { return raise(SIGKILL) == 0 && c->size > 0; }
+int is_killed(const call_t* c) { return raise(SIGKILL) == 0 && c->size > 0; }
 
-int returns_9(const struct fovea_bench_call* c) { return c->size > 0 ? 9 : 0; }
+int returns_9(const call_t* c) { return c->size > 0 ? 9 : 0; }
+
+static float* last_row(const call_t* c) { return row(&c->out, c->batch - 1, c->heads_q - 1, c->len_q - 1); }
+
+/* Right up to a factor, which cosine similarity would not see. */
+int scaled(const call_t* c) {
+  const int code = right(c);
+  for (int64_t b = 0; c->pass == 0 && b < c->batch; ++b)
+    for (int64_t h = 0; h < c->heads_q; ++h)
+      for (int64_t i = 0; i < c->len_q; ++i)
+        for (int64_t x = 0; x < c->dim_v; ++x) row(&c->out, b, h, i)[x] *= 0.99f;
+  return code;
+}
+
+int wrong_sign(const call_t* c) {
+  const int code = right(c);
+  for (int64_t x = 0; c->pass == 0 && x < c->dim_v; ++x) last_row(c)[x] *= -1;
+  return code;
+}
+
+int not_a_number(const call_t* c) {
+  const int code = right(c);
+  if (c->pass == 0) last_row(c)[0] = NAN;
+  return code;
+}
+
+int infinite(const call_t* c) {
+  const int code = right(c);
+  if (c->pass == 0) last_row(c)[0] = INFINITY;
+  return code;
+}
+
+int wrong_lse(const call_t* c) {
+  const int code = right(c);
+  if (c->pass == 0) *row(&c->lse, 0, 0, 0) += 0.1f;
+  return code;
+}
+
+/* Right when it is checked, silent for ever when it is timed. */
+int hangs_when_timed(const call_t* c) {
+  static int calls = 0;
+  while (calls > 3) pause();
+  ++calls;
+  return right(c);
+}
+
+int slow(const call_t* c) {
+  usleep(100000);
+  return right(c);
+}

@@ -11,8 +11,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "schema_checker.h"
 
@@ -20,6 +22,9 @@ namespace fovea::tests {
 namespace {
 
 using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kDeadline{120};
 
 int temporary_file() {
   char name[] = "/tmp/fovea_test_XXXXXX";
@@ -57,6 +62,47 @@ std::string whole(int descriptor) {
   _exit(127);
 }
 
+// A terminal: the end that the program gets, and a thread that reads the other until the program has closed it.
+class Terminal {
+ public:
+  Terminal() : ours_(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    if (ours_ < 0 || grantpt(ours_) != 0 || unlockpt(ours_) != 0) throw std::runtime_error("no terminal");
+    theirs_ = open(ptsname(ours_), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    reader_ = std::thread([this] {
+      char buffer[4096];
+      for (ssize_t got = 0; (got = read(ours_, buffer, sizeof buffer)) > 0;)
+        text_.append(buffer, static_cast<std::size_t>(got));
+    });
+  }
+  int theirs() const { return theirs_; }
+  std::string close_and_take() {
+    close(theirs_);
+    reader_.join();
+    close(ours_);
+    return std::move(text_);
+  }
+
+ private:
+  int ours_ = -1, theirs_ = -1;
+  std::thread reader_;
+  std::string text_;
+};
+
+// The status that waitpid gives; a program that does not end is killed.
+int wait_with_deadline(pid_t pid, Ended& run) {
+  const auto deadline = Clock::now() + kDeadline;
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (Clock::now() > deadline && !run.hung) {
+      ADD_FAILURE() << "the program hangs";
+      run.hung = true;
+      kill(pid, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return status;
+}
+
 // Refuses what the library's own parser forgives: a key given twice.
 Json parse_strictly(const std::string& line) {
   std::vector<std::set<std::string>> open;
@@ -72,18 +118,21 @@ Json parse_strictly(const std::string& line) {
 }  // namespace
 
 Ended fovea(const std::vector<std::string>& arguments, const RunOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const int out = temporary_file(), err = temporary_file();
+  std::optional<Terminal> terminal;
+  if (options.terminal) terminal.emplace();
   const pid_t pid = fork();
-  if (pid == 0) become_program(arguments, options, out, err);
+  if (pid == 0)
+    become_program(arguments, options, terminal ? terminal->theirs() : out, terminal ? terminal->theirs() : err);
   if (options.while_it_runs) options.while_it_runs(pid);
-  int status = 0;
-  waitpid(pid, &status, 0);
   Ended run;
+  const int status = wait_with_deadline(pid, run);
   run.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   run.out = whole(out);
   run.err = whole(err);
-  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (terminal) run.out = terminal->close_and_take();
+  run.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return run;
 }
 

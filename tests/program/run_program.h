@@ -13,14 +13,16 @@
 namespace fovea::tests {
 
 struct Ended {
-  int code = -1;  // exit code; 128 + signal if it was killed
-  std::string out, err;
+  int code = -1;         // exit code; 128 + signal if it was killed
+  bool hung = false;     // had to be killed at the deadline, which also fails the test
+  std::string out, err;  // a terminal takes both into out
   double seconds = 0;
 };
 
 struct RunOptions {
   std::int64_t file_size_limit = -1;  // RLIMIT_FSIZE: a disk that is full beyond so many bytes
   bool close_output = false;          // nobody reads stdout
+  bool terminal = false;              // stdout and stderr are a terminal of no width
   std::function<void(pid_t)> while_it_runs = {};
   std::vector<std::string> environment = {};  // NAME=value, added
 };

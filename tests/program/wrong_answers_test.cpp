@@ -1,0 +1,105 @@
+// B153, B154: answers that weak comparisons let pass, by kernels that give them, through the real bench; and that a
+// right kernel is never refused.
+#include <gtest/gtest.h>
+
+#include "run_program.h"
+
+namespace fovea::tests {
+namespace {
+
+using program::Row;
+
+const std::string kProblem = "b=2 hq=2 lq=33 lk=47 d=8";
+
+void expect_time(const Row& row) {
+  EXPECT_EQ(row.status, "ok") << row.impl << ": " << row.reason;
+  EXPECT_TRUE(row.time_s.has_value());
+}
+
+void expect_no_time(const Row& row, const std::string& status, const std::string& says) {
+  EXPECT_EQ(row.status, status) << row.impl << ": " << row.reason;
+  EXPECT_NE(row.reason.find(says), std::string::npos) << row.impl << ": " << row.reason;
+  EXPECT_FALSE(row.time_s.has_value()) << row.impl;
+  EXPECT_FALSE(row.tflops.has_value()) << row.impl;
+}
+
+struct WrongAnswer {
+  const char* symbol;
+  const char* tensor;
+};
+
+class WrongAnswers : public testing::TestWithParam<WrongAnswer> {};
+
+TEST_P(WrongAnswers, AreMismatchesOnEveryMask) {
+  const auto [symbol, tensor] = GetParam();
+  const auto rows = bench(kProblem + " mask=none,causal_top_left data=normal,peaked", bad_kernel(symbol), 1);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const Row& row : rows) expect_no_time(row, "mismatch", tensor);
+}
+
+// Comparing with NaN is false: a comparer that asks whether the error exceeds the limit lets it pass.
+INSTANTIATE_TEST_SUITE_P(B153, WrongAnswers,
+                         testing::Values(WrongAnswer{"not_a_number", "out"}, WrongAnswer{"infinite", "out"},
+                                         WrongAnswer{"wrong_sign", "out"}, WrongAnswer{"slightly_wrong", "out"}),
+                         [](const auto& one) { return one.param.symbol; });
+
+// A factor is invisible to cosine similarity, a wrong lse to a check for NaN.
+INSTANTIATE_TEST_SUITE_P(B154, WrongAnswers,
+                         testing::Values(WrongAnswer{"scaled", "out"}, WrongAnswer{"wrong_lse", "lse"}),
+                         [](const auto& one) { return one.param.symbol; });
+
+TEST(RightAnswers, AreTimedOnEveryPassMaskAndLayout) {
+  const std::string sweep = " mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd pass=fwd,bwd,e2e";
+  for (const char* lengths : {"lq=17 lk=29", "lq=29 lk=17", "lq=1 lk=1"}) {
+    const auto rows = bench(lengths + std::string(" b=2 hq=4 hkv=2 d=8 dv=5") + sweep, bad_kernel("right"), 0);
+    ASSERT_EQ(rows.size(), 18u);
+    for (const Row& row : rows) expect_time(row);
+  }
+}
+
+TEST(RightAnswers, InAnotherTypeAreRefusedByTheKernelItself) {
+  const auto rows = bench("lq=8 d=8 dtype=bf16,fp16", bad_kernel("right"), 0);
+  for (const Row& row : rows) expect_no_time(row, "unsupported", "");
+}
+
+TEST(Timeouts, R47_AHangWhileItIsTimedEndsTheCellAlone) {
+  const auto rows =
+      bench("lq=8 d=4", bad_kernel("hangs_when_timed") + "," + bad_kernel("right"), 0, {"--timeout", "0.5"});
+  ASSERT_EQ(rows.size(), 2u);
+  expect_no_time(rows[0], "timeout", "");
+  expect_time(rows[1]);
+}
+
+TEST(Timeouts, TooSlowForThreeSamples) {
+  const auto rows = bench("lq=8 d=4", bad_kernel("slow") + "," + bad_kernel("right"), 0, {"--timeout", "0.25"});
+  ASSERT_EQ(rows.size(), 2u);
+  expect_no_time(rows[0], "timeout", "");
+  expect_time(rows[1]);
+}
+
+TEST(Timeouts, FewSamplesAreFlagged) {
+  const auto rows = bench("lq=8 d=4", bad_kernel("slow"), 0);
+  ASSERT_EQ(rows.size(), 1u);
+  expect_time(rows[0]);
+  EXPECT_GE(rows[0].time_s->n, 3);
+  EXPECT_GE(rows[0].time_s->min, 0.1);
+  EXPECT_TRUE(rows[0].has_flag("few_samples"));
+}
+
+TEST(Seeds, TheSameSeedGivesTheSameErrors) {
+  const auto error_with = [](const char* seed) {
+    const auto rows = bench(kProblem, bad_kernel("right"), 0, {"--seed", seed});
+    return rows.at(0).error.at("out").rel_l2;
+  };
+  EXPECT_EQ(error_with("7"), error_with("7"));
+  EXPECT_NE(error_with("7"), error_with("8"));
+}
+
+TEST(Memory, R46_MoreThanAnyMachineHasIsARow) {
+  const auto rows = bench("b=64 hq=64 lq=1024k d=128", "flash", 0);
+  ASSERT_EQ(rows.size(), 1u);
+  expect_no_time(rows[0], "oom", "bytes");
+}
+
+}  // namespace
+}  // namespace fovea::tests
