@@ -145,6 +145,13 @@ bool device_is_missing(const std::vector<core::Case>& cases, const Machine& mach
   return true;
 }
 
+void check_baseline(const std::string& baseline, const std::vector<Contender>& contenders) {
+  std::vector<std::string> names;
+  for (const Contender& one : contenders) names.push_back(one.name);
+  if (baseline.empty() || std::find(names.begin(), names.end(), baseline) != names.end()) return;
+  refuse("--baseline", "not timed in this run", baseline, fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
 int run_bench(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
     refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
@@ -155,6 +162,7 @@ int run_bench(const BenchOptions& o) {
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
   std::vector<Contender> contenders = contenders_of(names, words_of(o.peers), o.python);
+  check_baseline(o.baseline, contenders);
   CellSettings settings;
   settings.limits.repeat_for = o.repeat_for > 0                          ? o.repeat_for
                                : !o.preset.empty() && o.scale == "quick" ? kQuickRepeat
@@ -210,7 +218,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
       ->check(number_within(1, 4096));
-  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns");
+  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")->check(number_within(0, 0x1p64));
   verb->add_option("--repeat-for", o.repeat_for,
                    "most seconds of samples per cell and implementation (10; quick presets 0.5)")
       ->check(number_within(1e-3, 1e6));

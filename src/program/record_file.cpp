@@ -96,6 +96,13 @@ void read_line(Records& records, std::unordered_map<std::string, std::size_t>& s
   }
 }
 
+// What a run that was cut short may leave behind: the beginning of a record, or the zeros of blocks never written.
+bool could_be_torn(std::string_view line) {
+  constexpr std::string_view start = "{\"schema\":\"fovea.";
+  return start.substr(0, line.size()) == line.substr(0, start.size()) ||
+         line.find_first_not_of('\0') == std::string_view::npos;
+}
+
 }  // namespace
 
 Records load_records(const std::string& path) {
@@ -105,6 +112,7 @@ Records load_records(const std::string& path) {
   std::string_view line;
   for (bool whole = false; reader.next(line, whole);) {
     if (!whole) {
+      if (!could_be_torn(line)) refuse(path, "at byte " + std::to_string(records.valid_bytes) + " stands no record");
       records.warning = path + ": the last line, at byte " + std::to_string(records.valid_bytes) +
                         ", was not finished and is left out";
       break;

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct ReportOptions {
   std::string folder = "report";
   std::string baseline;
   std::string python;
-  bool no_pictures = false;
+  bool no_pictures = false, json = false;
 };
 
 void write(const fs::path& path, const std::string& text) {
@@ -53,11 +54,20 @@ int run_report(const ReportOptions& options) {
   }
   write(folder / "report.md", to_markdown(report));
   write(folder / "index.html", to_html(report));
-  std::printf("%s\n", report.headline.c_str());
-  for (const std::string& said : report.observations) std::printf("- %s\n", said.c_str());
+  const std::string page = (folder / "index.html").string();
+  if (options.json) {
+    const nlohmann::ordered_json json{{"schema", "fovea.report/1"},
+                                      {"page", page},
+                                      {"headline", report.headline},
+                                      {"observations", report.observations}};
+    std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("%s\n", report.headline.c_str());
+    for (const std::string& said : report.observations) std::printf("- %s\n", said.c_str());
+  }
   for (const std::string& warning : study.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (!report.pictures.missing.empty()) std::fprintf(stderr, "%s\n", report.pictures.missing.c_str());
-  std::printf("%s\n", (folder / "index.html").string().c_str());
+  if (!options.json) std::printf("%s\n", page.c_str());
   return 0;
 }
 
@@ -71,6 +81,7 @@ void add_report(CLI::App& app, Action& action) {
   verb->add_option("--baseline", options.baseline, "implementation that speed-ups are over (default: naive)");
   verb->add_option("--python", options.python, "Python with matplotlib (default: FOVEA_PYTHON, build/venv, python3)");
   verb->add_flag("--no-pictures", options.no_pictures, "tables only");
+  verb->add_flag("--json", options.json, "print one JSON object instead of text");
   verb->callback([&action] { action = [] { return run_report(options); }; });
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -106,6 +107,16 @@ void print_failures(const std::vector<Row>& rows) {
   }
 }
 
+// What the times of each problem are put in relation to: `flash` is one implementation here and another there.
+std::map<std::string, std::string> baselines_of(const CellBench& bench, const SweepSettings& settings) {
+  std::map<std::string, std::string> baselines;
+  for (const Contender& contender : bench.contenders()) {
+    if (contender.name != settings.baseline) continue;
+    for (const core::Case& c : settings.cases) baselines[core::line_of(c)] = plan_cell(contender, c).implementation;
+  }
+  return baselines;
+}
+
 }  // namespace
 
 double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
@@ -125,7 +136,7 @@ int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment
   const auto& rows = sweep.rows();
   if (!settings.json && !rows.empty()) {
     print_failures(rows);
-    std::fputs(bench_table(rows, settings.baseline, colour_wanted(STDOUT_FILENO)).c_str(), stdout);
+    std::fputs(bench_table(rows, baselines_of(bench, settings), colour_wanted(STDOUT_FILENO)).c_str(), stdout);
     if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
   }
   if (ended == kInterrupted) {

@@ -133,14 +133,16 @@ ShortLines shorten(const std::vector<std::string>& lines) {
   return result;
 }
 
-std::string bench_table(const std::vector<Row>& rows, std::string_view baseline, bool colour) {
+std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines,
+                        bool colour) {
   const Grid grid = grid_of(rows);
   const ShortLines labels = shorten(grid.problems);
   std::vector<std::vector<std::string>> table{{"problem"}};
   for (const auto& name : grid.implementations) table[0].push_back(name);
   for (std::size_t i = 0; i < grid.problems.size(); ++i) {
     const Row* best = nullptr;
-    const Row* const base = cell_of(grid, grid.problems[i], std::string(baseline));
+    const auto baseline = baselines.find(grid.problems[i]);
+    const Row* const base = baseline == baselines.end() ? nullptr : cell_of(grid, grid.problems[i], baseline->second);
     for (const auto& name : grid.implementations) {
       const Row* const row = cell_of(grid, grid.problems[i], name);
       if (row != nullptr && ranked(*row) && (best == nullptr || row->time_s->median < best->time_s->median)) best = row;

@@ -1,6 +1,7 @@
 // Plain tables for people: problems down, implementations across, the best time marked, failures as words.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,9 @@ struct ShortLines {
 };
 ShortLines shorten(const std::vector<std::string>& lines);
 
-// The table that ends a bench. `baseline` adds each time's ratio to that implementation; `colour` marks the best in
-// bold beside the asterisk.
-std::string bench_table(const std::vector<Row>& rows, std::string_view baseline, bool colour);
+// The table that ends a bench. `baselines` (problem -> implementation) adds each time's ratio to the one of its
+// problem; `colour` marks the best in bold beside the asterisk.
+std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines, bool colour);
 
 // Whether output on this stream may hold colour: a terminal, NO_COLOR unset, TERM not dumb.
 bool colour_wanted(int descriptor);

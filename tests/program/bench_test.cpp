@@ -158,6 +158,13 @@ TEST(Bench, BaselineAddsRatiosToTheTable) {
   EXPECT_NE(run.out.find(" *"), std::string::npos) << run.out;
 }
 
+TEST(Bench, BaselineMayBeCalledFlash) {
+  const Ended run = fovea({"bench", "--problem", "lq=32 d=8 dtype=fp32,bf16", "--impl", "flash,reference", "--baseline",
+                           "flash", "--repeat-for", "0.01", "--threads", "1"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("(1.00x)"), std::string::npos) << run.out;
+}
+
 // Counts visible pairs one by one.
 double counted_flops(const core::Case& c) {
   const AttentionProblem& p = c.problem;

@@ -194,6 +194,16 @@ TEST_F(RecordFileTest, R43_B151_ATornLastLineIsCutOffWithAWarningAtAnyByte) {
   }
 }
 
+// As a file system may leave it after a power cut.
+TEST_F(RecordFileTest, R43_AnEndOfZerosIsATornLine) {
+  write_two();
+  const std::string whole = read_text(path);
+  write_text(path, whole + std::string(4096, '\0'));
+  EXPECT_EQ(load_records(path).rows.size(), 2u);
+  RecordFile(path, sample_environment(), true, false);
+  EXPECT_EQ(read_text(path), whole + json_line(sample_environment()) + "\n");
+}
+
 TEST_F(RecordFileTest, R43_DamageInTheMiddleIsRefusedWithItsPosition) {
   write_two();
   std::string text = read_text(path);
@@ -213,6 +223,10 @@ TEST_F(RecordFileTest, R42_FilesThatAreNoRecordsAreRefused) {
   const std::string environment = json_line(sample_environment()) + "\n";
   const std::string deep(100000, '[');
   EXPECT_NE(refusal_of_text("\xef\xbb\xbf" + environment).find("byte order mark"), std::string::npos);
+  EXPECT_NE(refusal_of_text("my notes, without an end of line").find("no record"), std::string::npos);
+  EXPECT_NE(refusal_of_text(environment + "half a note").find("byte " + std::to_string(environment.size())),
+            std::string::npos);
+  EXPECT_NE(refusal_of_text(environment + std::string(100, '\0') + "\n").find("byte"), std::string::npos);
   EXPECT_NE(refusal_of_text("{\"a\": 1}\n").find("first line is no environment"), std::string::npos);
   EXPECT_NE(refusal_of_text(environment + deep + "\n").find("nested deeper"), std::string::npos);
   EXPECT_NE(refusal_of_text(environment + "{\"schema\": \"fovea.bench/1\", \"problem\": \"\xff\"}\n").find("byte"),
