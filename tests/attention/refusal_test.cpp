@@ -1,57 +1,15 @@
 // Every refusal of the contract: status, argument, got and wanted in the message, outputs untouched, and the next valid
 // call works.
-#include <algorithm>
 #include <functional>
 #include <limits>
 
 #include "attention/engines.h"
-#include "core/memory.h"
+#include "attention/small_call.h"
 
 namespace fovea {
 namespace {
 
-constexpr float kPoison = -12345.0f;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// A valid forward and backward call over 2 query heads, 1 key head, 3 queries, 4 keys, which each refusal spoils.
-struct Call {
-  std::vector<float> q = std::vector<float>(2 * 3 * 8, 0.5f), k = std::vector<float>(4 * 8, 0.25f), v = k;
-  std::vector<float> dout = q, lse_in = std::vector<float>(2 * 3, 1.0f), out_in = q, delta_in = lse_in;
-  std::vector<float> out = std::vector<float>(2 * 3 * 8, kPoison), lse = std::vector<float>(2 * 3, kPoison);
-  std::vector<float> dq = out, dk = std::vector<float>(4 * 8, kPoison), dv = dk;
-  alignas(64) float scratch[1024] = {};
-  ForwardTensors forward{.q = contiguous(q.data(), {1, 2, 3, 8}),
-                         .k = contiguous(k.data(), {1, 1, 4, 8}),
-                         .v = contiguous(v.data(), {1, 1, 4, 8}),
-                         .out = contiguous(out.data(), {1, 2, 3, 8}),
-                         .lse = contiguous(lse.data(), {1, 2, 3, 1})};
-  BackwardTensors backward{.q = forward.q,
-                           .k = forward.k,
-                           .v = forward.v,
-                           .out = contiguous(out_in.data(), {1, 2, 3, 8}),
-                           .lse = contiguous(lse_in.data(), {1, 2, 3, 1}),
-                           .dout = contiguous(dout.data(), {1, 2, 3, 8}),
-                           .delta = {},
-                           .dq = contiguous(dq.data(), {1, 2, 3, 8}),
-                           .dk = contiguous(dk.data(), {1, 1, 4, 8}),
-                           .dv = contiguous(dv.data(), {1, 1, 4, 8})};
-  AttentionOptions options;
-
-  Call() = default;
-  Call(const Call&) = delete;  // views point into this object
-
-  // Both calls' q, k and v.
-  void q_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.q), spoil(backward.q); }
-  void k_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.k), spoil(backward.k); }
-  void v_is(const std::function<void(TensorView&)>& spoil) { spoil(forward.v), spoil(backward.v); }
-
-  bool outputs_untouched() const {
-    for (const auto* output : {&out, &lse, &dq, &dk, &dv}) {
-      if (!std::all_of(output->begin(), output->end(), [](float value) { return value == kPoison; })) return false;
-    }
-    return true;
-  }
-};
 
 struct Refusal {
   const char* name;
@@ -378,37 +336,6 @@ TEST(Refusal, R18_CudaTensorsAreNeverRunOnTheCpu) {
     EXPECT_NE(std::string(error.what()).find("reference: runs on cpu"), std::string::npos) << error.what();
   }
   EXPECT_TRUE(call.outputs_untouched());
-}
-
-// Every allocation of a call fails in turn: a named error with the bytes wanted, nothing written, the next call works.
-TEST(Refusal, R21_AllocationFailures) {
-  for (const std::string& engine : engines()) {
-    for (const bool forward : {true, false}) {
-      for (std::int64_t n = 1; n <= 4; ++n) {
-        SCOPED_TRACE(engine + " allocation " + std::to_string(n));
-        Call call;
-        call.options.implementation = engine;
-        const auto run = [&] {
-          forward ? attention_forward(call.forward, call.options) : attention_backward(call.backward, call.options);
-        };
-        core::fail_allocation(n);
-        bool failed = false;
-        try {
-          run();
-        } catch (const Error& error) {
-          failed = true;
-          EXPECT_EQ(error.status(), Status::out_of_memory) << error.what();
-          EXPECT_NE(error.details().wanted.find("bytes"), std::string::npos) << error.what();
-          EXPECT_TRUE(call.outputs_untouched());
-        }
-        core::fail_allocation(0);
-        EXPECT_TRUE(failed || n > 1 || workspace_bytes(describe(call.forward, {}), engine) == 0);
-        EXPECT_NO_THROW(run());
-        EXPECT_FALSE(call.outputs_untouched());
-        EXPECT_EQ(core::memory_count().current, 0);
-      }
-    }
-  }
 }
 
 }  // namespace
