@@ -44,7 +44,7 @@ Rows key_rows_of(const AttentionProblem& p, const View& view, std::int64_t seque
 Shape shape_of(const AttentionProblem& p) {
   constexpr double kLog2E = 1.44269504088896340736, kLargest = std::numeric_limits<float>::max();
   const KeyWindow window = key_window(p);
-  const double log2_scale = std::min(std::fabs(p.scale) * kLog2E, kLargest);
+  const double size = std::min(std::fabs(p.scale), kLargest), log2_scale = std::min(size * kLog2E, kLargest);
   Shape s{};
   s.group = p.heads_kv > 0 ? std::max<std::int64_t>(1, p.heads_q / p.heads_kv) : 1;
   s.len_q = p.heads_q > 0 ? p.len_q : 0;
@@ -54,14 +54,12 @@ Shape shape_of(const AttentionProblem& p) {
   s.window_begin = window.begin;
   s.window_end = window.end;
   s.scale = static_cast<float>(std::clamp(p.scale, -kLargest, kLargest));
-  s.log2_scale = static_cast<float>(log2_scale);
-  s.log2_scale_rest = static_cast<float>(log2_scale - static_cast<double>(s.log2_scale));
-  s.sign = p.scale < 0 ? -1.0f : 1.0f;
-  if (s.log2_scale == 0) {  // every score is 0: the queries are taken as 0 and the kernels never multiply 0 by infinity
-    s.sign = 0;
-    s.log2_scale = 1;
-    s.log2_scale_rest = 0;
-  }
+  const bool zero = log2_scale < static_cast<double>(std::numeric_limits<float>::min());
+  const double exact = zero ? 1.0 : size;
+  s.sign = zero ? 0.0f : p.scale < 0 ? -1.0f : 1.0f;
+  s.size = static_cast<float>(exact);
+  s.size_rest = static_cast<float>(exact - static_cast<double>(s.size));
+  s.log2_scale = zero ? 1.0f : static_cast<float>(log2_scale);
   return s;
 }
 

@@ -18,7 +18,6 @@ FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { __builtin_memcpy(p, &x, 
 FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return PairVec{} + static_cast<int32_t>(*p); }
 FOVEA_INLINE Vec low_of(PairVec x) { return from_bits(x << 16); }
 FOVEA_INLINE Vec high_of(PairVec x) { return from_bits(x & static_cast<int32_t>(0xffff0000u)); }
-FOVEA_INLINE Vec truncate(Vec x) { return high_of(bits_of(x)); }
 
 FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) { return fma(low_of(a), low_of(b), fma(high_of(a), high_of(b), c)); }
 

@@ -22,8 +22,7 @@ struct BackwardTile {
   Factor* q_rows;     // [kQueries / kPairs][padded dim_qk]
   Factor* dout_rows;  // [kQueries / kPairs][padded dim_v]
   float* dq;          // [dim_qk][kQueries], not yet multiplied by the scale
-  float* lse;         // [kQueries], in units of log2, rounded
-  float* lse_rest;    // [kQueries], what the rounding lost
+  float* lse;         // [kQueries]
   float* delta;       // [kQueries]
   int64_t rows;
   Visibility visible;
@@ -42,6 +41,7 @@ struct BackwardScratch {
   Factor* ds;         // [kKeyBlock][kQueries / kPairs]
   Factor* ds_keys;    // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
   float* rows;        // [larger(kKeyBlock, kQueries)][padded dim]
+  float* columns;     // [padded dim][kQueries]
   Factor* out;        // [dim_v / kPairs][kQueries]
 };
 
@@ -78,16 +78,16 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   s.ds = memory.take<Factor>(kKeyBlock * kQueries / kPairs);
   s.ds_keys = kPairs > 1 ? memory.take<Factor>(kKeyBlock / kPairs * kQueries) : s.ds;
   s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * larger(z.k_padded, z.v_padded));
-  s.out = memory.take<Factor>(z.v_steps * kQueries);
+  s.columns = memory.take<float>(larger(z.k_padded, z.v_padded) * kQueries);
+  s.out = memory.take<Factor>(z.v_padded / kPairs * kQueries);
   for (int64_t t = 0; t < s.tile_count; ++t) {
     BackwardTile tile{};
-    tile.q = memory.take<Factor>(z.k_steps * kQueries);
-    tile.dout = memory.take<Factor>(z.v_steps * kQueries);
+    tile.q = memory.take<Factor>(z.k_padded / kPairs * kQueries);
+    tile.dout = memory.take<Factor>(z.v_padded / kPairs * kQueries);
     tile.q_rows = memory.take<Factor>(kQueries / kPairs * z.k_padded);
     tile.dout_rows = memory.take<Factor>(kQueries / kPairs * z.v_padded);
-    tile.dq = memory.take<float>(round_up(shape.dim_qk, kTileRows) * kQueries);
+    tile.dq = memory.take<float>(z.k_padded * kQueries);
     tile.lse = memory.take<float>(kQueries);
-    tile.lse_rest = memory.take<float>(kQueries);
     tile.delta = memory.take<float>(kQueries);
     if (base != nullptr) s.tiles[t] = tile;
   }
@@ -126,9 +126,8 @@ void pack_chunk(const BackwardTask& task, const BackwardScratch& s) {
 // lse and delta of a tile's queries. Lanes beyond the last row get zeros, and so do their q and dout: they add nothing.
 void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& tile) {
   const Shape& shape = *task.shape;
-  constexpr double kLog2E = 1.44269504088896340736;
   for (int64_t w = 0; w < kQueries; ++w) {
-    tile.lse[w] = tile.lse_rest[w] = tile.delta[w] = 0;
+    tile.lse[w] = tile.delta[w] = 0;
     if (w >= tile.rows) continue;
     const int64_t row = first_row + w;
     const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, row);
@@ -142,9 +141,7 @@ void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& 
       tile.visible.common = {0, 0};
       continue;
     }
-    const double log2_lse = static_cast<double>(lse) * kLog2E;
-    tile.lse[w] = static_cast<float>(log2_lse);
-    tile.lse_rest[w] = static_cast<float>(log2_lse - static_cast<double>(tile.lse[w]));
+    tile.lse[w] = lse;
   }
 }
 
@@ -155,7 +152,7 @@ void sum_delta(const BackwardTask& task, const BackwardScratch& s, int64_t first
   const BackwardSizes z = sizes_of(shape);
   read_rows(task.out, shape.group, first_row, tile.rows, shape.dim_v, s.rows, kQueries, z.v_padded);
   for (int part = 0; part < kPairs; ++part) {  // a pair holds the leading half of an fp32 value
-    pack_by_rows<kQueries>(s.rows, z.v_padded, kQueries, shape.dim_v, s.out);
+    pack_queries(s.rows, z.v_padded, shape.dim_v, s.columns, s.out);
     for (int w = 0; w < kQueries; w += kLanes) {
       Vec sum = zero();
       for (int64_t i = 0; i < z.v_steps; ++i)
@@ -178,10 +175,10 @@ void begin_tile(const BackwardTask& task, const BackwardScratch& s, int64_t firs
   pack_by_columns(s.rows, z.k_padded, kQueries, z.k_padded, z.k_padded, tile.q_rows);
   const Vec sign = broadcast(shape.sign);
   for (int64_t i = 0; i < kQueries * z.k_padded; i += kLanes) store(s.rows + i, mul(load(s.rows + i), sign));
-  pack_by_rows<kQueries>(s.rows, z.k_padded, kQueries, shape.dim_qk, tile.q);
+  pack_queries(s.rows, z.k_padded, shape.dim_qk, s.columns, tile.q);
   read_rows(task.dout, shape.group, first_row, rows, shape.dim_v, s.rows, kQueries, z.v_padded);
   pack_by_columns(s.rows, z.v_padded, kQueries, z.v_padded, z.v_padded, tile.dout_rows);
-  pack_by_rows<kQueries>(s.rows, z.v_padded, kQueries, shape.dim_v, tile.dout);
+  pack_queries(s.rows, z.v_padded, shape.dim_v, s.columns, tile.dout);
   if (wanted_of(task).ds() && task.delta.data == nullptr) sum_delta(task, s, first_row, tile);
   for (int64_t i = 0; i < round_up(shape.dim_qk, kTileRows) * kQueries; i += kLanes) store(tile.dq + i, zero());
 }
@@ -201,12 +198,13 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
   Vec p[kTileRows][N];
   clear(p);
   multiply(p, block.k + key * z.k_steps, 1, kTileRows, tile.q, kQueries, z.k_steps);
-  const Vec scale = broadcast(shape.log2_scale), rest = broadcast(shape.log2_scale_rest);
+  const Vec scale = broadcast(shape.size), rest = broadcast(shape.size_rest);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    const Vec lse = load(tile.lse + n * kLanes), lse_rest = load(tile.lse_rest + n * kLanes);
+    const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-      const Vec exponent = add(fms(p[m][n], scale, lse), fms(p[m][n], rest, lse_rest));
-      p[m][n] = exp2(min(broadcast(128.0f), exponent));
+      // The difference first: its rounding error is then relative to it, however large scores are.
+      const Vec exponent = fma(p[m][n], rest, fms(p[m][n], scale, lse));
+      p[m][n] = exp2(min(broadcast(128.0f), mul(exponent, broadcast(1.44269504f))));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
       store_query_factors(s.weights + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
       store(s.unrounded + m * kQueries + n * kLanes, p[m][n]);

@@ -22,8 +22,8 @@ FOVEA_INLINE Factor make_factor(const float* x, int64_t stride) {
   return low >> 16 | (high & 0xffff0000u);
 }
 
-// What a factor keeps of fp32 values.
-FOVEA_INLINE Vec round_to_factor(Vec x) { return truncate(x); }
+// What store_key_factors keeps of fp32 values.
+FOVEA_INLINE Vec round_to_factor(Vec x) { return low_of(join_pairs(x, x)); }
 
 // Stores kPairs rows of weights so that keys are contracted, [key / 2][query].
 FOVEA_INLINE void store_key_factors(Factor* p, const Vec* rows) { store_pairs(p, join_pairs(rows[0], rows[1])); }
@@ -33,6 +33,12 @@ FOVEA_INLINE Vec rescale_key_factors(Factor* p, Vec factor, Vec sum) {
   const PairVec pair = load_pairs(p);
   store_pairs(p, join_pairs(mul(low_of(pair), factor), mul(high_of(pair), factor)));
   return sum;
+}
+
+// Where fp32 values can be put that become factors: not among the factors.
+FOVEA_INLINE float* in_place_of(Factor* factors, float* other) {
+  (void)factors;
+  return other;
 }
 
 // Stores one row of weights so that queries are contracted, [key][query / 2].

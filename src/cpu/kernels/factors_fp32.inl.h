@@ -32,6 +32,12 @@ FOVEA_INLINE Vec rescale_key_factors(Factor* p, Vec factor, Vec sum) {
   return add(sum, scaled);
 }
 
+// Where fp32 values can be put that become factors: among the factors themselves.
+FOVEA_INLINE float* in_place_of(Factor* factors, float* other) {
+  (void)other;
+  return factors;
+}
+
 // Stores one row of weights so that queries are contracted, [key][query].
 FOVEA_INLINE void store_query_factors(Factor* p, int64_t first, Vec row) { store(p + first, row); }
 

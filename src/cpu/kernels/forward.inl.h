@@ -25,6 +25,7 @@ struct ForwardScratch {
   ForwardTile* tiles;
   Factor* weights;  // [kKeyBlock / kPairs][kQueries]
   float* rows;      // [larger(kKeyBlock, kQueries)][padded dim]
+  float* columns;   // [padded dim][kQueries]
   Factor* k;        // one packed block, if the task packs for itself
   Factor* v;
   float* block_sum;  // [kQueries], of the weights of this block
@@ -40,14 +41,15 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
   s.tiles = memory.take<ForwardTile>(tiles);
   s.weights = memory.take<Factor>(kKeyBlock / kPairs * kQueries);
   s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * padded(larger(shape.dim_qk, shape.dim_v)));
+  s.columns = memory.take<float>(padded(shape.dim_qk) * kQueries);
   s.k = packs_itself ? memory.take<Factor>(factors_of_k(shape)) : nullptr;
   s.v = packs_itself ? memory.take<Factor>(factors_of_v(shape)) : nullptr;
   s.block_sum = memory.take<float>(kQueries);
   s.factor = memory.take<float>(kQueries);
   for (int64_t t = 0; t < tiles; ++t) {
     ForwardTile tile{};
-    tile.q = memory.take<Factor>((shape.dim_qk + kPairs - 1) / kPairs * kQueries);
-    tile.out = memory.take<float>(round_up(shape.dim_v, kTileRows) * kQueries);
+    tile.q = memory.take<Factor>(padded(shape.dim_qk) / kPairs * kQueries);
+    tile.out = memory.take<float>(padded(shape.dim_v) * kQueries);
     tile.maximum = memory.take<float>(kQueries);
     tile.limit = memory.take<float>(kQueries);
     tile.sum = memory.take<float>(kQueries);
@@ -64,7 +66,7 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
   read_rows(task.q, shape.group, first_row, rows, shape.dim_qk, s.rows, kQueries, dim);
   const Vec sign = broadcast(shape.sign);
   for (int64_t i = 0; i < kQueries * dim; i += kLanes) store(s.rows + i, mul(load(s.rows + i), sign));
-  pack_by_rows<kQueries>(s.rows, dim, kQueries, shape.dim_qk, tile.q);
+  pack_queries(s.rows, dim, shape.dim_qk, s.columns, tile.q);
   for (int64_t i = 0; i < round_up(shape.dim_v, kTileRows) * kQueries; i += kLanes) store(tile.out + i, zero());
   for (int w = 0; w < kQueries; w += kLanes) {
     store(tile.maximum + w, zero());
@@ -170,8 +172,7 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
 // Finish: (maximum, sum, weighted values) of each query become out and lse.
 void finish_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
   const Shape& shape = *task.shape;
-  constexpr double kLn2 = 0.69314718055994530942;
-  const double scale = (static_cast<double>(shape.log2_scale) + static_cast<double>(shape.log2_scale_rest)) * kLn2;
+  const double scale = static_cast<double>(shape.size) + static_cast<double>(shape.size_rest);
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool blind = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
     const double lse = static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(tile.sum[w]));

@@ -24,15 +24,16 @@ struct OutputRows {
   int64_t row_stride;
 };
 
-// What all tasks of one call share. The scaled score, in units of log2, is sign * (q.k) * log2_scale.
+// What all tasks of one call share. The scale is split into its sign and size; a scale of 0 has sign 0 and size 1, so
+// that kernels never multiply 0 by infinity.
 struct Shape {
   int64_t group;  // query heads per key head
   int64_t len_q, len_k, dim_qk, dim_v;
   int64_t window_begin, window_end;  // position i sees keys j with max(0, i + begin) <= j < min(len_k, i + end)
-  float sign;                        // of the scale; 0 if it is zero
-  float log2_scale;                  // |scale| * log2(e) rounded to fp32; 1 if the scale is zero
-  float log2_scale_rest;             // what the rounding lost
   float scale;                       // multiplies dq and dk
+  float sign;                        // queries are multiplied by it
+  float size, size_rest;             // rounded to fp32, and what the rounding lost
+  float log2_scale;                  // size * log2(e)
 };
 
 // Asks whether the caller has cancelled; polled once per block of keys.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/transpose.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
+constexpr int kQueries = kTileVectors * kLanes;  // queries of one tile
 constexpr float kInfinity = __builtin_inff();
 
 // Head dimensions are padded with zeros to this many floats where rows are held as fp32.
@@ -98,6 +100,18 @@ inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, in
   }
 }
 
+// The same of one tile of queries: [dim / kPairs][kQueries]. `columns` is room for [padded_dim][kQueries].
+inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, float* columns, Factor* to) {
+  float* const transposed = in_place_of(to, columns);
+  transpose(from, padded_dim, kQueries, dim, transposed, kQueries);
+  for (int64_t i = 0; kPairs > 1 && i < (dim + kPairs - 1) / kPairs * kQueries; i += kLanes) {
+    Vec values[kPairs];
+    for (int n = 0; n < kPairs; ++n)
+      values[n] = load(transposed + (i / kQueries * kPairs + n) * kQueries + i % kQueries);
+    store_key_factors(to + i, values);
+  }
+}
+
 // Contraction over the rows: [dim / width][rows / kPairs][width] from rows [rows][padded_dim].
 FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, int64_t width,
                                   Factor* to) {
@@ -107,14 +121,6 @@ FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t
       const float* x = from + s * kPairs * padded_dim + d;
       for (int64_t m = 0; m < width; ++m) to[s * width + m] = make_factor(x + m, padded_dim);
     }
-  }
-}
-
-// to[columns][rows] = from[rows][columns]
-inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                      int64_t to_stride) {
-  for (int64_t c = 0; c < columns; ++c) {
-    for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
   }
 }
 

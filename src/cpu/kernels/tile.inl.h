@@ -6,10 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-#define FOVEA_UNROLL _Pragma("GCC unroll 16")
-
-constexpr int kQueries = kTileVectors * kLanes;  // queries of one tile
-constexpr int64_t kKeyBlock = 96;                // divisible by every tile's rows; a block of weights fits the L1 cache
+constexpr int64_t kKeyBlock = 96;  // divisible by every tile's rows; a block of weights fits the L1 cache
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {

@@ -33,7 +33,6 @@ FOVEA_INLINE Vec low_of(PairVec x) { return _mm512_castsi512_ps(_mm512_slli_epi3
 FOVEA_INLINE Vec high_of(PairVec x) {
   return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
-FOVEA_INLINE Vec truncate(Vec x) { return high_of(_mm512_castps_si512(x)); }
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
