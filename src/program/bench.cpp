@@ -30,6 +30,7 @@ struct BenchOptions {
   std::string command;  // as typed
 };
 
+constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: no time is spent on the ceilings
 constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
 constexpr std::size_t kManyCells = 2000;
 constexpr double kLongSweep = 3600;
@@ -110,19 +111,19 @@ void ask_for_yes(const BenchOptions& o, const std::vector<core::Case>& cases, st
          fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
 }
 
-Environment environment_of(const BenchOptions& o, const Machine& machine, int threads) {
+Environment environment_of(const BenchOptions& o, const Machine& machine, const CellSettings& settings) {
   Environment e;
   e.machine = machine.id();
   e.date = utc_now();
   e.command = o.command;
   e.source = {kSourceCommit, kSourceDirty};
   e.version = FOVEA_VERSION_STRING;
-  e.threads = threads;
+  e.threads = settings.threads;
   e.facts = machine.facts();
   e.facts["compiler"] = kBuildCompiler;
   e.facts["build"] = kBuildType;
   e.facts["load"] = fmt::format("{:.2f}", load_average());
-  e.ceilings = probe_all(threads);
+  if (settings.limits.repeat_for >= kTrialSeconds) e.ceilings = probe_all(settings.threads);
   return e;
 }
 
@@ -173,7 +174,9 @@ int run_bench(const BenchOptions& o) {
   settings.seed = o.seed;
   ask_for_yes(o, cases, contenders.size(), settings.limits);
   watch_interrupts();
-  const Environment environment = environment_of(o, machine, settings.threads);
+  const Environment environment = environment_of(o, machine, settings);
+  if (const auto product = environment.ceilings.find("product_fp32"); product != environment.ceilings.end())
+    settings.best_product = product->second;
   CellBench bench(std::move(contenders), settings, machine);
   const std::string again = o.command + (o.resume ? "" : " --resume");
   const SweepSettings sweep{cases, o.output, o.resume, o.force, o.json, o.baseline, again};

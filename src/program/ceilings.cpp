@@ -1,10 +1,60 @@
-// The probes of the engines, under names that records use.
+// The probes of the engines, under the names that records use.
 #include "program/ceilings.h"
 
-namespace fovea::program {
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
 
-double probe_flops(DeviceKind, DType, int) { return 0; }
-double probe_product(DeviceKind, DType, int) { return 0; }
-std::map<std::string, double> probe_all(int) { return {}; }
+#include "baselines/products.h"
+#include "cpu/probes.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr std::int64_t kProductSize = 512;
+constexpr int kProductRounds = 5;
+constexpr double kLongProbe = 0.05;
+
+// One square product on every thread at once, each with matrices of its own.
+double product_round(int threads, std::vector<std::vector<float>>& matrices) {
+  constexpr std::int64_t n = kProductSize;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> others;
+  const auto multiply = [&matrices](int thread) {
+    float* const a = matrices[static_cast<std::size_t>(thread)].data();
+    baselines::multiply(n, n, n, 1, {a, n}, {a + n * n, n}, 0, a + 2 * n * n, n);
+  };
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(multiply, thread);
+  multiply(0);
+  for (auto& other : others) other.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return 2.0 * n * n * n * threads / took.count();
+}
+
+}  // namespace
+
+double probe_flops(DeviceKind device, DType dtype, int threads, double seconds) {
+  if (device != DeviceKind::cpu) return 0;
+  const double fma = cpu::fma_flops_per_second(cpu::best_isa(), threads, seconds);
+  return dtype == DType::bf16 ? std::max(fma, cpu::bf16_dot_flops_per_second(threads, seconds)) : fma;
+}
+
+double probe_product(int threads) {
+  constexpr auto kElements = static_cast<std::size_t>(3 * kProductSize * kProductSize);
+  std::vector<std::vector<float>> matrices(static_cast<std::size_t>(threads), std::vector<float>(kElements, 0.5f));
+  double best = 0;
+  for (int round = 0; round < kProductRounds; ++round) best = std::max(best, product_round(threads, matrices));
+  return best;
+}
+
+std::map<std::string, double> probe_all(int threads) {
+  std::map<std::string, double> rates{{"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
+                                      {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
+                                      {"product_fp32", probe_product(threads)},
+                                      {"read_bandwidth", cpu::read_bandwidth(threads, kLongProbe)}};
+  std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
+  return rates;
+}
 
 }  // namespace fovea::program

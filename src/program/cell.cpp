@@ -16,6 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kProbeSeconds = 0.01;
 constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
 
 void fail(Row& row, const std::string& status, const std::string& reason) {
@@ -166,6 +167,7 @@ void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker)
   const AnswerCheck answer = checker.check(process.outputs(), reads, !ours);
   entry.row.error = answer.error;
   if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
+  if (answer.inaccurate) entry.row.flags.emplace_back("inaccurate");
   if (!answer.wrong.empty()) return fail(entry.row, "mismatch", answer.wrong);
   entry.open = true;
 }
@@ -198,10 +200,12 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
   }
   if (timed.empty()) return;
   const DeviceKind device = c.problem.device.kind;
-  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads)};
+  // A look at a cell that lasts milliseconds is not worth probes that last longer.
+  const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
+  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads, probe),
+                     .best_product = settings_.best_product};
   std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
-  ceiling.probe_after = probe_flops(device, c.problem.dtype, settings_.threads);
-  ceiling.best_product = probe_product(device, c.problem.dtype, settings_.threads);
+  ceiling.probe_after = probe_flops(device, c.problem.dtype, settings_.threads, probe);
   ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, ceiling.best_product});
   for (std::size_t i = 0; i < timed.size(); ++i) {
     Row& row = timed[i]->row;

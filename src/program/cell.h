@@ -21,6 +21,7 @@ struct CellSettings {
   int threads = 1;
   std::int64_t memory_limit = 0;  // bytes that a cell may take; never 0 once the sweep begins
   std::uint64_t seed = 0;         // of the order of turns
+  double best_product = 0;        // flops/s of the best library product of this run
 };
 
 class CellBench {

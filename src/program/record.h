@@ -16,7 +16,8 @@ inline constexpr std::string_view kEnvSchema = "fovea.env/1";
 inline constexpr std::string_view kRowSchema = "fovea.bench/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
-inline constexpr std::string_view kRowFlags[] = {"impossible", "noisy", "launch_bound", "few_samples", "sampled_check"};
+inline constexpr std::string_view kRowFlags[] = {"impossible",  "noisy",         "launch_bound",
+                                                 "few_samples", "sampled_check", "inaccurate"};
 
 struct Source {
   std::string commit;  // of the sources the program was built from; "unknown" outside a repository

@@ -123,7 +123,7 @@ double estimated_seconds(const std::vector<core::Case>& cases, std::size_t conte
   double total = 0;
   for (const core::Case& c : cases) {
     const double once = flops_of(c) / kSlowRate;
-    const double samples = std::clamp(kEnoughSamples * once, kEnoughSeconds, limits.repeat_for);
+    const double samples = std::min(std::max(kEnoughSamples * once, kEnoughSeconds), limits.repeat_for);
     total += std::min(0.1 + samples + (kLeastSamples + 1) * once, limits.repeat_for + limits.timeout);
   }
   return total * static_cast<double>(contenders);

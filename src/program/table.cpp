@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -64,8 +65,21 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   if (base != nullptr && ranked(*base)) text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
   if (row->has_flag("impossible")) text += " impossible";
   if (row->has_flag("noisy")) text += " ~";
+  if (row->has_flag("inaccurate")) text += " !";
   if (!best) return text;
   return colour ? "\033[1m" + text + " *\033[0m" : text + " *";
+}
+
+// What the marks mean, of those that occur.
+std::string legend_of(const std::vector<Row>& rows) {
+  const auto occurs = [&rows](std::string_view flag) {
+    return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
+  };
+  std::string text = "* best";
+  if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
+  if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
+  if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
+  return text + "\n";
 }
 
 }  // namespace
@@ -108,7 +122,11 @@ bool follows_from_others(const std::vector<std::vector<std::string>>& lines, std
     });
     if (same) return true;
   }
-  return false;
+  return std::all_of(lines.begin(), lines.end(), [at](const auto& words) {
+    const auto d = std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("d="); });
+    if (at >= words.size() || !words[at].starts_with("scale=") || d == words.end()) return false;
+    return std::abs(std::stod(words[at].substr(6)) * std::sqrt(std::stod(d->substr(2))) - 1) < 1e-12;
+  });
 }
 
 ShortLines shorten(const std::vector<std::string>& lines) {
@@ -154,7 +172,7 @@ std::string bench_table(const std::vector<Row>& rows, const std::map<std::string
     }
     table.push_back(std::move(line));
   }
-  return "all: " + labels.common + "\n" + aligned(table);
+  return "all: " + labels.common + "\n" + aligned(table) + legend_of(rows);
 }
 
 bool colour_wanted(int descriptor) {
