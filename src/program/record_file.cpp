@@ -103,6 +103,15 @@ bool could_be_torn(std::string_view line) {
          line.find_first_not_of('\0') == std::string_view::npos;
 }
 
+// Waits a little: a child of a run that was just killed may hold the lock for a moment, until it becomes a worker.
+bool lock(int descriptor) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
 }  // namespace
 
 Records load_records(const std::string& path) {
@@ -132,7 +141,7 @@ RecordFile::RecordFile(const std::string& path, const Environment& environment, 
   descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) refuse(path, std::strerror(errno));
   try {
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) refuse(path, "another run is writing to it");
+    if (!lock(descriptor_)) refuse(path, "another run is writing to it");
     struct stat status {};
     if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is not a file that can be resumed");
     if (status.st_size > 0) take_up(environment, resume, force);
