@@ -10,6 +10,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/fovea ${PROJECT_BINARY_DIR}/incl
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 if(FOVEA_BUILD_PROGRAM)
   install(TARGETS fovea_program)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea/python
+    FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt")
 endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fovea-config.cmake.in

@@ -56,8 +56,9 @@ Outcome run(std::vector<std::string> words) {
   return outcome;
 }
 
-// The folder that holds the package fovea_report: of an installation, else of the sources.
+// The folder that holds the package fovea_report: the one told, else of an installation, else of the sources.
 std::string package_folder() {
+  if (const char* const told = std::getenv("FOVEA_PYTHON_FOLDER")) return told;
   std::error_code none;
   const fs::path program = fs::read_symlink("/proc/self/exe", none);
   const fs::path installed = program.parent_path().parent_path() / "share" / "fovea" / "python";

@@ -116,10 +116,10 @@ Table table_a(const Book& book) {
               book.conditions,
               {{"impl", {}, false}, {"figures", {}, false}, {"dtype", {}, false}, {"seq_len"}, {"d_model"}, {"batch"}}};
   for (const char* pass : {"forward", "backward", "e2e"}) {
-    table.columns.push_back({std::string(pass) + " mean"});
-    table.columns.push_back({std::string(pass) + " std"});
+    table.columns.push_back({pass, "mean"});
+    table.columns.push_back({pass, "std"});
   }
-  table.columns.push_back({"forward speed-up"});
+  table.columns.push_back({"forward", "speed-up"});
   for (const core::Case& c : book.configurations) {
     for (const bool published : {false, true}) {
       const std::vector<Side> eager = sides(book, c, "naive", published);
@@ -240,7 +240,7 @@ Table table_e(const Book& book) {
               book.conditions,
               {{"kernel", {}, false}, {"tier", {}, false}, {"Q_N"}, {"K_N"}, {"head_dim"}, {"heads"}, {"batch"}}};
   for (const char* side : {"here", "published"}) {
-    for (const char* figure : {"avg", "std", "min"}) table.columns.push_back({std::string(figure) + ", " + side});
+    for (const char* figure : {"avg", "std", "min"}) table.columns.push_back({figure, side});
   }
   for (const core::Case& c : book.configurations) {
     const AttentionProblem& p = c.problem;

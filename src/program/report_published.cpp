@@ -167,11 +167,12 @@ const std::vector<PublishedReport>& published_reports() {
   static const std::vector<PublishedReport> reports = with_measurements({
       {"A", "report-a", "FlashAttention-2 forward on short sequences", "an NVIDIA GPU that the report does not name",
        figures_a()},
-      {"B", "report-b", "FlashAttention-2 forward and backward", "NVIDIA RTX 4060 Laptop, 8 GB",
+      {"B", "report-b", "FlashAttention-2 forward and backward", "an NVIDIA RTX 4060 Laptop, 8 GB",
        figures_of_columns(kPublishedB)},
       {"D2", "report-d2", "eager attention: time and memory before backward",
-       "not stated; the figures fit one NVIDIA RTX 4090, 24 GB", figures_d2()},
-      {"D3", "report-d3", "FlashAttention on long sequences", "not stated; the figures fit one NVIDIA RTX 4090, 24 GB",
+       "one GPU that the report does not name (the figures fit an NVIDIA RTX 4090, 24 GB)", figures_d2()},
+      {"D3", "report-d3", "FlashAttention on long sequences",
+       "one GPU that the report does not name (the figures fit an NVIDIA RTX 4090, 24 GB)",
        figures_of_columns(kPublishedD3)},
       {"E", "report-e", "forward sweep of four kernels", "one NVIDIA RTX 3090, 24 GB", figures_e()},
   });
