@@ -14,10 +14,10 @@
     const cell = row.cells[column];
     return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
   };
-  // Figures before words, each in their own order.
-  const compare = (a, b) => {
+  // Figures before words in either direction.
+  const compare = (a, b, sign) => {
     if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
-    return typeof a === "number" ? a - b : a.localeCompare(b);
+    return sign * (typeof a === "number" ? a - b : a.localeCompare(b));
   };
   const sort = (head) => {
     const body = head.closest("table").tBodies[0];
@@ -25,7 +25,7 @@
     for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const rows = [...body.rows];
-    rows.sort((a, b) => compare(valueOf(a, head.cellIndex), valueOf(b, head.cellIndex)) * (down ? -1 : 1));
+    rows.sort((a, b) => compare(valueOf(a, head.cellIndex), valueOf(b, head.cellIndex), down ? -1 : 1));
     body.append(...rows);
   };
   for (const head of document.querySelectorAll("th")) {

@@ -114,13 +114,14 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
       std::find(study.implementations.begin(), study.implementations.end(), baseline) == study.implementations.end()) {
     std::string known;
     for (const auto& name : study.implementations) known += (known.empty() ? "" : ", ") + name;
+    const std::string near = core::nearest_word(baseline, study.implementations);
     core::fail({Status::invalid_argument,
                 "report",
                 "baseline",
                 "no row has this implementation",
                 std::string(baseline),
                 "one of " + known,
-                core::nearest_word(baseline, study.implementations),
+                near.empty() ? "" : "did you mean `" + near + "`?",
                 {}});
   }
   return study;

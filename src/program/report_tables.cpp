@@ -233,7 +233,7 @@ Table summary_table(const Study& study) {
   for (const Measured& one : study.rows) rows.push_back(&one);
   Table table{
       "summary",
-      "Summary",
+      "Who is fastest, and by how much",
       "Speed-ups are over " + study.baseline +
           ": geometric mean, least and most, and how many are below 1. Only cells that can be told apart are counted: "
           "flagged impossible or launch-bound is out, flagged noisy is in where the quartiles do not overlap. " +
@@ -283,7 +283,7 @@ Table memory_table(const Study& study) {
     return key(a.second) < key(b.second);
   });
   Table table{"memory",
-              "Memory",
+              "Bytes held, by problem",
               "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). "
               "Scratch: most workspace at once in any pass. " +
                   conditions_of(all) + ".",
@@ -324,7 +324,7 @@ Table accuracy_table(const Study& study) {
     all.push_back(&one);
   }
   Table table{"accuracy",
-              "Accuracy",
+              "Worst error, by implementation, type and tensor",
               "Worst over all cells of the error against double precision. Ratio to plain: the error over that of a "
               "plain evaluation in the same type, floor included; a time is shown only where it is at most 2 forward "
               "and 3 backward. " +
