@@ -15,6 +15,8 @@ def draw_roofline(picture: dict, looks: style.Looks):
     figure, grid = plt.subplots(1, len(panels), figsize=(1.2 + 4.6 * len(panels), height), squeeze=False, sharey=True)
     for axes, panel in zip(grid[0], panels):
         draw_panel(axes, panel, looks)
+    rates = [point["y"] / 1e9 for panel in panels for point in panel["points"]]
+    grid[0][0].set_ylim(min(rates) / 1.4, max([*rates, *(panel["peak"] / 1e9 for panel in panels)]) * 1.7)
     grid[0][0].set_ylabel("GFLOP/s")
     passes = [name for name in PASS_MARKERS if any(p["pass"] == name for panel in panels for p in panel["points"])]
     names = [name for name in picture["implementations"]
@@ -49,8 +51,6 @@ def draw_panel(axes, panel: dict, looks: style.Looks) -> None:
             axes.plot([low, ridge], [low * bandwidth / 1e9, peak / 1e9], color=style.INK, linewidth=1.6)
             axes.text(low * 1.08, low * bandwidth / 1e9, f"{style.plain(bandwidth / 1e9)} GB/s", rotation=0, ha="left", va="top",
                       fontsize=9)
-        top = axes.get_ylim()[1]
-        axes.set_ylim(top=max(top, peak / 1e9 * 1.7))
     axes.set_xlim(low, high)
     axes.set_xlabel("operations per byte")
     for axis in (axes.xaxis, axes.yaxis):

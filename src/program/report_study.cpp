@@ -144,10 +144,11 @@ const Measured* Configuration::fastest() const {
   }
   bool has_rival = false;
   for (const auto& [name, one] : by_implementation) {
-    if (one == best || !one->timed() || one->row.has_flag("impossible")) continue;
+    if (one == best) continue;
+    has_rival = true;  // one that ran out of memory or time is beaten too
+    if (!one->timed() || one->row.has_flag("impossible")) continue;
     // A launch-bound cell does not win, but while it is faster nobody else does.
     if (best == nullptr || one->seconds() < best->seconds() || !told_apart(*one, *best)) return nullptr;
-    has_rival = true;
   }
   return has_rival ? best : nullptr;
 }
