@@ -156,6 +156,7 @@ def legend_handles(picture: dict, looks: style.Looks) -> list:
         return published_handles(picture, looks)
     present = {one["implementation"] for panel in picture["panels"] for one in panel["series"]}
     names = [name for name in looks.colours if name in present]
+    names += sorted(present - set(names))  # published ones
     if kind == "speedup":
         names = [name for name in names if name != picture["baseline"]]
     handles = [Line2D([], [], color=looks.colour(name), marker=looks.marker(name), label=name) for name in names]

@@ -240,7 +240,7 @@ std::string describe_pictures(const Study& study, const std::vector<PublishedPag
       pictures, study, groups,
       {"memory", "Memory in use, forward", "Inputs, outputs and scratch.", memory_point, false, 2, {CasePass::fwd}});
   add_roofline(pictures, study);
-  for (Json& one : published_pictures(pages)) pictures.push_back(std::move(one));
+  for (Json& one : published_pictures(pages, study)) pictures.push_back(std::move(one));
   return Json{{"schema", "fovea.pictures/1"}, {"implementations", study.implementations}, {"pictures", pictures}}.dump(
       1, ' ', false, Json::error_handler_t::replace);
 }

@@ -1,4 +1,5 @@
-// Speed-ups over the eager form against length, here and published. Ratios carry over between machines; times do not.
+// Speed-ups over the eager form (and for D2 memory) against length, here and published. Ratios carry over between
+// machines; times do not.
 #include "program/report_published_pictures.h"
 
 #include <fmt/format.h>
@@ -82,12 +83,56 @@ Json picture_of(const PublishedPage& page) {
           {"panels", panel_list}};
 }
 
+// D2 has no speed-ups: its memory before backward against ours, a panel per head dimension.
+Json memory_picture_of(const PublishedPage& page, const Study& study) {
+  const auto held = [](const Row& row) { return static_cast<double>(row.memory_before_backward_bytes.value_or(0)); };
+  std::map<std::int64_t, std::map<std::string, Json>> panels;  // by head dimension and implementation
+  std::vector<const Measured*> used;
+  for (const PublishedFigure& figure : page.report->figures) {
+    const AttentionProblem& p = figure.problem.problem;
+    if (figure.problem.pass != core::CasePass::bwd) continue;
+    for (const Measured& one : study.rows) {
+      if (measurement_of(one.problem) != figure.measurement || !one.timed() || held(one.row) == 0) continue;
+      panels[p.dim_qk][one.row.impl].push_back({{"x", p.len_k}, {"y", held(one.row)}, {"clean", true}});
+      used.push_back(&one);
+    }
+  }
+  Json panel_list = Json::array();
+  for (auto& [dim, lines] : panels) {
+    Json series = Json::array(), printed = Json::array(), words = Json::array();
+    for (const std::string& name : study.implementations) {
+      if (lines.count(name) != 0) {
+        series.push_back({{"implementation", name}, {"points", lines[name]}, {"missing", Json::array()}});
+      }
+    }
+    for (const PublishedFigure& figure : page.report->figures) {
+      const AttentionProblem& p = figure.problem.problem;
+      if (figure.problem.pass != core::CasePass::bwd || p.dim_qk != dim) continue;
+      if (figure.word.empty()) {
+        printed.push_back({{"x", p.len_k}, {"y", figure.memory_before_backward_bytes}, {"clean", true}});
+      } else {
+        words.push_back({{"x", p.len_k}, {"word", figure.word}});
+      }
+    }
+    series.push_back({{"implementation", "published: torch"}, {"points", printed}, {"missing", words}});
+    panel_list.push_back({{"title", fmt::format("fp32, no mask, d={}, 1 head, batch 8", dim)}, {"series", series}});
+  }
+  if (used.empty()) return nullptr;
+  return {{"name", "published-D2"},
+          {"kind", "memory"},
+          {"title", "Report D2: memory before backward"},
+          {"description", "Inputs, outputs and saved state here; as published, on " + page.report->hardware + "."},
+          {"conditions", conditions_of(used)},
+          {"panels", panel_list}};
+}
+
 }  // namespace
 
-std::vector<Json> published_pictures(const std::vector<PublishedPage>& pages) {
+std::vector<Json> published_pictures(const std::vector<PublishedPage>& pages, const Study& study) {
   std::vector<Json> pictures;
   for (const PublishedPage& page : pages) {
-    if (Json one = picture_of(page); !one.is_null()) pictures.push_back(std::move(one));
+    Json one = page.report->letter == "D2" ? memory_picture_of(page, study) : picture_of(page);
+    if (!one.is_null()) pictures.push_back(std::move(one));
   }
   return pictures;
 }

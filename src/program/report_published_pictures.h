@@ -8,7 +8,7 @@
 
 namespace fovea::program {
 
-// One picture per report that has speed-ups: solid lines here, dashed lines published.
-std::vector<nlohmann::ordered_json> published_pictures(const std::vector<PublishedPage>& pages);
+// One picture per report: speed-ups, solid lines here and dashed lines published; memory for D2.
+std::vector<nlohmann::ordered_json> published_pictures(const std::vector<PublishedPage>& pages, const Study& study);
 
 }  // namespace fovea::program

@@ -109,6 +109,9 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
     study.rows[i].environment = &study.environments.at(environment_of_row[i]);
   }
   study.implementations = implementations_of(study.rows);
+  for (const Measured& one : study.rows) {  // flash names whichever implementation of this library ran
+    if (baseline == "flash" && one.role() == "flash") baseline = one.row.impl;
+  }
   study.baseline = !baseline.empty() || study.implementations.empty() ? baseline : study.implementations.front();
   if (!baseline.empty() &&
       std::find(study.implementations.begin(), study.implementations.end(), baseline) == study.implementations.end()) {
