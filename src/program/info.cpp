@@ -12,6 +12,7 @@
 #include "program/table.h"
 #include "program/verbs.h"
 #include "source_version.h"
+#include "verification/support_matrix.h"
 
 namespace fovea::program {
 namespace {
@@ -73,10 +74,15 @@ void print_words(const Machine& machine) {
 
 void add_info(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("info", "What this machine has, what it can do, and what runs on it");
-  static bool json = false;
+  static bool json = false, matrix = false;
   verb->add_flag("--json", json, "print JSON");
+  verb->add_flag("--matrix", matrix, "print docs/support.md: what each implementation takes, on any machine");
   verb->callback([&action] {
     action = [] {
+      if (matrix) {
+        std::fputs(verification::support_matrix_markdown().c_str(), stdout);
+        return 0;
+      }
       const Machine machine = this_machine();
       json ? print_json(machine) : print_words(machine);
       return 0;

@@ -2,6 +2,7 @@
 #include "verification/companion.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/float16.h"
 #include "core/random.h"
@@ -54,21 +55,31 @@ Companion::Companion(const AttentionProblem& problem, const BackwardTensors& ten
   backward_.delta = dense(rows, DType::fp32, delta);
 }
 
-float Companion::factor(std::uint64_t role, std::uint64_t position) const {
-  const std::uint32_t word = core::philox(number_, role, position)[0];
-  return 0.875f + static_cast<float>(word >> 8) * 0x1p-26f;  // [7/8, 9/8)
+// Random in [-1/8, 1/8).
+double Companion::eighth(std::uint64_t role, std::uint64_t position) const {
+  return static_cast<double>(core::philox(number_, role, position)[0] >> 8) * 0x1p-26 - 0.125;
 }
 
 TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int64_t rows) {
   std::vector<double> values;
-  const std::uint64_t role = memory_.size();
+  double sum = 0, finite = 0;
   for (std::int64_t h = 0; h < heads; ++h) {
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t row =
           batch_ * view.strides[0] + (key_head_ * heads + h) * view.strides[1] + i % view.sizes[2] * view.strides[2];
-      for (std::int64_t c = 0; c < view.sizes[3]; ++c)
-        values.push_back(core::load_as_float(view.data, view.dtype, row + c) * factor(role, values.size()));
+      for (std::int64_t c = 0; c < view.sizes[3]; ++c) {
+        values.push_back(core::load_as_float(view.data, view.dtype, row + c));
+        if (!std::isfinite(values.back())) continue;
+        sum += std::abs(values.back());
+        finite += 1;
+      }
     }
+  }
+  const double typical = sum > 0 ? sum / finite : 1.0;
+  const std::uint64_t role = memory_.size();
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    const double part = eighth(role, n);
+    values[n] = std::isfinite(values[n]) ? values[n] + part * (values[n] + typical) : typical;
   }
   return dense({1, heads, rows, view.sizes[3]}, view.dtype, values);
 }

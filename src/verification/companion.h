@@ -9,9 +9,10 @@
 
 namespace fovea::verification {
 
-// One key head of the problem and its query heads, every input element multiplied by 7/8 to 9/8. No mask and four keys
-// at least: a row that sees one key is exact in the plain evaluation, whatever it is elsewhere. Where backward is given
-// lse, out or delta, the companion's are those of its own definition.
+// One key head of the problem and its query heads, every input element moved by up to an eighth of itself and of the
+// typical element. No mask, nothing non-finite, and four keys at least: a row that sees one key is exact in the plain
+// evaluation, whatever it is elsewhere. Where backward is given lse, out or delta, the companion's are those of its own
+// definition.
 class Companion {
  public:
   Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number);
@@ -26,7 +27,7 @@ class Companion {
  private:
   TensorView moved(const TensorView& view, std::int64_t heads, std::int64_t rows);
   TensorView dense(const Sizes& sizes, DType dtype, const std::vector<double>& values);
-  float factor(std::uint64_t role, std::uint64_t position) const;
+  double eighth(std::uint64_t role, std::uint64_t position) const;
 
   std::uint64_t number_;
   std::int64_t batch_, key_head_;  // which head of the original

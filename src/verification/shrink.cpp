@@ -1,7 +1,5 @@
-// Greedy: the first simpler case that still fails is taken, until none does.
+// Greedy: each change is repeated for as long as the case still fails, until none helps any more.
 #include "verification/shrink.h"
-
-#include <vector>
 
 namespace fovea::verification {
 namespace {
@@ -13,49 +11,62 @@ void set_lengths(AttentionProblem& p, std::int64_t len_q, std::int64_t len_k) {
   p.len_k = p.mask == Mask::causal ? len_q : len_k;
 }
 
-std::vector<Case> simpler(const Case& c) {
-  std::vector<Case> all;
-  const auto add = [&all, &c](auto change) {
-    Case changed = c;
-    change(changed);
-    if (changed != c) all.push_back(std::move(changed));
-  };
-  const auto half = [](std::int64_t size) { return (size + 1) / 2; };
-  const auto less = [](std::int64_t size) { return size > 1 ? size - 1 : size; };
-  add([](Case& n) { n.problem.batch = n.problem.batch > 1 ? 1 : n.problem.batch; });
-  add([](Case& n) {
-    if (n.problem.heads_kv > 1) n.problem.heads_q = (n.problem.heads_q / n.problem.heads_kv), n.problem.heads_kv = 1;
-  });
-  add([](Case& n) { n.problem.heads_q = n.problem.heads_kv; });
-  add([&](Case& n) { set_lengths(n.problem, half(n.problem.len_q), half(n.problem.len_k)); });
-  add([&](Case& n) { set_lengths(n.problem, half(n.problem.len_q), n.problem.len_k); });
-  add([&](Case& n) { set_lengths(n.problem, n.problem.len_q, half(n.problem.len_k)); });
-  add([&](Case& n) { n.problem.dim_qk = half(n.problem.dim_qk); });
-  add([&](Case& n) { n.problem.dim_v = half(n.problem.dim_v); });
-  add([](Case& n) { n.data = "normal"; });
-  add([](Case& n) { n.place = "contiguous"; });
-  add([](Case& n) { n.layout = core::Layout::bhld; });
-  add([](Case& n) { n.problem.mask = Mask::none; });
-  add([](Case& n) { n.problem.dtype = n.problem.result_dtype = DType::fp32; });
-  add([&](Case& n) { set_lengths(n.problem, less(n.problem.len_q), n.problem.len_k); });
-  add([&](Case& n) { set_lengths(n.problem, n.problem.len_q, less(n.problem.len_k)); });
-  add([&](Case& n) { n.problem.dim_qk = less(n.problem.dim_qk); });
-  add([&](Case& n) { n.problem.dim_v = less(n.problem.dim_v); });
-  return all;
+void drop_head(AttentionProblem& p) {
+  if (p.heads_kv <= 1) return;
+  p.heads_q -= p.heads_q / p.heads_kv;
+  --p.heads_kv;
 }
+
+using Change = void (*)(Case&);
+
+constexpr Change kSimplify[] = {
+    [](Case& c) { c.data = "normal"; },
+    [](Case& c) { c.place = "contiguous"; },
+    [](Case& c) { c.layout = core::Layout::bhld; },
+    [](Case& c) { c.problem.mask = Mask::none; },
+    [](Case& c) { c.problem.dtype = c.problem.result_dtype = DType::fp32; },
+    [](Case& c) { c.problem.heads_q = c.problem.heads_kv; },
+    [](Case& c) { drop_head(c.problem); },
+};
+
+// What remains of a size: half, then seven eighths, then all but one; never less than one of what was there.
+constexpr std::int64_t kEighths[] = {4, 1, 0};
+std::int64_t less(std::int64_t size, std::int64_t eighths) {
+  const std::int64_t step = eighths == 0 ? 1 : size * eighths / 8;
+  return size > 1 && step < size ? size - step : size;
+}
+
+using Resize = void (*)(AttentionProblem&, std::int64_t eighths);
+
+constexpr Resize kResize[] = {
+    [](AttentionProblem& p, std::int64_t by) { p.batch = less(p.batch, by); },
+    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, less(p.len_q, by), less(p.len_k, by)); },
+    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, less(p.len_q, by), p.len_k); },
+    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, p.len_q, less(p.len_k, by)); },
+    [](AttentionProblem& p, std::int64_t by) { p.dim_qk = less(p.dim_qk, by); },
+    [](AttentionProblem& p, std::int64_t by) { p.dim_v = less(p.dim_v, by); },
+};
 
 }  // namespace
 
 Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries) {
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    for (Case& candidate : simpler(c)) {
-      if (tries-- <= 0) return c;
-      if (!fails(candidate)) continue;
-      c = std::move(candidate);
+  bool smaller = true;
+  // Takes a change as often as the case fails with it.
+  const auto repeat = [&](const auto& change) {
+    for (;;) {
+      Case changed = c;
+      change(changed);
+      if (changed == c || tries-- <= 0 || !fails(changed)) return;
+      c = std::move(changed);
       smaller = true;
-      break;
     }
+  };
+  while (smaller && tries > 0) {
+    smaller = false;
+    for (const std::int64_t eighths : kEighths) {
+      for (const Resize resize : kResize) repeat([&](Case& changed) { resize(changed.problem, eighths); });
+    }
+    for (const Change change : kSimplify) repeat(change);
   }
   return c;
 }

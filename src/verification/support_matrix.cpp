@@ -20,19 +20,12 @@ AttentionProblem problem_of(const Cell& cell, std::int64_t dim_qk, std::int64_t 
 
 // The problem itself, with fp32 results, and accumulating.
 std::string refusal_of(const core::Implementation& implementation, AttentionProblem p) {
-  std::string reason = implementation.refusal(p);
-  if (!reason.empty()) {
-    p.reproducible = false;
-    reason = implementation.refusal(p);
-  }
+  p.reproducible = implementation.reproducible;
+  const std::string reason = implementation.refusal(p);
   if (!reason.empty()) return reason;
   p.result_dtype = DType::fp32;
   p.accumulate = p.pass == Pass::backward;
   return implementation.refusal(p);
-}
-
-bool promises_bits(const core::Implementation& implementation) {
-  return implementation.refusal(problem_of(Cell{}, 64, 64)).empty();
 }
 
 // One table cell: every mask; layouts are strides, which no implementation refuses.
@@ -90,7 +83,7 @@ std::string support_matrix_markdown() {
           const std::string note = "- `" + std::string(implementation.name) + "`: " + cell.reason + "\n";
           if (cell.support != Support::yes && (notes.empty() || notes.back() != note)) notes.push_back(note);
         }
-        text += promises_bits(implementation) ? " yes |\n" : " no |\n";
+        text += implementation.reproducible ? " yes |\n" : " no |\n";
       }
     }
   }

@@ -1,0 +1,36 @@
+// A cut of `fovea verify`: the case list's first cases on every implementation.
+#include "attention/engines.h"
+#include "core/implementation.h"
+#include "verification/differential.h"
+#include "verification/support_matrix.h"
+
+namespace fovea {
+namespace {
+
+TEST(RandomCases, EveryImplementationAgreesWithTheReference) {
+  for (std::uint64_t n = 0; n < verification::kCells; ++n) {
+    const core::Case c = verification::random_case(20, n);
+    const verification::Variation variation = verification::variation_of(c);
+    verification::Differential differential(c, variation);
+    for (const auto& implementation : core::all_implementations()) {
+      if (!implementation.unavailable().empty() || implementation.device != DeviceKind::cpu) continue;
+      const verification::Outcome outcome = differential.run(implementation);
+      EXPECT_EQ(outcome.kind, verification::Outcome::Kind::passed)
+          << implementation.name << ": " << core::line_of(c) << "\nwith " << text_of(variation) << "\n"
+          << outcome.reason;
+    }
+  }
+}
+
+// A wrong answer must be caught, or the runs above show nothing.
+TEST(RandomCases, AnAnswerThatDropsAKeyFails) {
+  const core::Case c = core::parse_case("b=1 hq=2 lq=9 lk=30 d=16 seed=4");
+  const auto tensors = verification::make_tensors(c);
+  ForwardTensors fewer = tensors.forward();
+  fewer.k.sizes[2] = fewer.v.sizes[2] = c.problem.len_k - 1;
+  attention_forward(fewer, options_on("reference", c));
+  EXPECT_FALSE(verification::check_forward(c.problem, tensors.forward(), 1).ok);
+}
+
+}  // namespace
+}  // namespace fovea
