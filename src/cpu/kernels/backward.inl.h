@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kBothRows = kTileRows % kDimTileRows == 0 ? kTileRows : kTileRows * kDimTileRows / 2;
 static_assert(kKeyBlock % kBothRows == 0 && kBothRows % kTileRows == 0 && kBothRows % kDimTileRows == 0);
 
+constexpr float kLog2E = 1.44269504f;
+constexpr float kLargestDifference =
+    88.72f;  // exp of more overflows; more than 0 takes an lse that is not the scores' own
+
 constexpr int64_t kSlabBytes = 128 << 10;  // of query tiles that share a key block in the L2 cache
 constexpr int64_t kMostSlabTiles = 8;
 
@@ -199,12 +203,13 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
   clear(p);
   multiply(p, block.k + key * z.k_steps, 1, kTileRows, tile.q, kQueries, z.k_steps);
   const Vec scale = broadcast(shape.size), rest = broadcast(shape.size_rest);
+  const Exponential exponential(kLog2E);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
       // The difference first: its rounding error is then relative to it, however large scores are.
       const Vec exponent = fma(p[m][n], rest, fms(p[m][n], scale, lse));
-      p[m][n] = exp2(min(broadcast(128.0f), mul(exponent, broadcast(1.44269504f))));
+      p[m][n] = exponential(min(broadcast(kLargestDifference), exponent));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
       store_query_factors(s.weights + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
       store(s.unrounded + m * kQueries + n * kLanes, p[m][n]);

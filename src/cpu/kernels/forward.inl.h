@@ -80,12 +80,13 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
 __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s,
                                              int n, Vec largest, int64_t begin, int64_t end) {
   const int w = n * kLanes;
-  const Vec old = load(tile.maximum + w), limit = load(tile.limit + w), scale = broadcast(shape.log2_scale);
+  const Vec old = load(tile.maximum + w), limit = load(tile.limit + w);
+  const Exponential exponential(shape.log2_scale);
   const Mask raised = less(limit, largest);
-  Vec lower = select(raised, exp2(mul(sub(old, largest), scale)), broadcast(1.0f));
+  Vec lower = select(raised, exponential(sub(old, largest)), broadcast(1.0f));
   lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // nothing was added yet
   store(tile.maximum + w, select(raised, largest, old));
-  store(tile.limit + w, select(raised, add(largest, div(broadcast(kRaise), scale)), limit));
+  store(tile.limit + w, select(raised, add(largest, div(broadcast(kRaise), exponential.factor)), limit));
   store(s.factor + w, mul(load(s.factor + w), lower));
   if (kBf16Dot) store(s.block_sum + w, mul(load(s.block_sum + w), lower));
   Vec sum = zero();
@@ -109,13 +110,13 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
       }
     }
   }
-  const Vec scale = broadcast(shape.log2_scale);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     Vec largest = x[0][n];
     FOVEA_UNROLL for (int m = 1; m < kTileRows; ++m) largest = max(largest, x[m][n]);
     if (__builtin_expect(any(less(load(tile.limit + n * kLanes), largest)), 0))
       raise_maximum(shape, tile, s, n, largest, begin, key);
   }
+  const Exponential exponential(shape.log2_scale);
   Factor* weights = s.weights + key / kPairs * kQueries;
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec maximum = load(tile.maximum + n * kLanes);
@@ -123,7 +124,8 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
     FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
       Vec p[kPairs];
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
-        p[i] = exp2(mul(sub(x[m + i][n], maximum), scale));  // exactly 1 at the maximum
+        p[i] = exponential(sub(x[m + i][n], maximum));  // exactly 1 at the maximum
+        if (edge != nullptr) p[i] = select(edge->sees(key + m + i, n), p[i], zero());
         sum = add(sum, p[i]);
       }
       store_key_factors(weights + m / kPairs * kQueries + n * kLanes, p);

@@ -27,6 +27,16 @@ FOVEA_INLINE void multiply(Vec (&x)[M][N], const Factor* a, int64_t a_row, int64
   }
 }
 
+// 2^(x factor) for products of at most 128. Differences that are too negative, -infinity among them, give 0 as long as
+// least is not cut off at the range of fp32.
+struct Exponential {
+  Vec factor, least;
+
+  explicit Exponential(float f)
+      : factor(broadcast(f)), least(max(broadcast(-3.4e38f), broadcast(kLeastExponent / f))) {}
+  FOVEA_INLINE Vec operator()(Vec x) const { return exp2(max(least, x), factor); }
+};
+
 // Keys [begin, end); empty if begin >= end.
 struct Interval {
   int64_t begin, end;

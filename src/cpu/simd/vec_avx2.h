@@ -34,13 +34,16 @@ FOVEA_INLINE Mask both(Mask a, Mask b) { return _mm256_and_ps(a, b); }
 FOVEA_INLINE bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
 FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, m); }
 
-// 2^x for x < 128, 0 below -126.5, NaN for NaN; 1.4 half ulps. x = n + f, |f| <= 1/2, minimax polynomial in f whose
-// value at 0 is exactly 1. Adding 1.5 * 2^23 rounds x and leaves n in the low bits.
-FOVEA_INLINE Vec exp2(Vec x) {
+// exp2 gives 0 for products down to here; below it may not be asked.
+constexpr float kLeastExponent = -127.0f;
+
+// 2^(x factor), the product not rounded: 1.4 half ulps, NaN for NaN; infinity from 127.5 to 128, the largest product.
+// x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23 rounds the
+// product and leaves n in the low bits.
+FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   const Vec magic = broadcast(12582912.0f);
-  x = max(broadcast(-127.0f), x);
-  const Vec shifted = add(x, magic);
-  const Vec f = sub(x, sub(shifted, magic));
+  const Vec shifted = fma(x, factor, magic);
+  const Vec f = fms(x, factor, sub(shifted, magic));
   Vec p = fma(broadcast(0.00015353362f), f, broadcast(0.0013398875f));
   p = fma(p, f, broadcast(0.00961843692f));
   p = fma(p, f, broadcast(0.0555033237f));

@@ -34,17 +34,23 @@ FOVEA_INLINE Mask both(Mask a, Mask b) { return _kand_mask16(a, b); }
 FOVEA_INLINE bool any(Mask m) { return m != 0; }
 FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 
-// 2^x, 0 for -infinity, NaN for NaN; 1.1 half ulps. x = floor(x) + f, minimax polynomial in f on [0, 1) whose value at
-// 0 is exactly 1; scalef takes the floor of its second operand itself.
-FOVEA_INLINE Vec exp2(Vec x) {
-  const Vec f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  Vec p = fma(broadcast(0.000216129163f), f, broadcast(0.00124678458f));
-  p = fma(p, f, broadcast(0.00967545155f));
-  p = fma(p, f, broadcast(0.0554852821f));
-  p = fma(p, f, broadcast(0.240229309f));
-  p = fma(p, f, broadcast(0.693147063f));
+// exp2 gives 0 for products down to here; below it may not be asked.
+constexpr float kLeastExponent = -151.0f;
+
+// 2^(x factor), the product not rounded: 1.4 half ulps, NaN for NaN; infinity at 128, the largest product.
+// x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding and subtracting 1.5 *
+// 2^23 rounds the product; unlike an instruction for that, it takes it unrounded.
+FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
+  const Vec magic = broadcast(12582912.0f);
+  const Vec n = sub(fma(x, factor, magic), magic);
+  const Vec f = fms(x, factor, n);
+  Vec p = fma(broadcast(0.00015353362f), f, broadcast(0.0013398875f));
+  p = fma(p, f, broadcast(0.00961843692f));
+  p = fma(p, f, broadcast(0.0555033237f));
+  p = fma(p, f, broadcast(0.240226477f));
+  p = fma(p, f, broadcast(0.693147182f));
   p = fma(p, f, broadcast(1.0f));
-  return _mm512_scalef_ps(p, x);
+  return _mm512_scalef_ps(p, n);
 }
 
 FOVEA_INLINE Vec load_bf16(const uint16_t* p) {

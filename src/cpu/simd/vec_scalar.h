@@ -47,13 +47,16 @@ FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return m ? yes : no; }
 FOVEA_INLINE Bits bits_of(Vec x) { return reinterpret_cast<Bits>(x); }
 FOVEA_INLINE Vec from_bits(Bits x) { return reinterpret_cast<Vec>(x); }
 
-// 2^x for x < 128, 0 below -126.5, NaN for NaN. x = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is
-// exactly 1. Adding 1.5 * 2^23 rounds x and leaves n in the low bits.
-FOVEA_INLINE Vec exp2(Vec x) {
-  const Vec magic = broadcast(12582912.0f);
-  x = max(broadcast(-127.0f), x);
-  const Vec shifted = x + magic;
-  const Vec f = x - (shifted - magic);
+// exp2 gives 0 for products down to here; below it may not be asked.
+constexpr float kLeastExponent = -127.0f;
+
+// 2^(x factor), the product rounded once, NaN for NaN; infinity from 127.5 to 128, the largest product.
+// x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23 rounds the
+// product and leaves n in the low bits.
+FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
+  const Vec magic = broadcast(12582912.0f), product = x * factor;
+  const Vec shifted = product + magic;
+  const Vec f = product - (shifted - magic);
   Vec p = 0.00015353362f * f + 0.0013398875f;
   p = p * f + 0.00961843692f;
   p = p * f + 0.0555033237f;
