@@ -9,6 +9,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from . import style
 
 Y_LABEL = {"time": "ms", "scaling": "ms", "speedup": "speed-up", "memory": "MB", "published": "speed-up"}
+# Baselines that save the same hold the same: lines within lines show them all.
+NESTED = {"naive": 6.5, "vectorized": 4.2}
 Y_FACTOR = {"time": 1e3, "scaling": 1e3, "memory": 1e-6}
 
 
@@ -59,7 +61,7 @@ def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[fl
     kind = picture["kind"]
     factor = Y_FACTOR.get(kind, 1)
     lengths: list[float] = []
-    for place, one in enumerate(panel["series"]):
+    for one in panel["series"]:
         name = one["implementation"]
         colour, marker = looks.colour(name), looks.marker(name)
         lengths += [point["x"] for point in one["points"]] + [cell["x"] for cell in one["missing"]]
@@ -67,8 +69,7 @@ def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[fl
         y = [point["y"] * factor for point in one["points"]]
         if kind == "speedup" and name == picture["baseline"]:
             continue
-        # Baselines that save the same hold the same: nested lines show them all.
-        axes.plot(x, y, color=colour, zorder=3, linewidth=max(6 - 1.5 * place, 1.5) if kind == "memory" else None)
+        axes.plot(x, y, color=colour, zorder=3, linewidth=NESTED.get(name) if kind == "memory" else None)
         for clean in (True, False):  # hollow: flagged
             chosen = [(a, b) for a, b, point in zip(x, y, one["points"]) if (point["clean"] or kind == "memory") == clean]
             axes.plot([a for a, _ in chosen], [b for _, b in chosen], linestyle="none", marker=marker, color=colour,

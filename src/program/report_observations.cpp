@@ -161,6 +161,28 @@ void say_ceiling(const Study& study, std::vector<std::string>& said) {
   }
 }
 
+// The error over that of a plain evaluation in the same type, where it is largest.
+void say_accuracy(const Study& study, std::vector<std::string>& said) {
+  for (const std::string& name : own_implementations(study)) {
+    const Measured* worst_at = nullptr;
+    std::string tensor;
+    double worst = 0;
+    for (const Measured& one : study.rows) {
+      if (one.row.impl != name) continue;
+      for (const auto& [of, error] : one.row.error) {
+        if (!(error.ratio_to_plain > worst)) continue;
+        worst = error.ratio_to_plain;
+        worst_at = &one;
+        tensor = of;
+      }
+    }
+    if (worst_at == nullptr) continue;
+    said.push_back(
+        fmt::format("The error of {} is at most {} that of a plain evaluation in the same type ({}, {} at {}).", name,
+                    format_ratio(worst), tensor, word_of(worst_at->problem.pass), where(worst_at->problem)));
+  }
+}
+
 void say_failures(const Study& study, std::vector<std::string>& said) {
   for (const std::string_view status : kRowStatuses) {
     if (status == "ok") continue;
@@ -256,6 +278,7 @@ std::vector<std::string> observations_of(const Study& study) {
   say_growth(study, said);
   say_memory(study, groups, said);
   say_ceiling(study, said);
+  say_accuracy(study, said);
   say_sums(study, said);
   say_failures(study, said);
   say_flags(study, said);

@@ -54,6 +54,12 @@ TEST(Observations, SumsAreCompared) {
   EXPECT_TRUE(says(with(2e-3), "in 0 of 1 cell"));
 }
 
+TEST(Observations, TheWorstErrorIsNamed) {
+  std::vector<Row> rows = every_status();
+  rows[1].error["out"].ratio_to_plain = 1.75;
+  EXPECT_TRUE(says(all_of(study_of(rows)), "at most 1.75\u00d7 that of a plain evaluation")) << all_of(study_of(rows));
+}
+
 TEST(Observations, NothingIsSaidOfNoRows) { EXPECT_TRUE(observations_of(study_of({})).empty()); }
 
 }  // namespace
