@@ -30,6 +30,13 @@ struct BenchOptions {
   std::string command;  // as typed
 };
 
+constexpr const char* kBenchExamples = R"(Examples:
+  fovea bench --preset quick -o run.jsonl
+  fovea bench --problem "lq=1k,2k,4k d=64 mask=causal" --impl flash,naive --baseline naive
+  fovea bench --problem "lq=1k d=64" --impl ./libmine.so:my_attention,flash
+Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input, 3 the disk is full, 4 no such device, 130 interrupted.
+
+)";
 constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: no time is spent on the ceilings
 constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
 constexpr std::size_t kManyCells = 2000;
@@ -212,30 +219,43 @@ std::string typed_command() {
 void add_bench(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
   static BenchOptions o;
-  verb->add_option("--preset", o.preset, "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e");
-  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep");
+  verb->add_option("--preset", o.preset, "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e")
+      ->type_name("NAME");
+  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep")->type_name("LINE");
   verb->add_option("--impl", o.implementations,
-                   "who is timed, a comma list: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function");
-  verb->add_option("--passes", o.passes, "a list of fwd, bwd, e2e; instead of the pass of the lines");
+                   "who is timed, a comma list: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function")
+      ->type_name("LIST");
+  verb->add_option("--passes", o.passes, "a list of fwd, bwd, e2e; instead of the pass of the lines")
+      ->type_name("LIST");
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
-      ->check(number_within(1, 4096));
-  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")->check(number_within(0, 0x1p64));
+      ->check(number_within(1, 4096))
+      ->type_name("N");
+  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
+      ->check(number_within(0, 0x1p64))
+      ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,
                    "most seconds of samples per cell and implementation (10; quick presets 0.5)")
-      ->check(number_within(1e-3, 1e6));
-  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")->check(number_within(1e-3, 1e6));
-  verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free");
+      ->check(number_within(1e-3, 1e6))
+      ->type_name("SECONDS");
+  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")
+      ->check(number_within(1e-3, 1e6))
+      ->type_name("SECONDS");
+  verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free")
+      ->type_name("BYTES");
   verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
-  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime");
-  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)");
-  verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation");
+  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime")->type_name("LIST");
+  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
+      ->type_name("PATH");
+  verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation")
+      ->type_name("FILE");
   verb->add_flag("--resume", o.resume, "go on in the file of records");
   verb->add_flag("--force", o.force, "resume even in a file of another machine");
-  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation");
+  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation")->type_name("NAME");
   verb->add_flag("--yes", o.yes, "start a sweep of many cells or hours");
   verb->add_flag("--json", o.json, "print records instead of the table");
+  verb->footer(std::string(kBenchExamples) + kProblemLineHelp);
   verb->callback([&action] {
     o.command = typed_command();
     action = [] { return run_bench(o); };

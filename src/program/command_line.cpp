@@ -66,6 +66,18 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
 }
 
+const char* const kProblemLineHelp = R"(A problem line is words key=value in any order:
+  pass                 fwd, bwd, or e2e for both
+  b hq hkv lq lk d dv  sizes: batch, query and key heads, query and key length, head dim of q and k, and of v;
+                       4k = 4096; left out: 1, but hkv=hq, lk=lq, dv=d
+  dtype                fp32, bf16, fp16
+  mask                 none, causal (lq = lk), causal_top_left, causal_bottom_right
+  layout               bhld or blhd, the order of the dimensions in memory
+  scale                1/sqrt(d) if left out
+  device               cpu, cuda
+  data place seed      which inputs, and how they lie in memory; `fovea verify` prints lines with them
+In a sweep every key may hold a comma list: "lq=1k,2k,4k d=64,128 pass=fwd,bwd" has twelve cells.)";
+
 CLI::Validator number_within(double least, double most) {
   const auto check = [least, most](const std::string& text) -> std::string {
     char* end = nullptr;
@@ -73,7 +85,7 @@ CLI::Validator number_within(double least, double most) {
     if (!text.empty() && *end == '\0' && value >= least && value <= most) return {};
     return fmt::format("got `{}`, wanted a number from {:g} to {:g}", text, least, most);
   };
-  return {check, fmt::format("{:g}..{:g}", least, most)};
+  return {check, ""};
 }
 
 }  // namespace fovea::program

@@ -9,6 +9,9 @@ namespace fovea::program {
 // What to print for a command line that does not parse; ends with an end of line.
 std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
 
+// What a problem line may say, for the help of every verb that takes one.
+extern const char* const kProblemLineHelp;
+
 // A number within [least, most]; unlike CLI::Range it refuses NaN.
 CLI::Validator number_within(double least, double most);
 

@@ -163,12 +163,16 @@ void add_compare(CLI::App& app, Action& action) {
   auto* verb =
       app.add_subcommand("compare", "Compare two files of records: what is faster, slower, the same or unclear");
   static CompareOptions o;
-  verb->add_option("a", o.a, "records of `fovea bench -o`: before")->required();
-  verb->add_option("b", o.b, "records of `fovea bench -o`: after")->required();
+  verb->add_option("a", o.a, "records of `fovea bench -o`: before")->required()->type_name("FILE");
+  verb->add_option("b", o.b, "records of `fovea bench -o`: after")->required()->type_name("FILE");
   verb->add_option("--fail-on", o.fail_on, "slower: exit 1 if a cell is slower in b, or has lost its time")
       ->check(CLI::IsMember({"slower"}));
   verb->add_flag("--force", o.force, "compare files of unlike machines, threads or builds");
   verb->add_flag("--json", o.json, "print one JSON object instead of tables");
+  verb->footer(
+      "A verdict wants three samples on both sides. Faster or slower: the quartile intervals do not touch, and the\n"
+      "medians are further apart than either interval is wide. Same: each median lies within the other interval.\n"
+      "Everything else is unclear. Exit codes: 0 compared, 1 slower and --fail-on given, 2 cannot be compared.");
   verb->callback([&action] { action = [] { return run_compare(o); }; });
 }
 

@@ -8,6 +8,7 @@
 #include "core/problem_line.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
+#include "program/command_line.h"
 #include "program/contender.h"
 #include "program/machine.h"
 #include "program/table.h"
@@ -82,8 +83,9 @@ void add_explain(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("explain", "Which implementation takes a problem, why, and what it needs");
   static std::string line, implementation;
   static bool json = false;
-  verb->add_option("--problem", line, "the problem line")->required();
-  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts");
+  verb->add_option("--problem", line, "the problem line")->required()->type_name("LINE");
+  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts")->type_name("NAME");
+  verb->footer(kProblemLineHelp);
   verb->add_flag("--json", json, "print JSON");
   verb->callback([&action] {
     action = [] {

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/implementation.h"
 #include "core/names.h"
+#include "program/command_line.h"
 #include "program/verbs.h"
 #include "program/verify_coverage.h"
 #include "verification/differential.h"
@@ -244,22 +245,28 @@ int Verification::run() {
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<VerifyOptions>();
   auto* verb = app.add_subcommand("verify", "Check the implementations against the reference on random cases");
-  verb->add_option("--cases", options->cases, "How many random cases; 20000 are a full run")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
-      ->capture_default_str();
-  verb->add_option("--seed", options->seed, "Another seed, other cases")->capture_default_str();
-  verb->add_option("--impl", options->implementations, "Only these, as cpu.avx2,reference (default: all that run here)")
-      ->delimiter(',');
+  verb->add_option("--cases", options->cases, "how many random cases; 20000 are a full run")
+      ->check(number_within(1, 1e9))
+      ->capture_default_str()
+      ->type_name("N");
+  verb->add_option("--seed", options->seed, "another seed, other cases")->capture_default_str()->type_name("N");
+  verb->add_option("--impl", options->implementations, "only these, as cpu.avx2,reference (default: all that run here)")
+      ->delimiter(',')
+      ->type_name("LIST");
   verb->add_option("--device", options->device, "cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   verb->add_option("--passes", options->passes, "fwd, bwd or both")
       ->delimiter(',')
-      ->check(CLI::IsMember({"fwd", "bwd"}));
-  verb->add_option("--problem", options->problem, "Replay this problem line (or sweep) instead of random cases");
-  verb->add_option("--threads", options->threads, "Threads of every call (default: one to three, by case)")
-      ->check(CLI::Range(1, 1024));
-  verb->add_flag("--json", options->json, "One JSON object instead of text");
+      ->check(CLI::IsMember({"fwd", "bwd"}))
+      ->type_name("LIST");
+  verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
+      ->type_name("LINE");
+  verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
+      ->check(number_within(1, 1024))
+      ->type_name("N");
+  verb->add_flag("--json", options->json, "one JSON object instead of text");
+  verb->footer(kProblemLineHelp);
   verb->callback([options, &action] { action = [options] { return Verification(*options).run(); }; });
 }
 
