@@ -1,16 +1,32 @@
-# Decides whether the CUDA backend is built: sets FOVEA_HAS_CUDA and enables the language.
+# Decides whether the CUDA backend is built: sets FOVEA_HAS_CUDA, enables the language, chooses the architectures.
 set(FOVEA_HAS_CUDA OFF)
 if(NOT FOVEA_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "FOVEA_CUDA is `${FOVEA_CUDA}`, wanted AUTO, ON or OFF")
 endif()
-if(FOVEA_CUDA STREQUAL "OFF" OR NOT EXISTS ${PROJECT_SOURCE_DIR}/src/cuda/CMakeLists.txt)
+if(FOVEA_CUDA STREQUAL "OFF")
   return()
 endif()
 include(CheckLanguage)
+set(fovea_wanted_architectures "${CMAKE_CUDA_ARCHITECTURES}")  # enable_language() puts the compiler's default there
 check_language(CUDA)
-if(CMAKE_CUDA_COMPILER)
-  enable_language(CUDA)
-  set(FOVEA_HAS_CUDA ON)
-elseif(FOVEA_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "FOVEA_CUDA is ON, but no CUDA compiler was found; set CMAKE_CUDA_COMPILER or FOVEA_CUDA=AUTO")
+if(NOT CMAKE_CUDA_COMPILER)
+  if(FOVEA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "FOVEA_CUDA is ON, but no CUDA compiler was found; set CMAKE_CUDA_COMPILER or FOVEA_CUDA=AUTO")
+  endif()
+  return()
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc speaks C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+find_package(CUDAToolkit REQUIRED)
+set(FOVEA_HAS_CUDA ON)
+set(FOVEA_CUDA_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")  # for pkg-config
+# Machine code for the chips that are common, and PTX of the oldest for every other one from sm_80 on.
+# CMAKE_CUDA_ARCHITECTURES replaces the list; `native` builds for the GPU of this machine only.
+if(fovea_wanted_architectures)
+  set(FOVEA_CUDA_ARCHITECTURES "${fovea_wanted_architectures}")
+else()
+  set(FOVEA_CUDA_ARCHITECTURES 80-real 86-real 90-real 120-real 80-virtual)
 endif()

@@ -11,10 +11,28 @@
 namespace fovea {
 namespace {
 
+// Workspace of an implementation that has its own memory, given back even if the call fails half-way.
+class DeviceWorkspace {
+ public:
+  DeviceWorkspace(const core::Implementation& one, const AttentionProblem& problem, std::int64_t bytes, void* stream)
+      : one_(one), problem_(problem), stream_(stream), data_(one.allocate_workspace(problem, bytes, stream)) {}
+  ~DeviceWorkspace() { one_.release_workspace(problem_, data_, stream_); }
+  DeviceWorkspace(const DeviceWorkspace&) = delete;
+  DeviceWorkspace& operator=(const DeviceWorkspace&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  const core::Implementation& one_;
+  const AttentionProblem& problem_;
+  void* stream_;
+  void* data_;
+};
+
 // The caller's workspace if one was given, else the pool's.
 template <class Run>
-void with_workspace(const core::Plan& plan, const AttentionProblem& problem, const AttentionOptions& options,
-                    std::string_view call, Run run) {
+void with_workspace(const core::Implementation& chosen, const core::Plan& plan, const AttentionProblem& problem,
+                    const AttentionOptions& options, std::string_view call, Run run) {
   if (options.workspace.data != nullptr && options.workspace.bytes < plan.workspace_bytes) {
     core::refuse_buffer(problem, call, "workspace", options.workspace.bytes, plan.workspace_bytes);
   }
@@ -23,6 +41,10 @@ void with_workspace(const core::Plan& plan, const AttentionProblem& problem, con
   if (options.threads == 0) context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
   if (options.workspace.data != nullptr) {
     context.workspace = options.workspace.data;
+    run(context);
+  } else if (chosen.allocate_workspace != nullptr) {
+    const DeviceWorkspace workspace(chosen, problem, plan.workspace_bytes, options.stream);
+    context.workspace = workspace.data();
     run(context);
   } else {
     const core::WorkspaceLease lease(plan.workspace_bytes, call);
@@ -60,7 +82,7 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
   if (is_empty(problem)) return;
   const core::Plan plan = chosen.plan(problem);
   check_saved(plan, problem, tensors.saved, call);
-  with_workspace(plan, problem, options, call,
+  with_workspace(chosen, plan, problem, options, call,
                  [&](const core::RunContext& context) { chosen.forward(problem, tensors, context); });
 }
 
@@ -72,7 +94,7 @@ void attention_backward(const BackwardTensors& tensors, const AttentionOptions& 
   if (problem.len_q == 0) problem.heads_q = problem.heads_kv;  // heads without queries would only be counted through
   const core::Plan plan = chosen.plan(problem);
   check_saved(plan, problem, tensors.saved, call);
-  with_workspace(plan, problem, options, call,
+  with_workspace(chosen, plan, problem, options, call,
                  [&](const core::RunContext& context) { chosen.backward(problem, tensors, context); });
 }
 

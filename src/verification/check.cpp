@@ -161,6 +161,7 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
   mark_exact(p, false, sample.queries, bound);
   ExpectedTensor out{"out", truth.out, bound}, lse{"lse", truth.lse, bound};
   std::fill(lse.bound.may_poison.begin(), lse.bound.may_poison.end(), false);
+  lse.bound.is_lse = true;
   measure_plain(p, inputs, sample, [&](const ForwardValues& plain, const ForwardValues* own) {
     out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : truth.out));
     lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : truth.lse));

@@ -29,8 +29,8 @@ std::string shape_difference(const RowValues& got, const RowValues& truth) {
 
 bool is_set(const std::vector<bool>& flags, std::size_t row) { return !flags.empty() && flags[row]; }
 
-bool same_non_finite(double got, double truth, bool poisoned) {
-  if (poisoned && truth != -HUGE_VAL) return !std::isfinite(got);
+bool same_non_finite(double got, double truth, const Bound& bound) {
+  if (bound.poisoned && !(bound.is_lse && truth == -HUGE_VAL)) return !std::isfinite(got);
   return std::isnan(truth) ? std::isnan(got) : got == truth;
 }
 
@@ -43,7 +43,7 @@ std::string outright_difference(const RowValues& got, const RowValues& truth, co
     const bool both_finite = std::isfinite(g) && std::isfinite(t);
     if (both_finite && (g == t || !is_set(bound.exact, row))) continue;
     if (!both_finite && std::isfinite(t) && is_set(bound.may_poison, row)) continue;
-    if (!std::isfinite(t) && same_non_finite(g, t, bound.poisoned)) continue;
+    if (!std::isfinite(t) && same_non_finite(g, t, bound)) continue;
     return place(truth.rows[row], static_cast<std::int64_t>(n) % truth.columns) + ": got " + print(g) + ", wanted " +
            print(t) + (both_finite ? " exactly" : "");
   }

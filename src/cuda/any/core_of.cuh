@@ -1,0 +1,50 @@
+// The arithmetic that serves an element type: tensor cores for bf16 and fp16, fused multiply-adds for fp32.
+#pragma once
+
+#include "cuda/device/fp32_core.cuh"
+#include "cuda/device/store.cuh"
+#include "cuda/device/tensor_core.cuh"
+
+namespace fovea::cuda::any {
+
+template <class Element, class Tile>
+struct CoreFor {
+  using Type = TensorCore<Element, Tile>;
+};
+template <class Tile>
+struct CoreFor<float, Tile> {
+  using Type = Fp32Core<Tile>;
+};
+template <class Element, class Tile>
+using CoreOf = typename CoreFor<Element, Tile>::Type;
+
+template <int kRows, int kColumns>
+__device__ __forceinline__ void fill(float (&values)[kRows][kColumns], float value) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) values[i][j] = value;
+  }
+}
+
+// One row of results, scaled.
+template <class Core>
+__device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offset, int dim, bool accumulate,
+                                          const float (&row)[Core::kColumns], float factor) {
+#pragma unroll
+  for (int j = 0; j < Core::kColumns; j += Core::kVector) {
+    float values[Core::kVector];
+#pragma unroll
+    for (int i = 0; i < Core::kVector; ++i) values[i] = row[j + i] * factor;
+    store<typename Core::Element, Core::kVector>(t, offset, Core::column(j), dim, accumulate, values);
+  }
+}
+
+template <class Core>
+__device__ __forceinline__ void store_partial_row(float* row, int dim, const float (&values)[Core::kColumns],
+                                                  float factor) {
+  const TensorRef dense{row, 0, 0, 0, ElementKind::fp32, dim % 4 == 0};
+  store_row<Core>(dense, 0, dim, false, values, factor);
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,15 @@
+// Instances of forward.cuh for bf16.
+#include "cuda/any/forward.cuh"
+#include "cuda/any/instances.h"
+#include "cuda/any/tiles.h"
+
+namespace fovea::cuda::any {
+
+std::span<const KernelInstance> forward_bf16() {
+  static const KernelInstance all[] = {
+      forward_instance<__nv_bfloat16, Forward32>(), forward_instance<__nv_bfloat16, Forward64>(),
+      forward_instance<__nv_bfloat16, Forward128>(), forward_instance<__nv_bfloat16, Forward256>()};
+  return all;
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,14 @@
+// Instances of forward.cuh for fp16.
+#include "cuda/any/forward.cuh"
+#include "cuda/any/instances.h"
+#include "cuda/any/tiles.h"
+
+namespace fovea::cuda::any {
+
+std::span<const KernelInstance> forward_fp16() {
+  static const KernelInstance all[] = {forward_instance<__half, Forward32>(), forward_instance<__half, Forward64>(),
+                                       forward_instance<__half, Forward128>(), forward_instance<__half, Forward256>()};
+  return all;
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,113 @@
+// Joining the parts of a split along the streamed side, in the order of the parts: the same sum on every run.
+#include "cuda/any/parameters.h"
+#include "cuda/device/softmax.cuh"
+#include "cuda/device/store.cuh"
+
+namespace fovea::cuda::any {
+namespace {
+
+constexpr int kVector = 4;  // columns of a thread
+
+// Threads of a row: each makes kVector columns of each step of 32 threads or, for narrow rows, of fewer.
+__device__ __forceinline__ int threads_of_row(int dim) {
+  int threads = 1;
+  while (threads < 32 && threads * kVector < dim) threads *= 2;
+  return threads;
+}
+
+__device__ __forceinline__ void read_partial(float (&values)[kVector], const float* row, int column, int dim) {
+  if (dim % kVector == 0) {
+    *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(row + column);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) values[i] = column + i < dim ? row[column + i] : 0.0f;
+  }
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kMemoryKernelThreads)
+    merge_forward(const __grid_constant__ MergeForwardParameters p) {
+  const Shape& s = p.shape;
+  const int threads = threads_of_row(s.dim_v), lane = static_cast<int>(threadIdx.x) % threads;
+  const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.heads_q * s.len_q;
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
+  if (row >= rows) return;
+  float maximum = -kInfinity;
+  for (int i = 0; i < p.splits; ++i) maximum = fmaxf(maximum, p.partial_state[i * rows + row].maximum);
+  const float reference = reference_of(maximum);
+  const auto weight = [&](const PartialState& part) { return AccurateWeights::weight(part.maximum - reference, s); };
+  float sum = 0.0f;
+  for (int i = 0; i < p.splits; ++i) {
+    const PartialState part = p.partial_state[i * rows + row];
+    sum = fmaf(weight(part), part.sum, sum);
+  }
+  const Finished done = finish(maximum, sum, s);
+  const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
+  const auto offset = [&](const TensorRef& t) {
+    return sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head + query * t.row;
+  };
+  if (lane == 0 && p.lse.data != nullptr) static_cast<float*>(p.lse.data)[offset(p.lse)] = done.lse;
+  for (int column = lane * kVector; column < s.dim_v; column += threads * kVector) {
+    float result[kVector] = {};
+    for (int i = 0; i < p.splits; ++i) {
+      const PartialState state = p.partial_state[i * rows + row];
+      if (state.sum == 0.0f) continue;  // nothing was written for a part without keys
+      float part[kVector];
+      read_partial(part, p.partial_out + (i * rows + row) * s.dim_v, column, s.dim_v);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) result[j] = fmaf(weight(state), part[j], result[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) result[j] *= done.factor;
+    store<Element, kVector>(p.out, offset(p.out), column, s.dim_v, false, result);
+  }
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __grid_constant__ SumPartialsParameters p) {
+  const int threads = threads_of_row(p.dim), lane = static_cast<int>(threadIdx.x) % threads;
+  const std::int64_t rows = static_cast<std::int64_t>(p.batch) * p.heads * p.len;
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
+  if (row >= rows) return;
+  const std::int64_t index = row % p.len, sequence = row / p.len;
+  const std::int64_t offset =
+      sequence / p.heads * p.result.batch + sequence % p.heads * p.result.head + index * p.result.row;
+  for (int column = lane * kVector; column < p.dim; column += threads * kVector) {
+    float result[kVector] = {};
+    for (int i = 0; i < p.splits; ++i) {
+      float part[kVector];
+      read_partial(part, p.partial + (i * rows + row) * p.dim, column, p.dim);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) result[j] += part[j];
+    }
+    store<Element, kVector>(p.result, offset, column, p.dim, p.accumulate, result);
+  }
+}
+
+}  // namespace
+
+const void* merge_forward_function(ElementKind kind) {
+  switch (kind) {
+    case ElementKind::fp32:
+      return reinterpret_cast<const void*>(&merge_forward<float>);
+    case ElementKind::bf16:
+      return reinterpret_cast<const void*>(&merge_forward<__nv_bfloat16>);
+    case ElementKind::fp16:
+      return reinterpret_cast<const void*>(&merge_forward<__half>);
+  }
+  return nullptr;
+}
+
+const void* sum_partials_function(ElementKind kind) {
+  switch (kind) {
+    case ElementKind::fp32:
+      return reinterpret_cast<const void*>(&sum_partials<float>);
+    case ElementKind::bf16:
+      return reinterpret_cast<const void*>(&sum_partials<__nv_bfloat16>);
+    case ElementKind::fp16:
+      return reinterpret_cast<const void*>(&sum_partials<__half>);
+  }
+  return nullptr;
+}
+
+}  // namespace fovea::cuda::any

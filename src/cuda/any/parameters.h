@@ -1,0 +1,87 @@
+// What the host hands to the kernels, and the table of kernel instances it chooses from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cuda/device/tensor_ref.h"
+#include "cuda/device/tile_shape.h"
+
+namespace fovea::cuda::any {
+
+// The streamed side of a tile is cut into parts of `blocks_per_split` blocks, `splits` at most. Results of parts go to
+// `partial`, [splits, batch, heads, len, dim] fp32, and are added in order by a kernel of merge.cu.
+struct Split {
+  int splits = 1;
+  int blocks_per_split = 0;
+};
+
+// What a row's softmax needs to know of a part: its largest product and the sum of the weights relative to it.
+struct PartialState {
+  float maximum, sum;
+};
+
+struct ForwardParameters {
+  Shape shape;
+  TensorRef q, k, v, out, lse;  // lse.data may be null
+  Split split;
+  float* partial_out = nullptr;  // not divided by the sum; not written where the sum is 0
+  PartialState* partial_state = nullptr;
+};
+
+// Row statistics that both gradient kernels read, [batch, heads_q, len_q] each: lse (+inf for a row without
+// keys, so that its probabilities vanish) and delta = rowsum(dout * out).
+struct BackwardParameters {
+  Shape shape;
+  TensorRef q, k, v, dout, dq, dk, dv;  // gradients that are not wanted are null
+  const float* lse = nullptr;
+  const float* delta = nullptr;
+  bool accumulate = false;
+  Split split;
+  float* partial_first = nullptr;   // dk, or dq
+  float* partial_second = nullptr;  // dv
+};
+
+struct StatisticsParameters {
+  Shape shape;
+  TensorRef out, dout, lse, delta;  // delta.data null: computed from out and dout
+  float* lse_result = nullptr;
+  float* delta_result = nullptr;
+};
+
+struct MergeForwardParameters {
+  Shape shape;
+  int splits = 1;
+  const float* partial_out = nullptr;
+  const PartialState* partial_state = nullptr;
+  TensorRef out, lse;
+};
+
+struct SumPartialsParameters {
+  int batch = 1, heads = 1, len = 0, dim = 0, splits = 1;
+  const float* partial = nullptr;
+  TensorRef result;
+  bool accumulate = false;
+};
+
+// One compiled kernel. `split_roles`: dk and dv are made by different blocks of threads, the grid is twice as large.
+struct KernelInstance {
+  const void* function;
+  TileShape tile;
+  int shared_bytes;
+  bool split_roles = false;
+};
+
+enum class Kernel : std::uint8_t { forward, backward_keys, backward_queries };
+
+// Instances of one kernel and element type, in order of preference among those of the same dim.
+std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind);
+
+// Kernels whose work is bound by memory: one instance per element type.
+const void* statistics_function(ElementKind kind);
+std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::int64_t len_q);  // of threads
+const void* merge_forward_function(ElementKind kind);
+const void* sum_partials_function(ElementKind kind);
+constexpr int kMemoryKernelThreads = 256;
+
+}  // namespace fovea::cuda::any

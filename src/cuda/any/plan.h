@@ -1,0 +1,47 @@
+// The choice of tiles and of a split along the streamed side, and the map of the workspace.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/any/parameters.h"
+#include "fovea/problem.h"
+
+namespace fovea::cuda::any {
+
+// Byte offsets into the workspace; -1: not needed.
+struct ForwardPlan {
+  const KernelInstance* kernel = nullptr;
+  Split split;
+  std::int64_t blocks = 0;  // of threads
+  std::int64_t partial_out = -1, partial_state = -1;
+  std::int64_t workspace_bytes = 0;
+};
+
+struct GradientPlan {
+  const KernelInstance* kernel = nullptr;
+  Split split;
+  std::int64_t blocks = 0;
+  std::int64_t partial_first = -1, partial_second = -1;
+};
+
+struct BackwardPlan {
+  GradientPlan keys, queries;
+  std::int64_t lse = 0, delta = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+ElementKind kind_of(DType type);
+Shape shape_of(const AttentionProblem& problem);
+
+// Why these kernels do not take the problem; empty if they do.
+std::string refusal(const AttentionProblem& problem);
+
+ForwardPlan plan_forward(const AttentionProblem& problem);
+BackwardPlan plan_backward(const AttentionProblem& problem);
+
+// One line each, for `explain`.
+std::string describe(const ForwardPlan& plan);
+std::string describe(const BackwardPlan& plan);
+
+}  // namespace fovea::cuda::any

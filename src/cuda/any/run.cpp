@@ -1,0 +1,143 @@
+// Forward: one kernel, and one that joins the parts if the keys were split. Backward: row statistics, dk and dv, dq,
+// and the same joining. Everything is enqueued on the caller's stream; nothing waits.
+#include "cuda/any/run.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "cuda/any/plan.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/placement.h"
+
+namespace fovea::cuda::any {
+namespace {
+
+TensorRef ref(const TensorView& t) {
+  const std::int64_t bytes = size_of(t.dtype);
+  bool vector = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
+  for (int i = 0; i < 3; ++i) vector = vector && (t.sizes[i] <= 1 || t.strides[i] * bytes % 16 == 0);
+  const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
+  return {const_cast<void*>(t.data), stride(0), stride(1), stride(2), kind_of(t.dtype), vector};
+}
+
+float* at(void* workspace, std::int64_t offset) {
+  return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
+}
+
+// Blocks of threads of a kernel that gives each row of `dim` columns a power-of-two share of a warp.
+std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
+  std::int64_t threads = 1;
+  while (threads < 32 && threads * 4 < dim) threads *= 2;
+  return (rows * threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
+}
+
+template <class Parameters>
+void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, cudaStream_t stream,
+                  const Parameters& parameters) {
+  launch(kernel.function, blocks, kernel.tile.threads(), kernel.shared_bytes, stream, &parameters);
+}
+
+void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
+                       cudaStream_t stream) {
+  const StatisticsParameters statistics{.shape = p.shape,
+                                        .out = ref(t.out),
+                                        .dout = p.dout,
+                                        .lse = ref(t.lse),
+                                        .delta = ref(t.delta),
+                                        .lse_result = const_cast<float*>(p.lse),
+                                        .delta_result = const_cast<float*>(p.delta)};
+  const ElementKind kind = kind_of(problem.dtype);
+  launch(statistics_function(kind), statistics_blocks(kind, problem.batch * problem.heads_q, problem.len_q),
+         kMemoryKernelThreads, 0, stream, &statistics);
+}
+
+void launch_sum(const TensorView& like, const TensorRef& result, const float* partial, const BackwardParameters& p,
+                ElementKind kind, cudaStream_t stream) {
+  const SumPartialsParameters sum{.batch = static_cast<int>(like.sizes[0]),
+                                  .heads = static_cast<int>(like.sizes[1]),
+                                  .len = static_cast<int>(like.sizes[2]),
+                                  .dim = static_cast<int>(like.sizes[3]),
+                                  .splits = p.split.splits,
+                                  .partial = partial,
+                                  .result = result,
+                                  .accumulate = p.accumulate};
+  launch(sum_partials_function(kind), row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]),
+         kMemoryKernelThreads, 0, stream, &sum);
+}
+
+}  // namespace
+
+void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_stream(context.stream, problem);
+  for (const auto& [name, tensor] :
+       {std::pair<const char*, TensorView>{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}})
+    check_placement(tensor, name, problem);
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  const ForwardPlan plan = plan_forward(problem);
+  const ForwardParameters p{
+      .shape = shape_of(problem),
+      .q = ref(t.q),
+      .k = ref(t.k),
+      .v = ref(t.v),
+      .out = ref(t.out),
+      .lse = ref(t.lse),
+      .split = plan.split,
+      .partial_out = at(context.workspace, plan.partial_out),
+      .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
+  launch_tiles(*plan.kernel, plan.blocks, stream, p);
+  if (plan.split.splits == 1) return;
+  const MergeForwardParameters merge{.shape = p.shape,
+                                     .splits = plan.split.splits,
+                                     .partial_out = p.partial_out,
+                                     .partial_state = p.partial_state,
+                                     .out = p.out,
+                                     .lse = p.lse};
+  launch(merge_forward_function(kind_of(problem.dtype)),
+         row_blocks(problem.batch * problem.heads_q * problem.len_q, problem.dim_v), kMemoryKernelThreads, 0, stream,
+         &merge);
+}
+
+void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_stream(context.stream, problem);
+  const std::pair<const char*, TensorView> tensors[] = {{"q", t.q},     {"k", t.k},        {"v", t.v},   {"out", t.out},
+                                                        {"lse", t.lse}, {"dout", t.dout},  {"dq", t.dq}, {"dk", t.dk},
+                                                        {"dv", t.dv},   {"delta", t.delta}};
+  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  const BackwardPlan plan = plan_backward(problem);
+  const ElementKind kind = kind_of(problem.dtype);
+  BackwardParameters p{.shape = shape_of(problem),
+                       .q = ref(t.q),
+                       .k = ref(t.k),
+                       .v = ref(t.v),
+                       .dout = ref(t.dout),
+                       .dq = ref(t.dq),
+                       .dk = ref(t.dk),
+                       .dv = ref(t.dv),
+                       .lse = at(context.workspace, plan.lse),
+                       .delta = at(context.workspace, plan.delta),
+                       .accumulate = problem.accumulate,
+                       .split = {}};
+  launch_statistics(problem, t, p, stream);
+  if (plan.keys.kernel != nullptr) {
+    p.split = plan.keys.split;
+    p.partial_first = at(context.workspace, plan.keys.partial_first);
+    p.partial_second = at(context.workspace, plan.keys.partial_second);
+    launch_tiles(*plan.keys.kernel, plan.keys.blocks, stream, p);
+    if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, kind, stream);
+    if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, kind, stream);
+  }
+  if (plan.queries.kernel != nullptr) {
+    p.split = plan.queries.split;
+    p.partial_first = at(context.workspace, plan.queries.partial_first);
+    launch_tiles(*plan.queries.kernel, plan.queries.blocks, stream, p);
+    if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, kind, stream);
+  }
+}
+
+}  // namespace fovea::cuda::any

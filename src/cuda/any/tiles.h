@@ -1,0 +1,86 @@
+// Every tile in use, with the bytes of shared memory it was made for. Preferred tiles first; the last of each head
+// dimension fits every GPU. Measurements: docs/kernels/cuda_any.md.
+#pragma once
+
+#include "cuda/device/tile_shape.h"
+
+namespace fovea::cuda::any {
+
+// bf16 and fp16. Two 16-row tiles a warp halve the shared-memory reads of the streamed side, which bound these kernels;
+// they are taken as long as the registers hold both tiles' results.
+struct Forward32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+};
+struct Forward64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 112, .stages = 2, .resident = 2};
+};
+struct Forward128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+struct Forward256 {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+
+struct Keys32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+};
+struct Keys64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+struct Keys128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 1, .resident = 2};
+};
+struct Keys256 {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
+};
+
+struct Queries32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+};
+struct Queries64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 48, .stages = 2, .resident = 2};
+};
+struct Queries128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+};
+struct Queries256 {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 16, .stages = 2, .resident = 2};
+};
+
+// fp32. A thread's share of the scores is 4 row_tiles x stream / 8: the larger, the fewer shared-memory reads for each
+// multiply-add.
+struct ForwardFp32_32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+struct ForwardFp32_64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+// 170 KB.
+struct ForwardFp32_128Large {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 8, .stream = 64, .stages = 1, .resident = 1};
+};
+struct ForwardFp32_128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
+};
+struct ForwardFp32_256 {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 2, .stream = 16, .stages = 1, .resident = 2};
+};
+
+struct BackwardFp32_32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
+};
+struct BackwardFp32_64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 1, .resident = 2};
+};
+// 110.6 KB: two blocks of threads on one multiprocessor of an H100 or H200.
+struct BackwardFp32_128Large {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
+};
+struct BackwardFp32_128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 2, .stream = 32, .stages = 1, .resident = 3};
+};
+struct BackwardFp32_256 {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 2, .stream = 8, .stages = 1, .resident = 2};
+};
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,22 @@
+// The rows of one sequence: the only place where kernels turn (batch, head) into an address.
+#pragma once
+
+#include "cuda/device/tensor_ref.h"
+
+namespace fovea::cuda {
+
+// `len` rows of `dim` elements.
+template <class Element>
+struct Rows {
+  Element* data;
+  std::int64_t stride;
+  int len, dim;
+  bool vector;
+};
+
+template <class Element>
+__device__ __forceinline__ Rows<Element> rows_of(const TensorRef& t, int batch, int head, int len, int dim) {
+  return {static_cast<Element*>(t.data) + batch * t.batch + head * t.head, t.row, len, dim, t.vector};
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,121 @@
+// Products of 16-bit tiles on the tensor cores, the rows of a warp in registers, fp32 accumulation.
+// Fragment layouts: ptx/mma.cuh, ptx/ldmatrix.cuh.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/device/softmax.cuh"
+#include "cuda/device/tile.cuh"
+#include "cuda/device/tile_shape.h"
+#include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mma.cuh"
+
+namespace fovea::cuda {
+
+template <class Element_, class Tile>
+struct TensorCore {
+  static constexpr TileShape kTile = Tile::kShape;
+  using Weights = ApproximateWeights;
+  using Element = Element_;
+  using Layout = TileLayout<Element, kTile.dim>;
+  static constexpr int kTiles = kTile.row_tiles;
+  static constexpr int kRows = 2 * kTiles;                // rows of which a thread holds a share
+  static constexpr int kLanes = 4;                        // neighbouring lanes that share a row
+  static constexpr int kScoreColumns = kTile.stream / 4;  // columns a thread holds of a row of scores
+  static constexpr int kColumns = kTile.dim / 4;          // columns a thread holds of a row of results
+  static constexpr int kVector = 2;                       // of them, neighbours in memory
+  using Scores = float[kRows][kScoreColumns];
+  using Results = float[kRows][kColumns];
+  static constexpr int kChain = 128;  // longest chain of sums, in columns; statistics.cu agrees
+  struct Stage {};  // probabilities stay in registers: an accumulator fragment is the next product's operand
+
+  static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ __forceinline__ int first_row() { return static_cast<int>(threadIdx.x) / 32 * 16 * kTiles; }
+  static __device__ __forceinline__ int row(int i) { return first_row() + i / 2 * 16 + i % 2 * 8 + lane() / 4; }
+  static __device__ __forceinline__ int score_column(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
+  static __device__ __forceinline__ int column(int j) { return score_column(j); }
+
+  // scores = rows of `a` times rows of `b`, transposed: a [rows, dim], b [stream, dim]. The tensor cores cut off what
+  // an addition does not keep; above kChain columns the sum is begun anew and the two are added with rounding.
+  static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
+    constexpr int kSteps = kTile.dim / 16, kFirst = kSteps < kChain / 16 ? kSteps : kChain / 16;
+    multiply_columns<0, kFirst>(scores, a, b);
+    if constexpr (kSteps > kFirst) {
+      Scores rest;
+      multiply_columns<kFirst, kSteps>(rest, a, b);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kScoreColumns; ++j) scores[i][j] += rest[i][j];
+      }
+    }
+  }
+
+  // results += probabilities (rounded to Element) times b [stream, dim].
+  static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage&) {
+    const std::uint32_t b_lane = shared_address(b) + Layout::offset(lane() % 16, lane() / 16);
+#pragma unroll
+    for (int k = 0; k < kTile.stream / 16; ++k) {
+      std::uint32_t ra[kTiles][4];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int j = 4 * k + i / 2 * 2;
+          ra[m][i] = ptx::pack<Element>(p[2 * m + i % 2][j], p[2 * m + i % 2][j + 1]);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kTile.dim / 16; ++n) {
+        std::uint32_t rb[4];
+        ptx::ldmatrix_x4_trans(rb, Layout::advance(b_lane, 2 * n) + 16 * k * Layout::kPitch);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          accumulate(results, m, 2 * n, ra[m], rb[0], rb[1]);
+          accumulate(results, m, 2 * n + 1, ra[m], rb[2], rb[3]);
+        }
+      }
+    }
+  }
+
+ private:
+  // The share of columns [16 kBegin, 16 kEnd).
+  template <int kBegin, int kEnd>
+  static __device__ __forceinline__ void multiply_columns(Scores& scores, const std::byte* a, const std::byte* b) {
+    const std::uint32_t a_lane = shared_address(a) + Layout::offset(first_row() + lane() % 16, lane() / 16);
+    const std::uint32_t b_lane = shared_address(b) + Layout::offset(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kScoreColumns; ++j) scores[i][j] = 0.0f;
+    }
+#pragma unroll
+    for (int k = kBegin; k < kEnd; ++k) {
+      std::uint32_t ra[kTiles][4];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m)
+        ptx::ldmatrix_x4(ra[m], Layout::advance(a_lane, 2 * k) + 16 * m * Layout::kPitch);
+#pragma unroll
+      for (int n = 0; n < kTile.stream / 16; ++n) {
+        std::uint32_t rb[4];
+        ptx::ldmatrix_x4(rb, Layout::advance(b_lane, 2 * k) + 16 * n * Layout::kPitch);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          accumulate(scores, m, 2 * n, ra[m], rb[0], rb[1]);
+          accumulate(scores, m, 2 * n + 1, ra[m], rb[2], rb[3]);
+        }
+      }
+    }
+  }
+
+  template <int kWidth>
+  static __device__ __forceinline__ void accumulate(float (&c)[kRows][kWidth], int m, int n,
+                                                    const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+    ptx::mma_m16n8k16<Element>(c[2 * m][2 * n], c[2 * m][2 * n + 1], c[2 * m + 1][2 * n], c[2 * m + 1][2 * n + 1], a,
+                               b0, b1);
+  }
+};
+
+}  // namespace fovea::cuda

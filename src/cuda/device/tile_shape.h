@@ -1,0 +1,27 @@
+// How a kernel cuts its problem: compile-time numbers of one kernel instance.
+#pragma once
+
+namespace fovea::cuda {
+
+// A block of threads keeps `rows()` rows (queries, or keys in the kernel for dk and dv), and blocks of `stream` rows of
+// the other side pass by, `stages` of them in shared memory. Each warp owns 16 `row_tiles` whole rows, so that the
+// softmax needs no other warp.
+struct TileShape {
+  int dim;        // columns in shared memory; a smaller head dimension is filled up with zeros
+  int row_tiles;  // 16-row tiles of a warp
+  int warps;
+  int stream;
+  int stages;
+  int resident;  // blocks of threads per multiprocessor that the registers must leave room for
+
+  constexpr int rows() const { return 16 * row_tiles * warps; }
+  constexpr int threads() const { return 32 * warps; }
+};
+
+// Kernels take a type with a member `kShape`: this compiler does not accept a TileShape as a template argument of a
+// kernel.
+
+// Shared memory that every GPU from sm_80 on grants one block (sm_86, sm_89, sm_120).
+constexpr int kSmallestSharedLimit = 101376;
+
+}  // namespace fovea::cuda

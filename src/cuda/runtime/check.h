@@ -1,0 +1,28 @@
+// CUDA's status codes as fovea::Error, with the name and the text of the code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <string_view>
+
+#include "core/check.h"
+
+namespace fovea::cuda {
+
+inline std::string text_of(cudaError_t status) {
+  return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+}
+
+// `function` is the CUDA function that returned the status.
+inline void check(cudaError_t status, std::string_view function) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // a failed call must not fail the next one's check
+  core::fail({.status = Status::error,
+              .call = std::string(function),
+              .problem = "a CUDA call failed",
+              .got = text_of(status),
+              .wanted = "cudaSuccess"});
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,107 @@
+// Device properties, kept for the life of the process.
+#include "cuda/runtime/device_info.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "cuda/runtime/check.h"
+
+namespace fovea::cuda {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+DeviceInfo ask(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {.name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .shared_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
+}
+
+std::atomic<int>& shared_cap() {
+  static std::atomic<int> cap = [] {
+    const char* variable = std::getenv("FOVEA_CUDA_SHARED_LIMIT");
+    return variable == nullptr ? 0 : std::atoi(variable);
+  }();
+  return cap;
+}
+
+std::string find_obstacle() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    return "no device: " + text_of(status);
+  }
+  if (count == 0) return "no device: the driver lists no GPU";
+  for (int device = 0; device < count; ++device) {
+    if (attribute(cudaDevAttrComputeCapabilityMajor, device) >= 8) return {};
+  }
+  const DeviceInfo& first = device_info(0);
+  return "no device: " + first.name + " has compute capability " + std::to_string(first.major) + "." +
+         std::to_string(first.minor) + ", the kernels need 8.0 or higher";
+}
+
+}  // namespace
+
+const DeviceInfo& device_info(int device) {
+  static std::array<std::once_flag, kMaxDevices> asked;
+  static std::array<DeviceInfo, kMaxDevices> infos;
+  if (device < 0 || device >= std::min(device_count(), kMaxDevices)) {
+    core::fail({.status = Status::invalid_argument,
+                .call = "attention",
+                .argument = "device",
+                .problem = "no such device",
+                .got = "cuda:" + std::to_string(device),
+                .wanted = std::to_string(device_count()) + " devices, counted from 0"});
+  }
+  const auto i = static_cast<std::size_t>(device);
+  std::call_once(asked[i], [&] { infos[i] = ask(device); });
+  return infos[i];
+}
+
+std::string unavailable() {
+  static const std::string obstacle = find_obstacle();
+  return obstacle;
+}
+
+int device_count() {
+  static const int count = [] {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) cudaGetLastError();
+    return devices;
+  }();
+  return count;
+}
+
+int usable_shared_memory(int device) {
+  const int limit = device_info(device).shared_limit, cap = shared_cap();
+  return cap > 0 ? std::min(cap, limit) : limit;
+}
+
+void cap_shared_memory(int bytes) { shared_cap() = bytes; }
+
+CurrentDevice::CurrentDevice(int device) {
+  check(cudaGetDevice(&before_), "cudaGetDevice");
+  if (before_ == device) return;
+  check(cudaSetDevice(device), "cudaSetDevice");
+  changed_ = true;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (changed_) cudaSetDevice(before_);
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,42 @@
+// What a GPU can do, asked once per device; and the device that calls are made for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fovea::cuda {
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  int shared_limit = 0;  // bytes of shared memory that one block may ask for
+};
+
+// Throws Error if the driver does not answer.
+const DeviceInfo& device_info(int device);
+
+// "no device: ..." if this machine has no GPU that the kernels run on; empty otherwise. Asked once.
+std::string unavailable();
+int device_count();
+
+// Bytes of shared memory that tiles may use: the device's limit, or less if FOVEA_CUDA_SHARED_LIMIT says so.
+int usable_shared_memory(int device);
+
+// Tests: pretends that every device grants at most this many bytes; 0 takes it back.
+void cap_shared_memory(int bytes);
+
+// Makes a device the calling thread's current one, and the former one again at the end.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace fovea::cuda

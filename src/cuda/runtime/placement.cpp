@@ -1,0 +1,50 @@
+// Pointers and streams, as the driver knows them.
+#include "cuda/runtime/placement.h"
+
+#include <string>
+
+#include "core/problem_line.h"
+#include "cuda/runtime/check.h"
+
+namespace fovea::cuda {
+namespace {
+
+[[noreturn]] void refuse(const AttentionProblem& problem, std::string_view argument, std::string what, std::string got,
+                         std::string hint) {
+  core::fail({.status = Status::invalid_argument,
+              .call = problem.pass == Pass::forward ? "attention_forward" : "attention_backward",
+              .argument = std::string(argument),
+              .problem = std::move(what),
+              .got = std::move(got),
+              .wanted = "memory of cuda:" + std::to_string(problem.device.index),
+              .hint = std::move(hint),
+              .line = core::line_of(problem)});
+}
+
+}  // namespace
+
+void check_placement(const TensorView& tensor, std::string_view name, const AttentionProblem& problem) {
+  if (!tensor) return;
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, tensor.data), "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeUnregistered) {
+    refuse(problem, name, "the view says cuda, its pointer is host memory", "a pointer that the driver does not know",
+           "copy the tensor to the device, or say device cpu");
+  }
+  if (attributes.type == cudaMemoryTypeDevice && attributes.device != problem.device.index)
+    refuse(problem, name, "the tensor is on another device", "memory of cuda:" + std::to_string(attributes.device), "");
+}
+
+void check_stream(void* stream, const AttentionProblem& problem) {
+  if (stream == nullptr || stream == cudaStreamPerThread || stream == cudaStreamLegacy) return;
+  auto* cuda_stream = static_cast<cudaStream_t>(stream);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
+  if (capture != cudaStreamCaptureStatusNone) return;  // the driver does not answer then; the graph's launch will
+  int device = 0;
+  check(cudaStreamGetDevice(cuda_stream, &device), "cudaStreamGetDevice");
+  if (device != problem.device.index)
+    refuse(problem, "stream", "the stream belongs to another device", "a stream of cuda:" + std::to_string(device), "");
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,14 @@
+// Device memory for one call, taken and given back in stream order from a pool that keeps it.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/problem.h"
+
+namespace fovea::cuda {
+
+// Throws Error: out_of_memory with the bytes wanted and free, or invalid_argument while the stream is captured.
+void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
+void release_workspace(const AttentionProblem& problem, void* workspace, void* stream);
+
+}  // namespace fovea::cuda

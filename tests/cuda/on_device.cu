@@ -1,0 +1,313 @@
+// Device buffers of random numbers, calls timed by events and in graphs, hashes of the answers.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "core/problem_line.h"
+#include "cuda/runtime/check.h"
+#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "on_device.h"
+
+namespace fovea::cuda {
+namespace {
+
+// Roughly normal numbers, a different stream for every tensor.
+template <class Element>
+__global__ void fill_normal(Element* data, std::int64_t count, std::uint32_t seed) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    std::uint32_t x = static_cast<std::uint32_t>(i) * 0x9E3779B9u + seed;
+    float sum = 0.0f;
+    for (int n = 0; n < 4; ++n) {
+      x ^= x >> 16, x *= 0x7feb352du, x ^= x >> 15, x *= 0x846ca68bu, x ^= x >> 16;
+      sum += static_cast<float>(x & 0xffffu) + static_cast<float>(x >> 16);
+    }
+    data[i] = Element((sum - 4.0f * 65535.0f) * 1.8688e-5f);
+  }
+}
+
+// Hash of a buffer that does not depend on the order of the threads.
+__global__ void hash_words(const std::uint32_t* words, std::int64_t count, unsigned long long* hash) {
+  unsigned long long sum = 0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
+    sum += (words[i] + 1ull) * (2ull * static_cast<unsigned long long>(i) + 0x9E3779B97F4A7C15ull);
+  atomicAdd(hash, sum);
+}
+
+// Keeps a stream busy so that blocks of the kernel under test start at other times on every launch.
+__global__ void disturb(float* data, int rounds) {
+  float x = data[threadIdx.x];
+  for (int i = 0; i < rounds; ++i) x = fmaf(x, 0.999f, 0.001f);
+  data[threadIdx.x] = x;
+}
+
+struct DeviceBuffer {
+  MutableTensorView view;
+  std::int64_t bytes = 0;
+  DeviceBuffer(const Sizes& sizes, DType dtype, std::uint32_t seed) {
+    const std::int64_t count = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+    bytes = std::max<std::int64_t>(count * size_of(dtype), 4);
+    void* data = nullptr;
+    check(cudaMalloc(&data, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    view = contiguous(data, dtype, sizes, {DeviceKind::cuda, 0});
+    if (dtype == DType::fp32) fill_normal<<<1024, 256>>>(static_cast<float*>(data), count, seed);
+    if (dtype == DType::bf16) fill_normal<<<1024, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed);
+    if (dtype == DType::fp16) fill_normal<<<1024, 256>>>(static_cast<__half*>(data), count, seed);
+  }
+  ~DeviceBuffer() { cudaFree(view.data); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+};
+
+struct DeviceCase {
+  core::Case c;
+  AttentionOptions options;
+  DeviceBuffer q, k, v, dout, out, lse, dq, dk, dv;
+  explicit DeviceCase(const core::Case& given)
+      : c(given),
+        q({c.problem.batch, c.problem.heads_q, c.problem.len_q, c.problem.dim_qk}, c.problem.dtype, 1),
+        k({c.problem.batch, c.problem.heads_kv, c.problem.len_k, c.problem.dim_qk}, c.problem.dtype, 2),
+        v({c.problem.batch, c.problem.heads_kv, c.problem.len_k, c.problem.dim_v}, c.problem.dtype, 3),
+        dout({c.problem.batch, c.problem.heads_q, c.problem.len_q, c.problem.dim_v}, c.problem.dtype, 4),
+        out(dout.view.sizes, c.problem.dtype, 5),
+        lse({c.problem.batch, c.problem.heads_q, c.problem.len_q, 1}, DType::fp32, 6),
+        dq(q.view.sizes, c.problem.dtype, 7),
+        dk(k.view.sizes, c.problem.dtype, 8),
+        dv(v.view.sizes, c.problem.dtype, 9) {
+    options.mask = c.problem.mask;
+    options.scale = c.problem.scale;
+    options.implementation = "cuda.any";
+  }
+  void forward(cudaStream_t stream) {
+    options.stream = stream;
+    attention_forward({.q = q.view, .k = k.view, .v = v.view, .out = out.view, .lse = lse.view}, options);
+  }
+  void backward(cudaStream_t stream) {
+    options.stream = stream;
+    attention_backward({.q = q.view,
+                        .k = k.view,
+                        .v = v.view,
+                        .out = out.view,
+                        .lse = lse.view,
+                        .dout = dout.view,
+                        .dq = dq.view,
+                        .dk = dk.view,
+                        .dv = dv.view},
+                       options);
+  }
+  void run(cudaStream_t stream) { c.pass == core::CasePass::fwd ? forward(stream) : backward(stream); }
+};
+
+unsigned long long hash_of(const DeviceBuffer& buffer, cudaStream_t stream) {
+  static unsigned long long* device = nullptr;
+  if (device == nullptr) check(cudaMalloc(&device, sizeof(*device)), "cudaMalloc");
+  check(cudaMemsetAsync(device, 0, sizeof(*device), stream), "cudaMemsetAsync");
+  hash_words<<<512, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.view.data), buffer.bytes / 4, device);
+  unsigned long long host = 0;
+  check(cudaMemcpyAsync(&host, device, sizeof(host), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return host;
+}
+
+// Milliseconds of `nodes` calls in a graph, over the number of calls: dependent launches without the host's share.
+float graph_node_ms(DeviceCase& one, int nodes) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  AttentionProblem problem = one.c.problem;
+  problem.device = {DeviceKind::cuda, 0};
+  const std::int64_t bytes = std::max<std::int64_t>(workspace_bytes(problem, "cuda.any"), 256);
+  void* workspace = nullptr;
+  check(cudaMalloc(&workspace, static_cast<std::size_t>(bytes)), "cudaMalloc");
+  one.options.workspace = {workspace, bytes};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  for (int i = 0; i < nodes; ++i) one.run(stream);
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cudaEventCreate(&begin), cudaEventCreate(&end);
+  float best = 1e30f;
+  for (int i = 0; i < 5; ++i) {
+    cudaEventRecord(begin, stream);
+    check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+    cudaEventRecord(end, stream);
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    best = std::min(best, ms / static_cast<float>(nodes));
+  }
+  one.options.workspace = {};
+  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph), cudaFree(workspace);
+  cudaEventDestroy(begin), cudaEventDestroy(end), cudaStreamDestroy(stream);
+  return best;
+}
+
+float median_ms(DeviceCase& one, float* best) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cudaEventCreate(&begin), cudaEventCreate(&end);
+  std::vector<float> times;
+  float total = 0;
+  for (int i = 0; i < 3; ++i) one.run(nullptr);
+  while ((total < 60.0f || times.size() < 5) && times.size() < 50) {
+    cudaEventRecord(begin, nullptr);
+    one.run(nullptr);
+    cudaEventRecord(end, nullptr);
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    times.push_back(ms);
+    total += ms;
+  }
+  std::sort(times.begin(), times.end());
+  *best = times.front();
+  cudaEventDestroy(begin), cudaEventDestroy(end);
+  return times[times.size() / 2];
+}
+
+}  // namespace
+
+int print_times(const std::string& sweep) {
+  for (const core::Case& c : core::parse_sweep(sweep)) {
+    DeviceCase one(c);
+    if (c.pass == core::CasePass::bwd) one.forward(nullptr);
+    float best = 0;
+    const float median = median_ms(one, &best);
+    AttentionProblem problem = c.problem;
+    problem.device = {DeviceKind::cuda, 0};
+    const float node = median < 1.0f ? graph_node_ms(one, 100) : median;
+    const Explanation plan = explain(problem, "cuda.any");
+    std::printf(
+        "%-4s %-5s b%-4lld h%-3lld lq%-6lld d%-4lld %-7.7s median %9.4f best %9.4f graph %9.4f ms  %7.1f TF/s  %s\n",
+        std::string(name_of(c.pass)).c_str(), c.problem.dtype == DType::fp32 ? "fp32" : "16bit",
+        static_cast<long long>(problem.batch), static_cast<long long>(problem.heads_q),
+        static_cast<long long>(problem.len_q), static_cast<long long>(problem.dim_qk),
+        problem.mask == Mask::none ? "none" : "causal", static_cast<double>(median), static_cast<double>(best),
+        static_cast<double>(node), flops(problem) / static_cast<double>(std::min(median, node)) * 1e-9,
+        plan.tiles.c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+int repeat_bitwise(int count) {
+  cudaStream_t noise = nullptr, stream = nullptr;
+  check(cudaStreamCreateWithFlags(&noise, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  float* noisy = nullptr;
+  check(cudaMalloc(&noisy, 4096), "cudaMalloc");
+  int failed = 0;
+  for (const core::Case& c : core::parse_sweep(
+           "op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=777 d=40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
+    DeviceCase one(c);
+    one.forward(stream);
+    unsigned long long first[3] = {};
+    int differing = 0;
+    for (int i = 0; i < count; ++i) {
+      disturb<<<1 + i % 131, 256, 0, noise>>>(noisy, 200 + i * 37 % 5000);
+      one.run(stream);
+      const bool forward = c.pass == core::CasePass::fwd;
+      const unsigned long long hashes[3] = {hash_of(forward ? one.out : one.dq, stream),
+                                            hash_of(forward ? one.lse : one.dk, stream),
+                                            forward ? 0 : hash_of(one.dv, stream)};
+      for (int n = 0; n < 3; ++n) {
+        if (i == 0) first[n] = hashes[n];
+        if (hashes[n] != first[n]) ++differing;
+      }
+    }
+    if (differing > 0) std::printf("DIFFERS %d times: %s\n", differing, core::line_of(c).c_str());
+    failed += differing > 0;
+  }
+  std::printf("repeat: %d launches each, %d problems differ\n", count, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+namespace {
+
+template <class Call>
+int refused(const char* name, const char* word, Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (std::string(error.what()).find(word) != std::string::npos) return 0;
+    std::printf("REFUSAL %s: says %s\n", name, error.what());
+    return 1;
+  }
+  std::printf("REFUSAL %s: was accepted\n", name);
+  return 1;
+}
+
+}  // namespace
+
+int check_refusals() {
+  DeviceCase one(core::parse_case("op=attention pass=bwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal"));
+  one.forward(nullptr);
+  std::vector<float> host(1 << 16);
+  int failed = 0;
+  const MutableTensorView q = one.q.view;
+  one.q.view.data = host.data();
+  failed += refused("host pointer, forward", "host memory", [&] { one.forward(nullptr); });
+  failed += refused("host pointer, backward", "host memory", [&] { one.backward(nullptr); });
+  one.q.view = q;
+  one.q.view.device.index = 1;
+  failed += refused("tensors on different devices", "different devices", [&] { one.forward(nullptr); });
+  one.q.view = q;
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  failed += refused("capture that must allocate", "captured", [&] { one.backward(stream); });
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  one.options.workspace = {one.dq.view.data, 64};
+  failed += refused("workspace too small", "too small", [&] { one.backward(nullptr); });
+  one.options.workspace = {};
+  void* hog = nullptr;
+  std::size_t free = 0, total = 0;
+  DeviceCase wide(core::parse_case("op=attention pass=bwd b=16 hq=64 hkv=64 lq=32768 d=1 dtype=bf16 mask=causal"));
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  check(cudaMalloc(&hog, free - (std::size_t{32} << 20)), "cudaMalloc");
+  failed += refused("device out of memory", "bytes free", [&] { wide.backward(nullptr); });
+  cudaFree(hog);
+  one.backward(nullptr);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  std::printf("refusals: %d failed\n", failed);
+  return failed == 0 ? 0 : 1;
+}
+
+int check_large() {
+  constexpr std::int64_t kRows = (std::int64_t{1} << 25) + 1007, kTail = 1024;
+  core::Case c = core::parse_case("op=attention pass=fwd b=1 hq=1 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=none");
+  c.problem.len_q = kRows;
+  DeviceCase whole(c);
+  whole.forward(nullptr);
+  DeviceBuffer out({1, 1, kTail, 64}, DType::bf16, 1), lse({1, 1, kTail, 1}, DType::fp32, 2);
+  MutableTensorView q = whole.q.view;
+  q.sizes[2] = kTail;
+  q.data = static_cast<__nv_bfloat16*>(whole.q.view.data) + (kRows - kTail) * 64;
+  AttentionOptions options = whole.options;
+  attention_forward({.q = q, .k = whole.k.view, .v = whole.v.view, .out = out.view, .lse = lse.view}, options);
+  std::vector<__nv_bfloat16> a(kTail * 64), b(kTail * 64);
+  check(cudaMemcpy(a.data(), out.view.data, a.size() * 2, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  check(cudaMemcpy(b.data(), static_cast<__nv_bfloat16*>(whole.out.view.data) + (kRows - kTail) * 64, b.size() * 2,
+                   cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double x = static_cast<double>(__bfloat162float(a[i])), y = static_cast<double>(__bfloat162float(b[i]));
+    worst = std::isnan(x) || std::isnan(y) ? HUGE_VAL : std::max(worst, std::abs(x - y));
+    largest = std::max(largest, std::abs(x));
+  }
+  const bool ok = worst <= 0.01 * largest && largest > 0;
+  std::printf("large: %lld elements, difference %g of %g: %s\n", static_cast<long long>(kRows * 64), worst, largest,
+              ok ? "passed" : "FAILED");
+  return ok ? 0 : 1;
+}
+
+}  // namespace fovea::cuda

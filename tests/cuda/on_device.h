@@ -1,0 +1,20 @@
+// Checks that need the device itself: times, repeated launches bit by bit, refusals, tensors beyond 2^31 elements.
+#pragma once
+
+#include <string>
+
+namespace fovea::cuda {
+
+// One row per problem of the sweep line: best and median milliseconds, TFLOP/s.
+int print_times(const std::string& sweep);
+
+// Launches every kernel family `count` times on the same inputs; 0 if every answer has the same bits.
+int repeat_bitwise(int count);
+
+// Calls that must be refused before anything is written, with the word that the message must hold.
+int check_refusals();
+
+// More than 2^31 elements in q and out: the last rows against a call on these rows alone.
+int check_large();
+
+}  // namespace fovea::cuda
