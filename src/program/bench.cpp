@@ -27,7 +27,7 @@ struct BenchOptions {
   std::uint64_t seed = 0;
   double repeat_for = 0, timeout = 60;
   bool resume = false, force = false, yes = false, json = false;
-  std::string command;  // as typed
+  std::vector<std::string> typed;  // the words of the command line
 };
 
 constexpr const char* kBenchExamples = R"(Examples:
@@ -122,7 +122,7 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
   Environment e;
   e.machine = machine.id();
   e.date = utc_now();
-  e.command = o.command;
+  e.command = shareable_command(o.typed);
   e.source = {kSourceCommit, kSourceDirty};
   e.version = FOVEA_VERSION_STRING;
   e.threads = settings.threads;
@@ -185,7 +185,7 @@ int run_bench(const BenchOptions& o) {
   if (const auto product = environment.ceilings.find("product_fp32"); product != environment.ceilings.end())
     settings.best_product = product->second;
   CellBench bench(std::move(contenders), settings, machine);
-  const std::string again = o.command + (o.resume ? "" : " --resume");
+  const std::string again = shell_line(o.typed) + (o.resume ? "" : " --resume");
   const SweepSettings sweep{cases, o.output, o.resume, o.force, o.json, o.baseline, again};
   try {
     return run_sweep(bench, sweep, environment);
@@ -198,20 +198,17 @@ int run_bench(const BenchOptions& o) {
   }
 }
 
-// The command line as typed, quoted where a shell needs it.
-std::string typed_command() {
+// The words of the command line.
+std::vector<std::string> typed_words() {
   std::FILE* const file = std::fopen("/proc/self/cmdline", "r");
-  std::string all, text;
+  std::string all;
   char buffer[4096];
   for (std::size_t got = 0; file != nullptr && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
     all.append(buffer, got);
   if (file != nullptr) std::fclose(file);
-  for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) {
-    const std::string word = all.c_str() + at;
-    const bool quote = word.empty() || word.find_first_of(" \t*?$'\"\\&;|<>()") != std::string::npos;
-    text += (text.empty() ? "" : " ") + (quote ? "'" + word + "'" : word);
-  }
-  return text;
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) words.emplace_back(all.c_str() + at);
+  return words;
 }
 
 }  // namespace
@@ -257,7 +254,7 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_flag("--json", o.json, "print records instead of the table");
   verb->footer(std::string(kBenchExamples) + kProblemLineHelp);
   verb->callback([&action] {
-    o.command = typed_command();
+    o.typed = typed_words();
     action = [] { return run_bench(o); };
   });
 }

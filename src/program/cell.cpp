@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kProbeSeconds = 0.01;
 constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
+constexpr int kCrashesToGiveUp = 3;            // in a row: what crashes in every cell need not crash in a thousand
 
 void fail(Row& row, const std::string& status, const std::string& reason) {
   row.status = status;
@@ -51,6 +52,7 @@ CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, M
       settings_(settings),
       machine_(std::move(machine)),
       inputs_("fovea inputs"),
+      crashes_(contenders_.size()),
       workers_(contenders_.size()) {}
 
 std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(const std::string&)>& wanted,
@@ -59,6 +61,9 @@ std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(co
   for (Entry& entry : entries) {
     if (!entry.plan.refusal.empty()) {
       fail(entry.row, "unsupported", entry.plan.refusal);
+      entry.open = false;
+    } else if (crashes_[entry.contender] >= kCrashesToGiveUp) {
+      fail(entry.row, "crashed", fmt::format("not run again: it crashed in {} cells in a row", kCrashesToGiveUp));
       entry.open = false;
     } else {
       refuse_too_large(c, entry);
@@ -72,6 +77,7 @@ std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(co
     for (const auto& together : batches_of(c, entries)) {
       for (Entry* entry : together) check(c, *entry, checker);
       time_all(c, together, after_turn);
+      for (const Entry* entry : together) count_crashes(*entry);
       drop_all();
     }
   }
@@ -187,15 +193,17 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
                          const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<SampleSource> sources;
   std::vector<Entry*> timed;
+  std::vector<PowerMeter> power(together.size(), PowerMeter(energy_));
   for (Entry* entry : together) {
     if (!entry->open) continue;
+    PowerMeter& meter = power[timed.size()];
     timed.push_back(entry);
-    sources.push_back({entry->plan.implementation, [this, entry](int runs, int lead) {
+    sources.push_back({entry->plan.implementation, [this, entry, &meter](int runs, int lead) {
                          const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
-                         return worker(entry->contender)
-                             .call(command, settings_.limits.timeout)
-                             .at("seconds")
-                             .get<std::vector<double>>();
+                         meter.begin();
+                         const Json reply = worker(entry->contender).call(command, settings_.limits.timeout);
+                         meter.end();
+                         return reply.at("seconds").get<std::vector<double>>();
                        }});
   }
   if (timed.empty()) return;
@@ -213,6 +221,7 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
       fail(row, outcomes[i].status, outcomes[i].reason);
     } else {
       judge(c, row, std::move(outcomes[i].samples), ceiling);
+      if (device == DeviceKind::cpu) row.power_w = power[i].watts();
     }
   }
 }
@@ -232,6 +241,16 @@ void CellBench::judge(const core::Case& c, Row& row, std::vector<double> samples
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds) row.flags.emplace_back("launch_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
+}
+
+// A timeout tells nothing: a hang and a problem that is too large look alike.
+void CellBench::count_crashes(const Entry& entry) {
+  int& in_a_row = crashes_[entry.contender];
+  if (entry.row.status == "crashed") {
+    ++in_a_row;
+  } else if (entry.row.status != "timeout") {
+    in_a_row = 0;
+  }
 }
 
 WorkerProcess& CellBench::worker(std::size_t contender) {

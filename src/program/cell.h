@@ -9,6 +9,7 @@
 #include "program/answer_check.h"
 #include "program/contender.h"
 #include "program/machine.h"
+#include "program/power.h"
 #include "program/record.h"
 #include "program/sampler.h"
 #include "program/shared_tensors.h"
@@ -55,12 +56,15 @@ class CellBench {
   void judge(const core::Case& c, Row& row, std::vector<double> samples, const RowCeiling& ceiling) const;
   WorkerProcess& worker(std::size_t contender);
   void drop_all();
+  void count_crashes(const Entry& entry);
 
   std::vector<Contender> contenders_;
   CellSettings settings_;
   Machine machine_;
   SharedBlock inputs_;
   TensorPlaces places_;
+  EnergyCounter energy_;
+  std::vector<int> crashes_;  // per contender: in how many cells in a row
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
 };
 

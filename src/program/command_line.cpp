@@ -78,6 +78,32 @@ const char* const kProblemLineHelp = R"(A problem line is words key=value in any
   data place seed      which inputs, and how they lie in memory; `fovea verify` prints lines with them
 In a sweep every key may hold a comma list: "lq=1k,2k,4k d=64,128 pass=fwd,bwd" has twelve cells.)";
 
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool quote = word.empty() || word.find_first_of(" \t*?$'\"\\&;|<>()") != std::string::npos;
+    text += (text.empty() ? "" : " ") + (quote ? "'" + word + "'" : word);
+  }
+  return text;
+}
+
+std::string shareable_command(const std::vector<std::string>& words) {
+  std::vector<std::string> shared;
+  for (const std::string& word : words) {
+    std::string kept;  // whole: "--impl=/home/me/a.so:f,/b.so:g" has two paths
+    for (std::size_t start = 0; start < word.size();) {
+      const std::size_t end = std::min(word.find_first_of(",=", start), word.size() - 1) + 1;
+      const std::string part = word.substr(start, end - start);
+      const std::size_t slash = part.rfind('/');
+      const bool glued = kept.empty() && part.starts_with("-o");  // -o/home/me/run.jsonl
+      kept += slash == std::string::npos ? part : (glued ? "-o" : "") + part.substr(slash + 1);
+      start = end;
+    }
+    shared.push_back(kept);
+  }
+  return shell_line(shared);
+}
+
 CLI::Validator number_within(double least, double most) {
   const auto check = [least, most](const std::string& text) -> std::string {
     char* end = nullptr;

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace fovea::program {
 
@@ -11,6 +12,12 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
 
 // What a problem line may say, for the help of every verb that takes one.
 extern const char* const kProblemLineHelp;
+
+// The words as one line for a shell, quoted where it needs that.
+std::string shell_line(const std::vector<std::string>& words);
+
+// The same for a record that others will read: of every path only the name of the file.
+std::string shareable_command(const std::vector<std::string>& words);
 
 // A number within [least, most]; unlike CLI::Range it refuses NaN.
 CLI::Validator number_within(double least, double most);

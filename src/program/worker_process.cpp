@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "program/interrupt.h"
+#include "program/oom_kills.h"
 #include "program/worker_protocol.h"
 
 extern char** environ;
@@ -70,6 +71,7 @@ void WorkerProcess::start() {
   if (pipe2(up, O_CLOEXEC) != 0) throw WorkerFailure{"error", std::strerror(errno)};
   std::vector<std::string> words = settings_.command, variables = environment_for(settings_.threads);
   const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
+  oom_kills_ = oom_kills(settings_.system_root);
   pid_ = fork();
   if (pid_ == 0) become_worker(down[0], up[1], log_, arguments.data(), environment.data());
   const int error = errno;
@@ -121,6 +123,7 @@ Json WorkerProcess::call(const Json& command, double timeout_s) {
   send(command.dump() + "\n");
   const std::string line = receive(timeout_s);
   ::kill(pid_, SIGSTOP);
+  oom_kills_ = oom_kills(settings_.system_root);
   const Json reply = Json::parse(line, nullptr, false);
   if (!reply.is_object() || !reply.contains("ok")) {
     kill();
@@ -171,8 +174,11 @@ void WorkerProcess::fail_ended() {
   const std::string words = last_words();
   close_pipes();
   const std::string said = words.empty() ? "" : ": " + words;
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-    throw WorkerFailure{"oom", "the system killed the process, which it does when memory runs out"};
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills(settings_.system_root) > oom_kills_)
+    throw WorkerFailure{"oom", "the system killed the process because memory ran out"};
+  // Thrown where nobody catches it, as in a thread of the kernel, it ends the process.
+  if (words.find("std::bad_alloc") != std::string::npos)
+    throw WorkerFailure{"oom", "an allocation failed and the process ended" + said};
   if (WIFSIGNALED(status)) throw WorkerFailure{"crashed", std::string(strsignal(WTERMSIG(status))) + said};
   throw WorkerFailure{"crashed", "the process ended with code " + std::to_string(WEXITSTATUS(status)) + said};
 }

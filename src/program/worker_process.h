@@ -23,6 +23,7 @@ struct WorkerSettings {
   std::vector<std::string> command;  // program and arguments
   int threads = 1;                   // told to every threading library through the environment
   std::int64_t memory_limit = 0;     // bytes of private memory; 0: none
+  std::string system_root;           // before /proc and /sys, where the out-of-memory killer's counter is read
 };
 
 class WorkerProcess {
@@ -53,6 +54,7 @@ class WorkerProcess {
   const SharedBlock& inputs_;
   SharedBlock outputs_;
   pid_t pid_ = -1;
+  std::int64_t oom_kills_ = 0;  // counted when the process was last known to live
   int commands_ = -1, replies_ = -1, log_ = -1;
 };
 

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(R47, BadKernels,
                                          BadKernel{"aborts", "crashed", "Aborted", 1},
                                          BadKernel{"exits", "crashed", "code 7: no licence found", 1},
                                          BadKernel{"hangs", "timeout", "no answer within 1 s", 0},
-                                         BadKernel{"is_killed", "oom", "killed", 0},
+                                         BadKernel{"is_killed", "crashed", "Killed", 1},
                                          BadKernel{"returns_9", "error", "returned 9", 1},
                                          BadKernel{"not_there", "error", "not_there", 1}),
                          [](const auto& test) { return test.param.symbol; });
@@ -100,6 +100,18 @@ TEST(Bench, R47_TheWorkerIsRestartedAndTheSweepGoesOn) {
     EXPECT_NE(rows[1].status, "ok");
     EXPECT_EQ(rows[2].status, "ok") << rows[2].reason;
   }
+}
+
+TEST(Bench, R47_WhatCrashesInEveryCellIsNotRunForEver) {
+  const auto rows = bench("lq=17,18,19,20,21 d=4", bad_kernel("crashes_above_16") + "," + bad_kernel("right"), 1);
+  ASSERT_EQ(rows.size(), 10u);
+  for (std::size_t i = 0; i < rows.size(); i += 2) {
+    EXPECT_EQ(rows[i].status, "crashed");
+    EXPECT_EQ(rows[i].reason.find("not run again") != std::string::npos, i >= 6) << rows[i].reason;
+    EXPECT_EQ(rows[i + 1].status, "ok") << rows[i + 1].reason;
+  }
+  for (const auto& row : bench("lq=17,18,8,19,20 d=4", bad_kernel("crashes_above_16"), 1))
+    EXPECT_EQ(row.reason.find("not run again"), std::string::npos) << "three crashes, but not in a row";
 }
 
 TEST(Bench, R46_OutOfMemoryEndsTheCellAndNotTheSweep) {

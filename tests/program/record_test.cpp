@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "program/command_line.h"
 #include "program/record_file.h"
 #include "run_program.h"
 #include "schema_checker.h"
@@ -14,7 +15,9 @@
 namespace fovea::program {
 namespace {
 
+using tests::bad_kernel;
 using tests::Folder;
+using tests::fovea;
 using tests::read_text;
 using tests::write_text;
 
@@ -75,6 +78,32 @@ TEST(Record, ReadsBackWhatItWrote) {
   EXPECT_FALSE(back.workspace_bytes.has_value());
   const std::string environment = json_line(sample_environment());
   EXPECT_EQ(json_line(environment_of(environment)), environment);
+}
+
+TEST(Record, TheCommandHoldsNoPathsOfTheMachine) {
+  const std::vector<std::string> typed{"/home/me/build/fovea",
+                                       "bench",
+                                       "--impl",
+                                       "./a.so:f,/opt/b.so:g,flash",
+                                       "--python=/usr/bin/python3",
+                                       "--problem",
+                                       "lq=1k,2k d=64",
+                                       "-o/home/me/x.jsonl",
+                                       "--output",
+                                       "../run.jsonl",
+                                       ""};
+  EXPECT_EQ(program::shareable_command(typed),
+            "fovea bench --impl a.so:f,b.so:g,flash --python=python3 --problem 'lq=1k,2k d=64' -ox.jsonl --output "
+            "run.jsonl ''");
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  ASSERT_EQ(fovea({"bench", "--problem", "lq=4 d=4", "--impl", bad_kernel("right"), "--python", "/usr/bin/python3",
+                   "--repeat-for", "0.01", "-o", file})
+                .code,
+            0);
+  const std::string command = program::load_records(file).environments.at(0).command;
+  EXPECT_EQ(command.find('/'), std::string::npos) << command;
+  EXPECT_TRUE(command.starts_with("fovea bench --problem 'lq=4 d=4' --impl libbad_kernels.so:right")) << command;
 }
 
 TEST(Record, B150_NumbersThatJsonCannotHoldBecomeNull) {
