@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "baselines/blocks.h"
+#include "baselines/conversions.h"
 #include "baselines/memory_plan.h"
 #include "baselines/operands.h"
-#include "baselines/products.h"
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
 #include "baselines/scores.h"
@@ -23,7 +23,7 @@ struct Run {
   const core::RunContext& context;
   BackwardMemory memory;
   Operand q, k, v, dout;
-  const float* probabilities = nullptr;
+  Weights probabilities{};
   const RowPasses& passes = row_passes();
 
   std::int64_t group() const { return problem.heads_q / problem.heads_kv; }
@@ -39,10 +39,15 @@ struct Run {
 void query_key_product(const Run& run, const Operand& a, const Operand& b, std::int64_t dim, float* to) {
   const AttentionProblem& p = run.problem;
   run.pass([&](const RowBlock& block) {
-    multiply(block.rows, p.len_k, dim, 1.0f,
-             {a.matrix(block.batch, block.head) + block.first * a.row_stride, a.row_stride},
-             {b.matrix(block.batch, block.head / run.group()), b.row_stride, true}, 0.0f,
-             to + score_index(p, block.batch, block.head, block.first), p.len_k);
+    multiply({.m = block.rows,
+              .n = p.len_k,
+              .k = dim,
+              .alpha = 1.0f,
+              .a = a.matrix(block.batch, block.head).from(block.first, 0),
+              .b = b.matrix(block.batch, block.head / run.group()).transpose(),
+              .beta = 0.0f,
+              .c = to + score_index(p, block.batch, block.head, block.first),
+              .c_stride = p.len_k});
   });
 }
 
@@ -53,27 +58,28 @@ void recompute_probabilities(const Run& run) {
   run.pass([&](const RowBlock& block) {
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       const VisibleKeys keys = visible_keys(p, row);
+      float* scores = run.memory.probabilities + score_index(p, block.batch, block.head, row);
       run.passes.exponentials(
-          run.memory.probabilities + score_index(p, block.batch, block.head, row), p.len_k, keys.begin, keys.end,
-          static_cast<float>(p.scale),
+          scores, p.len_k, keys.begin, keys.end, static_cast<float>(p.scale),
           {static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)], 0.0f});
+      if (p.dtype == DType::bf16) narrow_in_place(DType::bf16, scores, p.len_k);
     }
   });
 }
 
-const float* find_probabilities(const Run& run) {
+Weights find_probabilities(const Run& run) {
   const AttentionProblem& p = run.problem;
   if (!p.saved_state) {
     recompute_probabilities(run);
-    return run.memory.probabilities;
+    return weights_in(p, run.memory.probabilities);
   }
   const void* saved = saved_probabilities(run.tensors.saved);
-  if (p.dtype == DType::fp32) return static_cast<const float*>(saved);
+  if (p.dtype != DType::fp16) return {saved, p.dtype, p.len_k};
   run.pass([&](const RowBlock& block) {
     const std::int64_t first = score_index(p, block.batch, block.head, block.first);
     widen_row(run.memory.probabilities + first, p.dtype, saved, first, block.rows * p.len_k);
   });
-  return run.memory.probabilities;
+  return weights_in(p, run.memory.probabilities);
 }
 
 // delta = rowsum(dout * out), unless it was given. Saved probabilities need no delta: see differentiate_softmax.
@@ -82,59 +88,78 @@ void find_delta(const Run& run) {
   const TensorView &given = run.tensors.delta, &out = run.tensors.out;
   if (p.saved_state && !given) return;
   run.pass([&](const RowBlock& block) {
-    std::vector<float> wide(static_cast<std::size_t>(p.dim_v));
+    std::vector<float> wide_out(static_cast<std::size_t>(p.dim_v)), wide_dout(wide_out);
     float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       if (given) {
         delta[row] = static_cast<const float*>(given.data)[row_index(given, block.batch, block.head, row)];
         continue;
       }
-      widen_row(wide.data(), out.dtype, out.data, row_index(out, block.batch, block.head, row), p.dim_v);
-      const float* dout = run.dout.matrix(block.batch, block.head) + row * run.dout.row_stride;
-      delta[row] = run.passes.dot(dout, wide.data(), p.dim_v);
+      widen_row(wide_out.data(), out.dtype, out.data, row_index(out, block.batch, block.head, row), p.dim_v);
+      const Factor dout = run.dout.matrix(block.batch, block.head).from(row, 0);
+      widen_row(wide_dout.data(), dout.dtype, dout.data, 0, p.dim_v);
+      delta[row] = run.passes.dot(wide_dout.data(), wide_out.data(), p.dim_v);
     }
   });
+}
+
+// One row of probabilities as floats, in `memory` if they are not.
+const float* wide_row(const Factor& row, std::vector<float>& memory) {
+  if (row.dtype == DType::fp32) return static_cast<const float*>(row.data);
+  widen_row(memory.data(), row.dtype, row.data, 0, std::ssize(memory));
+  return memory.data();
 }
 
 // From the gradient of the probabilities to that of the scores, in place. With saved probabilities delta is their mean
 // of the gradients, as frameworks compute it, here divided by their sum: rounded to 16 bits, they miss 1 by too much.
 void differentiate_softmax(const Run& run, Form form) {
   const AttentionProblem& p = run.problem;
-  const bool by_mean = p.saved_state && !run.tensors.delta;
+  const bool by_mean = p.saved_state && !run.tensors.delta, narrow = p.dtype == DType::bf16;
   const auto scale = static_cast<float>(p.scale);
   run.pass([&](const RowBlock& block) {
+    std::vector<float> wide(static_cast<std::size_t>(run.probabilities.dtype == DType::fp32 ? 0 : p.len_k));
     const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
+    const Factor all = run.probabilities.matrix(p, block.batch, block.head);
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-      const std::int64_t at = score_index(p, block.batch, block.head, row);
-      float* gradients = run.memory.gradients + at;
-      const float* probabilities = run.probabilities + at;
+      float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+      const float* probabilities = wide_row(all.from(row, 0), wide);
       const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, p.len_k) : delta[row];
       run.passes.softmax_gradient(gradients, probabilities, p.len_k, mean, form == Form::fused ? scale : 1.0f);
+      if (narrow && form != Form::naive) narrow_in_place(p.dtype, gradients, p.len_k);
     }
   });
   if (form != Form::naive) return;
   run.pass([&](const RowBlock& block) {
-    run.passes.scale(run.memory.gradients + score_index(p, block.batch, block.head, block.first), block.rows * p.len_k,
-                     scale);
+    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+      float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+      run.passes.scale(gradients, p.len_k, scale);
+      if (narrow) narrow_in_place(p.dtype, gradients, p.len_k);
+    }
   });
 }
 
 // dq = factor * gradients k
 void query_gradient(const Run& run, float factor) {
   const AttentionProblem& p = run.problem;
+  const Weights gradients = weights_in(p, run.memory.gradients);
   const Result dq = result(run.tensors.dq, run.memory.dq);
   const float kept = p.accumulate && is_direct(dq, run.tensors.dq) ? 1.0f : 0.0f;
   run.pass([&](const RowBlock& block) {
-    multiply(block.rows, p.dim_qk, p.len_k, factor,
-             {run.memory.gradients + score_index(p, block.batch, block.head, block.first), p.len_k},
-             {run.k.matrix(block.batch, block.head / run.group()), run.k.row_stride}, kept,
-             dq.matrix(block.batch, block.head) + block.first * dq.row_stride, dq.row_stride);
+    multiply({.m = block.rows,
+              .n = p.dim_qk,
+              .k = p.len_k,
+              .alpha = factor,
+              .a = gradients.matrix(p, block.batch, block.head).from(block.first, 0),
+              .b = run.k.matrix(block.batch, block.head / run.group()),
+              .beta = kept,
+              .c = dq.matrix(block.batch, block.head) + block.first * dq.row_stride,
+              .c_stride = dq.row_stride});
   });
   deliver(run.context, dq, run.tensors.dq, p.accumulate);
 }
 
-// view = factor * sum over the heads of a key head's group of scores^T rows
-void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const float* scores,
+// view = factor * sum over the heads of a key head's group of weights^T rows
+void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const Weights& weights,
                   const Operand& rows, float factor) {
   const AttentionProblem& p = run.problem;
   const Result to = result(view, scratch);
@@ -145,10 +170,15 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* scratch,
     const std::int64_t batch = plane / p.heads_kv, head = plane % p.heads_kv;
     for (std::int64_t member = 0; member < run.group(); ++member) {
       const std::int64_t query_head = head * run.group() + member;
-      multiply(std::min(kKeysPerTask, p.len_k - first), view.sizes[3], p.len_q, factor,
-               {scores + score_index(p, batch, query_head, 0) + first, p.len_k, true},
-               {rows.matrix(batch, query_head), rows.row_stride}, member == 0 ? kept : 1.0f,
-               to.matrix(batch, head) + first * to.row_stride, to.row_stride);
+      multiply({.m = std::min(kKeysPerTask, p.len_k - first),
+                .n = view.sizes[3],
+                .k = p.len_q,
+                .alpha = factor,
+                .a = weights.matrix(p, batch, query_head).from(0, first).transpose(),
+                .b = rows.matrix(batch, query_head),
+                .beta = member == 0 ? kept : 1.0f,
+                .c = to.matrix(batch, head) + first * to.row_stride,
+                .c_stride = to.row_stride});
     }
   });
   deliver(run.context, to, view, p.accumulate);
@@ -182,7 +212,7 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   // The vectorized form leaves the scaling to the products.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   if (p.wants_dq) query_gradient(run, factor);
-  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, memory.gradients, run.q, factor);
+  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, weights_in(p, memory.gradients), run.q, factor);
 }
 
 }  // namespace fovea::baselines

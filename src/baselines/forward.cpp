@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "baselines/blocks.h"
+#include "baselines/conversions.h"
 #include "baselines/memory_plan.h"
 #include "baselines/operands.h"
-#include "baselines/products.h"
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
 #include "baselines/scores.h"
@@ -34,30 +34,48 @@ struct Run {
     });
   }
 
-  void finish_row(const float* row_of_scores, float lse, const RowBlock& block, std::int64_t row) const {
+  void finish_row(float* row_of_scores, float lse, const RowBlock& block, std::int64_t row) const {
     if (tensors.lse) static_cast<float*>(tensors.lse.data)[row_index(tensors.lse, block.batch, block.head, row)] = lse;
     if (kept != nullptr)
       narrow_row(kept, problem.dtype, score_index(problem, block.batch, block.head, row), row_of_scores, problem.len_k);
+    else if (problem.dtype == DType::bf16)
+      narrow_in_place(DType::bf16, row_of_scores, problem.len_k);
+  }
+
+  Weights probabilities() const {
+    if (kept != nullptr && problem.dtype == DType::bf16) return {kept, DType::bf16, problem.len_k};
+    return weights_in(problem, scores);
   }
 };
 
 void score_product(const Run& run, const Operand& q, const Operand& k, float factor) {
   const AttentionProblem& p = run.problem;
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
-    multiply(block.rows, p.len_k, p.dim_qk, factor,
-             {q.matrix(block.batch, block.head) + block.first * q.row_stride, q.row_stride},
-             {k.matrix(block.batch, block.head / run.heads_per_key_head()), k.row_stride, true}, 0.0f,
-             run.scores + score_index(p, block.batch, block.head, block.first), p.len_k);
+    multiply({.m = block.rows,
+              .n = p.len_k,
+              .k = p.dim_qk,
+              .alpha = factor,
+              .a = q.matrix(block.batch, block.head).from(block.first, 0),
+              .b = k.matrix(block.batch, block.head / run.heads_per_key_head()).transpose(),
+              .beta = 0.0f,
+              .c = run.scores + score_index(p, block.batch, block.head, block.first),
+              .c_stride = p.len_k});
   });
 }
 
 void output_product(const Run& run, const Operand& v, const Result& out) {
   const AttentionProblem& p = run.problem;
+  const Weights probabilities = run.probabilities();
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
-    multiply(block.rows, p.dim_v, p.len_k, 1.0f,
-             {run.scores + score_index(p, block.batch, block.head, block.first), p.len_k},
-             {v.matrix(block.batch, block.head / run.heads_per_key_head()), v.row_stride}, 0.0f,
-             out.matrix(block.batch, block.head) + block.first * out.row_stride, out.row_stride);
+    multiply({.m = block.rows,
+              .n = p.dim_v,
+              .k = p.len_k,
+              .alpha = 1.0f,
+              .a = probabilities.matrix(p, block.batch, block.head).from(block.first, 0),
+              .b = v.matrix(block.batch, block.head / run.heads_per_key_head()),
+              .beta = 0.0f,
+              .c = out.matrix(block.batch, block.head) + block.first * out.row_stride,
+              .c_stride = out.row_stride});
   });
 }
 

@@ -57,7 +57,7 @@ BackwardMemory backward_memory(const AttentionProblem& p, void* workspace) {
   m.dk = pieces.take(p.wants_dk ? count.k : 0);
   m.dv = pieces.take(p.wants_dv ? count.v : 0);
   m.delta = pieces.take(count.rows);
-  if (!p.saved_state || p.dtype != DType::fp32) m.probabilities = pieces.take(count.pairs);
+  if (!p.saved_state || p.dtype == DType::fp16) m.probabilities = pieces.take(count.pairs);
   if (p.wants_dq || p.wants_dk) m.gradients = pieces.take(count.pairs);
   m.bytes = pieces.bytes();
   return m;

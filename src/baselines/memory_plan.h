@@ -20,7 +20,7 @@ ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
 struct BackwardMemory {
   float *q, *k, *v, *dout, *dq, *dk, *dv;
   float* delta;          // [batch, heads_q, len_q]
-  float* probabilities;  // as fp32; null where the saved ones are fp32
+  float* probabilities;  // null where the products take the saved ones
   float* gradients;      // of the probabilities, then of the scores
   std::int64_t bytes;
 };

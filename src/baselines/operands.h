@@ -1,23 +1,32 @@
-// Tensors as the matrix libraries want them: fp32, rows of a common stride. What a library can read in place stays.
+// Tensors as the matrix libraries want them: fp32 or bf16, rows of a common stride. What they can read in place stays.
 #pragma once
 
 #include <cstdint>
 
+#include "baselines/products.h"
 #include "core/implementation.h"
 
 namespace fovea::baselines {
 
-// fp32 matrices [len, dim], one per (batch, head).
-template <class Pointer>
-struct BasicOperand {
-  Pointer data;
+// Matrices [len, dim], one per (batch, head). fp16 is widened, since no library multiplies it.
+struct Operand {
+  const void* data;
+  DType dtype;
   std::int64_t batch_stride, head_stride, row_stride;
-  Pointer matrix(std::int64_t batch, std::int64_t head) const {
+  Factor matrix(std::int64_t batch, std::int64_t head) const {
+    const std::int64_t first = batch * batch_stride + head * head_stride;
+    return {static_cast<const char*>(data) + first * size_of(dtype), dtype, row_stride};
+  }
+};
+
+// The same for what products write, always in fp32.
+struct Result {
+  float* data;
+  std::int64_t batch_stride, head_stride, row_stride;
+  float* matrix(std::int64_t batch, std::int64_t head) const {
     return data + batch * batch_stride + head * head_stride;
   }
 };
-using Operand = BasicOperand<const float*>;
-using Result = BasicOperand<float*>;
 
 // The view itself, or its copy in `scratch` (as many floats as the view has elements).
 Operand operand(const core::RunContext& context, const TensorView& view, float* scratch);
@@ -33,10 +42,6 @@ void deliver(const core::RunContext& context, const Result& from, const MutableT
 bool is_direct(const Result& from, const MutableTensorView& view);
 
 void fill_zero(const core::RunContext& context, const MutableTensorView& view);
-
-// One row of any type as floats, and back.
-void widen_row(float* to, DType type, const void* from, std::int64_t index, std::int64_t count);
-void narrow_row(void* to, DType type, std::int64_t index, const float* from, std::int64_t count);
 
 // Index of the first element of row `row`.
 template <class Pointer>

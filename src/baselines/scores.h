@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "baselines/products.h"
 #include "fovea/problem.h"
 
 namespace fovea::baselines {
@@ -11,6 +12,24 @@ namespace fovea::baselines {
 // Element (batch, head, row, 0) of a dense score matrix.
 inline std::int64_t score_index(const AttentionProblem& p, std::int64_t batch, std::int64_t head, std::int64_t row) {
   return ((batch * p.heads_q + head) * p.len_q + row) * p.len_k;
+}
+
+// What a score matrix turned into, as a factor of products: fp32, or bf16, dense or at the beginning of fp32 rows.
+struct Weights {
+  const void* data;
+  DType dtype;
+  std::int64_t row_stride;  // elements
+
+  Factor matrix(const AttentionProblem& p, std::int64_t batch, std::int64_t head) const {
+    const Factor all{data, dtype, row_stride};
+    return all.from((batch * p.heads_q + head) * p.len_q, 0);
+  }
+};
+
+// Weights in the rows of a score matrix, narrowed in place where the inputs are bf16.
+inline Weights weights_in(const AttentionProblem& p, const float* scores) {
+  const bool narrow = p.dtype == DType::bf16;
+  return {scores, narrow ? DType::bf16 : DType::fp32, narrow ? 2 * p.len_k : p.len_k};
 }
 
 struct VisibleKeys {

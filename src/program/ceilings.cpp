@@ -23,7 +23,15 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   std::vector<std::thread> others;
   const auto multiply = [&matrices](int thread) {
     float* const a = matrices[static_cast<std::size_t>(thread)].data();
-    baselines::multiply(n, n, n, 1, {a, n}, {a + n * n, n}, 0, a + 2 * n * n, n);
+    baselines::multiply({.m = n,
+                         .n = n,
+                         .k = n,
+                         .alpha = 1,
+                         .a = {a, DType::fp32, n},
+                         .b = {a + n * n, DType::fp32, n},
+                         .beta = 0,
+                         .c = a + 2 * n * n,
+                         .c_stride = n});
   };
   for (int thread = 1; thread < threads; ++thread) others.emplace_back(multiply, thread);
   multiply(0);

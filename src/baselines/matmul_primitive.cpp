@@ -1,0 +1,135 @@
+// A primitive is made once for each shape and shared by the threads; each lends it scratch memory of its own.
+#include "baselines/matmul_primitive.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/check.h"
+
+namespace fovea::baselines {
+namespace {
+
+void check(dnnl_status_t status) {
+  if (status == dnnl_success) return;
+  core::fail({.problem = "oneDNN's matmul failed", .got = "status " + std::to_string(static_cast<int>(status))});
+}
+
+// Owns a oneDNN object; `make` is called with the address of its handle.
+template <class Handle, dnnl_status_t (*destroy)(Handle)>
+class Owned {
+ public:
+  template <class Make>
+  explicit Owned(Make make) {
+    check(make(&handle_));
+  }
+  ~Owned() { destroy(handle_); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
+using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
+using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
+using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
+using PrimitiveDescriptor = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
+
+// Never destroyed: threads that outlive main may still use them.
+dnnl_engine_t engine() {
+  static const Engine& one = *new Engine([](dnnl_engine_t* to) { return dnnl_engine_create(to, dnnl_cpu, 0); });
+  return one.get();
+}
+
+dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns, DType type, std::int64_t stride, bool transposed) {
+  const dnnl_dims_t sizes = {rows, columns};
+  const dnnl_dims_t strides = {transposed ? 1 : stride, transposed ? stride : 1};
+  dnnl_memory_desc_t description;
+  check(dnnl_memory_desc_init_by_strides(&description, 2, sizes, type == DType::bf16 ? dnnl_bf16 : dnnl_f32, strides));
+  return description;
+}
+
+struct Matmul {
+  dnnl_memory_desc_t a, b, c;
+  Attributes attributes{dnnl_primitive_attr_create};
+  PrimitiveDescriptor descriptor;
+  dnnl_memory_desc_t scratch;
+  Primitive primitive;
+
+  explicit Matmul(const Product& p)
+      : a(describe(p.m, p.k, p.a.dtype, p.a.stride, p.a.transposed)),
+        b(describe(p.k, p.n, p.b.dtype, p.b.stride, p.b.transposed)),
+        c(describe(p.m, p.n, DType::fp32, p.c_stride, false)),
+        descriptor([&](dnnl_primitive_desc_t* to) {
+          set_attributes(p);
+          dnnl_matmul_desc_t operation;
+          check(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &c));
+          return dnnl_primitive_desc_create(to, &operation, attributes.get(), engine(), nullptr);
+        }),
+        scratch(*dnnl_primitive_desc_query_md(descriptor.get(), dnnl_query_scratchpad_md, 0)),
+        primitive([&](dnnl_primitive_t* to) { return dnnl_primitive_create(to, descriptor.get()); }) {}
+
+  void set_attributes(const Product& p) const {
+    check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
+    if (p.alpha != 1.0f) check(dnnl_primitive_attr_set_output_scales(attributes.get(), 1, 0, &p.alpha));
+    if (p.beta == 0.0f) return;
+    const PostOps added(dnnl_post_ops_create);
+    check(dnnl_post_ops_append_sum(added.get(), p.beta));
+    check(dnnl_primitive_attr_set_post_ops(attributes.get(), added.get()));
+  }
+};
+
+std::shared_ptr<const Matmul> find_matmul(const Product& p) {
+  constexpr std::size_t kMostKept = 256;
+  using Key = std::tuple<std::array<std::int64_t, 6>, DType, bool, bool, float, float>;
+  static std::mutex& mutex = *new std::mutex;
+  static auto& kept = *new std::map<Key, std::shared_ptr<const Matmul>>;
+  const Key key{
+      {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c_stride}, p.a.dtype, p.a.transposed, p.b.transposed, p.alpha, p.beta};
+  const std::lock_guard lock(mutex);
+  if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  if (kept.size() >= kMostKept) kept.clear();
+  return kept[key] = std::make_shared<const Matmul>(p);
+}
+
+}  // namespace
+
+OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
+bool has_bf16_products() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+void multiply_by_primitive(const Product& p) {
+  const OneThread one_thread;
+  const std::shared_ptr<const Matmul> matmul = find_matmul(p);
+  thread_local std::vector<std::byte> scratch;
+  const std::size_t wanted = dnnl_memory_desc_get_size(&matmul->scratch);
+  if (scratch.size() < wanted) scratch.resize(wanted);
+  const auto memory = [](const dnnl_memory_desc_t& description, const void* data) {
+    return Memory(
+        [&](dnnl_memory_t* to) { return dnnl_memory_create(to, &description, engine(), const_cast<void*>(data)); });
+  };
+  const Memory a = memory(matmul->a, p.a.data), b = memory(matmul->b, p.b.data), c = memory(matmul->c, p.c),
+               lent = memory(matmul->scratch, scratch.data());
+  const dnnl_exec_arg_t arguments[] = {
+      {DNNL_ARG_SRC, a.get()}, {DNNL_ARG_WEIGHTS, b.get()}, {DNNL_ARG_DST, c.get()}, {DNNL_ARG_SCRATCHPAD, lent.get()}};
+  const Stream stream([](dnnl_stream_t* to) { return dnnl_stream_create(to, engine(), dnnl_stream_default_flags); });
+  check(dnnl_primitive_execute(matmul->primitive.get(), stream.get(), 4, arguments));
+  check(dnnl_stream_wait(stream.get()));
+}
+
+}  // namespace fovea::baselines
