@@ -1,6 +1,7 @@
 // R52: terminals, pipes and files get what suits them; every verb helps and speaks JSON.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "run_program.h"
