@@ -6,8 +6,13 @@ endif()
 if(FOVEA_CUDA STREQUAL "OFF")
   return()
 endif()
+# Machine code for the chips that are common, and PTX of the oldest for every other one from sm_80 on. The user's
+# CMAKE_CUDA_ARCHITECTURES replaces the list; `native` builds for the GPU of this machine only. It must be set before
+# the language is enabled, which would put the compiler's own default into the cache.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 90-real 120-real 80-virtual)
+endif()
 include(CheckLanguage)
-set(fovea_wanted_architectures "${CMAKE_CUDA_ARCHITECTURES}")  # enable_language() puts the compiler's default there
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
   if(FOVEA_CUDA STREQUAL "ON")
@@ -23,10 +28,4 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 set(FOVEA_HAS_CUDA ON)
 set(FOVEA_CUDA_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")  # for pkg-config
-# Machine code for the chips that are common, and PTX of the oldest for every other one from sm_80 on.
-# CMAKE_CUDA_ARCHITECTURES replaces the list; `native` builds for the GPU of this machine only.
-if(fovea_wanted_architectures)
-  set(FOVEA_CUDA_ARCHITECTURES "${fovea_wanted_architectures}")
-else()
-  set(FOVEA_CUDA_ARCHITECTURES 80-real 86-real 90-real 120-real 80-virtual)
-endif()
+set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")

@@ -6,14 +6,17 @@
 A function is called as function(q, k, v, mask, scale) and returns out. Tensors are [batch, heads, length, dim]: torch
 tensors where torch can be imported, else numpy arrays (bf16 as uint16). mask is the word of the problem line. Gradients
 come from function.backward(q, k, v, out, dout, mask, scale) -> (dq, dk, dv), or from torch's autograd if there is none.
+For device=cuda they are torch tensors on the GPU; work goes to torch's current stream and need not be waited for.
 """
 
+import gc
 import importlib.util
 import json
 import mmap
 import os
 import sys
-import time
+
+from device_clock import FLUSH_BYTES, DeviceClock, HostClock
 
 INPUTS, OUTPUTS, COMMANDS, REPLIES = 3, 4, 5, 6
 
@@ -32,6 +35,7 @@ class Cell:
         self.dtype = self.problem["dtype"]
         self.passes = command["pass"]  # fwd, bwd or e2e
         self.threads = command["threads"]
+        self.device = self.problem["device"]
         self.numpy, self.torch = numpy, torch
         # A private copy-on-write view: a kernel that scribbles over its inputs harms nobody else.
         self._inputs = mmap.mmap(INPUTS, max(command["input_bytes"], 1), access=mmap.ACCESS_COPY)
@@ -46,7 +50,11 @@ class Cell:
         return np.ndarray(place["sizes"], dtype, memory, place["offset"], strides)
 
     def tensor(self, name):
-        """The tensor as the kernel gets it: torch if there is one, else numpy."""
+        """The tensor as the kernel gets it: torch if there is one, else numpy; copied to the GPU if that is asked."""
+        tensor = self._host_tensor(name)
+        return tensor if tensor is None or self.device == "cpu" else tensor.to("cuda")
+
+    def _host_tensor(self, name):
         array = self.arrays.get(name)
         if array is None or self.torch is None:
             return array
@@ -61,7 +69,7 @@ class Cell:
             value = value.detach().cpu()
             if name == "lse" and value.dim() == 3:
                 value = value.unsqueeze(-1)
-            goal = self.tensor(name)
+            goal = self._host_tensor(name)
             if tuple(value.shape) != tuple(goal.shape):
                 raise ValueError(f"{name} has shape {tuple(value.shape)}, wanted {tuple(goal.shape)}")
             goal.copy_(value)
@@ -89,6 +97,9 @@ class Kernel:
     def backward(self):
         raise Unsupported("no backward pass")
 
+    def release(self):
+        """Forgets the case's tensors: the memory that they take may be wanted by others."""
+
     def results(self):
         """name -> tensor, of out and, after backward, dq, dk, dv; lse if there is one."""
         raise NotImplementedError
@@ -111,6 +122,10 @@ class FunctionKernel(Kernel):
             for tensor in (self.q, self.k, self.v):
                 tensor.requires_grad_(True)
 
+    def release(self):
+        self.cell = self.q = self.k = self.v = self.dout = self.out = None
+        self.gradients = ()
+
     def forward(self):
         self.out = self.function(self.q, self.k, self.v, self.cell.mask, self.cell.scale)
 
@@ -126,7 +141,7 @@ class FunctionKernel(Kernel):
 
 class Worker:
     def __init__(self, spec):
-        self.spec, self.kernel, self.cell = spec, None, None
+        self.spec, self.kernel, self.cell, self.clock = spec, None, None, HostClock()
 
     def load(self):
         import numpy
@@ -157,8 +172,25 @@ class Worker:
         if self.torch is not None:
             self.torch.set_num_threads(command["threads"])
         self.cell = Cell(command, self.numpy, self.torch)
+        if self.cell.device == "cuda":
+            self.use_gpu(command)
         self.kernel.prepare(self.cell)
         return {}
+
+    def use_gpu(self, command):
+        torch = self.torch
+        if torch is None or not torch.cuda.is_available():
+            raise Unsupported("this Python has no torch that sees a GPU")
+        # The memory that empties the cache is not the kernel's.
+        share = (command["memory_limit"] + FLUSH_BYTES) / torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(share, 1.0))
+        self.clock = DeviceClock(torch, command["timing"])
+
+    def run_pass(self):
+        if self.cell.passes != "bwd":
+            self.kernel.forward()
+        if self.cell.passes != "fwd":
+            self.kernel.backward()
 
     def run(self, command):
         self.kernel.forward()
@@ -168,24 +200,22 @@ class Worker:
             if name in self.cell.arrays:
                 self.cell.store(name, value)
         return {
-            "timer": "perf_counter",
+            "timer": self.clock.name,
             "workspace_bytes": self.kernel.workspace_bytes,
             "saved_bytes": self.kernel.saved_bytes,
         }
 
     def sample(self, command):
-        kernel, passes, seconds = self.kernel, self.cell.passes, []
-        for i in range(command["lead"] + command["runs"]):
-            start = time.perf_counter()
-            if passes != "bwd":
-                kernel.forward()
-            if passes != "fwd":
-                kernel.backward()
-            seconds.append(time.perf_counter() - start)
-        return {"seconds": seconds[command["lead"] :]}
+        return self.clock.sample(self.run_pass, command["runs"], command["lead"])
 
     def drop(self, command):
-        self.cell = None
+        if self.kernel is not None:
+            self.kernel.release()
+        on_gpu = self.cell is not None and self.cell.device == "cuda"
+        self.cell, self.clock = None, HostClock()
+        if on_gpu:
+            gc.collect()
+            self.torch.cuda.empty_cache()
         return {}
 
     def answer(self, command):
@@ -197,6 +227,8 @@ class Worker:
             return {"ok": False, "status": "oom", "reason": str(error) or "an allocation failed"}
         except Exception as error:  # a kernel may raise anything
             text = f"{type(error).__name__}: {error}"
+            if "No available kernel" in text:  # of torch's SDPA, when the one kernel that is allowed does not take the case
+                return {"ok": False, "status": "unsupported", "reason": text[:2000]}
             memory = "out of memory" in text.lower() or "can't allocate memory" in text
             return {"ok": False, "status": "oom" if memory else "error", "reason": text[:2000]}
 

@@ -1,9 +1,11 @@
-"""Peers of `fovea bench --with`: PyTorch in three forms and ONNX Runtime, as kernels of fovea_worker.py.
+"""Peers of `fovea bench --with`: PyTorch in its forms and ONNX Runtime, as kernels of fovea_worker.py.
 
     torch.eager     the formula as written, one operation after the other
     torch.compile   the same formula compiled; the rewriting of attention into a flash kernel is switched off, since
                     that would time torch.sdpa under another name
     torch.sdpa      torch.nn.functional.scaled_dot_product_attention, whichever kernel it chooses
+    torch.flash, torch.cudnn, torch.efficient, torch.math
+                    the same on a GPU, held to one of its kernels
     onnxruntime     the operator MultiHeadAttention, forward in fp32
 
 Masks, inputs and graphs are made in `prepare`, which is not timed; so is the copy of results to shared memory.
@@ -12,18 +14,22 @@ Masks, inputs and graphs are made in `prepare`, which is not timed; so is the co
 from fovea_worker import Kernel, Unsupported
 
 
-def hidden_pairs(cell):
-    """Boolean [len_q, len_k], true where the mask hides a key; None where it hides none. As a numpy array."""
-    np, problem = cell.numpy, cell.problem
-    len_q, len_k = int(problem["lq"]), int(problem["lk"])
+def refuse_blind_rows(cell):
+    """Rows that see no key are answered with NaN by frameworks, where the contract says 0."""
+    len_q, len_k = int(cell.problem["lq"]), int(cell.problem["lk"])
     if len_k == 0:
         raise Unsupported("frameworks answer NaN where there are no keys")
+    if cell.mask == "causal_bottom_right" and len_q > len_k:
+        raise Unsupported("frameworks answer NaN in rows that see no key")
+
+
+def hidden_pairs(cell, device):
+    """Boolean [len_q, len_k], true where the mask hides a key; None where it hides none. As a torch tensor."""
+    torch, len_q, len_k = cell.torch, int(cell.problem["lq"]), int(cell.problem["lk"])
     if cell.mask == "none":
         return None
-    last = np.arange(len_q) + (len_k - len_q if cell.mask == "causal_bottom_right" else 0)
-    if len_q > 0 and last[0] < 0:
-        raise Unsupported("frameworks answer NaN in rows that see no key")
-    return np.arange(len_k)[None, :] > last[:, None]
+    last = torch.arange(len_q, device=device) + (len_k - len_q if cell.mask == "causal_bottom_right" else 0)
+    return torch.arange(len_k, device=device)[None, :] > last[:, None]
 
 
 def repeat_heads(tensor, heads):
@@ -49,16 +55,23 @@ class TorchKernel(Kernel):
         self.torch, self.scale = cell.torch, cell.scale
         self.trains = cell.passes != "fwd"
         self.q, self.k, self.v, self.dout = (cell.tensor(name) for name in ("q", "k", "v", "dout"))
-        hidden = hidden_pairs(cell)
-        self.hidden = None if hidden is None else cell.torch.from_numpy(hidden)
+        refuse_blind_rows(cell)
+        self.hidden = self.hide(cell)
         self.out, self.gradients = None, ()
         for tensor in (self.q, self.k, self.v):
             tensor.requires_grad_(self.trains)
         self.set_up(cell)
         self.saved_bytes = self.count_saved() if self.trains else 0
 
+    def hide(self, cell):
+        """The mask, as the form wants it; one that another form does without takes memory for nothing."""
+        return hidden_pairs(cell, self.q.device)
+
     def set_up(self, cell):
         """What a form prepares of its own."""
+
+    def release(self):
+        self.__dict__.clear()
 
     def attend(self):
         raise NotImplementedError
@@ -115,11 +128,15 @@ class TorchCompile(TorchKernel):
 
 
 class TorchSdpa(TorchKernel):
-    def set_up(self, cell):
+    def hide(self, cell):
         """The flag for masks that it names; a boolean mask, true where a key is seen, for the other alignment."""
-        length = int(cell.problem["lq"]), int(cell.problem["lk"])
-        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask != "none" and length[0] == length[1])
-        self.seen = None if self.hidden is None or self.causal else ~self.hidden
+        same = cell.problem["lq"] == cell.problem["lk"]
+        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask != "none" and same)
+        hidden = None if self.causal else hidden_pairs(cell, self.q.device)
+        self.seen = None if hidden is None else ~hidden
+        return self.seen
+
+    def set_up(self, cell):
         self.grouped = self.q.shape[1] != self.k.shape[1]
 
     def attend(self):
@@ -128,9 +145,45 @@ class TorchSdpa(TorchKernel):
         )
 
 
+class TorchOneSdpaKernel(TorchSdpa):
+    """On a GPU, where torch has several kernels; a case that this one does not take is unsupported."""
+
+    backend = None  # a name of torch.nn.attention.SDPBackend
+
+    def set_up(self, cell):
+        super().set_up(cell)
+        if cell.device != "cuda":
+            raise Unsupported("a row of GPUs; on a CPU torch.sdpa is timed")
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        self.only = lambda: sdpa_kernel(getattr(SDPBackend, self.backend))
+
+    def attend(self):
+        with self.only():
+            return super().attend()
+
+
+class TorchFlash(TorchOneSdpaKernel):
+    backend = "FLASH_ATTENTION"
+
+
+class TorchCudnn(TorchOneSdpaKernel):
+    backend = "CUDNN_ATTENTION"
+
+
+class TorchEfficient(TorchOneSdpaKernel):
+    backend = "EFFICIENT_ATTENTION"
+
+
+class TorchMath(TorchOneSdpaKernel):
+    backend = "MATH"
+
+
 class OnnxRuntime(Kernel):
     def prepare(self, cell):
         problem = cell.problem
+        if cell.device != "cpu":
+            raise Unsupported("onnxruntime is timed on a CPU only")
         if cell.passes != "fwd":
             raise Unsupported("onnxruntime is timed forward only")
         if cell.dtype != "fp32":
@@ -190,5 +243,9 @@ KERNELS = {
     "torch.eager": TorchEager,
     "torch.compile": TorchCompile,
     "torch.sdpa": TorchSdpa,
+    "torch.flash": TorchFlash,
+    "torch.cudnn": TorchCudnn,
+    "torch.efficient": TorchEfficient,
+    "torch.math": TorchMath,
     "onnxruntime": OnnxRuntime,
 }

@@ -13,6 +13,7 @@
 
 enum { FOVEA_BENCH_OK = 0, FOVEA_BENCH_UNSUPPORTED = 1, FOVEA_BENCH_OUT_OF_MEMORY = 2, FOVEA_BENCH_ERROR = 3 };
 enum { FOVEA_BENCH_FP32 = 0, FOVEA_BENCH_BF16 = 1, FOVEA_BENCH_FP16 = 2 };
+enum { FOVEA_BENCH_CPU = 0, FOVEA_BENCH_CUDA = 1 };
 /* Keys that query i sees: all; j <= i; j <= i + len_k - len_q. */
 enum { FOVEA_BENCH_NO_MASK = 0, FOVEA_BENCH_CAUSAL_TOP_LEFT = 1, FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT = 2 };
 
@@ -28,10 +29,13 @@ struct fovea_bench_call {
   int dtype, mask, threads;
   int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
   double scale;
-  struct fovea_bench_tensor q, k, v;    /* [batch, heads, len, dim] */
-  struct fovea_bench_tensor out, lse;   /* lse is fp32 [batch, heads_q, len_q]; writing it is optional */
-  struct fovea_bench_tensor dout;       /* null in a forward call, as are the gradients */
+  struct fovea_bench_tensor q, k, v;  /* [batch, heads, len, dim] */
+  struct fovea_bench_tensor out, lse; /* lse is fp32 [batch, heads_q, len_q]; writing it is optional */
+  struct fovea_bench_tensor dout;     /* null in a forward call, as are the gradients */
   struct fovea_bench_tensor dq, dk, dv;
+  int device; /* where the tensors are */
+  void*
+      stream; /* CUDA: a cudaStream_t to enqueue on; the call need not wait. The legacy default stream serves as well */
 };
 
 #endif

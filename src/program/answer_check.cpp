@@ -1,6 +1,10 @@
 // The bridge from shared memory to the verification library.
 #include "program/answer_check.h"
 
+#include <functional>
+#include <thread>
+#include <vector>
+
 #include "verification/case_tensors.h"
 
 namespace fovea::program {
@@ -17,26 +21,29 @@ void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
 
 void fill_inputs(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs) {
   using verification::Role;
+  std::vector<std::thread> threads;
   for (const auto& [name, role] :
        {std::pair{Name::q, Role::q}, {Name::k, Role::k}, {Name::v, Role::v}, {Name::dout, Role::dout}}) {
-    if (places[name].present) verification::fill_input(c, role, view_of(places, name, inputs, inputs));
+    if (!places[name].present) continue;
+    threads.emplace_back(verification::fill_input, std::cref(c), role, view_of(places, name, {inputs, inputs}));
   }
+  for (auto& thread : threads) thread.join();
 }
 
 AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads, bool foreign) {
   AnswerCheck result;
   foreign_ = foreign;
   inaccurate_ = false;
-  const bool lse_missing = untouched(view_of(places_, Name::lse, inputs_, outputs));
+  const bool lse_missing = untouched(view_of(places_, Name::lse, {inputs_, outputs}));
   for (const Name name : {Name::out, Name::lse, Name::dq, Name::dk, Name::dv}) {
-    const MutableTensorView view = view_of(places_, name, inputs_, outputs);
+    const MutableTensorView view = view_of(places_, name, {inputs_, outputs});
     if (view.buffer_bytes <= 0 || !untouched(view) || (name == Name::lse && foreign)) continue;
     result.wrong += (result.wrong.empty() ? "" : "; ") + std::string(kTensorNames[static_cast<std::size_t>(name)]) +
                     " was not written";
   }
   if (!result.wrong.empty()) return result;
-  ForwardTensors forward = forward_tensors(places_, inputs_, outputs);
-  BackwardTensors backward = backward_tensors(places_, inputs_, outputs);
+  ForwardTensors forward = forward_tensors(places_, {inputs_, outputs});
+  BackwardTensors backward = backward_tensors(places_, {inputs_, outputs});
   if (lse_missing) forward.lse = {}, backward.lse = {};
   add_verdict(result, check_forward(forward));
   if (case_.pass != core::CasePass::fwd) add_verdict(result, check_backward(backward, reads));

@@ -5,11 +5,13 @@
 #include <cstdio>
 
 #include "core/check.h"
+#include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
 #include "program/ceilings.h"
 #include "program/command_line.h"
+#include "program/device.h"
 #include "program/interrupt.h"
 #include "program/presets.h"
 #include "program/progress.h"
@@ -22,6 +24,7 @@ namespace {
 
 struct BenchOptions {
   std::string preset, problem, device, baseline, python = "python3", output, scale = "quick", memory_limit;
+  std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;
   std::uint64_t seed = 0;
@@ -130,27 +133,27 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
   e.facts["compiler"] = kBuildCompiler;
   e.facts["build"] = kBuildType;
   e.facts["load"] = fmt::format("{:.2f}", load_average());
-  if (settings.limits.repeat_for >= kTrialSeconds) e.ceilings = probe_all(settings.threads);
+  if (settings.limits.repeat_for >= kTrialSeconds)
+    e.ceilings = settings.device == DeviceKind::cuda ? probe_gpu() : probe_all(settings.threads);
   return e;
 }
 
-// A sweep that names a device which is not there is refused as a whole; the CPU's sweeps go on as ever.
-bool device_is_missing(const std::vector<core::Case>& cases, const Machine& machine) {
-  const auto on_gpu = [](const core::Case& c) { return c.problem.device.kind == DeviceKind::cuda; };
-  if (std::none_of(cases.begin(), cases.end(), on_gpu)) return false;
-  std::string reasons;
-  for (const auto& one : implementations()) {
-    if (one.device != DeviceKind::cuda) continue;
-    if (one.unavailable.empty()) return false;
-    reasons += "\n          " + one.name + ": " + one.unavailable;
+// Memory, threads and ceilings are those of one device.
+DeviceKind device_of(const std::vector<core::Case>& cases) {
+  const DeviceKind device = cases.empty() ? DeviceKind::cpu : cases.front().problem.device.kind;
+  for (const core::Case& c : cases) {
+    if (c.problem.device.kind != device)
+      refuse("--problem", "a sweep over two devices", "device=cpu,cuda", "one of them, or --device");
   }
-  std::fprintf(stderr,
-               "fovea bench: device=cuda, but no implementation can run there\n  found:  %s%s\n"
-               "  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
-               "  hint:   --device cpu runs the same sweep here\n",
-               machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")).c_str(),
-               reasons.empty() ? "; this build has no CUDA implementations" : reasons.c_str());
-  return true;
+  return device;
+}
+
+// What is free, less what every worker takes by itself: on a GPU its context and the memory that flushes the cache.
+std::int64_t usable_memory(DeviceKind device, const Machine& machine, std::size_t contenders) {
+  if (device == DeviceKind::cpu) return machine.available_bytes;
+  constexpr std::int64_t kPerWorker = std::int64_t{1} << 30;
+  const std::int64_t free = cuda::free_device_bytes();
+  return std::max(free - static_cast<std::int64_t>(contenders + 1) * kPerWorker, free / 2);
 }
 
 void check_baseline(const std::string& baseline, const std::vector<Contender>& contenders) {
@@ -165,11 +168,17 @@ int run_bench(const BenchOptions& o) {
     refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
   const Machine machine = this_machine();
   const std::vector<core::Case> cases = cases_of(o);
-  if (device_is_missing(cases, machine)) return 4;
+  const DeviceKind device = device_of(cases);
+  if (const std::string missing = missing_device(device, "bench"); !missing.empty()) {
+    std::fputs(missing.c_str(), stderr);
+    return kNoDevice;
+  }
+  if (device == DeviceKind::cpu && !o.timing.empty())
+    refuse("--timing", "times of a CPU are taken in one way", o.timing, "--device cuda");
   std::vector<std::string> names = words_of(o.implementations);
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
-  std::vector<Contender> contenders = contenders_of(names, words_of(o.peers), o.python);
+  std::vector<Contender> contenders = contenders_of(names, words_of(o.peers), o.python, device);
   check_baseline(o.baseline, contenders);
   CellSettings settings;
   settings.limits.repeat_for = o.repeat_for > 0                          ? o.repeat_for
@@ -177,13 +186,15 @@ int run_bench(const BenchOptions& o) {
                                                                          : kFullRepeat;
   settings.limits.timeout = o.timeout;
   settings.threads = o.threads > 0 ? o.threads : default_threads();
-  settings.memory_limit = o.memory_limit.empty() ? machine.available_bytes : parse_memory(o.memory_limit);
+  settings.memory_limit =
+      o.memory_limit.empty() ? usable_memory(device, machine, contenders.size()) : parse_memory(o.memory_limit);
+  settings.device = device;
+  if (!o.timing.empty()) settings.timing = o.timing;
   settings.seed = o.seed;
   ask_for_yes(o, cases, contenders.size(), settings.limits);
   watch_interrupts();
   const Environment environment = environment_of(o, machine, settings);
-  if (const auto product = environment.ceilings.find("product_fp32"); product != environment.ceilings.end())
-    settings.best_product = product->second;
+  settings.ceilings = environment.ceilings;
   CellBench bench(std::move(contenders), settings, machine);
   const std::string again = shell_line(o.typed) + (o.resume ? "" : " --resume");
   const SweepSettings sweep{cases, o.output, o.resume, o.force, o.json, o.baseline, again};
@@ -216,7 +227,8 @@ std::vector<std::string> typed_words() {
 void add_bench(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
   static BenchOptions o;
-  verb->add_option("--preset", o.preset, "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e")
+  verb->add_option("--preset", o.preset,
+                   "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e, h200-dense")
       ->type_name("NAME");
   verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep")->type_name("LINE");
   verb->add_option("--impl", o.implementations,
@@ -226,6 +238,9 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("LIST");
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  verb->add_option("--timing", o.timing,
+                   "on a GPU: cold (L2 flushed before every run, the default), hot, or graph (one of up to 100 runs)")
+      ->check(CLI::IsMember({"cold", "hot", "graph"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
       ->check(number_within(1, 4096))
       ->type_name("N");
@@ -242,7 +257,9 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free")
       ->type_name("BYTES");
   verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
-  verb->add_option("--with", o.peers, "peers of the Python named by --python: torch, onnxruntime")->type_name("LIST");
+  verb->add_option("--with", o.peers,
+                   "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
+      ->type_name("LIST");
   verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
       ->type_name("PATH");
   verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation")

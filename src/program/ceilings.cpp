@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "baselines/products.h"
+#include "core/names.h"
 #include "cpu/probes.h"
+#include "cuda/measure/device_ceilings.h"
 
 namespace fovea::program {
 namespace {
@@ -43,7 +45,7 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
 }  // namespace
 
 double probe_flops(DeviceKind device, DType dtype, int threads, double seconds) {
-  if (device != DeviceKind::cpu) return 0;
+  if (device != DeviceKind::cpu) return cuda::product_flops(dtype, seconds);
   const double fma = cpu::fma_flops_per_second(cpu::best_isa(), threads, seconds);
   return dtype == DType::bf16 ? std::max(fma, cpu::bf16_dot_flops_per_second(threads, seconds)) : fma;
 }
@@ -63,6 +65,19 @@ std::map<std::string, double> probe_all(int threads) {
                                       {"read_bandwidth", cpu::read_bandwidth(threads, kLongProbe)}};
   std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
   return rates;
+}
+
+std::map<std::string, double> probe_gpu() {
+  std::map<std::string, double> rates{{"gpu_copy_bandwidth", cuda::copy_bandwidth()}};
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+    rates[product_name(DeviceKind::cuda, dtype)] = cuda::product_flops(dtype, kLongProbe);
+  std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
+  return rates;
+}
+
+std::string product_name(DeviceKind device, DType dtype) {
+  if (device == DeviceKind::cpu) return "product_fp32";
+  return "gpu_product_" + std::string(core::name_of(dtype));
 }
 
 }  // namespace fovea::program

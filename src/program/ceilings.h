@@ -8,8 +8,8 @@
 
 namespace fovea::program {
 
-// Multiply-add rate of `threads` threads in registers for inputs of this type, flops/s, from a probe of about
-// `seconds`; 0 where the device has no probe.
+// What the device can do with inputs of this type, flops/s, from a probe of about `seconds`: on a CPU multiply-adds of
+// `threads` threads in registers, on a GPU a large matrix product. 0 where there is no probe.
 double probe_flops(DeviceKind device, DType dtype, int threads, double seconds);
 
 // Rate of the best library matrix product, fp32, flops/s.
@@ -18,5 +18,11 @@ double probe_product(int threads);
 // What `info` and the environment of records show, by name: fma_fp32, dot_bf16, product_fp32 in flops/s and
 // read_bandwidth in bytes/s. Takes about half a second.
 std::map<std::string, double> probe_all(int threads);
+
+// The same for a GPU: gpu_product_fp32, gpu_product_bf16, gpu_product_fp16 and gpu_copy_bandwidth. Empty without one.
+std::map<std::string, double> probe_gpu();
+
+// The name of the best library product under which those maps hold it.
+std::string product_name(DeviceKind device, DType dtype);
 
 }  // namespace fovea::program

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cuda/measure/device_facts.h"
 #include "fovea/error.h"
 #include "program/ceilings.h"
 #include "source_version.h"
@@ -26,7 +27,8 @@ void fail(Row& row, const std::string& status, const std::string& reason) {
   row.time_s.reset();
 }
 
-Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlaces& places, int threads) {
+Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlaces& places,
+                     const CellSettings& settings) {
   Json tensors = Json::object();
   for (int i = 0; i < kTensorCount; ++i) {
     const auto& place = places.places[static_cast<std::size_t>(i)];
@@ -39,7 +41,9 @@ Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlac
           {"problem", core::line_of(c)},
           {"implementation", plan.implementation},
           {"pass", core::name_of(c.pass)},
-          {"threads", threads},
+          {"threads", settings.threads},
+          {"timing", settings.timing},
+          {"memory_limit", settings.memory_limit},
           {"input_bytes", places.input_bytes},
           {"output_bytes", places.output_bytes},
           {"tensors", tensors}};
@@ -140,8 +144,8 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Ca
   for (Entry& entry : entries) {
     if (!entry.open) continue;
     const bool ours = contenders_[entry.contender].ours;
-    const std::int64_t wanted =
-        tensor_bytes(c) + (ours ? entry.plan.workspace_bytes + entry.plan.saved_bytes : unknown);
+    std::int64_t wanted = tensor_bytes(c) + entry.plan.workspace_bytes + entry.plan.saved_bytes;
+    if (!ours) wanted += contenders_[entry.contender].holds_scores ? unknown : 2 * tensor_bytes(c);
     if (batches.empty() || taken + wanted > settings_.memory_limit) {
       batches.emplace_back();
       taken = 0;
@@ -158,11 +162,13 @@ void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker)
   try {
     process.outputs().resize(places_.output_bytes);
     poison(process.outputs());
-    process.call(prepare_command(c, entry.plan, places_, settings_.threads), settings_.limits.timeout);
+    process.call(prepare_command(c, entry.plan, places_, settings_), settings_.limits.timeout);
     const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
     entry.row.timer = reply.value("timer", "");
     count_memory(c, entry, reply);
   } catch (const WorkerFailure& failure) {
+    // What touched memory that is not there has spoilt the device for the whole process.
+    if (settings_.device == DeviceKind::cuda && failure.status == "error") process.kill();
     return fail(entry.row, failure.status, failure.reason);
   } catch (const Error& error) {
     return fail(entry.row, "oom", error.details().problem);
@@ -193,53 +199,60 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
                          const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<SampleSource> sources;
   std::vector<Entry*> timed;
-  std::vector<PowerMeter> power(together.size(), PowerMeter(energy_));
   for (Entry* entry : together) {
     if (!entry->open) continue;
-    PowerMeter& meter = power[timed.size()];
     timed.push_back(entry);
-    sources.push_back({entry->plan.implementation, [this, entry, &meter](int runs, int lead) {
-                         const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
-                         meter.begin();
-                         const Json reply = worker(entry->contender).call(command, settings_.limits.timeout);
-                         meter.end();
-                         return reply.at("seconds").get<std::vector<double>>();
-                       }});
+    entry->meter.emplace(energy_);
+    sources.push_back(source_of(*entry));
   }
   if (timed.empty()) return;
   const DeviceKind device = c.problem.device.kind;
   // A look at a cell that lasts milliseconds is not worth probes that last longer.
   const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
-  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads, probe),
-                     .best_product = settings_.best_product};
+  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads, probe)};
+  const auto product = settings_.ceilings.find(product_name(device, c.problem.dtype));
+  if (product != settings_.ceilings.end()) ceiling.best_product = product->second;
   std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
   ceiling.probe_after = probe_flops(device, c.problem.dtype, settings_.threads, probe);
   ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, ceiling.best_product});
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    Row& row = timed[i]->row;
     if (outcomes[i].status != "ok") {
-      fail(row, outcomes[i].status, outcomes[i].reason);
+      fail(timed[i]->row, outcomes[i].status, outcomes[i].reason);
     } else {
-      judge(c, row, std::move(outcomes[i].samples), ceiling);
-      if (device == DeviceKind::cpu) row.power_w = power[i].watts();
+      judge(c, *timed[i], std::move(outcomes[i].samples), ceiling);
     }
   }
 }
 
-void CellBench::judge(const core::Case& c, Row& row, std::vector<double> samples, const RowCeiling& ceiling) const {
+SampleSource CellBench::source_of(Entry& entry) {
+  return {
+      entry.plan.implementation, [this, &entry](int runs, int lead) {
+        const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
+        entry.meter->begin();
+        const Json reply = worker(entry.contender).call(command, settings_.limits.timeout);
+        entry.meter->end();
+        for (const auto& [key, values] : {std::pair{"clock_mhz", &entry.clocks_mhz}, {"power_w", &entry.powers_w}}) {
+          const auto found = reply.find(key);
+          if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
+        }
+        return reply.at("seconds").get<std::vector<double>>();
+      }};
+}
+
+void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
+  Row& row = entry.row;
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;
-  row.clock_mhz = measured_clock_mhz();
-  if (*row.clock_mhz == 0) row.clock_mhz.reset();
+  read_state(entry);
   row.tflops = row.flops / t.median / 1e12;
   if (ceiling.flops_per_s > 0) {
     row.ceiling = ceiling;
     row.ceiling_share = row.flops / t.median / ceiling.flops_per_s;
   }
-  const double floor = row.flops / datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
+  const double floor = row.flops / fastest_honest(c);
   if (t.min <= 0 || (std::isfinite(floor) && t.min < floor)) row.flags.emplace_back("impossible");
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
-  if (t.median < kLaunchBoundSeconds) row.flags.emplace_back("launch_bound");
+  if (t.median < kLaunchBoundSeconds && settings_.timing != "graph") row.flags.emplace_back("launch_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
 
@@ -253,11 +266,31 @@ void CellBench::count_crashes(const Entry& entry) {
   }
 }
 
+// On a GPU the medians of what was read while its runs were under way, on a CPU what is measured now.
+void CellBench::read_state(Entry& entry) const {
+  if (settings_.device == DeviceKind::cpu) {
+    if (const double clock = measured_clock_mhz(); clock > 0) entry.row.clock_mhz = clock;
+    entry.row.power_w = entry.meter->watts();
+    return;
+  }
+  if (!entry.clocks_mhz.empty()) entry.row.clock_mhz = statistics_of(entry.clocks_mhz).median;
+  if (!entry.powers_w.empty()) entry.row.power_w = statistics_of(entry.powers_w).median;
+}
+
+double CellBench::fastest_honest(const core::Case& c) const {
+  if (settings_.device == DeviceKind::cpu)
+    return datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
+  const auto devices = cuda::device_facts();
+  return devices.empty() ? 0 : cuda::datasheet_flops(devices.front(), c.problem.dtype);
+}
+
 WorkerProcess& CellBench::worker(std::size_t contender) {
   auto& process = workers_[contender];
   if (!process) {
-    // The inputs are shared and count once; what a worker allocates itself has to fit beside them.
-    const WorkerSettings settings{contenders_[contender].command, settings_.threads, settings_.memory_limit};
+    // The inputs are shared and count once; what a worker allocates itself has to fit beside them. On a GPU the limit
+    // is one of the device's memory, which the worker is told.
+    const std::int64_t limit = settings_.device == DeviceKind::cpu ? settings_.memory_limit : 0;
+    const WorkerSettings settings{contenders_[contender].command, settings_.threads, limit};
     process = std::make_unique<WorkerProcess>(settings, inputs_);
   }
   return *process;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "program/answer_check.h"
@@ -20,9 +22,11 @@ namespace fovea::program {
 struct CellSettings {
   SamplingLimits limits;
   int threads = 1;
-  std::int64_t memory_limit = 0;  // bytes that a cell may take; never 0 once the sweep begins
-  std::uint64_t seed = 0;         // of the order of turns
-  double best_product = 0;        // flops/s of the best library product of this run
+  std::int64_t memory_limit = 0;           // bytes that a cell may take; never 0 once the sweep begins
+  std::uint64_t seed = 0;                  // of the order of turns
+  DeviceKind device = DeviceKind::cpu;     // of all cases
+  std::string timing = "cold";             // cold, hot or graph: of a GPU
+  std::map<std::string, double> ceilings;  // of this run: probe_all or probe_gpu
 };
 
 class CellBench {
@@ -42,7 +46,9 @@ class CellBench {
     std::size_t contender;
     CellPlan plan;
     Row row;
-    bool open = true;  // nothing has gone wrong with it yet
+    bool open = true;                          // nothing has gone wrong with it yet
+    std::optional<PowerMeter> meter;           // of the processor, while it is timed
+    std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
   };
 
   std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;
@@ -53,7 +59,10 @@ class CellBench {
   void count_memory(const core::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
   void time_all(const core::Case& c, const std::vector<Entry*>& together,
                 const std::function<void(const RoundReport&)>& after_turn);
-  void judge(const core::Case& c, Row& row, std::vector<double> samples, const RowCeiling& ceiling) const;
+  SampleSource source_of(Entry& entry);
+  void judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const;
+  void read_state(Entry& entry) const;
+  double fastest_honest(const core::Case& c) const;
   WorkerProcess& worker(std::size_t contender);
   void drop_all();
   void count_crashes(const Entry& entry);

@@ -1,6 +1,8 @@
 // From the words of the command line to commands of workers, and from a case to a plan.
 #include "program/contender.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTorchRows[] = {"torch.eager", "torch.compile", "torch.sdpa"};
+constexpr std::string_view kTorchGpuRows[] = {"torch.flash", "torch.cudnn", "torch.efficient",
+                                              "torch.math",  "torch.eager", "torch.compile"};
+constexpr std::string_view kWithoutScores[] = {"torch.flash", "torch.cudnn", "torch.efficient"};
 
 // The Python side: beside an installed program, else in the sources it was built from.
 std::string worker_script() {
@@ -80,10 +85,15 @@ std::string refusals_of(const Explanation& explanation) {
   return text;
 }
 
+std::vector<std::string> torch_rows(DeviceKind device) {
+  if (device == DeviceKind::cuda) return {std::begin(kTorchGpuRows), std::end(kTorchGpuRows)};
+  return {std::begin(kTorchRows), std::end(kTorchRows)};
+}
+
 }  // namespace
 
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python) {
+                                     const std::string& python, DeviceKind device) {
   std::vector<Contender> result;
   const auto add = [&result](Contender contender) {
     for (const auto& other : result) {
@@ -94,14 +104,18 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
   for (const auto& name : names) add(contender_of(name, python));
   for (const auto& peer : peers) {
     const auto add_peer = [&](std::string_view row) {
-      add({std::string(row), {python, worker_script(), "peers:" + std::string(row)}});
+      const bool holds =
+          std::find(std::begin(kWithoutScores), std::end(kWithoutScores), row) == std::end(kWithoutScores);
+      add({std::string(row), {python, worker_script(), "peers:" + std::string(row)}, false, holds});
     };
+    const std::vector<std::string> rows = torch_rows(device);
     if (peer == "torch") {
-      for (const auto row : kTorchRows) add_peer(row);
-    } else if (peer == "onnxruntime") {
+      for (const auto& row : rows) add_peer(row);
+    } else if (peer == "onnxruntime" || std::find(rows.begin(), rows.end(), peer) != rows.end()) {
       add_peer(peer);
     } else {
-      refuse("--with", "unknown peer", peer.empty() ? "an empty name" : peer, "torch, onnxruntime");
+      refuse("--with", "unknown peer", peer.empty() ? "an empty name" : peer,
+             fmt::format("torch, {}, onnxruntime", fmt::join(rows, ", ")));
     }
   }
   return result;

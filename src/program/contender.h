@@ -13,11 +13,12 @@ struct Contender {
   std::string name;                  // as asked for: flash, cpu.avx2, torch.sdpa, my_kernel.py:attention
   std::vector<std::string> command;  // that starts its worker
   bool ours = false;                 // an implementation of the library's list
+  bool holds_scores = true;          // another's that may allocate whole score matrices
 };
 
 // Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for one that is named twice.
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python);
+                                     const std::string& python, DeviceKind device);
 
 // What one of ours would do with a case: which implementation, and how much memory that takes.
 struct CellPlan {

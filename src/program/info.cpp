@@ -28,6 +28,17 @@ std::string rate_text(const std::string& name, double rate) {
   return fmt::format("{:.4g} {}", rate / 1e9, bytes ? "GB/s" : "GFLOP/s");
 }
 
+std::string gpu_text(const std::map<std::string, std::string>& facts) {
+  if (!facts.contains("gpu_limits")) return facts.at("gpu");
+  return fmt::format("{}: {}; driver {}", facts.at("gpu"), facts.at("gpu_limits"), facts.at("gpu_driver"));
+}
+
+void print_rates(const std::map<std::string, double>& rates) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, rate] : rates) rows.push_back({"  " + name, rate_text(name, rate)});
+  std::fputs(rows.empty() ? "  none in this build\n" : aligned(rows).c_str(), stdout);
+}
+
 void print_json(const Machine& machine) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& one : implementations()) {
@@ -37,10 +48,10 @@ void print_json(const Machine& machine) {
                     {"available", one.unavailable.empty()},
                     {"reason", one.unavailable}});
   }
-  const nlohmann::ordered_json all{{"schema", "fovea.info/1"},          {"machine", machine.id()},
-                                   {"facts", machine.facts()},          {"threads", machine.threads},
-                                   {"clock_mhz", measured_clock_mhz()}, {"ceilings", probe_all(machine.threads)},
-                                   {"implementations", list},           {"build", build_text()}};
+  const nlohmann::ordered_json all{
+      {"schema", "fovea.info/1"},    {"machine", machine.id()},           {"facts", machine.facts()},
+      {"threads", machine.threads},  {"clock_mhz", measured_clock_mhz()}, {"ceilings", probe_all(machine.threads)},
+      {"gpu_ceilings", probe_gpu()}, {"implementations", list},           {"build", build_text()}};
   std::printf("%s\n", all.dump(2).c_str());
 }
 
@@ -53,14 +64,16 @@ void print_words(const Machine& machine) {
       {"caches", facts.at("caches")},
       {"memory", fmt::format("{}, {} free", binary_size(machine.memory_bytes), binary_size(machine.available_bytes))},
       {"clock now", fmt::format("{:.0f} MHz", measured_clock_mhz())},
-      {"GPU", facts.at("gpu")},
+      {"GPU", gpu_text(facts)},
       {"system", machine.system},
       {"build", build_text()}};
   std::fputs(aligned(rows).c_str(), stdout);
   std::printf("\nmeasured ceilings, %d thread%s\n", machine.threads, machine.threads == 1 ? "" : "s");
-  rows.clear();
-  for (const auto& [name, rate] : probe_all(machine.threads)) rows.push_back({"  " + name, rate_text(name, rate)});
-  std::fputs(rows.empty() ? "  none in this build\n" : aligned(rows).c_str(), stdout);
+  print_rates(probe_all(machine.threads));
+  if (const auto rates = probe_gpu(); !rates.empty()) {
+    std::printf("\nmeasured ceilings of the GPU\n");
+    print_rates(rates);
+  }
   std::printf("\nimplementations, best first\n");
   rows.clear();
   for (const auto& one : implementations()) {

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cuda/measure/device_facts.h"
 #include "fovea/threads.h"
 
 namespace fovea::program {
@@ -73,6 +74,8 @@ std::map<std::string, std::int64_t> caches() {
 
 std::vector<std::string> gpus() {
   std::vector<std::string> names;
+  for (const auto& device : cuda::device_facts()) names.push_back(device.name);
+  if (!names.empty()) return names;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
     const std::string name = field_of((entry.path() / "information").c_str(), "Model");
@@ -129,6 +132,13 @@ std::map<std::string, std::string> Machine::facts() const {
   std::string sizes;
   for (const auto& [name, bytes] : caches) sizes += (sizes.empty() ? "" : ", ") + name + " " + binary_size(bytes);
   facts["caches"] = sizes;
+  if (const auto devices = cuda::device_facts(); !devices.empty()) {
+    const auto& d = devices.front();
+    facts["gpu_limits"] = fmt::format("sm_{}{}, {} multiprocessors, {} memory, {} L2, {} shared, {:.0f} MHz", d.major,
+                                      d.minor, d.multiprocessors, binary_size(d.memory_bytes), binary_size(d.l2_bytes),
+                                      binary_size(d.shared_bytes), d.max_clock_mhz);
+    facts["gpu_driver"] = cuda::driver_text();
+  }
   return facts;
 }
 

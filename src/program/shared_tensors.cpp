@@ -92,21 +92,25 @@ void SharedBlock::unmap() {
   data_ = nullptr;
 }
 
-MutableTensorView view_of(const TensorPlaces& places, Name name, const SharedBlock& inputs,
-                          const SharedBlock& outputs) {
+MutableTensorView view_of(const TensorPlaces& places, Name name, const TensorMemory& memory) {
   const auto& place = places[name];
   if (!place.present) return {};
-  std::byte* const base = (is_input(name) ? inputs : outputs).data();
-  return {base == nullptr ? nullptr : base + place.offset, place.dtype, place.sizes, place.strides, {}, place.bytes()};
+  std::byte* const base = is_input(name) ? memory.inputs : memory.outputs;
+  return {base == nullptr ? nullptr : base + place.offset,
+          place.dtype,
+          place.sizes,
+          place.strides,
+          memory.device,
+          place.bytes()};
 }
 
-ForwardTensors forward_tensors(const TensorPlaces& places, const SharedBlock& inputs, const SharedBlock& outputs) {
-  const auto view = [&](Name name) { return view_of(places, name, inputs, outputs); };
+ForwardTensors forward_tensors(const TensorPlaces& places, const TensorMemory& memory) {
+  const auto view = [&](Name name) { return view_of(places, name, memory); };
   return {view(Name::q), view(Name::k), view(Name::v), view(Name::out), view(Name::lse), {}};
 }
 
-BackwardTensors backward_tensors(const TensorPlaces& places, const SharedBlock& inputs, const SharedBlock& outputs) {
-  const auto view = [&](Name name) { return view_of(places, name, inputs, outputs); };
+BackwardTensors backward_tensors(const TensorPlaces& places, const TensorMemory& memory) {
+  const auto view = [&](Name name) { return view_of(places, name, memory); };
   BackwardTensors t;
   t.q = view(Name::q), t.k = view(Name::k), t.v = view(Name::v);
   t.out = view(Name::out), t.lse = view(Name::lse), t.dout = view(Name::dout);

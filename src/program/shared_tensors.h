@@ -56,9 +56,18 @@ class SharedBlock {
   std::int64_t bytes_ = 0;
 };
 
-MutableTensorView view_of(const TensorPlaces& places, Name name, const SharedBlock& inputs, const SharedBlock& outputs);
-ForwardTensors forward_tensors(const TensorPlaces& places, const SharedBlock& inputs, const SharedBlock& outputs);
-BackwardTensors backward_tensors(const TensorPlaces& places, const SharedBlock& inputs, const SharedBlock& outputs);
+// Where the two blocks lie: the shared ones themselves, or copies of them on a device.
+struct TensorMemory {
+  TensorMemory(const SharedBlock& the_inputs, const SharedBlock& the_outputs)
+      : inputs(the_inputs.data()), outputs(the_outputs.data()) {}
+  TensorMemory(std::byte* the_inputs, std::byte* the_outputs, Device the_device)
+      : inputs(the_inputs), outputs(the_outputs), device(the_device) {}
+  std::byte *inputs, *outputs;
+  Device device{};
+};
+MutableTensorView view_of(const TensorPlaces& places, Name name, const TensorMemory& memory);
+ForwardTensors forward_tensors(const TensorPlaces& places, const TensorMemory& memory);
+BackwardTensors backward_tensors(const TensorPlaces& places, const TensorMemory& memory);
 
 // Poison is a NaN in every type. `untouched`: nothing but poison in the tensor.
 void poison(const SharedBlock& block);

@@ -18,7 +18,9 @@ namespace fovea::program {
 namespace {
 
 constexpr int kFull = 3, kInterrupted = 130;
-constexpr double kSlowRate = 2e9;  // flops/s of the slowest contender worth timing, double-precision check included
+// flops/s of the slowest contender worth timing, double-precision check included; on a GPU that check has a limit.
+constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
+constexpr double kGpuCheckSeconds = 5;
 
 class Sweep {
  public:
@@ -122,7 +124,9 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
 double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
   double total = 0;
   for (const core::Case& c : cases) {
-    const double once = flops_of(c) / kSlowRate;
+    const bool on_gpu = c.problem.device.kind == DeviceKind::cuda;
+    const double once = flops_of(c) / (on_gpu ? kSlowGpuRate : kSlowRate);
+    if (on_gpu) total += std::min(kGpuCheckSeconds, flops_of(c) / kSlowRate);
     const double samples = std::min(std::max(kEnoughSamples * once, kEnoughSeconds), limits.repeat_for);
     total += std::min(0.1 + samples + (kLeastSamples + 1) * once, limits.repeat_for + limits.timeout);
   }

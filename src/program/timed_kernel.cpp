@@ -7,55 +7,90 @@
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/choose.h"
 #include "core/memory.h"
+#include "cuda/measure/device_memory.h"
 #include "fovea/bench_call.h"
 
 namespace fovea::program {
 namespace {
 
-class LibraryKernel final : public TimedKernel {
+// Memory that lasts from one prepare to the next, where the case's tensors are.
+class OwnedMemory {
  public:
-  void prepare(const core::Case& c, const std::string& implementation, int threads, const ForwardTensors& forward,
-               const BackwardTensors& backward) override {
-    implementation_ = implementation;
-    forward_ = forward;
-    backward_ = backward;
-    options_ = {.mask = c.problem.mask,
-                .scale = c.problem.scale,
-                .implementation = implementation_,
-                .threads = threads,
-                .reproducible = core::promises_reproducibility(implementation_)};
-    AttentionProblem problem = c.problem;
-    problem.reproducible = options_.reproducible;
-    problem.pass = Pass::forward;
-    saved_bytes_ = c.pass == core::CasePass::fwd ? 0 : explain(problem, implementation_).saved_bytes;
-    core::release_cached_memory();
-    saved_.reset();
-    if (saved_bytes_ > 0) {
-      const auto bytes = static_cast<std::size_t>((saved_bytes_ + 63) / 64 * 64);
-      saved_.reset(std::aligned_alloc(64, bytes));
-      if (saved_ == nullptr) throw std::bad_alloc();
-      forward_.saved = backward_.saved = {saved_.get(), saved_bytes_};
+  OwnedMemory() = default;
+  OwnedMemory(DeviceKind device, std::int64_t bytes) {
+    if (device == DeviceKind::cuda) {
+      on_device_ = cuda::DeviceMemory(bytes);
+      return;
     }
-    core::reset_memory_peak();
+    on_host_.reset(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64)));
+    if (on_host_ == nullptr) throw std::bad_alloc();
   }
-  void forward() override { attention_forward(forward_, options_); }
-  void backward() override { attention_backward(backward_, options_); }
-  std::optional<std::int64_t> workspace_bytes() const override { return core::memory_count().peak; }
-  std::optional<std::int64_t> saved_bytes() const override { return saved_bytes_; }
+  void* data() const { return on_host_ != nullptr ? on_host_.get() : on_device_.data(); }
 
  private:
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
+  std::unique_ptr<void, Free> on_host_;
+  cuda::DeviceMemory on_device_;
+};
+
+class LibraryKernel final : public TimedKernel {
+ public:
+  void prepare(const core::Case& c, const Setup& setup) override {
+    implementation_ = setup.implementation;
+    forward_ = setup.forward;
+    backward_ = setup.backward;
+    options_ = {.mask = c.problem.mask,
+                .scale = c.problem.scale,
+                .implementation = implementation_,
+                .threads = setup.threads,
+                .stream = setup.stream,
+                .reproducible = core::promises_reproducibility(implementation_)};
+    const bool trains = c.pass != core::CasePass::fwd;
+    AttentionProblem problem = c.problem;
+    problem.reproducible = options_.reproducible;
+    problem.pass = Pass::forward;
+    saved_bytes_ = trains ? explain(problem, implementation_).saved_bytes : 0;
+    core::release_cached_memory();
+    saved_ = {};
+    workspace_ = {};
+    if (saved_bytes_ > 0) {
+      saved_ = OwnedMemory(c.problem.device.kind, saved_bytes_);
+      forward_.saved = backward_.saved = {saved_.data(), saved_bytes_};
+    }
+    on_device_ = c.problem.device.kind == DeviceKind::cuda;
+    if (!setup.may_allocate) {
+      problem.saved_state = saved_bytes_ > 0;
+      std::int64_t bytes = fovea::workspace_bytes(problem, implementation_);
+      problem.pass = Pass::backward;
+      if (trains) bytes = std::max(bytes, fovea::workspace_bytes(problem, implementation_));
+      workspace_ = OwnedMemory(c.problem.device.kind, bytes);
+      if (bytes > 0) options_.workspace = {workspace_.data(), bytes};
+    }
+    core::reset_memory_peak();
+    if (on_device_) cuda::reset_workspace_peak();
+  }
+  void forward() override { attention_forward(forward_, options_); }
+  void backward() override { attention_backward(backward_, options_); }
+  std::optional<std::int64_t> workspace_bytes() const override {
+    if (options_.workspace.data != nullptr) return options_.workspace.bytes;
+    return on_device_ ? cuda::workspace_peak() : core::memory_count().peak;
+  }
+  std::optional<std::int64_t> saved_bytes() const override { return saved_bytes_; }
+
+ private:
   std::string implementation_;
   ForwardTensors forward_;
   BackwardTensors backward_;
   AttentionOptions options_;
-  std::unique_ptr<void, Free> saved_;
+  bool on_device_ = false;
+  OwnedMemory saved_, workspace_;
   std::int64_t saved_bytes_ = 0;
 };
 
@@ -71,9 +106,9 @@ class SharedObjectKernel final : public TimedKernel {
     function_ = reinterpret_cast<Function>(dlsym(library, symbol.c_str()));
     if (function_ == nullptr) throw std::runtime_error(dlerror());
   }
-  void prepare(const core::Case& c, const std::string&, int threads, const ForwardTensors& forward,
-               const BackwardTensors& backward) override {
+  void prepare(const core::Case& c, const Setup& setup) override {
     const AttentionProblem& p = c.problem;
+    const auto& [forward, backward] = std::tie(setup.forward, setup.backward);
     const int mask = p.mask == Mask::none                  ? FOVEA_BENCH_NO_MASK
                      : p.mask == Mask::causal_bottom_right ? FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT
                                                            : FOVEA_BENCH_CAUSAL_TOP_LEFT;
@@ -81,7 +116,7 @@ class SharedObjectKernel final : public TimedKernel {
              .pass = 0,
              .dtype = static_cast<int>(p.dtype),
              .mask = mask,
-             .threads = threads,
+             .threads = setup.threads,
              .batch = p.batch,
              .heads_q = p.heads_q,
              .heads_kv = p.heads_kv,
@@ -94,7 +129,9 @@ class SharedObjectKernel final : public TimedKernel {
              .k = bench_tensor(forward.k),
              .v = bench_tensor(forward.v),
              .out = bench_tensor(forward.out),
-             .lse = bench_tensor(forward.lse)};
+             .lse = bench_tensor(forward.lse),
+             .device = p.device.kind == DeviceKind::cuda ? FOVEA_BENCH_CUDA : FOVEA_BENCH_CPU,
+             .stream = setup.stream};
     backward_ = call_;
     backward_.pass = 1;
     backward_.dout = bench_tensor(backward.dout);

@@ -15,9 +15,15 @@ class TimedKernel {
  public:
   virtual ~TimedKernel() = default;
 
-  // The views stay valid until the next prepare. `backward` is all null in a case of pass fwd.
-  virtual void prepare(const core::Case& c, const std::string& implementation, int threads,
-                       const ForwardTensors& forward, const BackwardTensors& backward) = 0;
+  struct Setup {
+    std::string implementation;
+    int threads = 1;
+    void* stream = nullptr;    // of a GPU
+    bool may_allocate = true;  // false: calls are captured in a graph
+    ForwardTensors forward;    // the views stay valid until the next prepare
+    BackwardTensors backward;  // all null in a case of pass fwd
+  };
+  virtual void prepare(const core::Case& c, const Setup& setup) = 0;
   virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
   virtual void backward() = 0;  // wants an earlier forward()
 

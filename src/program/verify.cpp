@@ -12,7 +12,9 @@
 #include "core/check.h"
 #include "core/implementation.h"
 #include "core/names.h"
+#include "cuda/measure/device_calls.h"
 #include "program/command_line.h"
+#include "program/device.h"
 #include "program/verbs.h"
 #include "program/verify_coverage.h"
 #include "verification/differential.h"
@@ -51,12 +53,19 @@ void report_crash(int signal_number) {
 }
 
 std::string replay_of(const core::Case& c, std::string_view implementation) {
-  return fmt::format("fovea verify --impl {} --problem \"{}\"", implementation, core::line_of(c));
+  const char* const device = c.problem.device.kind == DeviceKind::cuda ? " --device cuda" : "";
+  return fmt::format("fovea verify{} --impl {} --problem \"{}\"", device, implementation, core::line_of(c));
+}
+
+// Cases live on the host; a GPU gets copies of them.
+verification::AttentionCalls calls_on(const std::string& device) {
+  return device == "cuda" ? verification::AttentionCalls{cuda::forward_on_device, cuda::backward_on_device}
+                          : verification::AttentionCalls{};
 }
 
 class Verification {
  public:
-  explicit Verification(const VerifyOptions& options) : options_(options) {}
+  explicit Verification(const VerifyOptions& options) : options_(options), calls_(calls_on(options.device)) {}
 
   int run();
 
@@ -72,8 +81,10 @@ class Verification {
   void print_summary();
 
   const VerifyOptions& options_;
+  const verification::AttentionCalls calls_;
   std::vector<const core::Implementation*> implementations_;
   Coverage coverage_;
+  bool lost_ = false;  // the device, for this process
   std::int64_t passed_ = 0, failed_ = 0, refused_ = 0, exempt_ = 0;
   nlohmann::json failures_ = nlohmann::json::array();
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_;
@@ -124,7 +135,7 @@ void Verification::note_for_crash(const core::Case& c, const core::Implementatio
 
 void Verification::run_case(const core::Case& c, const Variation& variation) {
   note_for_crash(c, *implementations_.front());
-  verification::Differential differential(c, variation);
+  verification::Differential differential(c, variation, calls_);
   for (const auto* implementation : implementations_) {
     note_for_crash(c, *implementation);
     judge(c, variation, *implementation, differential.run(*implementation));
@@ -160,13 +171,15 @@ void Verification::judge(const core::Case& c, const Variation& variation, const 
 void Verification::fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
                         const Outcome& outcome) {
   ++failed_;
+  lost_ = options_.device == "cuda" && cuda::device_lost();
   const auto fails = [&](const core::Case& smaller) {
     note_for_crash(smaller, implementation);
-    return verification::Differential(smaller, variation).run(implementation).kind == Outcome::Kind::failed;
+    return verification::Differential(smaller, variation, calls_).run(implementation).kind == Outcome::Kind::failed;
   };
-  const core::Case small = options_.problem.empty() ? verification::shrunk(c, fails) : c;
+  const bool shrinks = options_.problem.empty() && !lost_;
+  const core::Case small = shrinks ? verification::shrunk(c, fails) : c;
   const std::string reason =
-      small == c ? outcome.reason : verification::Differential(small, variation).run(implementation).reason;
+      small == c ? outcome.reason : verification::Differential(small, variation, calls_).run(implementation).reason;
   failures_.push_back({{"impl", implementation.name},
                        {"problem", core::line_of(c)},
                        {"shrunk", core::line_of(small)},
@@ -176,6 +189,7 @@ void Verification::fail(const core::Case& c, const Variation& variation, const c
   fmt::print("{}FAILED {} on {}\n  with {} (drawn from the seed)\n  smallest: {}\n  {}\n",
              isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, core::line_of(c), text_of(variation),
              replay_of(small, implementation.name), reason);
+  if (lost_) fmt::print("  the device answers no more, so the run ends here\n");
   std::fflush(stdout);
 }
 
@@ -216,6 +230,10 @@ void Verification::print_summary() {
 }
 
 int Verification::run() {
+  if (const std::string missing = missing_device(*core::device_kind_of(options_.device), "verify"); !missing.empty()) {
+    std::fputs(missing.c_str(), stderr);
+    return kNoDevice;
+  }
   choose_implementations();
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) signal(number, report_crash);
   const auto variation = [this](const core::Case& c) {
@@ -224,14 +242,17 @@ int Verification::run() {
     return v;
   };
   if (!options_.problem.empty()) {
-    for (const core::Case& c : core::parse_sweep(options_.problem)) run_case(c, variation(c));
+    for (core::Case c : core::parse_sweep(options_.problem)) {
+      c.problem.device.kind = *core::device_kind_of(options_.device);
+      run_case(c, variation(c));
+    }
   }
   verification::CaseLimits limits{.device = *core::device_kind_of(options_.device)};
   if (!options_.passes.empty()) {
     limits.forward = options_.passes.front() == "fwd" || options_.passes.back() == "fwd";
     limits.backward = options_.passes.front() == "bwd" || options_.passes.back() == "bwd";
   }
-  for (std::int64_t n = 0; options_.problem.empty() && n < options_.cases; ++n) {
+  for (std::int64_t n = 0; options_.problem.empty() && n < options_.cases && !lost_; ++n) {
     const core::Case c = verification::random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
     run_case(c, variation(c));
     show_progress(n + 1, options_.cases);

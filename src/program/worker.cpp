@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -10,47 +9,51 @@
 #include <system_error>
 
 #include "core/problem_line.h"
+#include "cuda/measure/device_memory.h"
 #include "program/shared_tensors.h"
 #include "program/timed_kernel.h"
 #include "program/verbs.h"
 #include "program/worker_protocol.h"
+#include "program/worker_timer.h"
 
 namespace fovea::program {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How a run is timed. Another device brings another clock: events on its stream instead of the host's.
-class Timer {
- public:
-  virtual ~Timer() = default;
-  virtual const char* name() const = 0;
-  virtual double seconds_of(void (*run)(void*), void* argument) = 0;
-};
-
-class HostTimer final : public Timer {
- public:
-  const char* name() const override { return "steady_clock"; }
-  double seconds_of(void (*run)(void*), void* argument) override {
-    const auto start = std::chrono::steady_clock::now();
-    run(argument);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-};
-
-std::unique_ptr<Timer> make_timer(DeviceKind) { return std::make_unique<HostTimer>(); }
-
-// The case that is prepared, with its kernel's views of the shared memory.
+// The case that is prepared, with the memory that its kernel works in: the shared blocks, or copies on a device.
 struct Prepared {
-  Prepared(const core::Case& the_case, const TensorPlaces& places)
+  Prepared(const core::Case& the_case, const TensorPlaces& places, const std::string& timing)
       : c(the_case),
         inputs(protocol::kInputs, places.input_bytes, false),
         outputs(protocol::kOutputs, places.output_bytes, true),
-        timer(make_timer(c.problem.device.kind)) {}
+        timer(make_timer(c.problem.device.kind, timing)) {
+    if (!on_device()) return;
+    device_inputs = cuda::DeviceMemory(places.input_bytes);
+    device_outputs = cuda::DeviceMemory(places.output_bytes);
+    device_inputs.upload(inputs.data());
+    device_outputs.poison();
+  }
+  bool on_device() const { return c.problem.device.kind == DeviceKind::cuda; }
+  TensorMemory memory() const {
+    return on_device() ? TensorMemory(device_inputs.data(), device_outputs.data(), c.problem.device)
+                       : TensorMemory(inputs, outputs);
+  }
+  // Waits for the device, so that whatever went wrong there is told here.
+  void bring_back() {
+    if (on_device()) device_outputs.download(outputs.data());
+  }
+
   core::Case c;
   SharedBlock inputs, outputs;
-  std::unique_ptr<Timer> timer;
+  cuda::DeviceMemory device_inputs, device_outputs;
+  std::unique_ptr<WorkerTimer> timer;
 };
+
+template <class T>
+Json json_of(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 class Worker {
  public:
@@ -59,7 +62,7 @@ class Worker {
   Json answer(const Json& command) {
     const auto word = command.at("command").get<std::string>();
     if (word == "prepare") return prepare(command);
-    if (word == "drop") return prepared_.reset(), Json{{"ok", true}};
+    if (word == "drop") return drop();
     if (!prepared_) return failure("error", "no case is prepared");
     if (word == "run") return run();
     if (word == "sample") return sample(command.at("runs").get<int>(), command.at("lead").get<int>());
@@ -76,17 +79,27 @@ class Worker {
     if (!kernel_) kernel_ = make_kernel(spec_);
     const core::Case c = core::parse_case(command.at("problem").get<std::string>());
     const TensorPlaces places = places_of(c);
-    prepared_ = std::make_unique<Prepared>(c, places);
-    kernel_->prepare(c, command.at("implementation").get<std::string>(), command.at("threads").get<int>(),
-                     forward_tensors(places, prepared_->inputs, prepared_->outputs),
-                     backward_tensors(places, prepared_->inputs, prepared_->outputs));
+    prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>());
+    kernel_->prepare(c, {.implementation = command.at("implementation").get<std::string>(),
+                         .threads = command.at("threads").get<int>(),
+                         .stream = prepared_->timer->stream(),
+                         .may_allocate = !prepared_->timer->captures(),
+                         .forward = forward_tensors(places, prepared_->memory()),
+                         .backward = backward_tensors(places, prepared_->memory())});
+    return {{"ok", true}};
+  }
+
+  // The kernel first: on a device it may hold memory of its own.
+  Json drop() {
+    kernel_.reset();
+    prepared_.reset();
     return {{"ok", true}};
   }
 
   Json run() {
     kernel_->forward();
     if (prepared_->c.pass != core::CasePass::fwd) kernel_->backward();
-    const auto json_of = [](const std::optional<std::int64_t>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); };
+    prepared_->bring_back();
     return {{"ok", true},
             {"timer", prepared_->timer->name()},
             {"workspace_bytes", json_of(kernel_->workspace_bytes())},
@@ -99,13 +112,11 @@ class Worker {
   }
 
   Json sample(int runs, int lead) {
-    for (int i = 0; i < lead; ++i) run_pass();
-    std::vector<double> seconds;
-    for (int i = 0; i < runs; ++i) {
-      seconds.push_back(
-          prepared_->timer->seconds_of([](void* worker) { static_cast<Worker*>(worker)->run_pass(); }, this));
-    }
-    return {{"ok", true}, {"seconds", seconds}};
+    const auto samples = prepared_->timer->sample([this] { run_pass(); }, runs, lead);
+    return {{"ok", true},
+            {"seconds", samples.seconds},
+            {"clock_mhz", json_of(samples.clock_mhz)},
+            {"power_w", json_of(samples.power_w)}};
   }
 
   std::string spec_;

@@ -3,12 +3,12 @@
 // Both directions are JSON objects, one a line, on descriptors of their own, so that whatever a kernel prints goes to
 // the log and never into an answer.
 //
-//   {"command":"prepare","problem":LINE,"implementation":NAME,"threads":N,"pass":"fwd","input_bytes":..,
-//    "output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32"},...}}
+//   {"command":"prepare","problem":LINE,"implementation":NAME,"threads":N,"pass":"fwd","timing":"cold",
+//    "memory_limit":N,"input_bytes":..,"output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32"},...}}
 //   {"command":"run"}                 every pass of the case once, outputs into the shared block
 //       -> {"ok":true,"timer":"steady_clock","workspace_bytes":N|null,"saved_bytes":N|null}
 //   {"command":"sample","runs":N,"lead":N}   N timed runs of the case's pass after `lead` untimed ones
-//       -> {"ok":true,"seconds":[...]}
+//       -> {"ok":true,"seconds":[...],"clock_mhz":X|null,"power_w":X|null}      the last two of a GPU
 //   {"command":"drop"}                forget the case and its memory
 //   {"command":"quit"}
 // Failures: {"ok":false,"status":"oom|unsupported|error","reason":TEXT}.

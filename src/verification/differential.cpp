@@ -23,8 +23,8 @@ DType result_of(const core::Case& c, const Variation& v) { return v.fp32_results
 
 }  // namespace
 
-Differential::Differential(const core::Case& c, const Variation& variation)
-    : case_(c), variation_(variation), forward_(c.problem), backward_(c.problem) {
+Differential::Differential(const core::Case& c, const Variation& variation, const AttentionCalls& calls)
+    : case_(c), variation_(variation), calls_(calls), forward_(c.problem), backward_(c.problem) {
   const DType result = result_of(c, variation);
   forward_.pass = Pass::forward;
   forward_.result_dtype = result;
@@ -95,7 +95,7 @@ std::string Differential::answer_forward(const core::Implementation& implementat
   ForwardTensors tensors = tensors_.forward();
   if (!variation_.lse) tensors.lse = {};
   try {
-    attention_forward(tensors, options(implementation, problem, threads));
+    calls_.forward(tensors, options(implementation, problem, threads));
   } catch (const Error& error) {
     return error.what();
   }
@@ -142,7 +142,7 @@ std::string Differential::answer_backward(const core::Implementation& implementa
   problem.reproducible = implementation.reproducible;
   fill_gradients();
   try {
-    attention_backward(backward_tensors(), options(implementation, problem, threads));
+    calls_.backward(backward_tensors(), options(implementation, problem, threads));
   } catch (const Error& error) {
     return error.what();
   }

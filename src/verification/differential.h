@@ -13,6 +13,12 @@
 
 namespace fovea::verification {
 
+// How calls are made: by the library itself on the tensors of the case, or by one that carries them to a device.
+struct AttentionCalls {
+  void (*forward)(const ForwardTensors&, const AttentionOptions&) = attention_forward;
+  void (*backward)(const BackwardTensors&, const AttentionOptions&) = attention_backward;
+};
+
 struct Outcome {
   enum class Kind { passed, failed, refused, exempt };
   Kind kind = Kind::passed;
@@ -22,7 +28,7 @@ struct Outcome {
 // Holds a case's inputs and, computed once, what every implementation's answer must be close to.
 class Differential {
  public:
-  Differential(const core::Case& c, const Variation& variation);
+  Differential(const core::Case& c, const Variation& variation, const AttentionCalls& calls = {});
 
   // Runs the case's passes. Besides the values, checks that nothing outside the outputs was written and no input
   // changed, and, where the variation says so, that another number of threads gives the same bits.
@@ -40,6 +46,7 @@ class Differential {
 
   core::Case case_;
   Variation variation_;
+  AttentionCalls calls_;
   AttentionProblem forward_, backward_;
   CaseTensors tensors_;
   HostTensor before_dq_, before_dk_, before_dv_;  // what gradients accumulate into

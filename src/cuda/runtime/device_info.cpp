@@ -38,11 +38,20 @@ std::atomic<int>& shared_cap() {
   return cap;
 }
 
+std::string version_text(int version) {  // 13000 -> 13.0
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 std::string find_obstacle() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no device: no NVIDIA driver";
+    if (status == cudaErrorInsufficientDriver)
+      return "no device: the driver is too old, it speaks CUDA " + version_text(driver) + ", this build " +
+             version_text(CUDART_VERSION);
     return "no device: " + text_of(status);
   }
   if (count == 0) return "no device: the driver lists no GPU";

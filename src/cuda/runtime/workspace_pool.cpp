@@ -72,4 +72,15 @@ void release_workspace(const AttentionProblem&, void* workspace, void* stream) {
   if (cudaFreeAsync(workspace, static_cast<cudaStream_t>(stream)) != cudaSuccess) cudaGetLastError();
 }
 
+std::int64_t pool_peak(int device) {
+  std::uint64_t bytes = 0;
+  check(cudaMemPoolGetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &bytes), "cudaMemPoolGetAttribute");
+  return static_cast<std::int64_t>(bytes);
+}
+
+void reset_pool_peak(int device) {
+  std::uint64_t none = 0;
+  check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
+}
+
 }  // namespace fovea::cuda

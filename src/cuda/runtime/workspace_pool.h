@@ -11,4 +11,8 @@ namespace fovea::cuda {
 void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
 void release_workspace(const AttentionProblem& problem, void* workspace, void* stream);
 
+// Most bytes that were taken from the device's pool at once since the last reset.
+std::int64_t pool_peak(int device);
+void reset_pool_peak(int device);
+
 }  // namespace fovea::cuda

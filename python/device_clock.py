@@ -1,0 +1,92 @@
+"""How a Python worker times its runs: the host's clock, or CUDA events on the stream that torch works on.
+
+The same protocol as src/cuda/measure/stream_timer.cpp: a write that empties the L2 cache before every run, which also
+keeps the device busy while the host enqueues; `hot` puts an untimed run after it; `graph` replays up to 100 runs.
+"""
+
+import ctypes
+import time
+
+FLUSH_BYTES = 512 << 20
+GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
+
+
+class HostClock:
+    name = "perf_counter"
+
+    def sample(self, run, runs, lead):
+        seconds = []
+        for _ in range(lead + runs):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+        return {"seconds": seconds[lead:]}
+
+
+class DeviceClock:
+    def __init__(self, torch, timing):
+        self.torch, self.timing, self.graph, self.graph_runs = torch, timing, None, 1
+        self.name = {"cold": "cuda_events", "hot": "cuda_events_hot", "graph": "cuda_graph"}[timing]
+        self.stream = torch.cuda.Stream()
+        torch.cuda.set_stream(self.stream)  # what kernels enqueue on
+        self.flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self.state = DeviceState(torch)
+
+    def sample(self, run, runs, lead):
+        if self.timing == "graph" and self.graph is None:
+            self.capture(run)
+        stretches = [self.run_between_events(run) for _ in range(lead + runs)]
+        state = self.state.read()
+        self.torch.cuda.synchronize()
+        times = [start.elapsed_time(end) * 1e-3 / self.graph_runs for start, end in stretches]
+        return {"seconds": times[lead:], **state}
+
+    def run_between_events(self, run):
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if self.graph is None:
+            self.flushed.zero_()
+        if self.timing == "hot":
+            run()
+        start.record(self.stream)
+        run() if self.graph is None else self.graph.replay()
+        end.record(self.stream)
+        return start, end
+
+    def capture(self, run):
+        run()
+        start, end = self.run_between_events(run)
+        self.torch.cuda.synchronize()
+        once = start.elapsed_time(end) * 1e-3
+        self.graph_runs = max(1, min(GRAPH_RUNS, int(GRAPH_SECONDS / max(once, 1e-9))))
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph, stream=self.stream):
+            for _ in range(self.graph_runs):
+                run()
+        self.graph = graph
+
+
+class DeviceState:
+    """Clock and power of torch's current device, from the driver's management library; null where it is missing."""
+
+    def __init__(self, torch):
+        self.handle = None
+        try:
+            self.library = ctypes.CDLL("libnvidia-ml.so.1")
+            name = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+            handle = ctypes.c_void_p()
+            if self.library.nvmlInit_v2() == 0:
+                if self.library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle)) == 0:
+                    self.handle = handle
+        except (OSError, AttributeError):
+            pass
+
+    def read(self):
+        clock, power = ctypes.c_uint(), ctypes.c_uint()
+        known = self.handle is not None
+        multiprocessors = 1
+        has_clock = known and self.library.nvmlDeviceGetClockInfo(self.handle, multiprocessors, ctypes.byref(clock)) == 0
+        has_power = known and self.library.nvmlDeviceGetPowerUsage(self.handle, ctypes.byref(power)) == 0
+        return {
+            "clock_mhz": float(clock.value) if has_clock else None,
+            "power_w": power.value / 1e3 if has_power else None,
+        }

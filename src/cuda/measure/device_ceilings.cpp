@@ -1,0 +1,134 @@
+// One cuBLAS product and one copy. Random numbers: products of zeros draw less power and run faster.
+#include "cuda/measure/device_ceilings.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/float16.h"
+#include "core/random.h"
+#include "cuda/measure/device_memory.h"
+#include "cuda/measure/stream_timer.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+
+namespace fovea::cuda {
+namespace {
+
+constexpr int kHalfSize = 8192, kFullSize = 4096;  // rows of the 16-bit and of the fp32 product
+constexpr std::int64_t kRandomElements = std::int64_t{1} << 20;
+constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
+constexpr int kCopies = 8;
+
+// The few functions of cuBLAS that are used, by hand: no header and no link dependency.
+class MatrixLibrary {
+ public:
+  MatrixLibrary() {
+    for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
+                             "/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so"}) {
+      if (library_ == nullptr) library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library_ == nullptr) return;
+    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library_, "cublasCreate_v2"));
+    set_stream_ = reinterpret_cast<SetStream>(dlsym(library_, "cublasSetStream_v2"));
+    multiply_ = reinterpret_cast<Multiply>(dlsym(library_, "cublasGemmEx"));
+    ready_ = create != nullptr && set_stream_ != nullptr && multiply_ != nullptr && create(&handle_) == 0;
+  }
+
+  bool ready() const { return ready_; }
+
+  // c = a b, all n x n of the same type.
+  void multiply(DType dtype, int n, const void* a, const void* b, void* c, void* stream) const {
+    constexpr int kNotTransposed = 0, kFp32Sums = 68, kItsChoice = -1;
+    constexpr int kTypes[] = {0, 14, 2};  // CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F
+    const int type = kTypes[static_cast<std::size_t>(dtype)];
+    const float one = 1, zero = 0;
+    const int status =
+        set_stream_(handle_, stream) | multiply_(handle_, kNotTransposed, kNotTransposed, n, n, n, &one, a, type, n, b,
+                                                 type, n, &zero, c, type, n, kFp32Sums, kItsChoice);
+    if (status != 0)
+      core::fail({.call = "cublasGemmEx", .problem = "the matrix product failed", .got = std::to_string(status)});
+  }
+
+ private:
+  using SetStream = int (*)(void*, void*);
+  using Multiply = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                           const void*, void*, int, int, int, int);
+  void* library_ = nullptr;
+  void* handle_ = nullptr;
+  bool ready_ = false;
+  SetStream set_stream_ = nullptr;
+  Multiply multiply_ = nullptr;
+};
+
+const MatrixLibrary& matrices() {
+  static const MatrixLibrary library;
+  return library;
+}
+
+// Standard normal numbers, a block of them repeated.
+DeviceMemory random_matrix(DType dtype, std::int64_t elements, std::uint64_t seed) {
+  std::vector<float> block(static_cast<std::size_t>(kRandomElements));
+  for (std::int64_t i = 0; i < kRandomElements; ++i) {
+    const float value = core::approximate_normal(core::philox(seed, 0, static_cast<std::uint64_t>(i)));
+    core::store_from_float(block.data(), dtype, i, value);
+  }
+  DeviceMemory memory(elements * size_of(dtype));
+  for (std::int64_t at = 0; at < elements; at += kRandomElements) {
+    check(cudaMemcpy(memory.data() + at * size_of(dtype), block.data(),
+                     static_cast<std::size_t>(std::min(kRandomElements, elements - at) * size_of(dtype)),
+                     cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+  }
+  return memory;
+}
+
+struct Operands {
+  DType dtype = DType::fp32;
+  DeviceMemory a, b, c;
+};
+
+double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int runs) {
+  double sum = 0;
+  for (const double s : timer.sample(enqueue, runs, 1).seconds) sum += s;
+  return sum / runs;
+}
+
+}  // namespace
+
+double product_flops(DType dtype, double seconds) {
+  if (!unavailable().empty() || !matrices().ready()) return 0;
+  static Operands operands;  // of the last type asked for: asked before and after every cell
+  static StreamTimer timer(Timing::hot);
+  const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;
+  if (operands.a.data() == nullptr || operands.dtype != dtype) {
+    operands = {};
+    operands = {dtype, random_matrix(dtype, n * n, 1), random_matrix(dtype, n * n, 2),
+                DeviceMemory(n * n * size_of(dtype))};
+  }
+  const auto multiply = [&] {
+    matrices().multiply(dtype, static_cast<int>(n), operands.a.data(), operands.b.data(), operands.c.data(),
+                        timer.stream());
+  };
+  const double once = seconds_of(timer, multiply, 1);
+  const int runs = std::clamp(static_cast<int>(seconds / once), 1, 50);
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) /
+         seconds_of(timer, multiply, runs);
+}
+
+double copy_bandwidth() {
+  if (!unavailable().empty()) return 0;
+  const std::int64_t bytes = std::min(kCopyBytes, free_device_bytes() / 8);
+  const DeviceMemory from(bytes), to(bytes);
+  StreamTimer timer(Timing::cold);
+  const auto copy = [&] {
+    check(cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                          static_cast<cudaStream_t>(timer.stream())),
+          "cudaMemcpyAsync");
+  };
+  return 2.0 * static_cast<double>(bytes) / seconds_of(timer, copy, kCopies);
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,35 @@
+// What the GPUs of this machine are, and what the first of them does at this moment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/tensor.h"
+
+namespace fovea::cuda {
+
+struct DeviceFacts {
+  std::string name;
+  int major = 0, minor = 0, multiprocessors = 0;
+  std::int64_t memory_bytes = 0, l2_bytes = 0, shared_bytes = 0;  // shared: of one block of threads
+  double max_clock_mhz = 0;
+};
+
+// Empty where there is no driver, no GPU or a build without CUDA.
+std::vector<DeviceFacts> device_facts();
+
+// "580.159.04, CUDA 13.0"; empty where that is unknown.
+std::string driver_text();
+
+// No honest kernel is faster, in flops/s: multiprocessors x flops per clock x highest clock. 0 for an unknown chip.
+double datasheet_flops(const DeviceFacts& facts, DType dtype);
+
+// As the driver's management library tells it; nothing where that is missing or silent.
+struct DeviceState {
+  std::optional<double> clock_mhz, power_w;
+};
+DeviceState device_state();
+
+}  // namespace fovea::cuda

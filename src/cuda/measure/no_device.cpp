@@ -1,0 +1,47 @@
+// Built instead of this folder where FOVEA_CUDA is off: no facts, no memory, nothing to measure.
+#include "core/check.h"
+#include "cuda/measure/device_calls.h"
+#include "cuda/measure/device_ceilings.h"
+#include "cuda/measure/device_facts.h"
+#include "cuda/measure/device_memory.h"
+#include "cuda/measure/stream_timer.h"
+
+namespace fovea::cuda {
+namespace {
+
+[[noreturn]] void refuse() {
+  core::fail({.status = Status::unsupported, .call = "cuda", .problem = "no device: this build has no CUDA backend"});
+}
+
+}  // namespace
+
+struct StreamTimer::Parts {};
+
+DeviceMemory::DeviceMemory(std::int64_t) { refuse(); }
+DeviceMemory::~DeviceMemory() = default;
+void DeviceMemory::poison() { refuse(); }
+void DeviceMemory::upload(const void*) { refuse(); }
+void DeviceMemory::download(void*) const { refuse(); }
+std::int64_t free_device_bytes() { return 0; }
+std::int64_t workspace_peak() { return 0; }
+void reset_workspace_peak() {}
+
+std::vector<DeviceFacts> device_facts() { return {}; }
+std::string driver_text() { return ""; }
+double datasheet_flops(const DeviceFacts&, DType) { return 0; }
+DeviceState device_state() { return {}; }
+
+StreamTimer::StreamTimer(Timing) { refuse(); }
+StreamTimer::~StreamTimer() = default;
+const char* StreamTimer::name() const { return ""; }
+void* StreamTimer::stream() const { return nullptr; }
+StreamTimer::Samples StreamTimer::sample(const std::function<void()>&, int, int) { refuse(); }
+
+double product_flops(DType, double) { return 0; }
+double copy_bandwidth() { return 0; }
+
+bool device_lost() { return false; }
+void forward_on_device(const ForwardTensors&, const AttentionOptions&) { refuse(); }
+void backward_on_device(const BackwardTensors&, const AttentionOptions&) { refuse(); }
+
+}  // namespace fovea::cuda

@@ -1,0 +1,130 @@
+// Events round every run. The write that empties the L2 cache also keeps the device busy while the host enqueues the
+// run that follows, so that no launch is waited for inside the timed stretch.
+#include "cuda/measure/stream_timer.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "cuda/measure/device_memory.h"
+#include "cuda/runtime/check.h"
+
+namespace fovea::cuda {
+namespace {
+
+constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // 130 us on an H200, and beyond twice any L2
+constexpr int kGraphRuns = 100;
+constexpr double kGraphSeconds = 2e-3;
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  double seconds_since(const Event& start) const {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+struct Stretch {
+  Event start, end;
+};
+
+}  // namespace
+
+struct StreamTimer::Parts {
+  explicit Parts(Timing the_timing) : timing(the_timing), flushed(kFlushBytes) {
+    check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  }
+  ~Parts() {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  void flush() {
+    check(cudaMemsetAsync(flushed.data(), 0, static_cast<std::size_t>(kFlushBytes), stream), "cudaMemsetAsync");
+  }
+  void wait() { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
+
+  double time_once(const std::function<void()>& enqueue) {
+    Stretch stretch;
+    enqueue();
+    stretch.start.record(stream);
+    enqueue();
+    stretch.end.record(stream);
+    wait();
+    return stretch.end.seconds_since(stretch.start);
+  }
+
+  void capture(const std::function<void()>& enqueue) {
+    graph_runs = std::clamp(static_cast<int>(kGraphSeconds / std::max(time_once(enqueue), 1e-9)), 1, kGraphRuns);
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    cudaGraph_t captured = nullptr;
+    try {
+      for (int i = 0; i < graph_runs; ++i) enqueue();
+    } catch (...) {
+      cudaStreamEndCapture(stream, &captured);
+      if (captured != nullptr) cudaGraphDestroy(captured);
+      cudaGetLastError();
+      throw;
+    }
+    check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+    const cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
+    cudaGraphDestroy(captured);
+    check(status, "cudaGraphInstantiate");
+  }
+
+  // What is timed; hot runs and graphs bring their own first run.
+  void run(const std::function<void()>& enqueue, Stretch& stretch) {
+    if (timing != Timing::graph) flush();
+    if (timing == Timing::hot) enqueue();
+    stretch.start.record(stream);
+    if (timing == Timing::graph) {
+      check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+    } else {
+      enqueue();
+    }
+    stretch.end.record(stream);
+  }
+
+  Timing timing;
+  DeviceMemory flushed;
+  cudaStream_t stream = nullptr;
+  cudaGraphExec_t graph = nullptr;
+  int graph_runs = 1;
+};
+
+StreamTimer::StreamTimer(Timing timing) : parts_(std::make_unique<Parts>(timing)) {}
+
+StreamTimer::~StreamTimer() = default;
+
+const char* StreamTimer::name() const {
+  constexpr const char* kNames[] = {"cuda_events", "cuda_events_hot", "cuda_graph"};
+  return kNames[static_cast<std::size_t>(parts_->timing)];
+}
+
+void* StreamTimer::stream() const { return parts_->stream; }
+
+StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int lead) {
+  Parts& parts = *parts_;
+  if (parts.timing == Timing::graph && parts.graph == nullptr) parts.capture(enqueue);
+  std::vector<Stretch> stretches(static_cast<std::size_t>(lead + runs));
+  for (Stretch& stretch : stretches) parts.run(enqueue, stretch);
+  Samples samples{{}, device_state()};
+  parts.wait();
+  for (auto stretch = stretches.begin() + lead; stretch != stretches.end(); ++stretch)
+    samples.seconds.push_back(stretch->end.seconds_since(stretch->start) / parts.graph_runs);
+  return samples;
+}
+
+}  // namespace fovea::cuda

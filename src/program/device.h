@@ -1,0 +1,15 @@
+// Whether the device that was asked for is there.
+#pragma once
+
+#include <string>
+
+#include "fovea/tensor.h"
+
+namespace fovea::program {
+
+inline constexpr int kNoDevice = 4;  // exit code
+
+// Why none of the implementations can run on the device, as several lines for stderr; empty if one of them can.
+std::string missing_device(DeviceKind device, const std::string& verb);
+
+}  // namespace fovea::program

@@ -1,0 +1,51 @@
+// The two clocks.
+#include "program/worker_timer.h"
+
+#include <chrono>
+
+#include "cuda/measure/stream_timer.h"
+
+namespace fovea::program {
+namespace {
+
+class HostTimer final : public WorkerTimer {
+ public:
+  const char* name() const override { return "steady_clock"; }
+  Samples sample(const std::function<void()>& run, int runs, int lead) override {
+    for (int i = 0; i < lead; ++i) run();
+    Samples samples;
+    for (int i = 0; i < runs; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      run();
+      samples.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return samples;
+  }
+};
+
+class DeviceTimer final : public WorkerTimer {
+ public:
+  explicit DeviceTimer(cuda::Timing timing) : timing_(timing), timer_(timing) {}
+  const char* name() const override { return timer_.name(); }
+  void* stream() const override { return timer_.stream(); }
+  bool captures() const override { return timing_ == cuda::Timing::graph; }
+  Samples sample(const std::function<void()>& run, int runs, int lead) override {
+    auto [seconds, state] = timer_.sample(run, runs, lead);
+    return {std::move(seconds), state.clock_mhz, state.power_w};
+  }
+
+ private:
+  cuda::Timing timing_;
+  cuda::StreamTimer timer_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing) {
+  if (device == DeviceKind::cpu) return std::make_unique<HostTimer>();
+  return std::make_unique<DeviceTimer>(timing == "graph" ? cuda::Timing::graph
+                                       : timing == "hot" ? cuda::Timing::hot
+                                                         : cuda::Timing::cold);
+}
+
+}  // namespace fovea::program
