@@ -1,4 +1,4 @@
-# Writes ${OUTPUT}: the commit the sources stand at and whether they differ from it. Touches the file only on a change.
+# Writes ${OUTPUT}: the commit the sources stand at, whether they differ from it, and their digest. Touches the file only on a change.
 execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short=12 HEAD
                 OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE FAILED)
 if(FAILED)
@@ -10,12 +10,23 @@ set(DIRTY false)
 if(NOT CHANGES STREQUAL "")
   set(DIRTY true)
 endif()
+# What a record of a check on another machine is compared by: a digest of all that is compiled or run there.
+file(GLOB_RECURSE SOURCES LIST_DIRECTORIES false RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/include/* ${SOURCE_DIR}/src/*
+     ${SOURCE_DIR}/cmake/* ${SOURCE_DIR}/tests/cuda/* ${SOURCE_DIR}/python/*.py)
+list(SORT SOURCES)
+set(DIGEST "")
+foreach(SOURCE CMakeLists.txt ${SOURCES})
+  file(SHA256 ${SOURCE_DIR}/${SOURCE} ONE)
+  string(APPEND DIGEST "${ONE} ${SOURCE}\n")
+endforeach()
+string(SHA256 DIGEST "${DIGEST}")
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT [[
 // Written by the build: which sources these are.
 #pragma once
 
 namespace fovea::program {
 inline constexpr char kSourceCommit[] = "@COMMIT@";
+inline constexpr char kSourceDigest[] = "@DIGEST@";
 inline constexpr bool kSourceDirty = @DIRTY@;
 inline constexpr char kBuildCompiler[] = "@COMPILER@";
 inline constexpr char kBuildType[] = "@BUILD_TYPE@";

@@ -17,6 +17,8 @@
 namespace fovea::program {
 namespace {
 
+using Rates = std::map<std::string, double>;
+
 std::string build_text() {
   return fmt::format("fovea {} of {}{}, {}, {}", FOVEA_VERSION_STRING, kSourceCommit,
                      kSourceDirty ? " with changes" : "", kBuildCompiler, kBuildType);
@@ -33,13 +35,22 @@ std::string gpu_text(const std::map<std::string, std::string>& facts) {
   return fmt::format("{}: {}; driver {}", facts.at("gpu"), facts.at("gpu_limits"), facts.at("gpu_driver"));
 }
 
-void print_rates(const std::map<std::string, double>& rates) {
+void print_rates(const Rates& rates) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, rate] : rates) rows.push_back({"  " + name, rate_text(name, rate)});
   std::fputs(rows.empty() ? "  none in this build\n" : aligned(rows).c_str(), stdout);
 }
 
-void print_json(const Machine& machine) {
+void print_ceilings(const Machine& machine) {
+  std::printf("\nmeasured ceilings, %d thread%s\n", machine.threads, machine.threads == 1 ? "" : "s");
+  print_rates(probe_all(machine.threads));
+  if (const auto rates = probe_gpu(); !rates.empty()) {
+    std::printf("\nmeasured ceilings of the GPU\n");
+    print_rates(rates);
+  }
+}
+
+void print_json(const Machine& machine, bool quick) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& one : implementations()) {
     list.push_back({{"name", one.name},
@@ -48,14 +59,20 @@ void print_json(const Machine& machine) {
                     {"available", one.unavailable.empty()},
                     {"reason", one.unavailable}});
   }
-  const nlohmann::ordered_json all{
-      {"schema", "fovea.info/1"},    {"machine", machine.id()},           {"facts", machine.facts()},
-      {"threads", machine.threads},  {"clock_mhz", measured_clock_mhz()}, {"ceilings", probe_all(machine.threads)},
-      {"gpu_ceilings", probe_gpu()}, {"implementations", list},           {"build", build_text()}};
+  const nlohmann::ordered_json all{{"schema", "fovea.info/1"},
+                                   {"machine", machine.id()},
+                                   {"facts", machine.facts()},
+                                   {"threads", machine.threads},
+                                   {"clock_mhz", measured_clock_mhz()},
+                                   {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
+                                   {"gpu_ceilings", quick ? Rates{} : probe_gpu()},
+                                   {"source_digest", kSourceDigest},
+                                   {"implementations", list},
+                                   {"build", build_text()}};
   std::printf("%s\n", all.dump(2).c_str());
 }
 
-void print_words(const Machine& machine) {
+void print_words(const Machine& machine, bool quick) {
   const auto facts = machine.facts();
   std::vector<std::vector<std::string>> rows{
       {"processor",
@@ -68,12 +85,7 @@ void print_words(const Machine& machine) {
       {"system", machine.system},
       {"build", build_text()}};
   std::fputs(aligned(rows).c_str(), stdout);
-  std::printf("\nmeasured ceilings, %d thread%s\n", machine.threads, machine.threads == 1 ? "" : "s");
-  print_rates(probe_all(machine.threads));
-  if (const auto rates = probe_gpu(); !rates.empty()) {
-    std::printf("\nmeasured ceilings of the GPU\n");
-    print_rates(rates);
-  }
+  if (!quick) print_ceilings(machine);
   std::printf("\nimplementations, best first\n");
   rows.clear();
   for (const auto& one : implementations()) {
@@ -87,8 +99,9 @@ void print_words(const Machine& machine) {
 
 void add_info(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("info", "What this machine has, what it can do, and what runs on it");
-  static bool json = false, matrix = false;
+  static bool json = false, matrix = false, quick = false;
   verb->add_flag("--json", json, "print JSON");
+  verb->add_flag("--quick", quick, "measure no ceilings");
   verb->add_flag("--matrix", matrix, "print docs/support.md: what each implementation takes, on any machine");
   verb->callback([&action] {
     action = [] {
@@ -97,7 +110,7 @@ void add_info(CLI::App& app, Action& action) {
         return 0;
       }
       const Machine machine = this_machine();
-      json ? print_json(machine) : print_words(machine);
+      json ? print_json(machine, quick) : print_words(machine, quick);
       return 0;
     };
   });

@@ -96,16 +96,20 @@ INSTANTIATE_TEST_SUITE_P(
                             {"--yes", "up to"}}),
     [](const auto& test) { return test.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(R50, CommandLine,
-                         testing::Values(Refusal{"NoGpu",
-                                                 {"bench", "--problem", kTiny + " device=cuda"},
-                                                 {"device=cuda", "found:", "--device cpu"},
-                                                 4},
-                                         Refusal{"NoGpuByOption",
-                                                 {"bench", "--problem", kTiny, "--device", "cuda"},
-                                                 {"device=cuda", "found:", "--device cpu"},
-                                                 4}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    R50, CommandLine,
+    testing::Values(
+        Refusal{"NoGpu", {"bench", "--problem", kTiny + " device=cuda"}, {"device=cuda", "found:", "--device cpu"}, 4},
+        Refusal{"NoGpuByOption",
+                {"bench", "--problem", kTiny, "--device", "cuda"},
+                {"device=cuda", "found:", "--device cpu"},
+                4},
+        Refusal{"NoGpuToVerify", {"verify", "--device", "cuda"}, {"no device: ", "found:", "--device cpu"}, 4},
+        Refusal{"TwoDevices", {"bench", "--problem", kTiny + " device=cpu,cuda"}, {"two devices", "--device"}},
+        Refusal{"TimingOfACpu", {"bench", "--problem", kTiny, "--timing", "hot"}, {"--timing", "--device cuda"}},
+        Refusal{
+            "GpuRowOnACpu", {"bench", "--problem", kTiny, "--with", "torch.flash"}, {"unknown peer", "torch.sdpa"}}),
+    [](const auto& test) { return test.param.name; });
 
 TEST(CommandLineFiles, R42_R44_FilesThatCannotBeUsedAreNamed) {
   const Folder folder;
