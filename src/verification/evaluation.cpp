@@ -2,7 +2,11 @@
 #include "verification/evaluation.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "core/float16.h"
@@ -50,21 +54,48 @@ std::pair<std::size_t, std::size_t> range_of(const std::vector<RowIndex>& rows, 
   return {static_cast<std::size_t>(begin - rows.begin()), static_cast<std::size_t>(end - rows.begin())};
 }
 
-std::set<HeadIndex> heads_of(const std::vector<RowIndex>& rows) {
-  std::set<HeadIndex> heads;
-  for (const auto& row : rows) heads.insert({row.batch, row.head});
+// In order, as the rows are.
+std::vector<HeadIndex> heads_of(const std::vector<RowIndex>& rows) {
+  std::vector<HeadIndex> heads;
+  for (const auto& row : rows) {
+    if (heads.empty() || heads.back() != HeadIndex{row.batch, row.head}) heads.emplace_back(row.batch, row.head);
+  }
   return heads;
+}
+
+// Calls work(head) for every head. The few long heads of a sample are shared among threads: each head writes only its
+// own rows, so the values do not depend on who takes it.
+template <class Work>
+void for_each_head(const std::vector<HeadIndex>& heads, bool few_and_long, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex failing;
+  const auto take = [&] {
+    try {
+      for (std::size_t n = next++; n < heads.size(); n = next++) work(heads[n]);
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::jthread> others;
+  const std::size_t wanted =
+      few_and_long ? std::min<std::size_t>(heads.size(), std::thread::hardware_concurrency()) : 1;
+  while (others.size() + 1 < wanted) others.emplace_back(take);
+  take();
+  others.clear();
+  if (failure) std::rethrow_exception(failure);
 }
 
 template <class MakeHead>
 ForwardValues evaluate_forward(const AttentionProblem& p, const Sample& sample, MakeHead make_head) {
   ForwardValues values{empty_values(sample.queries, p.dim_v), empty_values(sample.queries, 1)};
-  for (const HeadIndex& at : heads_of(sample.queries)) {
+  for_each_head(heads_of(sample.queries), !sample.complete, [&](const HeadIndex& at) {
     auto head = make_head(at);
     const auto [begin, end] = range_of(sample.queries, at);
     for (std::size_t n = begin; n < end; ++n)
       *row_of(values.lse, n) = head.forward_row(sample.queries[n].index, row_of(values.out, n));
-  }
+  });
   return values;
 }
 
@@ -75,9 +106,12 @@ BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample
   values.dk = empty_values(sample.keys, p.dim_qk);
   values.dv = empty_values(sample.keys, p.dim_v);
   const std::int64_t group = p.heads_q == 0 ? 1 : p.heads_q / p.heads_kv;
-  std::set<HeadIndex> key_heads = heads_of(sample.keys);
-  for (const auto& [batch, head] : heads_of(sample.queries)) key_heads.insert({batch, head / group});
-  for (const auto& [batch, key_head] : key_heads) {
+  std::vector<HeadIndex> key_heads = heads_of(sample.keys);
+  for (const auto& [batch, head] : heads_of(sample.queries)) key_heads.emplace_back(batch, head / group);
+  std::sort(key_heads.begin(), key_heads.end());
+  key_heads.erase(std::unique(key_heads.begin(), key_heads.end()), key_heads.end());
+  for_each_head(key_heads, !sample.complete, [&](const HeadIndex& at) {
+    const auto& [batch, key_head] = at;
     const auto [first_key, end_key] = range_of(sample.keys, {batch, key_head});
     const bool wants_keys = (p.wants_dk || p.wants_dv) && first_key != end_key;
     for (std::int64_t h = key_head * group; h < (key_head + 1) * group && h < p.heads_q; ++h) {
@@ -90,7 +124,7 @@ BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample
       for (std::size_t n = first_key; wants_keys && n < end_key; ++n)
         head.add_key_gradients(sample.keys[n].index, row_of(values.dk, n), row_of(values.dv, n));
     }
-  }
+  });
   if (!p.wants_dk) values.dk = {};
   if (!p.wants_dv) values.dv = {};
   return values;
