@@ -61,7 +61,7 @@ void recompute_probabilities(const Run& run) {
       float* scores = run.memory.probabilities + score_index(p, block.batch, block.head, row);
       run.passes.exponentials(
           scores, p.len_k, keys.begin, keys.end, static_cast<float>(p.scale),
-          {static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)], 0.0f});
+          {0.0f, static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)]});
       if (p.dtype == DType::bf16) narrow_in_place(DType::bf16, scores, p.len_k);
     }
   });
@@ -142,8 +142,7 @@ void differentiate_softmax(const Run& run, Form form) {
 void query_gradient(const Run& run, float factor) {
   const AttentionProblem& p = run.problem;
   const Weights gradients = weights_in(p, run.memory.gradients);
-  const Result dq = result(run.tensors.dq, run.memory.dq);
-  const float kept = p.accumulate && is_direct(dq, run.tensors.dq) ? 1.0f : 0.0f;
+  const Result dq = result(run.tensors.dq, run.memory.dq, p.accumulate);
   run.pass([&](const RowBlock& block) {
     multiply({.m = block.rows,
               .n = p.dim_qk,
@@ -151,7 +150,7 @@ void query_gradient(const Run& run, float factor) {
               .alpha = factor,
               .a = gradients.matrix(p, block.batch, block.head).from(block.first, 0),
               .b = run.k.matrix(block.batch, block.head / run.group()),
-              .beta = kept,
+              .beta = 0.0f,
               .c = dq.matrix(block.batch, block.head) + block.first * dq.row_stride,
               .c_stride = dq.row_stride});
   });
@@ -162,8 +161,7 @@ void query_gradient(const Run& run, float factor) {
 void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const Weights& weights,
                   const Operand& rows, float factor) {
   const AttentionProblem& p = run.problem;
-  const Result to = result(view, scratch);
-  const float kept = p.accumulate && is_direct(to, view) ? 1.0f : 0.0f;
+  const Result to = result(view, scratch, p.accumulate);
   const std::int64_t blocks = (p.len_k + kKeysPerTask - 1) / kKeysPerTask;
   run_tasks(run.context, p.batch * p.heads_kv * blocks, [&](std::int64_t index) {
     const std::int64_t plane = index / blocks, first = index % blocks * kKeysPerTask;
@@ -176,7 +174,7 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* scratch,
                 .alpha = factor,
                 .a = weights.matrix(p, batch, query_head).from(0, first).transpose(),
                 .b = rows.matrix(batch, query_head),
-                .beta = member == 0 ? kept : 1.0f,
+                .beta = member == 0 ? 0.0f : 1.0f,
                 .c = to.matrix(batch, head) + first * to.row_stride,
                 .c_stride = to.row_stride});
     }

@@ -48,13 +48,13 @@ struct Run {
   }
 };
 
-void score_product(const Run& run, const Operand& q, const Operand& k, float factor) {
+void score_product(const Run& run, const Operand& q, const Operand& k) {
   const AttentionProblem& p = run.problem;
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
     multiply({.m = block.rows,
               .n = p.len_k,
               .k = p.dim_qk,
-              .alpha = factor,
+              .alpha = 1.0f,
               .a = q.matrix(block.batch, block.head).from(block.first, 0),
               .b = k.matrix(block.batch, block.head / run.heads_per_key_head()).transpose(),
               .beta = 0.0f,
@@ -94,18 +94,18 @@ void naive_passes(const Run& run) {
   });
 }
 
-// The product has scaled the scores.
 void vectorized_passes(const Run& run, LogSumExp* lse) {
   const AttentionProblem& p = run.problem;
+  const auto factor = static_cast<float>(p.scale);
   const auto at = [&](const RowBlock& block, std::int64_t row) {
     return (block.batch * p.heads_q + block.head) * p.len_q + row;
   };
   run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
-    lse[at(block, row)] = run.passes.log_sum_exp(scores, keys.begin, keys.end);
+    lse[at(block, row)] = run.passes.log_sum_exp(scores, keys.begin, keys.end, factor);
   });
   run.pass([&](float* scores, VisibleKeys keys, const RowBlock& block, std::int64_t row) {
-    run.passes.exponentials(scores, p.len_k, keys.begin, keys.end, 1.0f, lse[at(block, row)]);
-    run.finish_row(scores, lse[at(block, row)].value(), block, row);
+    run.passes.exponentials(scores, p.len_k, keys.begin, keys.end, factor, lse[at(block, row)]);
+    run.finish_row(scores, lse[at(block, row)].value(factor), block, row);
   });
 }
 
@@ -137,12 +137,11 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
   void* saved = p.saved_state ? saved_probabilities(tensors.saved) : nullptr;
   const bool in_place = memory.scores == nullptr;
   const Run run{p, tensors, context, in_place ? static_cast<float*>(saved) : memory.scores, in_place ? nullptr : saved};
-  score_product(run, operand(context, tensors.q, memory.q), operand(context, tensors.k, memory.k),
-                form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f);
+  score_product(run, operand(context, tensors.q, memory.q), operand(context, tensors.k, memory.k));
   if (form == Form::naive) naive_passes(run);
   if (form == Form::vectorized) vectorized_passes(run, memory.lse);
   if (form == Form::fused) fused_pass(run);
-  const Result out = result(tensors.out, memory.out);
+  const Result out = result(tensors.out, memory.out, false);
   output_product(run, operand(context, tensors.v, memory.v), out);
   deliver(context, out, tensors.out, false);
 }

@@ -40,17 +40,16 @@ Operand operand(const core::RunContext& context, const TensorView& view, float* 
   return {scratch, dtype, strides[0], strides[1], strides[2]};
 }
 
-Result result(const MutableTensorView& view, float* scratch) {
-  if (const std::int64_t stride = library_stride(view); view.dtype == DType::fp32 && stride > 0)
+Result result(const MutableTensorView& view, float* scratch, bool accumulate) {
+  const std::int64_t stride = library_stride(view);
+  if (!accumulate && view.dtype == DType::fp32 && stride > 0)
     return {static_cast<float*>(view.data), view.strides[0], view.strides[1], stride};
   const Sizes strides = dense_strides(view.sizes);
   return {scratch, strides[0], strides[1], strides[2]};
 }
 
-bool is_direct(const Result& from, const MutableTensorView& view) { return from.data == view.data; }
-
 void deliver(const core::RunContext& context, const Result& from, const MutableTensorView& view, bool accumulate) {
-  if (is_direct(from, view)) return;
+  if (from.data == view.data) return;
   for_each_block(context, view.sizes[0], view.sizes[1], view.sizes[2], [&](const RowBlock& block) {
     const float* source = from.matrix(block.batch, block.head);
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {

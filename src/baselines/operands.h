@@ -31,15 +31,13 @@ struct Result {
 // The view itself, or its copy in `scratch` (as many floats as the view has elements).
 Operand operand(const core::RunContext& context, const TensorView& view, float* scratch);
 
-// Where products may write what becomes `view`: the view itself, or `scratch`.
-Result result(const MutableTensorView& view, float* scratch);
+// Where products may write what becomes `view`: the view itself, or `scratch`, as where it is added to what stands
+// there.
+Result result(const MutableTensorView& view, float* scratch, bool accumulate);
 
 // Brings what was written to `from` into the view, adding to what stands there if `accumulate`; nothing to do if the
 // products wrote to the view itself.
 void deliver(const core::RunContext& context, const Result& from, const MutableTensorView& view, bool accumulate);
-
-// Whether `result` is the view itself, so that accumulating falls to the product.
-bool is_direct(const Result& from, const MutableTensorView& view);
 
 void fill_zero(const core::RunContext& context, const MutableTensorView& view);
 

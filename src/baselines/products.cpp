@@ -1,12 +1,13 @@
 // Which library: measured on attention's shapes, oneDNN's sgemm is the faster one except where the first factor is
-// transposed, where OpenBLAS is up to twice as fast (docs/kernels/baselines.md). bf16 goes to oneDNN as it is where the
-// processor multiplies it; otherwise 16-bit factors are widened, a piece that stays in the cache at a time.
+// transposed; there either may be twice as fast as the other (docs/kernels/baselines.md). bf16 goes to oneDNN as it is
+// where the processor multiplies it; otherwise 16-bit factors are widened, a piece that stays in the cache at a time.
 #include "baselines/products.h"
 
 #include <cblas.h>
 #include <dnnl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,33 @@ void onednn(const Product& p) {
     core::fail({.problem = "oneDNN's sgemm failed", .got = "status " + std::to_string(static_cast<int>(status))});
 }
 
-void multiply_fp32(const Product& product) { (product.a.transposed ? openblas : onednn)(product); }
+// Shortest of a few runs of a gradient's product, in seconds.
+double time_transposed(void (*library)(const Product&)) {
+  constexpr std::int64_t kKeys = 256, kDim = 64, kQueries = 512;
+  const std::vector<float> weights(kQueries * kKeys, 0.5f), rows(kQueries * kDim, 0.5f);
+  std::vector<float> sums(kKeys * kDim);
+  const Product product{.m = kKeys,
+                        .n = kDim,
+                        .k = kQueries,
+                        .alpha = 1.0f,
+                        .a = {weights.data(), DType::fp32, kKeys, true},
+                        .b = {rows.data(), DType::fp32, kDim, false},
+                        .beta = 0.0f,
+                        .c = sums.data(),
+                        .c_stride = kDim};
+  double shortest = 1;
+  for (int run = 0; run < 5; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    library(product);
+    shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return shortest;
+}
+
+void multiply_fp32(const Product& product) {
+  static const auto transposed = time_transposed(openblas) < time_transposed(onednn) ? openblas : onednn;
+  (product.a.transposed ? transposed : onednn)(product);
+}
 
 // The piece [row, row + rows) x [column, column + columns) of what the product takes, as fp32.
 Factor widened(const Factor& factor, std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns,
@@ -66,6 +93,11 @@ void multiply_widened(const Product& p) {
 }  // namespace
 
 void multiply(const Product& p) {
+  // Asked for nothing, oneDNN's AVX-512 code leaves c as it was.
+  if (p.alpha == 0.0f && p.beta == 0.0f) {
+    for (std::int64_t i = 0; i < p.m; ++i) std::fill_n(p.c + i * p.c_stride, p.n, 0.0f);
+    return;
+  }
   static const bool bf16 = has_bf16_products();
   const auto both = [&p](DType type) { return p.a.dtype == type && p.b.dtype == type; };
   if (both(DType::fp32)) return multiply_fp32(p);

@@ -44,52 +44,56 @@ void hide(float* row, std::int64_t count, std::int64_t begin, std::int64_t end) 
   fill(row, end, count, -kInfinity);
 }
 
-float maximum(const float* row, std::int64_t begin, std::int64_t end, float factor) {
+// The score whose product with the factor is largest; infinite with that product -infinity if there is none.
+float origin_of(const float* row, std::int64_t begin, std::int64_t end, float factor) {
+  const float sign = factor < 0.0f ? -1.0f : 1.0f;
   float most = -kInfinity;
 #pragma omp simd reduction(max : most)
   for (std::int64_t j = begin; j < end; ++j) {
-    const float score = row[j] * factor;
+    const float score = row[j] * sign;
     most = score > most ? score : most;
   }
-  return most;
+  return most * sign;
 }
+
+bool is_blind(float origin, float factor) { return origin == (factor < 0.0f ? kInfinity : -kInfinity); }
 
 float masked_softmax(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor) {
   fill(row, 0, begin, 0.0f);
   fill(row, end, count, 0.0f);
-  const float most = maximum(row, begin, end, factor);
-  if (most == -kInfinity) {
+  const float origin = origin_of(row, begin, end, factor);
+  if (is_blind(origin, factor)) {
     fill(row, begin, end, 0.0f);
     return -kInfinity;
   }
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = begin; j < end; ++j) {
-    const float e = exponential(row[j] * factor - most);
+    const float e = exponential((row[j] - origin) * factor);
     row[j] = e;
     sum += e;
   }
   scale(row + begin, end - begin, 1.0f / sum);
-  return most + __builtin_logf(sum);
+  return origin * factor + __builtin_logf(sum);
 }
 
 float softmax(float* row, std::int64_t count) { return masked_softmax(row, count, 0, count, 1.0f); }
 
-LogSumExp log_sum_exp(const float* row, std::int64_t begin, std::int64_t end) {
-  const float most = maximum(row, begin, end, 1.0f);
-  if (most == -kInfinity) return {-kInfinity, 0.0f};
+LogSumExp log_sum_exp(const float* row, std::int64_t begin, std::int64_t end, float factor) {
+  const float origin = origin_of(row, begin, end, factor);
+  if (is_blind(origin, factor)) return {0.0f, -kInfinity};
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = begin; j < end; ++j) sum += exponential(row[j] - most);
-  return {most, __builtin_logf(sum)};
+  for (std::int64_t j = begin; j < end; ++j) sum += exponential((row[j] - origin) * factor);
+  return {origin, __builtin_logf(sum)};
 }
 
 void exponentials(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor, LogSumExp lse) {
   fill(row, 0, begin, 0.0f);
   fill(row, end, count, 0.0f);
-  if (lse.maximum == -kInfinity) return fill(row, begin, end, 0.0f);
+  if (lse.log_sum == -kInfinity) return fill(row, begin, end, 0.0f);
 #pragma omp simd
-  for (std::int64_t j = begin; j < end; ++j) row[j] = exponential((row[j] * factor - lse.maximum) - lse.log_sum);
+  for (std::int64_t j = begin; j < end; ++j) row[j] = exponential((row[j] - lse.origin) * factor - lse.log_sum);
 }
 
 void softmax_gradient(float* row, const float* probabilities, std::int64_t count, float delta, float factor) {

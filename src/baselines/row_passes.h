@@ -6,11 +6,11 @@
 
 namespace fovea::baselines {
 
-// In two parts, since their sum would lose what is small beside a large maximum.
+// Of factor * scores, in two parts, since their sum would lose what is small beside a large score.
 struct LogSumExp {
-  float maximum;
-  float log_sum;  // of the exponentials of the scores less their maximum
-  float value() const { return maximum + log_sum; }
+  float origin;   // the score of the largest product
+  float log_sum;  // of the exponentials of factor * (score - origin); -infinity if there is no score
+  float value(float factor) const { return origin * factor + log_sum; }
 };
 
 struct RowPasses {
@@ -20,9 +20,9 @@ struct RowPasses {
   void (*hide)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end);
   // Scores become probabilities: maximum, exponentials with their sum, division. Returns the log-sum-exp.
   float (*softmax)(float* row, std::int64_t count);
-  // The log-sum-exp of the visible scores, which stay as they are.
-  LogSumExp (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end);
-  // Scores times `factor` become probabilities exp(factor * row - lse); hidden ones become 0.
+  // The log-sum-exp of `factor` times the visible scores, which stay as they are.
+  LogSumExp (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end, float factor);
+  // Scores become probabilities exp(factor * (row - origin) - log_sum); hidden ones become 0.
   void (*exponentials)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor,
                        LogSumExp lse);
   // scale, hide and softmax at once. Returns the log-sum-exp.

@@ -56,6 +56,7 @@ std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string
     const bool asked = wanted.empty() ? one.automatic : one.name == wanted;
     if (!asked && (!wanted.empty() || one.device != problem.device.kind)) continue;
     std::string reason = asked ? refusal_of(one, problem) : "runs only when named";
+    if (!asked && !one.named_because.empty()) reason += ": " + one.named_because;
     steps.push_back({std::string(one.name), reason.empty(), std::move(reason)});
     if (!steps.back().accepted) continue;
     *chosen = &one;

@@ -28,8 +28,9 @@ struct RunContext {
 struct Implementation {
   std::string_view name;  // cpu.avx512
   DeviceKind device = DeviceKind::cpu;
-  bool automatic = true;     // false: runs only when named
-  bool reproducible = true;  // false: promises no bitwise equality and takes problems that do without it only
+  bool automatic = true;      // false: runs only when named
+  std::string named_because;  // why only then, if there is more to say
+  bool reproducible = true;   // false: promises no bitwise equality and takes problems that do without it only
   // Why this machine cannot run it at all; empty if it can.
   std::string (*unavailable)() = nullptr;
   // Why it does not take this problem; empty if it does. The device and availability are checked by the caller.

@@ -39,10 +39,11 @@ void backward(const AttentionProblem& problem, const BackwardTensors& tensors, c
 }
 
 template <Isa isa>
-core::Implementation implementation(std::string_view name, Isa limit) {
+core::Implementation implementation(std::string_view name) {
   return {.name = name,
           .device = DeviceKind::cpu,
-          .automatic = isa <= limit,
+          .automatic = passed_over(isa).empty(),
+          .named_because = passed_over(isa),
           .unavailable = unavailable<isa>,
           .refusal = refusal<isa>,
           .plan = plan<isa>,
@@ -53,10 +54,9 @@ core::Implementation implementation(std::string_view name, Isa limit) {
 }  // namespace
 
 std::span<const core::Implementation> implementations() {
-  static const Isa limit = automatic_limit();
-  static const std::array all{
-      implementation<Isa::avx512_bf16>("cpu.avx512_bf16", limit), implementation<Isa::avx512>("cpu.avx512", limit),
-      implementation<Isa::avx2>("cpu.avx2", limit), implementation<Isa::scalar>("cpu.scalar", limit)};
+  static const std::array all{implementation<Isa::avx512_bf16>("cpu.avx512_bf16"),
+                              implementation<Isa::avx512>("cpu.avx512"), implementation<Isa::avx2>("cpu.avx2"),
+                              implementation<Isa::scalar>("cpu.scalar")};
   return all;
 }
 

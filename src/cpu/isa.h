@@ -19,9 +19,10 @@ std::optional<Isa> isa_of(std::string_view name);
 // a build for another processor. Empty if it can.
 std::string missing(Isa isa);
 
-// The best that the automatic choice may take: all, or what FOVEA_CPU_ISA says (scalar, avx2, avx512, avx512_bf16).
-// Throws Error for any other word.
-Isa automatic_limit();
+// Why the automatic choice passes over it, though it runs when named; empty if it does not. Either FOVEA_CPU_ISA names
+// a lesser one (scalar, avx2, avx512, avx512_bf16), or, where it names none, the bf16 dot product gains nothing on this
+// processor. Throws Error if the variable holds another word.
+std::string passed_over(Isa isa);
 
 // The kernels compiled for it; null in a build for another processor.
 const Kernels* kernels_of(Isa isa);

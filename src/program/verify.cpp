@@ -17,6 +17,7 @@
 #include "program/device.h"
 #include "program/verbs.h"
 #include "program/verify_coverage.h"
+#include "program/verify_jobs.h"
 #include "verification/differential.h"
 #include "verification/shrink.h"
 #include "verification/support_matrix.h"
@@ -34,11 +35,12 @@ struct VerifyOptions {
   std::string device = "cpu";
   std::vector<std::string> passes;
   std::string problem;
-  int threads = 0;
+  int threads = 0, jobs = 0;
   bool json = false;
 };
 
 constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
+constexpr std::int64_t kManyCases = 200;  // below, one process does
 
 // What a signal handler can still say: which case was running.
 char crash_note[2048];
@@ -63,6 +65,26 @@ verification::AttentionCalls calls_on(const std::string& device) {
                           : verification::AttentionCalls{};
 }
 
+// What came of some cases.
+struct Tally {
+  std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0;
+  nlohmann::json failures = nlohmann::json::array();
+  Coverage coverage;
+
+  nlohmann::json json() const {
+    return {{"passed", passed}, {"failed", failed},     {"refused", refused},
+            {"exempt", exempt}, {"failures", failures}, {"coverage", coverage.json()}};
+  }
+  void add(const nlohmann::json& other) {
+    passed += other["passed"].get<std::int64_t>();
+    failed += other["failed"].get<std::int64_t>();
+    refused += other["refused"].get<std::int64_t>();
+    exempt += other["exempt"].get<std::int64_t>();
+    failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
+    coverage.add(other["coverage"]);
+  }
+};
+
 class Verification {
  public:
   explicit Verification(const VerifyOptions& options) : options_(options), calls_(calls_on(options.device)) {}
@@ -71,22 +93,23 @@ class Verification {
 
  private:
   void choose_implementations();
+  void run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress);
+  Variation variation(const core::Case& c) const;
   void run_case(const core::Case& c, const Variation& variation);
   void judge(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
              const Outcome& outcome);
   void fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
             const Outcome& outcome);
   void note_for_crash(const core::Case& c, const core::Implementation& implementation) const;
-  void show_progress(std::int64_t done, std::int64_t total);
+  void show_progress(const SharedProgress& progress);
   void print_summary();
 
   const VerifyOptions& options_;
   const verification::AttentionCalls calls_;
   std::vector<const core::Implementation*> implementations_;
-  Coverage coverage_;
-  bool lost_ = false;  // the device, for this process
-  std::int64_t passed_ = 0, failed_ = 0, refused_ = 0, exempt_ = 0;
-  nlohmann::json failures_ = nlohmann::json::array();
+  Tally tally_;
+  bool is_part_ = false;  // one of several processes: another prints the last line
+  bool lost_ = false;     // the device, for this process
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_;
 };
 
@@ -128,8 +151,8 @@ void Verification::choose_implementations() {
 }
 
 void Verification::note_for_crash(const core::Case& c, const core::Implementation& implementation) const {
-  const std::string note =
-      fmt::format("\n  {}\n{} passed, {} failed\n", replay_of(c, implementation.name), passed_, failed_ + 1);
+  std::string note = fmt::format("\n  {}\n", replay_of(c, implementation.name));
+  if (!is_part_) note += fmt::format("{} passed, {} failed\n", tally_.passed, tally_.failed + 1);
   std::strncpy(crash_note, note.c_str(), sizeof crash_note - 1);
 }
 
@@ -146,11 +169,11 @@ void Verification::judge(const core::Case& c, const Variation& variation, const 
                          const Outcome& outcome) {
   switch (outcome.kind) {
     case Outcome::Kind::passed:
-      ++passed_;
-      coverage_.count(implementation.name, c);
+      ++tally_.passed;
+      tally_.coverage.count(implementation.name, c);
       return;
     case Outcome::Kind::exempt:
-      ++exempt_;
+      ++tally_.exempt;
       return;
     case Outcome::Kind::failed:
       return fail(c, variation, implementation, outcome);
@@ -164,13 +187,13 @@ void Verification::judge(const core::Case& c, const Variation& variation, const 
     fail(c, variation, implementation,
          {Outcome::Kind::failed, "refused, though the support matrix promises it: " + outcome.reason});
   } else {
-    ++refused_;
+    ++tally_.refused;
   }
 }
 
 void Verification::fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
                         const Outcome& outcome) {
-  ++failed_;
+  ++tally_.failed;
   lost_ = options_.device == "cuda" && cuda::device_lost();
   const auto fails = [&](const core::Case& smaller) {
     note_for_crash(smaller, implementation);
@@ -180,11 +203,11 @@ void Verification::fail(const core::Case& c, const Variation& variation, const c
   const core::Case small = shrinks ? verification::shrunk(c, fails) : c;
   const std::string reason =
       small == c ? outcome.reason : verification::Differential(small, variation, calls_).run(implementation).reason;
-  failures_.push_back({{"impl", implementation.name},
-                       {"problem", core::line_of(c)},
-                       {"shrunk", core::line_of(small)},
-                       {"variation", text_of(variation)},
-                       {"reason", reason}});
+  tally_.failures.push_back({{"impl", implementation.name},
+                             {"problem", core::line_of(c)},
+                             {"shrunk", core::line_of(small)},
+                             {"variation", text_of(variation)},
+                             {"reason", reason}});
   if (options_.json) return;
   fmt::print("{}FAILED {} on {}\n  with {} (drawn from the seed)\n  smallest: {}\n  {}\n",
              isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, core::line_of(c), text_of(variation),
@@ -193,14 +216,16 @@ void Verification::fail(const core::Case& c, const Variation& variation, const c
   std::fflush(stdout);
 }
 
-void Verification::show_progress(std::int64_t done, std::int64_t total) {
+void Verification::show_progress(const SharedProgress& progress) {
   const auto now = std::chrono::steady_clock::now();
   if (options_.json || isatty(STDERR_FILENO) == 0 || now - shown_ < std::chrono::milliseconds(200)) return;
   shown_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
+  const std::int64_t done = progress.done, total = options_.cases;
   const double left =
       seconds / static_cast<double>(std::max<std::int64_t>(done, 1)) * static_cast<double>(total - done);
-  fmt::print(stderr, "\r\033[K[{}/{}] {} passed, {} failed, {:.0f} s left", done, total, passed_, failed_, left);
+  fmt::print(stderr, "\r\033[K[{}/{}] {} passed, {} failed, {:.0f} s left", done, total, progress.passed.load(),
+             progress.failed.load(), left);
   if (done == total) fmt::print(stderr, "\r\033[K");
 }
 
@@ -211,22 +236,45 @@ void Verification::print_summary() {
     return all_passes || std::find(options_.passes.begin(), options_.passes.end(), pass) != options_.passes.end();
   };
   const auto shortages =
-      full ? coverage_.below(kWantedPerCell, asks("fwd"), asks("bwd")) : std::vector<Coverage::Shortage>{};
-  failed_ += static_cast<std::int64_t>(shortages.size());
+      full ? tally_.coverage.below(kWantedPerCell, asks("fwd"), asks("bwd")) : std::vector<Coverage::Shortage>{};
+  tally_.failed += static_cast<std::int64_t>(shortages.size());
   if (options_.json) {
-    for (const auto& one : shortages) failures_.push_back({{"cell", one.cell}, {"executed", one.executed}});
-    const nlohmann::json summary{{"schema", "fovea.verify/1"}, {"seed", options_.seed}, {"cases", options_.cases},
-                                 {"passed", passed_},          {"failed", failed_},     {"refused", refused_},
-                                 {"exempt", exempt_},          {"failures", failures_}, {"coverage", coverage_.json()}};
+    for (const auto& one : shortages) tally_.failures.push_back({{"cell", one.cell}, {"executed", one.executed}});
+    nlohmann::json summary{{"schema", "fovea.verify/1"}, {"seed", options_.seed}, {"cases", options_.cases}};
+    summary.update(tally_.json());
     fmt::print("{}\n", summary.dump());
     return;
   }
-  if (options_.problem.empty()) fmt::print("{}", coverage_.text());
+  if (options_.problem.empty()) fmt::print("{}", tally_.coverage.text());
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
-  if (refused_ > 0) fmt::print("{} refused as the support matrix says\n", refused_);
-  if (exempt_ > 0) fmt::print("{} not judged: baselines are exempt from the rules for NaN and infinity\n", exempt_);
-  fmt::print("{} passed, {} failed\n", passed_, failed_);
+  if (tally_.refused > 0) fmt::print("{} refused as the support matrix says\n", tally_.refused);
+  if (tally_.exempt > 0)
+    fmt::print("{} not judged: baselines are exempt from the rules for NaN and infinity\n", tally_.exempt);
+  fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
+}
+
+Variation Verification::variation(const core::Case& c) const {
+  Variation v = verification::variation_of(c);
+  if (options_.threads > 0) v.threads = options_.threads;
+  return v;
+}
+
+void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress) {
+  verification::CaseLimits limits{.device = *core::device_kind_of(options_.device)};
+  if (!options_.passes.empty()) {
+    limits.forward = options_.passes.front() == "fwd" || options_.passes.back() == "fwd";
+    limits.backward = options_.passes.front() == "bwd" || options_.passes.back() == "bwd";
+  }
+  for (std::int64_t n = first; n < options_.cases && !lost_; n += step) {
+    const std::int64_t passed = tally_.passed, failed = tally_.failed;
+    const core::Case c = verification::random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
+    run_case(c, variation(c));
+    ++progress.done;
+    progress.passed += tally_.passed - passed;
+    progress.failed += tally_.failed - failed;
+    if (step == 1) show_progress(progress);
+  }
 }
 
 int Verification::run() {
@@ -234,31 +282,42 @@ int Verification::run() {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;
   }
+  if (options_.device == "cuda" && options_.jobs > 1) {
+    core::fail({.status = Status::unsupported,
+                .call = "verify",
+                .argument = "--jobs",
+                .problem = "one process at a time verifies on a GPU",
+                .got = std::to_string(options_.jobs),
+                .wanted = "1"});
+  }
   choose_implementations();
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) signal(number, report_crash);
-  const auto variation = [this](const core::Case& c) {
-    Variation v = verification::variation_of(c);
-    if (options_.threads > 0) v.threads = options_.threads;
-    return v;
-  };
+  const bool many = options_.device == "cpu" && options_.cases >= kManyCases;
+  const int jobs = options_.jobs > 0 ? options_.jobs : many ? default_threads() : 1;
   if (!options_.problem.empty()) {
     for (core::Case c : core::parse_sweep(options_.problem)) {
       c.problem.device.kind = *core::device_kind_of(options_.device);
       run_case(c, variation(c));
     }
-  }
-  verification::CaseLimits limits{.device = *core::device_kind_of(options_.device)};
-  if (!options_.passes.empty()) {
-    limits.forward = options_.passes.front() == "fwd" || options_.passes.back() == "fwd";
-    limits.backward = options_.passes.front() == "bwd" || options_.passes.back() == "bwd";
-  }
-  for (std::int64_t n = 0; options_.problem.empty() && n < options_.cases && !lost_; ++n) {
-    const core::Case c = verification::random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
-    run_case(c, variation(c));
-    show_progress(n + 1, options_.cases);
+  } else if (jobs == 1) {
+    SharedProgress progress{};
+    run_cases(0, 1, progress);
+  } else {
+    const auto part = [&](int index, SharedProgress& progress) {
+      is_part_ = true;
+      run_cases(index, jobs, progress);
+      return tally_.json();
+    };
+    for (const auto& part_tally : run_in_processes(jobs, part, [this](const auto& p) { show_progress(p); })) {
+      if (part_tally.is_null()) {
+        ++tally_.failed;  // the process has printed the case that ended it
+      } else {
+        tally_.add(part_tally);
+      }
+    }
   }
   print_summary();
-  return failed_ == 0 ? 0 : 1;
+  return tally_.failed == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -284,6 +343,9 @@ void add_verify(CLI::App& app, Action& action) {
   verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
       ->type_name("LINE");
   verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
+      ->check(number_within(1, 1024))
+      ->type_name("N");
+  verb->add_option("--jobs", options->jobs, "processes that share the cases (default: one per processor on the CPU)")
       ->check(number_within(1, 1024))
       ->type_name("N");
   verb->add_flag("--json", options->json, "one JSON object instead of text");

@@ -97,4 +97,9 @@ nlohmann::json Coverage::json() const {
   return rows;
 }
 
+void Coverage::add(const nlohmann::json& rows) {
+  for (std::size_t n = 0; n < rows.size(); ++n)
+    of(rows[n]["impl"].get<std::string>())[n % kCells] += rows[n]["executed"].get<std::int64_t>();
+}
+
 }  // namespace fovea::program

@@ -23,6 +23,7 @@ class Coverage {
 
   std::string text() const;  // a table: one row per mask and layout, one column per class of head dimensions
   nlohmann::json json() const;
+  void add(const nlohmann::json& rows);  // what another process counted
 
  private:
   using Counts = std::array<std::int64_t, verification::kCells>;

@@ -22,7 +22,7 @@ std::int64_t repeats(double flops_of_one) {
   return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
 }
 
-SumOrder order_of(std::int64_t repeat) { return {repeat * 7, repeat % 2 == 1}; }
+Way way_of(std::int64_t repeat) { return {repeat * 7, repeat % 2 == 1}; }
 
 std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> rows;
@@ -112,12 +112,12 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
   add_before(before.dv, values.dv, rounds);
 }
 
-// The plain evaluation's errors on the problem itself in several orders of summation, and on companions: equal keys or
+// The plain evaluation's errors on the problem itself in several ways, and on companions: equal keys or
 // small integers may make the plain evaluation exact by accident, and few numbers make its error a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
   const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
-  for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, order_of(n)), nullptr);
+  for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, way_of(n)), nullptr);
   const double flops_of_head = flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
   for (std::int64_t n = 0; n < repeats(flops_of_head); ++n) {
@@ -131,7 +131,7 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
       }
     }();
     const auto truth = by_definition(companion.problem(), moved, all);
-    add(plainly(companion.problem(), moved, all, order_of(n)), &truth);
+    add(plainly(companion.problem(), moved, all, way_of(n)), &truth);
   }
 }
 

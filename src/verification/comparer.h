@@ -44,11 +44,12 @@ struct TensorError {
 };
 
 struct Bound {
-  double factor = 2;      // times the plain evaluation's error: 2 forward, 3 backward
-  ErrorSize plain;        // of the plain same-precision evaluation; its worst row counts for every row
-  DType stored{};         // type of the tensor: the floor is half its ulp at the root mean square of the truth
-  bool poisoned = false;  // inputs hold NaN or infinity: any non-finite value stands for any other
-  bool is_lse = false;    // whose -inf always means a row without keys
+  double factor = 2;  // times the plain evaluation's error: 2 forward, 3 backward
+  ErrorSize plain;    // of the plain same-precision evaluation; its worst row counts for every row
+  DType
+      stored{};  // type of the tensor: the floor is half its ulp at the root mean square of the truth, 2^-126 at least
+  bool poisoned = false;              // inputs hold NaN or infinity: any non-finite value stands for any other
+  bool is_lse = false;                // whose -inf always means a row without keys
   std::vector<bool> may_poison = {};  // per row: hidden non-finite values may poison it; empty: none
   std::vector<bool> exact = {};       // per row: nothing is summed, so the truth must be met exactly; empty: none
 };
@@ -57,7 +58,7 @@ struct Bound {
 TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& truth, const Bound& bound);
 
 // lse is compared by absolute error, since its size says nothing of the weights' accuracy: `factor` times the plain
-// evaluation's largest error and one ulp of the row's own lse. -inf must be -inf.
+// evaluation's largest error and half an ulp of the row's own lse. -inf must be -inf.
 TensorError compare_lse(const RowValues& got, const RowValues& truth, const Bound& bound);
 
 // Half the distance of two neighbouring numbers of the type at |value|.

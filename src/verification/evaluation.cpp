@@ -210,18 +210,17 @@ BackwardValues by_definition(const AttentionProblem& p, const BackwardTensors& t
   return evaluate_backward(p, sample, [&](const HeadIndex& at) { return DefinitionHead(p, tensors, at); });
 }
 
-ForwardValues plainly(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample, SumOrder order) {
-  ForwardValues values = evaluate_forward(
-      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, order); });
+ForwardValues plainly(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample, Way way) {
+  ForwardValues values =
+      evaluate_forward(p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
   round_to(p.result_dtype, values.out);
   round_to(DType::fp32, values.lse);
   return values;
 }
 
-BackwardValues plainly(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample,
-                       SumOrder order) {
+BackwardValues plainly(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample, Way way) {
   BackwardValues values = evaluate_backward(
-      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, order); });
+      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
   for (RowValues* gradient : {&values.dq, &values.dk, &values.dv}) round_to(p.result_dtype, *gradient);
   return values;
 }

@@ -32,9 +32,7 @@ ForwardValues by_definition(const AttentionProblem& problem, const ForwardTensor
 BackwardValues by_definition(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample);
 
 // Results are rounded to the problem's result type.
-ForwardValues plainly(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample,
-                      SumOrder order);
-BackwardValues plainly(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample,
-                       SumOrder order);
+ForwardValues plainly(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample, Way way);
+BackwardValues plainly(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample, Way way);
 
 }  // namespace fovea::verification

@@ -30,7 +30,7 @@ void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<flo
   products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
   float* const sums = products.data();
   for (std::int64_t n = 0; n < matrix.columns; ++n) {
-    const std::int64_t c = order_(n, matrix.columns);
+    const std::int64_t c = way_(n, matrix.columns);
     const float factor = row[c];
     const float* const column = matrix.transposed.data() + c * matrix.rows;
     for (std::int64_t j = 0; j < matrix.rows; ++j) sums[j] += factor * column[j];
@@ -38,15 +38,15 @@ void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<flo
 }
 
 float PlainHead::stored(float value) const {
-  if (problem_.dtype == DType::fp32) return value;
+  if (problem_.dtype == DType::fp32 || way_.fused) return value;
   std::uint16_t bits = 0;
   core::store_from_float(&bits, problem_.dtype, 0, value);
   return core::load_as_float(&bits, problem_.dtype, 0);
 }
 
 PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
-                     std::int64_t head, SumOrder order)
-    : problem_(problem), order_(order) {
+                     std::int64_t head, Way way)
+    : problem_(problem), way_(way) {
   const std::int64_t key_head = head / (problem.heads_q / problem.heads_kv);
   q_ = read(tensors.q, batch, head);
   k_ = read(tensors.k, batch, key_head);
@@ -56,8 +56,8 @@ PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tens
 }
 
 PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch,
-                     std::int64_t head, SumOrder order)
-    : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, order) {
+                     std::int64_t head, Way way)
+    : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, way) {
   const AttentionProblem& p = problem;
   dout_ = read(tensors.dout, batch, head);
   if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
@@ -76,7 +76,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     float delta = 0;
     // Backwards: summed like dout v, it would cancel exactly where a row sees one key, which says nothing of an error.
     for (std::int64_t n = p.dim_v - 1; n >= 0; --n) {
-      const auto c = static_cast<std::size_t>(order_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
+      const auto c = static_cast<std::size_t>(way_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
       delta += dout_.values[at] * (tensors.out ? out.values[at] : static_cast<float>(row[c]));
     }
     delta_[static_cast<std::size_t>(i)] = delta;
@@ -92,20 +92,19 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   for (std::int64_t j = 0; j < p.len_k; ++j) {
     if (!reference::visible(p, i, j)) continue;
     any = true;
-    scores_[static_cast<std::size_t>(j)] *= static_cast<float>(p.scale);
-    largest = std::max(largest, scores_[static_cast<std::size_t>(j)]);
+    largest = std::max(largest, scores_[static_cast<std::size_t>(j)] * static_cast<float>(p.scale));
   }
   std::fill(out, out + p.dim_v, 0.0);
   if (!any) return kNone;
-  for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = order_(n, p.len_k);
-    if (reference::visible(p, i, j)) sum += std::exp(scores_[static_cast<std::size_t>(j)] - largest);
-  }
   largest_[static_cast<std::size_t>(i)] = largest;
+  for (std::int64_t n = 0; n < p.len_k; ++n) {
+    const std::int64_t j = way_(n, p.len_k);
+    if (reference::visible(p, i, j)) sum += std::exp(exponent(i, scores_[static_cast<std::size_t>(j)]));
+  }
   sum_[static_cast<std::size_t>(i)] = sum;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_v), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = order_(n, p.len_k);
+    const std::int64_t j = way_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const float weight = probability(i, scores_[static_cast<std::size_t>(j)]);
     for (std::int64_t c = 0; c < p.dim_v; ++c)
@@ -115,8 +114,13 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   return largest + std::log(sum);
 }
 
+float PlainHead::exponent(std::int64_t i, float score) const {
+  const float scale = static_cast<float>(problem_.scale), largest = largest_[static_cast<std::size_t>(i)];
+  return way_.fused ? std::fma(score, scale, -largest) : score * scale - largest;
+}
+
 float PlainHead::probability(std::int64_t i, float score) const {
-  return stored(std::exp(score - largest_[static_cast<std::size_t>(i)]) / sum_[static_cast<std::size_t>(i)]);
+  return stored(std::exp(exponent(i, score)) / sum_[static_cast<std::size_t>(i)]);
 }
 
 void PlainHead::query_gradient(std::int64_t i, double* dq) {
@@ -125,10 +129,10 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   multiply(dout_.values.data() + i * p.dim_v, v_, dp_);
   std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = order_(n, p.len_k);
+    const std::int64_t j = way_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(j);
-    const float weight = probability(i, scores_[at] * static_cast<float>(p.scale));
+    const float weight = probability(i, scores_[at]);
     const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]));
     for (std::int64_t c = 0; c < p.dim_qk; ++c)
       sums[static_cast<std::size_t>(c)] += ds * k_.values[static_cast<std::size_t>(j * p.dim_qk + c)];
@@ -138,23 +142,29 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
 
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const AttentionProblem& p = problem_;
+  const auto scale = static_cast<float>(p.scale);
   multiply(k_.values.data() + j * p.dim_qk, q_, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, dp_);
   std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
+  if (way_.fused) {  // goes on where the head before it ended
+    std::copy(dk, dk + p.dim_qk, sums_k.begin());
+    std::copy(dv, dv + p.dim_v, sums_v.begin());
+  }
   for (std::int64_t n = 0; n < p.len_q; ++n) {
-    const std::int64_t i = order_(n, p.len_q);
+    const std::int64_t i = way_(n, p.len_q);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(i);
-    const float weight = probability(i, scores_[at] * static_cast<float>(p.scale));
-    const float ds = stored(weight * (dp_[at] - delta_[at]));
+    const float weight = probability(i, scores_[at]);
+    const float ds = stored(weight * (dp_[at] - delta_[at])) * (way_.fused ? scale : 1.0f);
     for (std::int64_t c = 0; c < p.dim_v; ++c)
       sums_v[static_cast<std::size_t>(c)] += weight * dout_.values[static_cast<std::size_t>(i * p.dim_v + c)];
     for (std::int64_t c = 0; c < p.dim_qk; ++c)
       sums_k[static_cast<std::size_t>(c)] += ds * q_.values[static_cast<std::size_t>(i * p.dim_qk + c)];
   }
-  for (std::int64_t c = 0; c < p.dim_v; ++c) dv[c] += sums_v[static_cast<std::size_t>(c)];
-  for (std::int64_t c = 0; c < p.dim_qk; ++c)
-    dk[c] += sums_k[static_cast<std::size_t>(c)] * static_cast<float>(p.scale);
+  for (std::size_t c = 0; c < sums_v.size(); ++c)
+    dv[c] = way_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];
+  for (std::size_t c = 0; c < sums_k.size(); ++c)
+    dk[c] = way_.fused ? sums_k[c] : static_cast<float>(dk[c]) + sums_k[c] * scale;
 }
 
 }  // namespace fovea::verification

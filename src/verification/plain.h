@@ -9,13 +9,14 @@
 
 namespace fovea::verification {
 
-// In which order sums run: forward from `start`, or backward. Rounding errors of one order are a matter of luck; those
-// of several are not.
-struct SumOrder {
-  std::int64_t start = 0;
-  bool backward = false;
+// What the formula leaves open. Rounding errors of one way are a matter of luck; those of several are not.
+struct Way {
+  std::int64_t start = 0;  // where sums begin
+  // One loop instead of one pass per step: products enter their sums unrounded, weights and dS stay in fp32, the heads
+  // of a group go on with one sum. Sums run backwards.
+  bool fused = false;
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
-    return backward ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
+    return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
 };
 
@@ -23,9 +24,9 @@ struct SumOrder {
 class PlainHead {
  public:
   PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch, std::int64_t head,
-            SumOrder order);
+            Way way);
   PlainHead(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch, std::int64_t head,
-            SumOrder order);
+            Way way);
 
   double forward_row(std::int64_t i, double* out);
   void query_gradient(std::int64_t i, double* dq);
@@ -38,13 +39,14 @@ class PlainHead {
   };
   Matrix read(const TensorView& view, std::int64_t batch, std::int64_t head) const;
   void multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const;
-  float stored(float value) const;  // rounded to the inputs' type
+  float stored(float value) const;  // rounded to the inputs' type, unless all is fused
+  float exponent(std::int64_t i, float score) const;
   float probability(std::int64_t i, float score) const;
 
   const AttentionProblem& problem_;
-  SumOrder order_;
+  Way way_;
   Matrix q_, k_, v_, dout_;
-  std::vector<float> largest_, sum_;  // [len_q]: P = exp(score - largest) / sum
+  std::vector<float> largest_, sum_;  // [len_q]: P = exp(scale score - largest) / sum
   std::vector<float> delta_;          // [len_q]
   std::vector<float> scores_, dp_;    // scratch of one row or column
 };

@@ -50,13 +50,19 @@ FOVEA_INLINE Vec from_bits(Bits x) { return reinterpret_cast<Vec>(x); }
 // exp2 gives 0 for products down to here; below it may not be asked.
 constexpr float kLeastExponent = -127.0f;
 
-// 2^(x factor), the product rounded once, NaN for NaN; infinity from 127.5 to 128, the largest product.
+// The upper 12 bits of the significand: products of two such numbers are exact.
+FOVEA_INLINE Vec upper(Vec x) { return from_bits(bits_of(x) & static_cast<int32_t>(0xfffff000u)); }
+
+// 2^(x factor), the product unrounded, NaN for NaN; infinity from 127.5 to 128, the largest product.
 // x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23 rounds the
 // product and leaves n in the low bits.
 FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   const Vec magic = broadcast(12582912.0f), product = x * factor;
+  const Vec xh = upper(x), fh = upper(factor), xl = x - xh, fl = factor - fh;
+  const Vec rest =
+      ((xh * fh - product) + (xh * fl + xl * fh)) + xl * fl;  // of the product, without fused multiply-adds
   const Vec shifted = product + magic;
-  const Vec f = product - (shifted - magic);
+  const Vec f = (product - (shifted - magic)) + rest;
   Vec p = 0.00015353362f * f + 0.0013398875f;
   p = p * f + 0.00961843692f;
   p = p * f + 0.0555033237f;
