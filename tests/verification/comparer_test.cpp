@@ -146,16 +146,18 @@ TEST(Comparer, RowsWithoutPairsMustBeExact) {
   EXPECT_FALSE(judge(tiny, truth, bound).ok);
 }
 
-TEST(Comparer, LseIsJudgedByItsOwnUlp) {
+TEST(Comparer, LseIsJudgedByHalfItsOwnUlp) {
   const RowValues truth{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
   const Bound bound{.factor = 2};
   EXPECT_TRUE(compare_lse(truth, truth, bound).ok);
   RowValues near = truth, far = truth, finite = truth, positive = truth;
-  near.values[0] += 0.9e-3;
+  near.values[0] += 0.45e-3;
   far.values[1] += 1e-6;
   finite.values[2] = -1e30;
   positive.values[2] = kInfinity;
   EXPECT_TRUE(compare_lse(near, truth, bound).ok);
+  near.values[0] += 0.45e-3;
+  EXPECT_FALSE(compare_lse(near, truth, bound).ok);
   EXPECT_FALSE(compare_lse(far, truth, bound).ok);
   EXPECT_FALSE(compare_lse(finite, truth, bound).ok);
   EXPECT_FALSE(compare_lse(positive, truth, bound).ok);
