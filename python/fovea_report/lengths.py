@@ -47,7 +47,8 @@ def draw_panel(axes, picture: dict, panel: dict, looks: style.Looks) -> None:
     if kind in ("speedup", "published"):
         ratio_axis(axes)
     elif kind == "time":
-        axes.set_ylim(bottom=0)
+        drawn = [value for line in axes.get_lines() for value in line.get_ydata()]
+        axes.set_ylim(0, max([axes.get_ylim()[1], *(1.08 * value for value in drawn)]))
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
     else:

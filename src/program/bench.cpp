@@ -166,6 +166,7 @@ void check_baseline(const std::string& baseline, const std::vector<Contender>& c
 int run_bench(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
     refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
+  if (o.resume && o.output.empty()) refuse("--resume", "there is no file to go on in", "no -o", "-o FILE");
   const Machine machine = this_machine();
   const std::vector<core::Case> cases = cases_of(o);
   const DeviceKind device = device_of(cases);
@@ -197,7 +198,15 @@ int run_bench(const BenchOptions& o) {
   settings.ceilings = environment.ceilings;
   CellBench bench(std::move(contenders), settings, machine);
   const std::string again = shell_line(o.typed) + (o.resume ? "" : " --resume");
-  const SweepSettings sweep{cases, o.output, o.resume, o.force, o.json, o.baseline, again};
+  const bool budgeted = !o.preset.empty() && o.repeat_for == 0;
+  const SweepSettings sweep{.cases = cases,
+                            .output = o.output,
+                            .resume = o.resume,
+                            .force = o.force,
+                            .json = o.json,
+                            .baseline = o.baseline,
+                            .budget_s = budgeted ? find_preset(o.preset).budget_s : 0,
+                            .resume_command = again};
   try {
     return run_sweep(bench, sweep, environment);
   } catch (const RecordFileError& error) {
@@ -229,12 +238,17 @@ void add_bench(CLI::App& app, Action& action) {
   static BenchOptions o;
   verb->add_option("--preset", o.preset,
                    "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e, h200-dense")
+      ->check(not_empty())
       ->type_name("NAME");
-  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep")->type_name("LINE");
+  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep")
+      ->check(not_empty())
+      ->type_name("LINE");
   verb->add_option("--impl", o.implementations,
                    "who is timed, a comma list: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function")
+      ->check(not_empty())
       ->type_name("LIST");
   verb->add_option("--passes", o.passes, "a list of fwd, bwd, e2e; instead of the pass of the lines")
+      ->check(not_empty())
       ->type_name("LIST");
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
@@ -259,14 +273,19 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
   verb->add_option("--with", o.peers,
                    "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
+      ->check(not_empty())
       ->type_name("LIST");
   verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
+      ->check(not_empty())
       ->type_name("PATH");
   verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation")
+      ->check(not_empty())
       ->type_name("FILE");
   verb->add_flag("--resume", o.resume, "go on in the file of records");
   verb->add_flag("--force", o.force, "resume even in a file of another machine");
-  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation")->type_name("NAME");
+  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation")
+      ->check(not_empty())
+      ->type_name("NAME");
   verb->add_flag("--yes", o.yes, "start a sweep of many cells or hours");
   verb->add_flag("--json", o.json, "print records instead of the table");
   verb->footer(std::string(kBenchExamples) + kProblemLineHelp);

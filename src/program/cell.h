@@ -35,6 +35,8 @@ class CellBench {
 
   const std::vector<Contender>& contenders() const { return contenders_; }
   int threads() const { return settings_.threads; }
+  double samples_for() const { return settings_.limits.repeat_for; }
+  void sample_for(double seconds) { settings_.limits.repeat_for = seconds; }
 
   // Rows of the contenders for which `wanted` (called with the resolved name) holds, in the contenders' order. Throws
   // Interrupted.

@@ -61,7 +61,10 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::string& whole = fault == left.end() ? left.front() : *fault;
   const std::string word = whole.substr(0, whole.find('='));
   const bool option = word.starts_with("-");
-  const std::string near = core::nearest_word(word, known_words(at, option));
+  const std::vector<std::string> known = known_words(at, option);
+  std::string near = core::nearest_word(word, known);
+  const auto longer = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.starts_with(word); });
+  if (near.empty() && word.size() > 2 && longer != known.end()) near = *longer;  // --vers
   const std::string kind = option ? "option" : &at == &app ? "verb" : "argument";
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
 }
@@ -102,6 +105,11 @@ std::string shareable_command(const std::vector<std::string>& words) {
     shared.push_back(kept);
   }
   return shell_line(shared);
+}
+
+CLI::Validator not_empty() {
+  const auto check = [](const std::string& text) { return std::string(text.empty() ? "is given an empty value" : ""); };
+  return {check, ""};
 }
 
 CLI::Validator number_within(double least, double most) {

@@ -19,6 +19,9 @@ std::string shell_line(const std::vector<std::string>& words);
 // The same for a record that others will read: of every path only the name of the file.
 std::string shareable_command(const std::vector<std::string>& words);
 
+// Any text but none: an empty value is a variable of a script that was not set.
+CLI::Validator not_empty();
+
 // A number within [least, most]; unlike CLI::Range it refuses NaN.
 CLI::Validator number_within(double least, double most);
 

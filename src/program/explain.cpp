@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/check.h"
 #include "core/problem_line.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
@@ -28,6 +29,16 @@ Facts facts_of(const std::string& line, const std::string& implementation) {
   Facts facts;
   facts.c = core::parse_case(line);
   facts.explanation = explain(facts.c.problem, implementation);
+  if (facts.explanation.walk.empty() && !implementation.empty()) {
+    std::vector<std::string> known{"flash"};
+    for (const auto& one : implementations()) known.push_back(one.name);
+    core::fail({.status = Status::invalid_argument,
+                .call = "explain",
+                .argument = "--impl",
+                .problem = "no implementation of this name",
+                .got = implementation,
+                .wanted = fmt::format("one of {}", fmt::join(known, ", "))});
+  }
   const double peak = datasheet_flops(this_machine(), default_threads(), facts.c.problem.dtype != DType::fp32);
   if (peak > 0) facts.floor_s = facts.explanation.flops / peak;
   facts.tensors = tensor_bytes(facts.c);
@@ -83,8 +94,10 @@ void add_explain(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("explain", "Which implementation takes a problem, why, and what it needs");
   static std::string line, implementation;
   static bool json = false;
-  verb->add_option("--problem", line, "the problem line")->required()->type_name("LINE");
-  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts")->type_name("NAME");
+  verb->add_option("--problem", line, "the problem line")->required()->check(not_empty())->type_name("LINE");
+  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts")
+      ->check(not_empty())
+      ->type_name("NAME");
   verb->footer(kProblemLineHelp);
   verb->add_flag("--json", json, "print JSON");
   verb->callback([&action] {

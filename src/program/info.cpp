@@ -100,9 +100,10 @@ void print_words(const Machine& machine, bool quick) {
 void add_info(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("info", "What this machine has, what it can do, and what runs on it");
   static bool json = false, matrix = false, quick = false;
-  verb->add_flag("--json", json, "print JSON");
+  auto* as_json = verb->add_flag("--json", json, "print JSON");
   verb->add_flag("--quick", quick, "measure no ceilings");
-  verb->add_flag("--matrix", matrix, "print docs/support.md: what each implementation takes, on any machine");
+  verb->add_flag("--matrix", matrix, "print docs/support.md: what each implementation takes, on any machine")
+      ->excludes(as_json);
   verb->callback([&action] {
     action = [] {
       if (matrix) {

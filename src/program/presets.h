@@ -18,6 +18,7 @@ struct Preset {
   std::vector<std::string> implementations;  // what runs where --impl says nothing
   std::vector<std::string> full;             // sweep lines; each case is one problem and one pass
   std::vector<std::string> quick;
+  double budget_s = 0;  // what the whole sweep should take; 0: as long as it takes
 };
 
 // THE table. To add a preset, add a row.

@@ -143,7 +143,8 @@ RecordFile::RecordFile(const std::string& path, const Environment& environment, 
   try {
     if (!lock(descriptor_)) refuse(path, "another run is writing to it");
     struct stat status {};
-    if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is not a file that can be resumed");
+    if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
+      refuse(path, "is not a regular file, so rows would be lost in it");
     if (status.st_size > 0) take_up(environment, resume, force);
     append_line(json_line(environment));
   } catch (...) {

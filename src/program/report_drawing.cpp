@@ -67,8 +67,28 @@ std::string package_folder() {
 
 bool can_draw(const std::string& python) { return run({python, "-c", "import matplotlib"}).status == 0; }
 
-// The Python to draw with; empty if none is found.
-std::string choose_python(const std::string& named) {
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// From a file of its own to a part of a page: without prologue and namespaces, both of which a page implies.
+std::string inline_svg(const std::string& file, const std::string& label) {
+  std::string svg = file.substr(std::min(file.find("<svg"), file.size()));
+  for (const char* attribute : {" xmlns=\"", " xmlns:xlink=\""}) {
+    const std::size_t start = svg.find(attribute);
+    if (start == std::string::npos) continue;
+    const std::size_t end = svg.find('"', start + std::string_view(attribute).size());
+    svg.erase(start, end - start + 1);
+  }
+  return svg.empty() ? svg : svg.insert(4, " role=\"img\" aria-label=\"" + label + "\"");
+}
+
+}  // namespace
+
+std::string drawing_python(const std::string& named) {
   if (!named.empty()) {
     if (can_draw(named)) return named;
     core::fail({Status::invalid_argument,
@@ -91,41 +111,19 @@ std::string choose_python(const std::string& named) {
   return {};
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// From a file of its own to a part of a page: without prologue and namespaces, both of which a page implies.
-std::string inline_svg(const std::string& file, const std::string& label) {
-  std::string svg = file.substr(std::min(file.find("<svg"), file.size()));
-  for (const char* attribute : {" xmlns=\"", " xmlns:xlink=\""}) {
-    const std::size_t start = svg.find(attribute);
-    if (start == std::string::npos) continue;
-    const std::size_t end = svg.find('"', start + std::string_view(attribute).size());
-    svg.erase(start, end - start + 1);
-  }
-  return svg.empty() ? svg : svg.insert(4, " role=\"img\" aria-label=\"" + label + "\"");
-}
-
-}  // namespace
-
 Pictures draw_pictures(const std::string& description, const std::string& directory, const std::string& python) {
   const fs::path folder = directory;
   fs::create_directories(folder);
   std::ofstream(folder / "pictures.json") << description << "\n";
   Pictures pictures;
-  const std::string chosen = choose_python(python);
-  if (chosen.empty()) {
+  if (python.empty()) {
     pictures.missing = "Pictures need a Python with matplotlib: run scripts/setup, or name one with --python.";
     return pictures;
   }
   const std::string start =
       fmt::format("import sys; sys.path.insert(0, {}); from fovea_report.__main__ import main; main()",
                   nlohmann::json(package_folder()).dump());
-  const Outcome outcome = run({chosen, "-c", start, (folder / "pictures.json").string(), folder.string()});
+  const Outcome outcome = run({python, "-c", start, (folder / "pictures.json").string(), folder.string()});
   if (outcome.status != 0) {
     pictures.missing = "Drawing failed: " + outcome.output;
     return pictures;

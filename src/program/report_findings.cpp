@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/names.h"
 #include "program/report_pages.h"
@@ -184,6 +185,33 @@ std::vector<std::string> findings_e(const PublishedReport& report) {
 }
 
 }  // namespace
+
+double eager_bytes(const AttentionProblem& p) {
+  const auto rows = static_cast<double>(p.batch * p.heads_q * p.len_q);
+  return rows * 4 * static_cast<double>(2 * p.dim_qk + 2 * p.dim_v + p.len_k + 1);
+}
+
+std::string memory_against_formula(const std::vector<Match>& matches) {
+  double here = 0, published = -INFINITY;
+  std::set<std::string> counted;
+  for (const Match& match : matches) {
+    const double formula = eager_bytes(match.published->problem.problem);
+    if (match.here->timed() && match.here->row.memory_before_backward_bytes) {
+      const auto bytes = static_cast<double>(*match.here->row.memory_before_backward_bytes);
+      here = std::max(here, std::fabs(bytes / formula - 1));
+      counted.insert(match.published->measurement);
+    }
+    if (match.published->memory_before_backward_bytes > 0)
+      published = std::max(published, match.published->memory_before_backward_bytes - formula);
+  }
+  return fmt::format(
+      "Memory before backward of naive is batch \u00b7 (4 n d + n\u00b2 + n) \u00b7 4 bytes (1 MB = 10^6 bytes): q, k, "
+      "v, "
+      "out, the probabilities and the log-sum-exp. What was counted here deviates from it by at most {:.2g} % in {} "
+      "cells. "
+      "The published column is up to {:.0f} MB above it.",
+      here * 100, counted.size(), published / 1e6);
+}
 
 std::vector<std::string> findings_of(const PublishedReport& report) {
   if (report.letter == "A") return findings_a(report);

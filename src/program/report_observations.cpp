@@ -155,9 +155,10 @@ void say_ceiling(const Study& study, std::vector<std::string>& said) {
       if (best == nullptr || *one.row.ceiling_share > *best->row.ceiling_share) best = &one;
     }
     if (best == nullptr) continue;
-    said.push_back(fmt::format("{} reaches at most {:.0f} % of the ceiling measured in the same run ({}; {} at {}).",
+    said.push_back(fmt::format("{} reaches at most {:.0f} % of the ceiling measured in the same run ({}; {} at {}){}.",
                                name, *best->row.ceiling_share * 100, format_rate(best->row.flops / best->seconds()),
-                               word_of(best->problem.pass), where(best->problem)));
+                               word_of(best->problem.pass), where(best->problem),
+                               *best->row.ceiling_share > 1 ? "; above 100 % the machine gave the probes less" : ""));
   }
 }
 

@@ -170,20 +170,12 @@ Table table_of_columns(const Book& book, const std::vector<std::string>& heads,
   return table;
 }
 
-// What the eager form must hold between forward and backward: q, k, v, out, probabilities, log-sum-exp.
-double eager_bytes(const AttentionProblem& p) {
-  const auto rows = static_cast<double>(p.batch * p.heads_q * p.len_q);
-  return rows * static_cast<double>(size_of(p.dtype)) * static_cast<double>(2 * p.dim_qk + 2 * p.dim_v + p.len_k) +
-         rows * 4;
-}
-
 Table table_d2(const Book& book) {
   Table table{
       "published-d2",
       "Report D2: time, and memory before backward",
-      "fwd + bwd is the sum of the two columns here, and what the report prints as bwd. Formula: batch (4 n d + "
-      "n\u00b2 + n) 4 bytes, that is q, k, v, out, the probabilities and the log-sum-exp, for implementations that "
-      "keep them; what the report has above it is explained below. " +
+      "fwd + bwd is the sum of the two columns here, and what the report prints as bwd. Formula: see above, for "
+      "implementations that keep the probabilities; what the report has beyond it is explained below. " +
           book.conditions,
       {{"d"},
        {"n"},
@@ -388,6 +380,7 @@ std::vector<PublishedPage> published_pages(const Study& study) {
     if (page.matches.empty()) continue;
     add_tables(page, book);
     page.comparisons = compare(book);
+    if (report.letter == "D2") page.comparisons.push_back(memory_against_formula(page.matches));
     page.findings = findings_of(report);
     pages.push_back(std::move(page));
   }

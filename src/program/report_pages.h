@@ -32,6 +32,11 @@ std::vector<PublishedPage> published_pages(const Study& study);
 // Sentences on a published table, computed from it where it can show them.
 std::vector<std::string> findings_of(const PublishedReport& report);
 
+// D2: bytes that the eager form must hold between forward and backward, fp32: q, k, v, out, probabilities, log-sum-exp.
+double eager_bytes(const AttentionProblem& problem);
+// That formula in words, and how far the counted bytes of the matches and the published ones are from it.
+std::string memory_against_formula(const std::vector<Match>& matches);
+
 // The figure of one problem and implementation; null if the report has none.
 const PublishedFigure* published_figure(const PublishedReport& report, const core::Case& problem,
                                         std::string_view implementation);

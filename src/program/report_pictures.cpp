@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/names.h"
 #include "program/report_published_pictures.h"
@@ -80,30 +81,36 @@ Json panel_of(const Study& study, const Group& group, const PointMaker& point_of
   return {{"title", panel_title(group)}, {"series", series}};
 }
 
+// Which of how many pictures that belong together; a single one says nothing of it.
+struct Part {
+  std::size_t number, of;
+  std::string in_name() const { return of > 1 ? fmt::format("-{}", number) : ""; }
+  std::string in_title() const { return of > 1 ? fmt::format(" ({} of {})", number, of) : ""; }
+};
+
 // Pictures of one kind, one or more for every pass.
 struct LengthPictures {
-  std::string_view kind, title, description;
+  std::string kind, title, description;
   PointMaker point;
   bool with_fit = false;
-  std::size_t least_lengths = 1;
   std::vector<CasePass> passes = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
 };
 
 void add_by_length(Json& pictures, const Study& study, const std::vector<Group>& groups, const LengthPictures& what) {
   for (const CasePass pass : what.passes) {
-    std::vector<const Group*> chosen;
+    std::vector<const Group*> chosen;  // a single length is no curve; the heat map has it
     for (const Group& group : groups) {
-      if (group.pass == pass && group.configurations.size() >= what.least_lengths) chosen.push_back(&group);
+      if (group.pass == pass && group.configurations.size() > 1) chosen.push_back(&group);
     }
+    const std::size_t parts = (chosen.size() + kMostPanels - 1) / kMostPanels;
     for (std::size_t start = 0; start < chosen.size(); start += kMostPanels) {
       const std::vector<const Group*> part(
           chosen.begin() + static_cast<std::ptrdiff_t>(start),
           chosen.begin() + static_cast<std::ptrdiff_t>(std::min(start + kMostPanels, chosen.size())));
-      const std::string number = chosen.size() <= kMostPanels ? "" : fmt::format("-{}", start / kMostPanels + 1);
-      Json one =
-          picture(fmt::format("{}-{}{}", what.kind, key_of(pass), number), what.kind,
-                  what.passes.size() > 1 ? fmt::format("{}, {}", what.title, word_of(pass)) : std::string(what.title),
-                  std::string(what.description), conditions_of(rows_of(part)));
+      const Part numbered{start / kMostPanels + 1, parts};
+      const std::string title = what.passes.size() > 1 ? fmt::format("{}, {}", what.title, word_of(pass)) : what.title;
+      Json one = picture(fmt::format("{}-{}{}", what.kind, key_of(pass), numbered.in_name()), what.kind,
+                         title + numbered.in_title(), what.description, conditions_of(rows_of(part)));
       one["baseline"] = study.baseline;
       for (const Group* group : part) one["panels"].push_back(panel_of(study, *group, what.point, what.with_fit));
       pictures.push_back(std::move(one));
@@ -124,13 +131,62 @@ Json memory_point(const Configuration&, const Measured& one) {
   return {{"y", *one.row.memory_before_backward_bytes + (forward ? one.row.workspace_bytes.value_or(0) : 0)}};
 }
 
-std::string row_label(const core::Case& c) {
+std::string row_label(const core::Case& c, const std::string& threads) {
   const AttentionProblem& p = c.problem;
-  return fmt::format("{} {} d{} h{} b{} n{}", core::name_of(p.dtype), p.mask == Mask::none ? "full" : "causal",
-                     p.dim_qk, p.heads_q, p.batch, length_of(c));
+  return fmt::format("{} {} d{} h{} b{} n{}{}", core::name_of(p.dtype), p.mask == Mask::none ? "full" : "causal",
+                     p.dim_qk, p.heads_q, p.batch, length_of(c), threads);
 }
 
-// Implementation x configuration; colour is the time over the fastest of the row.
+Json heat_cells(const Configuration& configuration, const std::vector<std::string>& columns) {
+  double fastest = 0;
+  for (const auto& [name, one] : configuration.by_implementation) {
+    if (!one->timed() || one->row.has_flag("impossible")) continue;
+    fastest = fastest == 0 ? one->seconds() : std::min(fastest, one->seconds());
+  }
+  Json cells = Json::array();
+  for (const std::string& name : columns) {
+    const Cell cell = time_cell(configuration, name);
+    const Measured* const one = configuration.find(name);
+    const bool shown = one != nullptr && one->timed() && !one->row.has_flag("impossible");
+    cells.push_back({{"text", cell.text},
+                     {"best", cell.emphasis == Emphasis::best},
+                     {"ratio", shown ? Json(one->seconds() / fastest) : Json(nullptr)}});
+  }
+  return cells;
+}
+
+// One heat map of some configurations. Colour is the time over the fastest of the row.
+Json heat_map(const Study& study, CasePass pass, const std::vector<const Configuration*>& part, const Part& numbered) {
+  std::vector<const Measured*> used;
+  std::set<std::string> present;
+  std::set<int> threads;
+  for (const Configuration* configuration : part) {
+    for (const auto& [name, one] : configuration->by_implementation) {
+      used.push_back(one);
+      present.insert(name);
+      threads.insert(one->row.threads);
+    }
+  }
+  std::vector<std::string> columns;
+  for (const std::string& name : study.implementations) {
+    if (present.contains(name)) columns.push_back(name);
+  }
+  Json one = picture(fmt::format("heat-{}{}", key_of(pass), numbered.in_name()), "heat",
+                     "Time in ms, " + word_of(pass) + numbered.in_title(),
+                     "Implementation by configuration; colour is the time over the fastest of the row, bold the "
+                     "fastest that can be told apart. Marks: " +
+                         flags_legend() + ".",
+                     conditions_of(used));
+  one["columns"] = columns;
+  one["rows"] = Json::array();
+  for (const Configuration* configuration : part) {
+    const int own = configuration->by_implementation.begin()->second->row.threads;
+    const std::string label = row_label(configuration->problem, threads.size() > 1 ? fmt::format(" t{}", own) : "");
+    one["rows"].push_back({{"label", label}, {"cells", heat_cells(*configuration, columns)}});
+  }
+  return one;
+}
+
 void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>& groups) {
   for (const CasePass pass : kPasses) {
     std::vector<const Configuration*> all;
@@ -139,37 +195,10 @@ void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>&
       for (const Configuration& configuration : group.configurations) all.push_back(&configuration);
     }
     for (std::size_t start = 0; start < all.size(); start += kMostRows) {
-      const std::size_t end = std::min(start + kMostRows, all.size());
-      const std::string number = all.size() <= kMostRows ? "" : fmt::format("-{}", start / kMostRows + 1);
-      std::vector<const Measured*> used;
-      Json rows = Json::array();
-      for (std::size_t i = start; i < end; ++i) {
-        double fastest = 0;
-        for (const auto& [name, one] : all[i]->by_implementation) {
-          used.push_back(one);
-          if (!one->timed() || one->row.has_flag("impossible")) continue;
-          fastest = fastest == 0 ? one->seconds() : std::min(fastest, one->seconds());
-        }
-        Json cells = Json::array();
-        for (const std::string& name : study.implementations) {
-          const Cell cell = time_cell(*all[i], name);
-          const Measured* const one = all[i]->find(name);
-          const bool shown = one != nullptr && one->timed() && !one->row.has_flag("impossible");
-          cells.push_back({{"text", cell.text},
-                           {"best", cell.emphasis == Emphasis::best},
-                           {"ratio", shown ? Json(one->seconds() / fastest) : Json(nullptr)}});
-        }
-        rows.push_back({{"label", row_label(all[i]->problem)}, {"cells", cells}});
-      }
-      Json one = picture(fmt::format("heat-{}{}", key_of(pass), number), "heat", "Time in ms, " + word_of(pass),
-                         "Implementation by configuration; colour is the time over the fastest of the row, bold the "
-                         "fastest that can be told "
-                         "apart. Marks: " +
-                             flags_legend() + ".",
-                         conditions_of(used));
-      one["columns"] = study.implementations;
-      one["rows"] = rows;
-      pictures.push_back(std::move(one));
+      const auto from = all.begin() + static_cast<std::ptrdiff_t>(start);
+      const auto to = all.begin() + static_cast<std::ptrdiff_t>(std::min(start + kMostRows, all.size()));
+      const Part numbered{start / kMostRows + 1, (all.size() + kMostRows - 1) / kMostRows};
+      pictures.push_back(heat_map(study, pass, {from, to}, numbered));
     }
   }
 }
@@ -219,26 +248,24 @@ std::string describe_pictures(const Study& study, const std::vector<PublishedPag
   add_heat_maps(pictures, study, groups);
   add_by_length(pictures, study, groups,
                 {"scaling", "Growth with length",
-                 "Median time on logarithmic axes; dashed: the fitted power of the length n.", seconds_point, true, 2});
+                 "Median time on logarithmic axes; dashed: the fitted power of the length n.", seconds_point, true});
   add_by_length(pictures, study, groups,
                 {"speedup", "Speed-up over " + study.baseline,
                  "Above the line faster than " + study.baseline + ", below it slower.",
                  [&](const Configuration& configuration, const Measured& one) -> Json {
                    const auto ratio = speed_up(configuration, one.row.impl, study.baseline);
                    return ratio ? Json{{"y", *ratio}} : Json(nullptr);
-                 },
-                 false, 2});
+                 }});
   add_by_length(pictures, study, groups,
                 {"memory",
                  "Memory before backward",
                  "Inputs, outputs and saved state between forward and backward.",
                  memory_point,
                  false,
-                 2,
                  {CasePass::bwd}});
   add_by_length(
       pictures, study, groups,
-      {"memory", "Memory in use, forward", "Inputs, outputs and scratch.", memory_point, false, 2, {CasePass::fwd}});
+      {"memory", "Memory in use, forward", "Inputs, outputs and scratch.", memory_point, false, {CasePass::fwd}});
   add_roofline(pictures, study);
   for (Json& one : published_pictures(pages, study)) pictures.push_back(std::move(one));
   return Json{{"schema", "fovea.pictures/1"}, {"implementations", study.implementations}, {"pictures", pictures}}.dump(

@@ -26,9 +26,11 @@ struct Pictures {
 // The description of all pictures that drawing reads: JSON, "schema":"fovea.pictures/1".
 std::string describe_pictures(const Study& study, const std::vector<PublishedPage>& pages);
 
-// Writes the description to <directory>/pictures.json and draws it. `python` may be empty: then FOVEA_PYTHON, the
-// environment that the set-up makes, and python3 of the path are tried. Throws Error(invalid_argument) if a Python that
-// was named cannot draw.
+// The Python to draw with: the one named, else the first that can of FOVEA_PYTHON, the environment that the set-up
+// makes, and python3 of the path; empty if none can. Throws Error(invalid_argument) if the one that was named cannot.
+std::string drawing_python(const std::string& named);
+
+// Writes the description to <directory>/pictures.json and has `python` draw it, if there is one.
 Pictures draw_pictures(const std::string& description, const std::string& directory, const std::string& python);
 
 }  // namespace fovea::program

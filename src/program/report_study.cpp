@@ -41,7 +41,7 @@ std::string plural(std::int64_t count, const std::string& noun) {
 }
 
 // What all configurations of a group share; also the group's title.
-std::string title_of(const core::Case& c, GroupBy by, bool name_machine, const Measured& row) {
+std::string title_of(const core::Case& c, GroupBy by, const std::string& run_by) {
   const AttentionProblem& p = c.problem;
   std::string title = word_of(c.pass) + ", " + std::string(core::name_of(p.dtype)) + ", ";
   title += p.mask == Mask::none ? "no mask" : std::string(core::name_of(p.mask));
@@ -55,8 +55,7 @@ std::string title_of(const core::Case& c, GroupBy by, bool name_machine, const M
   if (p.device.kind != DeviceKind::cpu) title += ", " + std::string(core::name_of(p.device.kind));
   if (c.data != "normal") title += ", data " + c.data;
   if (c.place != "contiguous") title += ", " + c.place;
-  if (name_machine) title += ", " + plural(row.row.threads, "thread") + " of " + row.row.machine;
-  return title;
+  return title + run_by;
 }
 
 auto order_of(const core::Case& c) {
@@ -157,12 +156,18 @@ const Measured* Configuration::fastest() const {
 }
 
 std::vector<Group> groups_of(const Study& study, GroupBy by) {
-  std::set<std::pair<std::string, int>> machines;
-  for (const Measured& one : study.rows) machines.emplace(one.row.machine, one.row.threads);
+  std::set<std::string> machines;
+  std::set<int> threads;
+  for (const Measured& one : study.rows) machines.insert(one.row.machine), threads.insert(one.row.threads);
+  // Named where the records differ in it.
+  const auto run_by = [&](const Row& row) {
+    return (threads.size() > 1 ? ", " + plural(row.threads, "thread") : "") +
+           (machines.size() > 1 ? ", " + row.machine : "");
+  };
   std::vector<Group> groups;
   std::map<std::string, std::size_t> place_of;
   for (const Measured& one : study.rows) {
-    const std::string title = title_of(one.problem, by, machines.size() > 1, one);
+    const std::string title = title_of(one.problem, by, run_by(one.row));
     const auto [found, is_new] = place_of.try_emplace(title, groups.size());
     if (is_new) groups.push_back({title, one.problem.pass, {}});
     configuration_for(groups[found->second], one.problem).by_implementation[one.row.impl] = &one;

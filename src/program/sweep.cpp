@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -22,6 +23,10 @@ constexpr int kFull = 3, kInterrupted = 130;
 constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
 constexpr double kGpuCheckSeconds = 5;
 
+constexpr double kShortestSampling = 0.05;
+
+using Clock = std::chrono::steady_clock;
+
 class Sweep {
  public:
   Sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment)
@@ -36,9 +41,16 @@ class Sweep {
 
   int run() {
     Progress progress(total_, 0);
+    const auto start = Clock::now();
+    const double longest = bench_.samples_for();
     try {
       std::size_t cells = 0;
       for (const core::Case& c : settings_.cases) {
+        if (settings_.budget_s > 0) {
+          const std::chrono::duration<double> spent = Clock::now() - start;
+          const std::size_t left = total_ - cells * bench_.contenders().size();
+          bench_.sample_for(share_of_budget(settings_.budget_s - spent.count(), left, longest));
+        }
         run_cell(c, progress);
         progress.on_cell(++cells * bench_.contenders().size());
         done_ = progress.done();
@@ -120,6 +132,11 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
 }
 
 }  // namespace
+
+double share_of_budget(double seconds_left, std::size_t rows_left, double longest) {
+  const double share = seconds_left / static_cast<double>(std::max<std::size_t>(rows_left, 1)) / 2;
+  return std::clamp(share, std::min(kShortestSampling, longest), longest);
+}
 
 double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
   double total = 0;

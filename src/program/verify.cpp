@@ -278,6 +278,7 @@ void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgre
 }
 
 int Verification::run() {
+  const auto replayed = options_.problem.empty() ? std::vector<core::Case>{} : core::parse_sweep(options_.problem);
   if (const std::string missing = missing_device(*core::device_kind_of(options_.device), "verify"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;
@@ -295,7 +296,7 @@ int Verification::run() {
   const bool many = options_.device == "cpu" && options_.cases >= kManyCases;
   const int jobs = options_.jobs > 0 ? options_.jobs : many ? default_threads() : 1;
   if (!options_.problem.empty()) {
-    for (core::Case c : core::parse_sweep(options_.problem)) {
+    for (core::Case c : replayed) {
       c.problem.device.kind = *core::device_kind_of(options_.device);
       run_case(c, variation(c));
     }
@@ -329,7 +330,10 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(number_within(1, 1e9))
       ->capture_default_str()
       ->type_name("N");
-  verb->add_option("--seed", options->seed, "another seed, other cases")->capture_default_str()->type_name("N");
+  verb->add_option("--seed", options->seed, "another seed, other cases")
+      ->check(number_within(0, 0x1p64))
+      ->capture_default_str()
+      ->type_name("N");
   verb->add_option("--impl", options->implementations, "only these, as cpu.avx2,reference (default: all that run here)")
       ->delimiter(',')
       ->type_name("LIST");
@@ -341,6 +345,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd"}))
       ->type_name("LIST");
   verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
+      ->check(not_empty())
       ->type_name("LINE");
   verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
       ->check(number_within(1, 1024))

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "program/sweep.h"
 #include "program/worker_process.h"
 
 namespace fovea::program {
@@ -88,6 +89,15 @@ TEST(Sampler, TheNotchShrinksWithTheSquareRootOfTheSamples) {
   std::vector<double> few{1, 2, 3, 4}, many;
   for (int i = 0; i < 100; ++i) many.insert(many.end(), few.begin(), few.end());
   EXPECT_NEAR(relative_notch(few) / relative_notch(many), 10, 1.5);
+}
+
+TEST(Budget, ShortensTheSamplingOfTheRowsThatAreLeft) {
+  EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 10), 0.6);
+  EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 0.5), 0.5) << "never longer than asked";
+  EXPECT_GT(share_of_budget(-30, 10, 0.5), 0) << "a slow machine measures every row all the same";
+  EXPECT_LT(share_of_budget(-30, 10, 0.5), 0.1);
+  EXPECT_GT(share_of_budget(1, 0, 0.5), 0);
+  EXPECT_DOUBLE_EQ(share_of_budget(-1, 10, 0.01), 0.01);
 }
 
 }  // namespace

@@ -160,11 +160,28 @@ TEST(Published, FindingsAreComputedFromTheTables) {
   EXPECT_FALSE(findings("E").empty());
 }
 
+// Counted bytes that are as the formula says, then a tenth more.
+TEST(Published, MemoryOfD2IsSetAgainstItsFormula) {
+  PublishedFigure printed;
+  printed.problem = core::parse_case("pass=bwd b=8 lq=256 d=16 dtype=fp32");
+  printed.measurement = "a";
+  printed.memory_before_backward_bytes = 20e6;
+  Measured here{.row = timed(core::line_of(printed.problem), "naive", 1e-3)};
+  const std::int64_t formula = 8 * (4 * 256 * 16 + 256 * 256 + 256) * 4;
+  EXPECT_EQ(eager_bytes(printed.problem.problem), formula);
+  here.row.memory_before_backward_bytes = formula;
+  EXPECT_NE(memory_against_formula({{&printed, &here}}).find("at most 0 % in 1 cell"), std::string::npos);
+  here.row.memory_before_backward_bytes = formula * 11 / 10;
+  const std::string said = memory_against_formula({{&printed, &here}});
+  EXPECT_NE(said.find("at most 10 %"), std::string::npos) << said;
+  EXPECT_NE(said.find("17 MB above"), std::string::npos) << said;
+}
+
 TEST(Pictures, AreDrawnAndFitIntoThePage) {
   const Study study = study_of(every_status());
   Report report = make_report(study);
   const std::string folder = scratch("pictures");
-  report.pictures = draw_pictures(describe_pictures(study, report.pages), folder, "");
+  report.pictures = draw_pictures(describe_pictures(study, report.pages), folder, drawing_python(""));
   if (report.pictures.missing.rfind("Pictures need", 0) == 0) GTEST_SKIP() << report.pictures.missing;
   ASSERT_EQ(report.pictures.missing, "");
   std::set<std::string> kinds;
@@ -180,10 +197,7 @@ TEST(Pictures, AreDrawnAndFitIntoThePage) {
   EXPECT_EQ(html.find("http"), std::string::npos);
 }
 
-TEST(Pictures, APythonThatCannotDrawIsRefused) {
-  const Study study = study_of({});
-  EXPECT_THROW((void)draw_pictures(describe_pictures(study, {}), scratch("pictures"), "/bin/false"), Error);
-}
+TEST(Pictures, APythonThatCannotDrawIsRefused) { EXPECT_THROW((void)drawing_python("/bin/false"), Error); }
 
 }  // namespace
 }  // namespace fovea::program

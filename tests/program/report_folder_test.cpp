@@ -1,0 +1,74 @@
+// What a report does to the folder that it is written to.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "run_program.h"
+
+namespace fovea::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReportFolder : public testing::Test {
+ protected:
+  std::string record(const std::string& problem) {
+    const std::string file = folder_ / (std::to_string(++records_) + ".jsonl");
+    const Ended run =
+        fovea({"bench", "--problem", problem, "--impl", bad_kernel("right"), "--repeat-for", "0.01", "-o", file});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return file;
+  }
+  Ended report(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"report", "-o", folder_ / "out", "--no-pictures"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return fovea(arguments);
+  }
+  std::size_t tables() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_ / "out/tables"), fs::directory_iterator()));
+  }
+  Folder folder_;
+  int records_ = 0;
+};
+
+TEST_F(ReportFolder, HoldsNothingOfAnEarlierReportButAllThatIsYours) {
+  const std::string many = record("lq=8 d=4 mask=none,causal pass=fwd,bwd"), one = record("lq=8 d=4");
+  ASSERT_EQ(report({many}).code, 0);
+  const std::size_t of_many = tables();
+  write_text(folder_ / "out/tables/mine.csv", "1,2,3");
+  write_text(folder_ / "out/mine.txt", "keep me");
+  write_text(folder_ / "beside.txt", "keep me too");
+  write_text(folder_ / "out/files.txt",
+             read_text(folder_ / "out/files.txt") + "../beside.txt\n" + folder_ / "1.jsonl" + "\n");
+  ASSERT_EQ(report({one}).code, 0);
+  EXPECT_LT(tables(), of_many + 1);
+  for (const char* mine : {"out/tables/mine.csv", "out/mine.txt", "beside.txt", "1.jsonl"})
+    EXPECT_TRUE(fs::exists(folder_ / mine)) << mine;
+}
+
+TEST_F(ReportFolder, IsNotTouchedByWhatIsRefused) {
+  const std::string good = record("lq=8 d=4");
+  write_text(folder_ / "bad.jsonl", "no record\n");
+  for (const auto& refused : std::vector<std::vector<std::string>>{
+           {folder_ / "bad.jsonl"}, {folder_ / "none.jsonl"}, {good, "--baseline", "nobody"}}) {
+    const Ended run = report(refused);
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  }
+  const Ended python = fovea({"report", good, "-o", folder_ / "out", "--python", "/bin/false"});
+  EXPECT_EQ(python.code, 2) << python.err;
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {
+  const std::string good = record("lq=8 d=4");
+  write_text(folder_ / "out", "a file");
+  const Ended run = report({good});
+  EXPECT_EQ(run.code, 2) << run.err;
+  EXPECT_NE(run.err.find(folder_ / "out"), std::string::npos) << run.err;
+  EXPECT_EQ(read_text(folder_ / "out"), "a file");
+}
+
+}  // namespace
+}  // namespace fovea::tests
