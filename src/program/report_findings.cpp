@@ -196,7 +196,8 @@ std::string memory_against_formula(const std::vector<Match>& matches) {
   std::set<std::string> counted;
   for (const Match& match : matches) {
     const double formula = eager_bytes(match.published->problem.problem);
-    if (match.here->timed() && match.here->row.memory_before_backward_bytes) {
+    const bool saves = match.here->problem.pass != CasePass::fwd;  // a forward alone keeps nothing
+    if (saves && match.here->timed() && match.here->row.memory_before_backward_bytes) {
       const auto bytes = static_cast<double>(*match.here->row.memory_before_backward_bytes);
       here = std::max(here, std::fabs(bytes / formula - 1));
       counted.insert(match.published->measurement);
@@ -204,13 +205,13 @@ std::string memory_against_formula(const std::vector<Match>& matches) {
     if (match.published->memory_before_backward_bytes > 0)
       published = std::max(published, match.published->memory_before_backward_bytes - formula);
   }
-  return fmt::format(
-      "Memory before backward of naive is batch \u00b7 (4 n d + n\u00b2 + n) \u00b7 4 bytes (1 MB = 10^6 bytes): q, k, "
-      "v, "
-      "out, the probabilities and the log-sum-exp. What was counted here deviates from it by at most {:.2g} % in {} "
-      "cells. "
-      "The published column is up to {:.0f} MB above it.",
-      here * 100, counted.size(), published / 1e6);
+  const std::string formula =
+      "Memory before backward of naive is batch \u00b7 (4 n d + n\u00b2 + n) \u00b7 4 bytes: q, k, v, out, the "
+      "probabilities and the log-sum-exp (1 MB = 10^6 bytes). ";
+  const std::string ours = fmt::format("What was counted here deviates from it by at most {:.2g} % in {} cell{}. ",
+                                       here * 100, counted.size(), counted.size() == 1 ? "" : "s");
+  return formula + (counted.empty() ? "" : ours) +
+         fmt::format("The published column is up to {:.0f} MB above it.", published / 1e6);
 }
 
 std::vector<std::string> findings_of(const PublishedReport& report) {
