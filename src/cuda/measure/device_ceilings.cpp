@@ -100,8 +100,9 @@ double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int 
 
 double product_flops(DType dtype, double seconds) {
   if (!unavailable().empty() || !matrices().ready()) return 0;
-  static Operands operands;  // of the last type asked for: asked before and after every cell
-  static StreamTimer timer(Timing::hot);
+  // Of the last type asked for: asked before and after every cell. Never destroyed, the driver may be gone by then.
+  static auto& operands = *new Operands;
+  static auto& timer = *new StreamTimer(Timing::hot);
   const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;
   if (operands.a.data() == nullptr || operands.dtype != dtype) {
     operands = {};
