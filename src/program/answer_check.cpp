@@ -65,19 +65,20 @@ verification::Verdict AnswerChecker::judge(const verification::Expectation& expe
 verification::Verdict AnswerChecker::check_forward(const ForwardTensors& tensors) {
   AttentionProblem problem = case_.problem;
   problem.pass = Pass::forward;
-  if (!forward_) forward_ = verification::expect_forward(problem, tensors, case_.seed);
+  if (!forward_) forward_ = verification::expect_forward(problem, tensors, case_.seed, definition_);
   return judge(*forward_, tensors);
 }
 
 verification::Verdict AnswerChecker::check_backward(BackwardTensors tensors, BackwardReads reads) {
   AttentionProblem problem = case_.problem;
   problem.pass = Pass::backward;
-  if (reads == BackwardReads::out_and_lse) return verification::check_backward(problem, tensors, case_.seed);
+  const auto expectation = [&] { return verification::expect_backward(problem, tensors, case_.seed, {}, definition_); };
+  if (reads == BackwardReads::out_and_lse) return verification::compare(expectation(), tensors);
   // Their truth is the definition's own, the same for all; only where the problem is too large for the whole of the
   // definition are out and lse, which have been checked, taken as given.
   const BackwardTensors results = tensors;
   if (!forward_->sampled) tensors.out = {}, tensors.lse = {};
-  if (!backward_ || forward_->sampled) backward_ = verification::expect_backward(problem, tensors, case_.seed);
+  if (!backward_ || forward_->sampled) backward_ = expectation();
   return judge(*backward_, results);
 }
 

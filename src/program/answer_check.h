@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/problem_line.h"
+#include "program/device_definition.h"
 #include "program/record.h"
 #include "program/shared_tensors.h"
 #include "verification/check.h"
@@ -33,7 +34,7 @@ enum class BackwardReads : std::uint8_t {
 class AnswerChecker {
  public:
   AnswerChecker(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs)
-      : case_(c), places_(places), inputs_(inputs) {}
+      : case_(c), places_(places), inputs_(inputs), definition_(definition_on(c.problem.device.kind)) {}
 
   // A foreign kernel need not write lse, and may be less accurate.
   AnswerCheck check(const SharedBlock& outputs, BackwardReads reads, bool foreign);
@@ -47,6 +48,7 @@ class AnswerChecker {
   const core::Case& case_;
   const TensorPlaces& places_;
   const SharedBlock& inputs_;
+  const verification::Definition definition_;
   std::optional<verification::Expectation> forward_, backward_;
   bool foreign_ = false, inaccurate_ = false;  // of the answer that is being checked
 };

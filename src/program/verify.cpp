@@ -15,6 +15,7 @@
 #include "cuda/measure/device_calls.h"
 #include "program/command_line.h"
 #include "program/device.h"
+#include "program/device_definition.h"
 #include "program/verbs.h"
 #include "program/verify_coverage.h"
 #include "program/verify_jobs.h"
@@ -61,7 +62,8 @@ std::string replay_of(const core::Case& c, std::string_view implementation) {
 
 // Cases live on the host; a GPU gets copies of them.
 verification::AttentionCalls calls_on(const std::string& device) {
-  return device == "cuda" ? verification::AttentionCalls{cuda::forward_on_device, cuda::backward_on_device}
+  return device == "cuda" ? verification::AttentionCalls{cuda::forward_on_device, cuda::backward_on_device,
+                                                         definition_on(DeviceKind::cuda)}
                           : verification::AttentionCalls{};
 }
 

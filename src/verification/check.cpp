@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "core/float16.h"
 #include "reference/definition.h"
@@ -135,6 +137,30 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   }
 }
 
+// Where a large problem's lse is not given, the plain evaluation gets that of the definition, rounded: its own would
+// take it far longer than the rest.
+std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors& t, const Sample& sample,
+                               const Definition& definition) {
+  const std::int64_t group = p.heads_q / p.heads_kv;
+  std::set<std::pair<std::int64_t, std::int64_t>> heads;
+  for (const RowIndex& row : sample.queries) heads.insert({row.batch, row.head});
+  for (const RowIndex& key : sample.keys) {
+    for (std::int64_t h = key.head * group; h < (key.head + 1) * group; ++h) heads.insert({key.batch, h});
+  }
+  Sample all{.queries = {}, .keys = {}, .complete = false};
+  for (const auto& [batch, head] : heads) {
+    for (std::int64_t i = 0; i < p.len_q; ++i) all.queries.push_back({batch, head, i});
+  }
+  const ForwardTensors inputs{.q = t.q, .k = t.k, .v = t.v};
+  const RowValues lse = (definition.forward ? definition.forward(p, inputs, all) : by_definition(p, inputs, all)).lse;
+  std::vector<float> values(static_cast<std::size_t>(p.batch * p.heads_q * p.len_q));
+  for (std::size_t n = 0; n < lse.rows.size(); ++n) {
+    const auto& [batch, head, i] = lse.rows[n];
+    values[static_cast<std::size_t>((batch * p.heads_q + head) * p.len_q + i)] = static_cast<float>(lse.values[n]);
+  }
+  return values;
+}
+
 Verdict verdict_of(const Expectation& expected, std::vector<TensorError> tensors) {
   Verdict verdict{.ok = true, .tensors = std::move(tensors), .sampled = expected.sampled};
   for (const auto& tensor : verdict.tensors) verdict.ok = verdict.ok && tensor.ok;
@@ -153,9 +179,11 @@ std::string Verdict::reason() const {
   return text;
 }
 
-Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed) {
+Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed,
+                           const Definition& definition) {
   const Sample sample = sample_of(p, seed);
-  const ForwardValues truth = by_definition(p, inputs, sample);
+  const ForwardValues truth =
+      !sample.complete && definition.forward ? definition.forward(p, inputs, sample) : by_definition(p, inputs, sample);
   Bound bound{.factor = kForwardFactor, .stored = p.result_dtype};
   mark_forward(p, inputs, sample.queries, bound);
   mark_exact(p, false, sample.queries, bound);
@@ -170,9 +198,10 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
 }
 
 Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
-                            const Gradients& before) {
+                            const Gradients& before, const Definition& definition) {
   const Sample sample = sample_of(p, seed);
-  BackwardValues truth = by_definition(p, inputs, sample);
+  BackwardValues truth = !sample.complete && definition.backward ? definition.backward(p, inputs, sample)
+                                                                 : by_definition(p, inputs, sample);
   add_before(before, truth, false);
   Expectation expected{!sample.complete, {}};
   const auto add = [&](const char* name, const RowValues& values, bool of_keys) {
@@ -184,7 +213,13 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& in
   if (p.wants_dq) add("dq", truth.dq, false);
   if (p.wants_dk) add("dk", truth.dk, true);
   if (p.wants_dv) add("dv", truth.dv, true);
-  measure_plain(p, inputs, sample, [&](BackwardValues plain, const BackwardValues* own) {
+  std::vector<float> lse;
+  BackwardTensors plain_inputs = inputs;
+  if (!sample.complete && !inputs.lse && p.heads_q > 0) {
+    lse = defined_lse(p, inputs, sample, definition);
+    plain_inputs.lse = contiguous(lse.data(), {p.batch, p.heads_q, p.len_q, 1});
+  }
+  measure_plain(p, plain_inputs, sample, [&](BackwardValues plain, const BackwardValues* own) {
     if (own == nullptr) add_before(before, plain, true);
     const BackwardValues& wanted = own != nullptr ? *own : truth;
     for (ExpectedTensor& tensor : expected.tensors) {

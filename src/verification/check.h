@@ -7,6 +7,7 @@
 
 #include "fovea/attention.h"
 #include "verification/comparer.h"
+#include "verification/evaluation.h"
 
 namespace fovea::verification {
 
@@ -38,9 +39,11 @@ struct Expectation {
 struct Gradients {
   TensorView dq = {}, dk = {}, dv = {};
 };
-Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors& inputs, std::uint64_t seed);
+// `definition` evaluates the sampled rows of a large problem.
+Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors& inputs, std::uint64_t seed,
+                           const Definition& definition = {});
 Expectation expect_backward(const AttentionProblem& problem, const BackwardTensors& inputs, std::uint64_t seed,
-                            const Gradients& before = {});
+                            const Gradients& before = {}, const Definition& definition = {});
 Verdict compare(const Expectation& expected, const ForwardTensors& results);
 Verdict compare(const Expectation& expected, const BackwardTensors& results);
 

@@ -2,7 +2,9 @@
 #include "verification/differential.h"
 
 #include <cstring>
+#include <utility>
 
+#include "core/float16.h"
 #include "fovea/error.h"
 #include "reference/reference.h"
 #include "verification/evaluation.h"
@@ -42,9 +44,7 @@ Differential::Differential(const core::Case& c, const Variation& variation, cons
   fill_input(c, Role::dq, before_dq_.view());
   fill_input(c, Role::dk, before_dk_.view());
   fill_input(c, Role::dv, before_dv_.view());
-  AttentionOptions by_reference = options_of(c);
-  by_reference.implementation = "reference";
-  attention_forward(tensors_.forward(), by_reference);
+  forward_by_reference();
   given_out_ = tensors_.out;
   given_lse_ = tensors_.lse;
   tensors_.out = HostTensor(given_out_.view().sizes, result, c, true);
@@ -60,6 +60,32 @@ Differential::Differential(const core::Case& c, const Variation& variation, cons
     const auto& [b, h, i] = all.queries[n];
     static_cast<float*>(delta.data)[b * delta.strides[0] + h * delta.strides[1] + i * delta.strides[2]] =
         static_cast<float>(sum);
+  }
+}
+
+// What backward is given: every row, so a large problem's come from whoever is faster than the CPU.
+void Differential::forward_by_reference() {
+  const ForwardTensors t = tensors_.forward();
+  if (!calls_.definition.forward || sample_of(forward_, 0).complete) {
+    AttentionOptions options = options_of(case_);
+    options.implementation = "reference";
+    return attention_forward(t, options);
+  }
+  Sample all{.queries = {}, .keys = {}, .complete = false};
+  for (std::int64_t b = 0; b < forward_.batch; ++b) {
+    for (std::int64_t h = 0; h < forward_.heads_q; ++h) {
+      for (std::int64_t i = 0; i < forward_.len_q; ++i) all.queries.push_back({b, h, i});
+    }
+  }
+  const ForwardValues values = calls_.definition.forward(forward_, t, all);
+  for (const auto& [view, rows] : {std::pair{t.out, &values.out}, {t.lse, &values.lse}}) {
+    for (std::size_t n = 0; n < all.queries.size(); ++n) {
+      const auto& [b, h, i] = all.queries[n];
+      const std::int64_t at = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+      for (std::int64_t c = 0; c < rows->columns; ++c)
+        core::store_from_float(view.data, view.dtype, at + c,
+                               static_cast<float>(rows->values[n * static_cast<std::size_t>(rows->columns) + c]));
+    }
   }
 }
 
@@ -105,7 +131,8 @@ std::string Differential::answer_forward(const core::Implementation& implementat
 Outcome Differential::run_forward(const core::Implementation& implementation) {
   if (std::string error = answer_forward(implementation, variation_.threads, false); !error.empty())
     return {Outcome::Kind::failed, std::move(error)};
-  if (!expected_forward_) expected_forward_ = expect_forward(forward_, tensors_.forward(), case_.seed);
+  if (!expected_forward_)
+    expected_forward_ = expect_forward(forward_, tensors_.forward(), case_.seed, calls_.definition);
   ForwardTensors results = tensors_.forward();
   if (!variation_.lse) results.lse = {};
   Outcome outcome = judge(compare(*expected_forward_, results));
@@ -170,7 +197,7 @@ Outcome Differential::run_backward(const core::Implementation& implementation) {
     if (keeps_state) inputs.out = inputs.lse = inputs.delta = {};
     Gradients before;
     if (variation_.accumulate) before = {before_dq_.view(), before_dk_.view(), before_dv_.view()};
-    expected_backward_ = expect_backward(backward_, inputs, case_.seed, before);
+    expected_backward_ = expect_backward(backward_, inputs, case_.seed, before, calls_.definition);
   }
   Outcome outcome = judge(compare(*expected_backward_, backward_tensors()));
   if (outcome.kind != Outcome::Kind::passed || !variation_.other_threads || !implementation.reproducible)

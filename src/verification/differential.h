@@ -17,6 +17,7 @@ namespace fovea::verification {
 struct AttentionCalls {
   void (*forward)(const ForwardTensors&, const AttentionOptions&) = attention_forward;
   void (*backward)(const BackwardTensors&, const AttentionOptions&) = attention_backward;
+  Definition definition = {};  // of large problems
 };
 
 struct Outcome {
@@ -41,6 +42,7 @@ class Differential {
   std::string answer_backward(const core::Implementation& implementation, int threads);
   Outcome judge(Verdict verdict) const;
   AttentionOptions options(const core::Implementation& implementation, const AttentionProblem& problem, int threads);
+  void forward_by_reference();
   void fill_gradients();
   BackwardTensors backward_tensors() const;
 

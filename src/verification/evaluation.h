@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -26,6 +27,13 @@ struct ForwardValues {
 };
 struct BackwardValues {
   RowValues dq, dk, dv;  // not asked for: left empty
+};
+
+// Who evaluates the definition for the rows of a sample that is not complete: the CPU, unless a program hands over
+// somebody faster.
+struct Definition {
+  std::function<ForwardValues(const AttentionProblem&, const ForwardTensors&, const Sample&)> forward = {};
+  std::function<BackwardValues(const AttentionProblem&, const BackwardTensors&, const Sample&)> backward = {};
 };
 
 ForwardValues by_definition(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample);

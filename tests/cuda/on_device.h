@@ -17,4 +17,7 @@ int check_refusals();
 // More than 2^31 elements in q and out: the last rows against a call on these rows alone.
 int check_large();
 
+// The double-precision kernels of src/cuda/reference against the CPU's reference.
+int check_reference();
+
 }  // namespace fovea::cuda

@@ -52,5 +52,28 @@ TEST(Differential, FindsAnAnswerThatWasNotBroughtBack) {
   }
 }
 
+// Problems that are not checked as a whole ask the definition that came with the calls, for backward's inputs too.
+TEST(Differential, AsksTheGivenDefinitionForLargeProblems) {
+  static int forward, backward;
+  forward = backward = 0;
+  AttentionCalls calls{.forward = attention_forward, .backward = attention_backward};
+  calls.definition.forward = [](const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
+    ++forward;
+    return by_definition(p, tensors, sample);
+  };
+  calls.definition.backward = [](const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
+    ++backward;
+    return by_definition(p, tensors, sample);
+  };
+  // Above 2^23 elements, and next to no work.
+  const core::Case large = core::parse_case("pass=e2e b=1 hq=1 hkv=1 lq=300000 lk=3 d=32 mask=none seed=3");
+  const Outcome outcome = Differential(large, plain_variation(), calls).run(reference());
+  EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << outcome.reason;
+  EXPECT_EQ(forward, 2);  // all rows for backward, the sample's for forward's check
+  EXPECT_EQ(backward, 1);
+  Differential(case_of("e2e"), plain_variation(), calls).run(reference());
+  EXPECT_EQ(forward, 2);
+}
+
 }  // namespace
 }  // namespace fovea::verification

@@ -1,0 +1,27 @@
+// The definition of attention evaluated by the first GPU in double precision, on chosen rows and keys: the truth that
+// answers to large problems are compared with. Checked itself against the CPU's reference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/reference/definition.h"
+#include "fovea/attention.h"
+
+namespace fovea::cuda::reference {
+
+// Tensors lie on the host, as for reference::Head; the same rules hold where backward's lse, out or delta are missing.
+// Both wait for the device. Where the device has not the memory for a copy of the tensors, they throw
+// Error(out_of_memory).
+struct ForwardRows {
+  std::vector<double> out, lse;  // [rows, dim_v], [rows]
+};
+ForwardRows forward_rows(const AttentionProblem& problem, const ForwardTensors& tensors, const std::vector<Row>& rows);
+
+struct BackwardRows {
+  std::vector<double> dq, dk, dv;  // [rows, dim_qk], [keys, dim_qk], [keys, dim_v]
+};
+BackwardRows backward_rows(const AttentionProblem& problem, const BackwardTensors& tensors,
+                           const std::vector<Row>& rows, const std::vector<Row>& keys);
+
+}  // namespace fovea::cuda::reference

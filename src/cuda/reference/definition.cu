@@ -1,0 +1,221 @@
+// out_i = sum_j P_ij v_j with P_ij = exp(scale q_i.k_j - lse_i) over the visible keys j, and its gradients:
+// dv_j = sum_i P_ij dout_i, dS_ij = P_ij (dout_i.v_j - delta_i), dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij
+// q_i with delta_i = dout_i.out_i. Each block first has its threads take one pair each, then one column each.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include "cuda/reference/definition.h"
+#include "cuda/runtime/check.h"
+
+namespace fovea::cuda::reference {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ bool visible(const Operands& p, std::int64_t i, std::int64_t j) {
+  switch (p.mask) {
+    case Mask::none:
+      return true;
+    case Mask::causal:  // of equal lengths
+    case Mask::causal_top_left:
+      return j <= i;
+    case Mask::causal_bottom_right:
+      return j - p.len_k <= i - p.len_q;  // the last query sees the last key
+  }
+  return false;
+}
+
+__device__ bool given(const TensorView& t) { return t.data != nullptr; }
+
+__device__ std::int64_t offset(const TensorView& t, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return b * t.strides[0] + h * t.strides[1] + i * t.strides[2];
+}
+
+__device__ double load(const TensorView& t, std::int64_t at) {
+  if (t.dtype == DType::fp32) return static_cast<const float*>(t.data)[at];
+  if (t.dtype == DType::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(t.data)[at]);
+  return __half2float(static_cast<const __half*>(t.data)[at]);
+}
+
+// Scalar product of n elements, each tensor read from its own offset on.
+__device__ double dot(const TensorView& a, std::int64_t a_at, const TensorView& b, std::int64_t b_at, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < n; ++c) sum += load(a, a_at + c) * load(b, b_at + c);
+  return sum;
+}
+
+__device__ double larger(double a, double b) { return a < b ? b : a; }  // b is ignored if it is NaN
+__device__ double sum_of(double a, double b) { return a + b; }
+
+// One value of all threads' values; every thread gets it. A fixed order, so the same bits in every run.
+__device__ double reduce(double mine, double (*join)(double, double)) {
+  __shared__ double values[kThreads];
+  values[threadIdx.x] = mine;
+  __syncthreads();
+  for (int reach = kThreads / 2; reach > 0; reach /= 2) {
+    if (threadIdx.x < reach) values[threadIdx.x] = join(values[threadIdx.x], values[threadIdx.x + reach]);
+    __syncthreads();
+  }
+  const double all = values[0];
+  __syncthreads();  // the next reduction writes where others still read
+  return all;
+}
+
+// Writes out [dim_v] of a query row and returns its lse to every thread. weights [len_k] is the block's scratch.
+__device__ double forward_row(const Operands& p, const Row& row, double* weights, double* out) {
+  const std::int64_t key_head = row.head / (p.heads_q / p.heads_kv);
+  const std::int64_t q = offset(p.q, row.batch, row.head, row.index);
+  double largest = -HUGE_VAL, sum = 0;
+  bool any = false;
+  for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
+    if (!visible(p, row.index, j)) continue;
+    any = true;
+    weights[j] = p.scale * dot(p.q, q, p.k, offset(p.k, row.batch, key_head, j), p.dim_qk);
+    largest = larger(largest, weights[j]);
+  }
+  any = __syncthreads_or(any);
+  largest = reduce(largest, larger);
+  for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
+    if (!visible(p, row.index, j)) continue;
+    weights[j] = exp(weights[j] - largest);
+    sum += weights[j];
+  }
+  sum = reduce(sum, sum_of);
+  for (std::int64_t c = threadIdx.x; c < p.dim_v; c += kThreads) {
+    double column = 0;
+    for (std::int64_t j = 0; j < p.len_k; ++j) {
+      if (visible(p, row.index, j)) column += weights[j] * load(p.v, offset(p.v, row.batch, key_head, j) + c);
+    }
+    out[c] = any ? column / sum : 0;
+  }
+  __syncthreads();  // weights and out are complete, and free for what comes next
+  return any ? largest + log(sum) : -HUGE_VAL;
+}
+
+// Probability of a visible pair, and the gradient of its unscaled score.
+struct Pair {
+  double p, ds;
+};
+__device__ Pair pair(const Operands& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+  const std::int64_t key_head = h / (p.heads_q / p.heads_kv), at = (b * p.heads_q + h) * p.len_q + i;
+  const double score = p.scale * dot(p.q, offset(p.q, b, h, i), p.k, offset(p.k, b, key_head, j), p.dim_qk);
+  const double dp = dot(p.dout, offset(p.dout, b, h, i), p.v, offset(p.v, b, key_head, j), p.dim_v);
+  const double probability = exp(score - p.row_lse[at]);
+  return {probability, probability * (dp - p.row_delta[at])};
+}
+
+__global__ void forward_rows(Operands p, const Row* rows, std::int64_t count, double* out, double* lse, double* scratch,
+                             std::int64_t scratch_of_block) {
+  for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
+    const double value = forward_row(p, rows[n], scratch + blockIdx.x * scratch_of_block, out + n * p.dim_v);
+    if (threadIdx.x == 0) lse[n] = value;
+  }
+}
+
+__global__ void statistics(Operands p, const Row* heads, std::int64_t count, double* scratch,
+                           std::int64_t scratch_of_block) {
+  double* const weights = scratch + blockIdx.x * scratch_of_block;
+  double* const own_out = weights + p.len_k;  // [dim_v]
+  for (std::int64_t n = blockIdx.x; n < count * p.len_q; n += gridDim.x) {
+    const Row row{heads[n / p.len_q].batch, heads[n / p.len_q].head, n % p.len_q};
+    const std::int64_t at = (row.batch * p.heads_q + row.head) * p.len_q + row.index;
+    const bool defined = !given(p.lse) || (!given(p.delta) && !given(p.out));
+    const double lse = defined ? forward_row(p, row, weights, own_out) : 0;
+    double delta = 0;
+    for (std::int64_t c = threadIdx.x; c < p.dim_v && !given(p.delta); c += kThreads) {
+      const double o = given(p.out) ? load(p.out, offset(p.out, row.batch, row.head, row.index) + c) : own_out[c];
+      delta += o * load(p.dout, offset(p.dout, row.batch, row.head, row.index) + c);
+    }
+    delta = reduce(delta, sum_of);
+    if (threadIdx.x != 0) continue;
+    p.row_lse[at] = given(p.lse) ? load(p.lse, offset(p.lse, row.batch, row.head, row.index)) : lse;
+    p.row_delta[at] = given(p.delta) ? load(p.delta, offset(p.delta, row.batch, row.head, row.index)) : delta;
+  }
+}
+
+__global__ void query_gradients(Operands p, const Row* rows, std::int64_t count, double* dq, double* scratch,
+                                std::int64_t scratch_of_block) {
+  double* const ds = scratch + blockIdx.x * scratch_of_block;  // [len_k]
+  for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
+    const auto [b, h, i] = rows[n];
+    const std::int64_t key_head = h / (p.heads_q / p.heads_kv);
+    for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
+      if (visible(p, i, j)) ds[j] = pair(p, b, h, i, j).ds;
+    }
+    __syncthreads();
+    for (std::int64_t c = threadIdx.x; c < p.dim_qk; c += kThreads) {
+      double column = 0;
+      for (std::int64_t j = 0; j < p.len_k; ++j) {
+        if (visible(p, i, j)) column += ds[j] * load(p.k, offset(p.k, b, key_head, j) + c);
+      }
+      dq[n * p.dim_qk + c] = p.scale * column;
+    }
+    __syncthreads();
+  }
+}
+
+__global__ void key_gradients(Operands p, const Row* keys, std::int64_t count, double* dk, double* dv, double* scratch,
+                              std::int64_t scratch_of_block) {
+  double* const probability = scratch + blockIdx.x * scratch_of_block;  // [len_q]
+  double* const ds = probability + p.len_q;                             // [len_q]
+  const std::int64_t group = p.heads_q / p.heads_kv, columns = p.dim_qk + p.dim_v;
+  for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
+    const auto [b, key_head, j] = keys[n];
+    for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
+      for (std::int64_t i = threadIdx.x; i < p.len_q; i += kThreads) {
+        if (!visible(p, i, j)) continue;
+        const Pair at = pair(p, b, h, i, j);
+        probability[i] = at.p;
+        ds[i] = at.ds;
+      }
+      __syncthreads();
+      for (std::int64_t c = threadIdx.x; c < columns; c += kThreads) {  // those of dk, then those of dv
+        const bool of_k = c < p.dim_qk;
+        const TensorView& rows = of_k ? p.q : p.dout;
+        double* const sum = of_k ? dk + n * p.dim_qk + c : dv + n * p.dim_v + (c - p.dim_qk);
+        double column = 0;
+        for (std::int64_t i = 0; i < p.len_q; ++i) {
+          if (!visible(p, i, j)) continue;
+          column += (of_k ? ds[i] : probability[i]) * load(rows, offset(rows, b, h, i) + (of_k ? c : c - p.dim_qk));
+        }
+        *sum = (h == key_head * group ? 0 : *sum) + (of_k ? p.scale * column : column);
+      }
+      __syncthreads();
+    }
+  }
+}
+
+int blocks_for(std::int64_t count, int blocks) { return static_cast<int>(count < blocks ? count : blocks); }
+
+}  // namespace
+
+std::int64_t scratch_doubles(const Operands& p) {
+  const std::int64_t rows = p.len_k + p.dim_v, keys = 2 * p.len_q;
+  return rows > keys ? rows : keys;
+}
+
+void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
+                        double* scratch, int blocks) {
+  forward_rows<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, out, lse, scratch, scratch_doubles(p));
+  check(cudaGetLastError(), "the definition's forward");
+}
+
+void write_statistics(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int blocks) {
+  statistics<<<blocks_for(count * p.len_q, blocks), kThreads>>>(p, heads, count, scratch, scratch_doubles(p));
+  check(cudaGetLastError(), "the definition's statistics");
+}
+
+void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
+                           int blocks) {
+  query_gradients<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, dq, scratch, scratch_doubles(p));
+  check(cudaGetLastError(), "the definition's dq");
+}
+
+void write_key_gradients(const Operands& p, const Row* keys, std::int64_t count, double* dk, double* dv,
+                         double* scratch, int blocks) {
+  key_gradients<<<blocks_for(count, blocks), kThreads>>>(p, keys, count, dk, dv, scratch, scratch_doubles(p));
+  check(cudaGetLastError(), "the definition's dk and dv");
+}
+
+}  // namespace fovea::cuda::reference
