@@ -90,6 +90,22 @@ void multiply_widened(const Product& p) {
   }
 }
 
+// The end of the length that the primitive does not take goes the other way.
+void multiply_bf16(const Product& p) {
+  const std::int64_t whole = p.k - p.k % kBf16Depth, rest = p.k - whole;
+  Product part = p;
+  if (whole > 0) {
+    part.k = whole;
+    multiply_by_primitive(part);
+    part.beta = 1.0f;
+  }
+  if (rest == 0) return;
+  part.k = rest;
+  part.a = p.a.transposed ? p.a.from(whole, 0) : p.a.from(0, whole);
+  part.b = p.b.transposed ? p.b.from(0, whole) : p.b.from(whole, 0);
+  multiply_widened(part);
+}
+
 }  // namespace
 
 void multiply(const Product& p) {
@@ -101,7 +117,7 @@ void multiply(const Product& p) {
   static const bool bf16 = has_bf16_products();
   const auto both = [&p](DType type) { return p.a.dtype == type && p.b.dtype == type; };
   if (both(DType::fp32)) return multiply_fp32(p);
-  if (bf16 && both(DType::bf16)) return multiply_by_primitive(p);
+  if (bf16 && both(DType::bf16)) return multiply_bf16(p);
   multiply_widened(p);
 }
 

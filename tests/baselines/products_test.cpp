@@ -41,8 +41,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 // Attention's shapes: scores, outputs, gradients of keys; then sizes of 1, odd ones, and more than one widened piece.
-constexpr Sizes kSizes[] = {{256, 300, 64}, {256, 64, 1100}, {37, 128, 515}, {1, 1, 1},
-                            {1, 9, 1},      {33, 1, 70},     {3, 600, 5},    {2, 7, 513}};
+constexpr Sizes kSizes[] = {{256, 300, 64}, {256, 64, 1100}, {37, 128, 515}, {1, 1, 1},   {1, 9, 1},    {33, 1, 70},
+                            {3, 600, 5},    {2, 7, 513},     {71, 71, 63},   {1, 80, 63}, {63, 80, 95}, {71, 63, 71}};
 
 // The error of an fp32 sum of k products is at most k / 2^24 of the sum of their sizes, in any order.
 void expect_product(void (*multiply_so)(const Product&), DType dtype, const Sizes& sizes, int variant) {
@@ -86,7 +86,10 @@ TEST(Products, ThePrimitiveIsRightInFp32) { expect_products(multiply_by_primitiv
 
 TEST(Products, ThePrimitiveIsRightInBf16) {
   if (!has_bf16_products()) GTEST_SKIP() << "this processor does not multiply bf16 pairs";
-  expect_products(multiply_by_primitive, DType::bf16);
+  for (Sizes sizes : kSizes) {
+    sizes.k = (sizes.k + 31) / 32 * 32;
+    for (int variant = 0; variant < 32; ++variant) expect_product(multiply_by_primitive, DType::bf16, sizes, variant);
+  }
 }
 
 TEST(Products, TakeFactorsOfTwoTypes) {
