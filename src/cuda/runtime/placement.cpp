@@ -1,6 +1,7 @@
 // Pointers and streams, as the driver knows them.
 #include "cuda/runtime/placement.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/problem_line.h"
@@ -24,7 +25,8 @@ namespace {
 }  // namespace
 
 void check_placement(const TensorView& tensor, std::string_view name, const AttentionProblem& problem) {
-  if (!tensor) return;
+  const bool empty = std::ranges::find(tensor.sizes, 0) != tensor.sizes.end();
+  if (!tensor || empty) return;  // nothing is read from an empty tensor, wherever it points
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, tensor.data), "cudaPointerGetAttributes");
   if (attributes.type == cudaMemoryTypeUnregistered) {
