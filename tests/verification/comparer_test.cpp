@@ -146,6 +146,18 @@ TEST(Comparer, RowsWithoutPairsMustBeExact) {
   EXPECT_FALSE(judge(tiny, truth, bound).ok);
 }
 
+// Equal keys: dq is zero but for rounding, in truth and in the plain evaluation alike.
+TEST(Comparer, ATensorThatCancelsIsJudgedByTheRowsErrors) {
+  RowValues truth = some_values();
+  for (double& value : truth.values) value *= 1e-13;
+  const Bound bound{.factor = 2, .plain = {.rel_l2 = 1e9, .max_abs = 1e-4, .row_norm = 2e-4, .row_relative = 1e9}};
+  RowValues got = truth;
+  for (double& value : got.values) value += 1e-4;
+  EXPECT_TRUE(judge(got, truth, bound).ok) << judge(got, truth, bound).detail;
+  for (std::size_t n = 0; n < kColumns; ++n) got.values[n] += 1e-3;
+  EXPECT_FALSE(judge(got, truth, bound).ok);
+}
+
 TEST(Comparer, LseIsJudgedByHalfItsOwnUlp) {
   const RowValues truth{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
   const Bound bound{.factor = 2};
