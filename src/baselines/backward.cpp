@@ -123,8 +123,11 @@ void differentiate_softmax(const Run& run, Form form) {
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
       const float* probabilities = wide_row(all.from(row, 0), wide);
-      const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, p.len_k) : delta[row];
-      run.passes.softmax_gradient(gradients, probabilities, p.len_k, mean, form == Form::fused ? scale : 1.0f);
+      // Fused, masked pairs are not read: their gradients are zero. The other forms do as frameworks and pass over all.
+      const std::int64_t end = form == Form::fused ? visible_keys(p, row).end : p.len_k;
+      const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, end) : delta[row];
+      run.passes.softmax_gradient(gradients, probabilities, end, mean, form == Form::fused ? scale : 1.0f);
+      std::fill(gradients + end, gradients + p.len_k, 0.0f);
       if (narrow && form != Form::naive) narrow_in_place(p.dtype, gradients, p.len_k);
     }
   });
