@@ -77,7 +77,8 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     // Backwards: summed like dout v, it would cancel exactly where a row sees one key, which says nothing of an error.
     for (std::int64_t n = p.dim_v - 1; n >= 0; --n) {
       const auto c = static_cast<std::size_t>(way_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
-      delta += dout_.values[at] * (tensors.out ? out.values[at] : static_cast<float>(row[c]));
+      const float value = tensors.out ? out.values[at] : static_cast<float>(row[c]);
+      delta = way_.fused_delta ? std::fma(dout_.values[at], value, delta) : delta + dout_.values[at] * value;
     }
     delta_[static_cast<std::size_t>(i)] = delta;
   }
