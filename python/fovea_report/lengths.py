@@ -32,7 +32,7 @@ def draw_lengths(picture: dict, looks: style.Looks):
         if column + columns >= len(panels):
             axes.set_xlabel("length")
     handles = legend_handles(picture, looks)
-    style.frame(figure, picture, handles, 4 if columns == 1 else 7)
+    style.frame(figure, picture, handles)
     return figure
 
 
@@ -164,8 +164,7 @@ def legend_handles(picture: dict, looks: style.Looks) -> list:
     handles = [Line2D([], [], color=looks.colour(name), marker=looks.marker(name), label=name) for name in names]
     points = [point for panel in picture["panels"] for one in panel["series"] for point in one["points"]]
     if kind != "memory" and any(not point["clean"] for point in points):
-        handles.append(Line2D([], [], color=style.SOFT, marker="o", markerfacecolor="white", linestyle="none",
-                              label="hollow: flagged"))
+        handles.append(style.hollow())
     if kind == "scaling" and any("fit" in one for panel in picture["panels"] for one in panel["series"]):
         handles.append(Line2D([], [], color=style.SOFT, linestyle=(0, (4, 2.5)), linewidth=1.1, label="fitted power"))
     return handles

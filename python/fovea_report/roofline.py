@@ -22,8 +22,10 @@ def draw_roofline(picture: dict, looks: style.Looks):
     names = [name for name in picture["implementations"]
              if any(p["implementation"] == name for panel in panels for p in panel["points"])]
     handles = [Line2D([], [], color=looks.colour(name), marker="o", linestyle="none", label=name) for name in names]
-    handles += [Line2D([], [], color=style.SOFT, marker=PASS_MARKERS[name], linestyle="none", label=PASS_WORDS[name])
-                for name in passes]
+    if len(passes) > 1:
+        handles += [Line2D([], [], color=style.SOFT, marker=PASS_MARKERS[name], linestyle="none", label=PASS_WORDS[name])
+                    for name in passes]
+    handles += [style.hollow()] if any(not point["clean"] for panel in panels for point in panel["points"]) else []
     style.frame(figure, picture, handles)
     return figure
 

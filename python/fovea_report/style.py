@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator  # noqa: E402
 
 INK, SOFT, LINE = "#1d2430", "#5b6575", "#dfe3ea"
@@ -73,18 +74,30 @@ def wrap(words: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def frame(figure, picture: dict, handles: list = (), most_columns: int = 8, bottom: float = 0) -> None:
+def frame(figure, picture: dict, handles: list = (), bottom: float = 0) -> None:
     """Title and legend above the panels, the conditions below them; `bottom`: inches kept free above the conditions."""
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(picture["conditions"], int(width * 13.5))
-    rows = math.ceil(len(handles) / most_columns)
     figure.text(0.1 / width, 1 - 0.12 / height, picture["title"], ha="left", va="top", fontsize=14, weight="bold")
     figure.text(0.1 / width, 0.1 / height, "\n".join(lines), ha="left", va="bottom", fontsize=8.5, color=SOFT)
-    if handles:
-        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 1 - 0.4 / height), ncols=most_columns,
-                      handlelength=2.2, columnspacing=1.6)
+    rows = legend(figure, handles, 1 - 0.4 / height) if handles else 0
     figure.tight_layout(rect=(0, (0.12 + 0.16 * len(lines) + bottom) / height, 1, 1 - (0.48 + 0.24 * rows) / height),
                         h_pad=1.4, w_pad=1.6)
+
+
+def hollow() -> Line2D:
+    return Line2D([], [], color=SOFT, marker="o", markerfacecolor="white", linestyle="none", label="hollow: flagged")
+
+
+def legend(figure, handles: list, top: float) -> int:
+    """As many columns as the figure is wide enough for; the number of rows that takes."""
+    for columns in range(len(handles), 0, -1):
+        drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns,
+                              handlelength=2.2, columnspacing=1.6)
+        if columns == 1 or drawn.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            break
+        drawn.remove()
+    return math.ceil(len(handles) / columns)
 
 
 def log_labels(axis) -> None:

@@ -14,13 +14,6 @@ namespace {
 
 constexpr core::CasePass kPasses[] = {core::CasePass::fwd, core::CasePass::bwd, core::CasePass::e2e};
 
-std::string where(const core::Case& c) {
-  const AttentionProblem& p = c.problem;
-  return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
-                     p.mask == Mask::none ? "no mask" : core::name_of(p.mask), p.batch, p.heads_q,
-                     p.heads_q == 1 ? "" : "s");
-}
-
 std::string count_of(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
@@ -52,8 +45,8 @@ void say_speed_ups(const Study& study, const std::vector<Group>& groups, std::ve
           fmt::format("{}, {}: {} the speed of {} in the geometric mean of {}", name, word_of(pass),
                       format_ratio(ups.mean), study.baseline, count_of(ups.ratios.size(), "configuration"));
       if (ups.ratios.size() > 1) {
-        text += fmt::format("; least {} ({}), most {} ({})", format_ratio(ups.least), where(ups.worst_at->problem),
-                            format_ratio(ups.most), where(ups.best_at->problem));
+        text += fmt::format("; least {} ({}), most {} ({})", format_ratio(ups.least), sizes_of(ups.worst_at->problem),
+                            format_ratio(ups.most), sizes_of(ups.best_at->problem));
       }
       said.push_back(text + (ups.losses == 0 ? "; slower in none." : fmt::format("; slower in {}.", ups.losses)));
     }
@@ -94,7 +87,7 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
                     "{} ({} {} at {}).",
                     name, format_ratio(std::exp(logarithms / static_cast<double>(n))), count_of(n, "configuration"),
                     losses == 0 ? "none" : std::to_string(losses), format_ratio(worst), winner,
-                    word_of(worst_at->problem.pass), where(worst_at->problem)));
+                    word_of(worst_at->problem.pass), sizes_of(worst_at->problem)));
   }
 }
 
@@ -143,7 +136,7 @@ void say_memory(const Study& study, const std::vector<Group>& groups, std::vecto
     const auto own = static_cast<double>(bytes_at(*at, name));
     said.push_back(fmt::format("Before backward {} holds {}, {} the {} of {}, at {}.", study.baseline,
                                format_bytes(held), format_ratio(held / own), format_bytes(own), name,
-                               where(at->problem)));
+                               sizes_of(at->problem)));
   }
 }
 
@@ -157,7 +150,7 @@ void say_ceiling(const Study& study, std::vector<std::string>& said) {
     if (best == nullptr) continue;
     said.push_back(fmt::format("{} reaches at most {:.0f} % of the ceiling measured in the same run ({}; {} at {}){}.",
                                name, *best->row.ceiling_share * 100, format_rate(best->row.flops / best->seconds()),
-                               word_of(best->problem.pass), where(best->problem),
+                               word_of(best->problem.pass), sizes_of(best->problem),
                                *best->row.ceiling_share > 1 ? "; above 100 % the machine gave the probes less" : ""));
   }
 }
@@ -180,7 +173,7 @@ void say_accuracy(const Study& study, std::vector<std::string>& said) {
     if (worst_at == nullptr) continue;
     said.push_back(
         fmt::format("The error of {} is at most {} that of a plain evaluation in the same type ({}, {} at {}).", name,
-                    format_ratio(worst), tensor, word_of(worst_at->problem.pass), where(worst_at->problem)));
+                    format_ratio(worst), tensor, word_of(worst_at->problem.pass), sizes_of(worst_at->problem)));
   }
 }
 
@@ -198,7 +191,7 @@ void say_failures(const Study& study, std::vector<std::string>& said) {
       }
       if (n == 0) continue;
       said.push_back(fmt::format("{}: {} in {}, first at {}{}.", name, status_word(status), count_of(n, "cell"),
-                                 where(shortest->problem),
+                                 sizes_of(shortest->problem),
                                  shortest->row.reason.empty() ? "" : " (" + shortest->row.reason + ")"));
     }
   }

@@ -114,7 +114,13 @@ Table table_a(const Book& book) {
   Table table{"published-a",
               "Report A: forward, backward, and both (ms)",
               book.conditions,
-              {{"impl", {}, false}, {"figures", {}, false}, {"dtype", {}, false}, {"seq_len"}, {"d_model"}, {"batch"}}};
+              {{"impl", {}, false},
+               {"figures", {}, false},
+               {"dtype", {}, false},
+               {"seq_len"},
+               {"d_model"},
+               {"batch"},
+               {"is_causal", {}, false}}};
   for (const char* pass : {"forward", "backward", "e2e"}) {
     table.columns.push_back({pass, "mean"});
     table.columns.push_back({pass, "std"});
@@ -131,7 +137,8 @@ Table table_a(const Book& book) {
                               text(type_word(c)),
                               integer(c.problem.len_q),
                               integer(c.problem.dim_qk),
-                              integer(c.problem.batch)};
+                              integer(c.problem.batch),
+                              text(c.problem.mask == Mask::none ? "False" : "True")};
         for (const Side& side : own) {
           row.push_back(mean_cell(side));
           row.push_back(milliseconds(side, side.std_s));
@@ -281,7 +288,7 @@ Table relative_table_e(const Book& book) {
 void add_tables(PublishedPage& page, const Book& book) {
   const std::string& letter = page.report->letter;
   if (letter == "A") {
-    page.rule = "Speed-up: eager over FlashAttention, forward. Above 1 in bold.";
+    page.rule = "Speed-up: torch (here naive) over triton_fa2 (here flash), forward. Above 1 in bold.";
     page.tables = {table_a(book)};
   } else if (letter == "B") {
     page.rule =
@@ -308,6 +315,7 @@ void add_tables(PublishedPage& page, const Book& book) {
     page.rule = "Four kernels per configuration, each relative to the FlashAttention kernel; the fastest in bold.";
     page.tables = {relative_table_e(book), table_e(book)};
   }
+  if (letter != "D2") page.rule += " Of the ratios here only those that can be told from 1 are bold.";
 }
 
 // Geometric mean of naive over flash, here and published, over the configurations that both have.

@@ -38,6 +38,10 @@ const Match* eager_of(const PublishedPage& page, const Match& match) {
   return nullptr;
 }
 
+std::string both_conditions(const PublishedPage& page, const std::vector<const Measured*>& used) {
+  return "Here: " + conditions_of(used) + ". Published: " + page.report->hardware;
+}
+
 Json picture_of(const PublishedPage& page) {
   const bool by_dim = page.report->letter == "E";
   std::vector<std::string> order;
@@ -77,8 +81,8 @@ Json picture_of(const PublishedPage& page) {
   return {{"name", "published-" + page.report->letter},
           {"kind", "published"},
           {"title", "Report " + page.report->letter + ": speed-up over the eager form"},
-          {"description", "Solid: here over naive. Dashed: as published, on " + page.report->hardware + "."},
-          {"conditions", conditions_of(used)},
+          {"description", "Solid: here, over naive. Dashed: as published, over its eager form."},
+          {"conditions", both_conditions(page, used)},
           {"colour_by", by_dim ? "implementation" : "dim"},
           {"panels", panel_list}};
 }
@@ -121,8 +125,8 @@ Json memory_picture_of(const PublishedPage& page, const Study& study) {
   return {{"name", "published-D2"},
           {"kind", "memory"},
           {"title", "Report D2: memory before backward"},
-          {"description", "Inputs, outputs and saved state here; as published, on " + page.report->hardware + "."},
-          {"conditions", conditions_of(used)},
+          {"description", "Here inputs, outputs and saved state; published: what the framework held."},
+          {"conditions", both_conditions(page, used)},
           {"panels", panel_list}};
 }
 

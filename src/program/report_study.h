@@ -84,6 +84,7 @@ std::string conditions_of(const Group& group);
 
 std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
 std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ
+std::string sizes_of(const core::Case& problem);   // length 4k, d=64, bf16, causal, batch 1, 12 heads
 std::string status_word(std::string_view status);  // OOM, timeout, mismatch: what stands in a cell instead of a figure
 
 }  // namespace fovea::program

@@ -349,14 +349,15 @@ Table accuracy_table(const Study& study) {
 Table failures_table(const Study& study) {
   Table table{"without-a-time",
               "Cells without a time",
-              "Every row whose status is not ok, with the reason recorded.",
-              {{"status", {}, false}, {"implementation", {}, false}, {"reason", {}, false}, {"problem", {}, false}}};
+              "Every row whose status is not ok, with the reason recorded; whole problem lines are in rows.csv.",
+              {{"status", {}, false}, {"implementation", {}, false}, {"problem", {}, false}, {"reason", {}, false}}};
   for (const Measured& one : study.rows) {
     if (one.timed()) continue;
-    table.rows.push_back({{status_word(one.row.status), Emphasis::word},
-                          text(one.row.impl),
-                          text(one.row.reason),
-                          text(one.row.problem)});
+    table.rows.push_back(
+        {{status_word(one.row.status), Emphasis::word},
+         text(one.row.impl),
+         {word_of(one.problem.pass) + ", " + sizes_of(one.problem), Emphasis::none, {}, one.row.problem},
+         text(one.row.reason)});
   }
   return table;
 }
