@@ -17,6 +17,9 @@ int check_refusals();
 // More than 2^31 elements in q and out: the last rows against a call on these rows alone.
 int check_large();
 
+// Every function of src/cuda/ptx against a scalar model.
+int check_ptx();
+
 // The double-precision kernels of src/cuda/reference against the CPU's reference.
 int check_reference();
 
