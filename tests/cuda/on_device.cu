@@ -229,59 +229,6 @@ int repeat_bitwise(int count) {
   return failed == 0 ? 0 : 1;
 }
 
-namespace {
-
-template <class Call>
-int refused(const char* name, const char* word, Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    if (std::string(error.what()).find(word) != std::string::npos) return 0;
-    std::printf("REFUSAL %s: says %s\n", name, error.what());
-    return 1;
-  }
-  std::printf("REFUSAL %s: was accepted\n", name);
-  return 1;
-}
-
-}  // namespace
-
-int check_refusals() {
-  DeviceCase one(core::parse_case("op=attention pass=bwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal"));
-  one.forward(nullptr);
-  std::vector<float> host(1 << 16);
-  int failed = 0;
-  const MutableTensorView q = one.q.view;
-  one.q.view.data = host.data();
-  failed += refused("host pointer, forward", "host memory", [&] { one.forward(nullptr); });
-  failed += refused("host pointer, backward", "host memory", [&] { one.backward(nullptr); });
-  one.q.view = q;
-  one.q.view.device.index = 1;
-  failed += refused("tensors on different devices", "different devices", [&] { one.forward(nullptr); });
-  one.q.view = q;
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  failed += refused("capture that must allocate", "captured", [&] { one.backward(stream); });
-  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  one.options.workspace = {one.dq.view.data, 64};
-  failed += refused("workspace too small", "too small", [&] { one.backward(nullptr); });
-  one.options.workspace = {};
-  void* hog = nullptr;
-  std::size_t free = 0, total = 0;
-  DeviceCase wide(core::parse_case("op=attention pass=bwd b=16 hq=64 hkv=64 lq=32768 d=1 dtype=bf16 mask=causal"));
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  check(cudaMalloc(&hog, free - (std::size_t{32} << 20)), "cudaMalloc");
-  failed += refused("device out of memory", "bytes free", [&] { wide.backward(nullptr); });
-  cudaFree(hog);
-  one.backward(nullptr);
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  constexpr int kChecks = 6;
-  std::printf("refusals: %d passed, %d failed\n", kChecks - failed, failed);
-  return failed == 0 ? 0 : 1;
-}
-
 int check_large() {
   constexpr std::int64_t kRows = (std::int64_t{1} << 25) + 1007, kTail = 1024;
   core::Case c = core::parse_case("op=attention pass=fwd b=1 hq=1 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=none");

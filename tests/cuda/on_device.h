@@ -11,8 +11,9 @@ int print_times(const std::string& sweep);
 // Launches every kernel family `count` times on the same inputs; 0 if every answer has the same bits.
 int repeat_bitwise(int count);
 
-// Calls that must be refused before anything is written, with the word that the message must hold.
-int check_refusals();
+// Calls that must be refused before anything is written, with the words that the message must hold; and `count` random
+// descriptors, on which the CPU's verdict is the right one.
+int check_refusals(int count);
 
 // More than 2^31 elements in q and out: the last rows against a call on these rows alone.
 int check_large();

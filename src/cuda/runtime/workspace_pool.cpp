@@ -8,6 +8,7 @@
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/placement.h"
 
 namespace fovea::cuda {
 namespace {
@@ -33,6 +34,7 @@ cudaMemPool_t pool_of(int device) {
 
 void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
   if (bytes <= 0) return nullptr;
+  check_stream(stream, problem);
   const CurrentDevice current(problem.device.index);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

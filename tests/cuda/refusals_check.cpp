@@ -1,0 +1,300 @@
+// Bad input that only a GPU can be given, and the verdicts on random descriptors, which must be the CPU's.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attention/random_descriptors.h"
+#include "core/problem_line.h"
+#include "cuda/measure/device_memory.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "on_device.h"
+#include "verification/case_tensors.h"
+
+namespace fovea::cuda {
+namespace {
+
+int passed = 0, failed = 0;
+
+void judge(const std::string& name, const std::string& wrong) {
+  if (!wrong.empty()) std::printf("REFUSAL %s: %s\n", name.c_str(), wrong.c_str());
+  ++(wrong.empty() ? passed : failed);
+}
+
+// A case's tensors on the device, the outputs full of NaN.
+class DeviceCall {
+ public:
+  explicit DeviceCall(const core::Case& c) : host_(verification::make_tensors(c)) {
+    forward = host_.forward();
+    backward = host_.backward();
+    options = verification::options_of(c);
+    options.implementation = "cuda.any";
+    for (TensorView* input : {&forward.q, &forward.k, &forward.v, &backward.dout}) place(*input, true);
+    backward.q = forward.q, backward.k = forward.k, backward.v = forward.v;
+    for (MutableTensorView* output : {&forward.out, &forward.lse, &backward.dq, &backward.dk, &backward.dv})
+      place(*output, false);
+    backward.out = forward.out, backward.lse = forward.lse;
+  }
+
+  // Every byte of every tensor.
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all;
+    for (const DeviceMemory& one : memory_) {
+      std::vector<std::byte> part(static_cast<std::size_t>(one.bytes()));
+      one.download(part.data());
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  ForwardTensors forward;
+  BackwardTensors backward;
+  AttentionOptions options;
+
+ private:
+  template <class View>
+  void place(View& view, bool is_input) {
+    DeviceMemory& memory = memory_.emplace_back(view.buffer_bytes + kRoom);
+    memory.poison();
+    std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()), std::byte{0xff});
+    if (is_input) std::copy_n(static_cast<const std::byte*>(view.data), view.buffer_bytes, all.begin());
+    memory.upload(all.data());
+    view.data = memory.data();
+    view.device = {DeviceKind::cuda, 0};
+  }
+
+  static constexpr std::int64_t kRoom = 16;  // for tensors that are moved by less
+  verification::CaseTensors host_;
+  std::vector<DeviceMemory> memory_;
+};
+
+core::Case case_of(const char* line) { return core::parse_case(line); }
+DeviceCall small_call() { return DeviceCall(case_of("pass=bwd b=1 hq=2 hkv=1 lq=512 d=64 dtype=bf16 mask=causal")); }
+
+// The call is refused with a message that holds all `words`, and nothing is written.
+void expect_refused(const std::string& name, const DeviceCall& call, const std::vector<std::string>& words,
+                    const std::function<void()>& run) {
+  const auto before = call.bytes();
+  std::string wrong = "was accepted";
+  try {
+    run();
+  } catch (const Error& error) {
+    wrong.clear();
+    const std::string text = error.what();
+    for (const std::string& word : words) {
+      if (text.find(word) == std::string::npos) wrong = "does not say `" + word + "`: " + text;
+    }
+  }
+  if (wrong.empty() && call.bytes() != before) wrong = "wrote before it refused";
+  judge(name, wrong);
+}
+
+void pointers_and_devices() {
+  DeviceCall call = small_call();
+  std::vector<float> host(1 << 17);
+  const ForwardTensors forward = call.forward;
+  const BackwardTensors backward = call.backward;
+  const auto run_forward = [&call] { attention_forward(call.forward, call.options); };
+  const auto run_backward = [&call] { attention_backward(call.backward, call.options); };
+  call.forward.q.data = call.backward.dout.data = host.data();
+  expect_refused("host pointer, forward", call, {"q", "host memory"}, run_forward);
+  expect_refused("host pointer, backward", call, {"dout", "host memory"}, run_backward);
+  call.forward = forward, call.backward = backward;
+  call.forward.out.data = host.data(), call.backward.dk.data = host.data();
+  expect_refused("host pointer for out", call, {"out", "host memory"}, run_forward);
+  expect_refused("host pointer for dk", call, {"dk", "host memory"}, run_backward);
+  call.forward = forward, call.backward = backward;
+  call.forward.k.device.index = call.backward.lse.device.index = 1;
+  expect_refused("tensors on different devices, forward", call, {"k", "different devices"}, run_forward);
+  expect_refused("tensors on different devices, backward", call, {"lse", "different devices"}, run_backward);
+  call.forward = forward;
+  for (TensorView* t : {&call.forward.q, &call.forward.k, &call.forward.v}) t->device.index = 63;
+  call.forward.out.device.index = call.forward.lse.device.index = 63;
+  expect_refused("a device that is not there", call, {"no such device", "cuda:63"}, run_forward);
+  call.forward = forward;
+  call.forward.v.data = static_cast<const std::byte*>(forward.v.data) + 1;
+  expect_refused("a pointer between elements", call, {"v", "aligned"}, run_forward);
+}
+
+// Pointers aligned to their elements only take a slower path to the same bits.
+void misaligned_pointers() {
+  for (const char* line : {"pass=bwd b=1 hq=2 hkv=1 lq=200 d=64 dtype=bf16 mask=causal",
+                           "pass=bwd b=1 hq=2 hkv=1 lq=200 d=64 dtype=fp32 mask=causal"}) {
+    std::vector<std::vector<std::byte>> answers[2];
+    for (const int moved : {0, 1}) {
+      const core::Case c = case_of(line);
+      DeviceCall call(c);
+      const std::int64_t step = moved * size_of(c.problem.dtype);
+      const auto move = [step](auto& view) {
+        using Byte =
+            std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte, std::byte>;
+        auto* const from = static_cast<Byte*>(view.data);
+        const auto bytes = static_cast<std::size_t>(view.buffer_bytes);
+        std::vector<std::byte> values(bytes);
+        check(cudaMemcpy(values.data(), from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        view.data = from + step;
+        check(cudaMemcpy(const_cast<void*>(static_cast<const void*>(view.data)), values.data(), bytes,
+                         cudaMemcpyHostToDevice),
+              "cudaMemcpy");
+      };
+      move(call.forward.q), move(call.forward.k), move(call.forward.v), move(call.forward.out),
+          move(call.backward.dout);
+      move(call.backward.dq), move(call.backward.dk), move(call.backward.dv);
+      call.backward.q = call.forward.q, call.backward.k = call.forward.k, call.backward.v = call.forward.v;
+      call.backward.out = call.forward.out;
+      attention_forward(call.forward, call.options);
+      attention_backward(call.backward, call.options);
+      for (const MutableTensorView& t :
+           {call.forward.out, call.forward.lse, call.backward.dq, call.backward.dk, call.backward.dv}) {
+        auto& answer = answers[moved].emplace_back(static_cast<std::size_t>(t.buffer_bytes));
+        check(cudaMemcpy(answer.data(), t.data, answer.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+      }
+    }
+    judge(std::string("misaligned pointers, ") + line, answers[0] == answers[1] ? "" : "give other bits");
+  }
+}
+
+void streams_and_capture() {
+  DeviceCall call = small_call();
+  attention_forward(call.forward, call.options);
+  attention_backward(call.backward, call.options);
+  const auto eager = call.bytes();
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  std::string refusal;
+  call.options.stream = stream;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  try {
+    attention_backward(call.backward, call.options);
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  cudaGraphDestroy(graph);
+  const bool told = refusal.find("captured") != std::string::npos && refusal.find("bytes") != std::string::npos;
+  judge("capture of a call that must allocate", told ? "" : "says `" + refusal + "`");
+  judge("capture of a call that must allocate, outputs", call.bytes() == eager ? "" : "wrote before it refused");
+
+  const std::int64_t bytes = workspace_bytes(describe(call.backward, call.options), "cuda.any");
+  const DeviceMemory workspace(bytes);
+  call.options.workspace = {workspace.data(), bytes};
+  cudaGraphExec_t executable = nullptr;
+  check(cudaMemset(call.backward.dk.data, 0xff, static_cast<std::size_t>(call.backward.dk.buffer_bytes)), "cudaMemset");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  attention_backward(call.backward, call.options);
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  judge("a graph gives the bits of the call", call.bytes() == eager ? "" : "other bits");
+  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph), cudaStreamDestroy(stream);
+
+  call.options.stream = nullptr;
+  call.options.workspace.bytes = 64;
+  expect_refused("workspace too small", call, {"workspace", "too small", std::to_string(bytes)},
+                 [&call] { attention_backward(call.backward, call.options); });
+}
+
+// Needs a second GPU; where there is none, no check is counted.
+void two_devices() {
+  if (device_count() < 2) return;
+  DeviceCall call = small_call();
+  cudaStream_t stream = nullptr;
+  void* elsewhere = nullptr;
+  {
+    const CurrentDevice second(1);
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaMalloc(&elsewhere, static_cast<std::size_t>(call.forward.q.buffer_bytes)), "cudaMalloc");
+  }
+  call.options.stream = stream;
+  expect_refused("stream of another device, forward", call, {"stream", "another device"},
+                 [&call] { attention_forward(call.forward, call.options); });
+  expect_refused("stream of another device, backward", call, {"stream", "another device"},
+                 [&call] { attention_backward(call.backward, call.options); });
+  call.options.stream = nullptr;
+  call.forward.q.data = elsewhere;
+  expect_refused("memory of another device", call, {"q", "another device"},
+                 [&call] { attention_forward(call.forward, call.options); });
+  cudaFree(elsewhere), cudaStreamDestroy(stream);
+}
+
+void device_memory_full() {
+  DeviceCall call(case_of("pass=bwd b=4 hq=64 hkv=64 lq=32768 d=1 dtype=bf16 mask=causal"));
+  const std::int64_t wanted = workspace_bytes(describe(call.backward, call.options), "cuda.any");
+  const DeviceMemory hog(free_device_bytes() - wanted / 2);
+  expect_refused("device memory full", call, {std::to_string(wanted) + " bytes", "bytes free"},
+                 [&call] { attention_backward(call.backward, call.options); });
+}
+
+struct Judgement {
+  bool accepted = true;
+  Status status{};
+  std::string argument, problem;
+  bool operator==(const Judgement&) const = default;
+};
+
+Judgement judgement_on(const Descriptor& descriptor) {
+  try {
+    descriptor.call();
+    return {};
+  } catch (const Error& error) {
+    return {false, error.status(), error.details().argument, error.details().problem};
+  }
+}
+
+std::string text_of(const Judgement& j) {
+  return j.accepted ? "accepted" : "refused, " + j.argument + ": " + j.problem;
+}
+
+// Each descriptor on the CPU's reference and on the GPU: the same verdict in the same words, no fault, and no byte
+// written by a refused call.
+void descriptors(int count) {
+  constexpr std::size_t kAll = kDescriptorSlots * static_cast<std::size_t>(kDescriptorBytes);
+  const auto slots = [](std::byte* memory) {
+    return [memory](std::size_t slot) { return memory + slot * static_cast<std::size_t>(kDescriptorBytes); };
+  };
+  auto* const host = static_cast<std::byte*>(std::aligned_alloc(256, kAll));
+  std::fill_n(host, kAll, std::byte{0x3c});
+  DeviceMemory device(static_cast<std::int64_t>(kAll));
+  device.upload(host);
+  std::vector<std::byte> before(kAll), after(kAll);
+  device.download(before.data());
+  for (int n = 0; n < count; ++n) {
+    Descriptor on_host = draw_descriptor(n, {{DeviceKind::cpu, 0}, slots(host)});
+    Descriptor on_device = draw_descriptor(n, {{DeviceKind::cuda, 0}, slots(device.data())});
+    on_host.options.implementation = "reference";
+    on_device.options.implementation = "cuda.any";
+    const Judgement wanted = judgement_on(on_host), got = judgement_on(on_device);
+    device.download(after.data());
+    std::string wrong;
+    if (!(wanted == got)) wrong = text_of(got) + "; the CPU: " + text_of(wanted);
+    if (!got.accepted && before != after) wrong += "; wrote before it refused";
+    judge("descriptor " + std::to_string(n), wrong);
+    before.swap(after);
+  }
+  std::free(host);
+}
+
+}  // namespace
+
+int check_refusals(int count) {
+  passed = failed = 0;
+  pointers_and_devices();
+  misaligned_pointers();
+  streams_and_capture();
+  two_devices();
+  device_memory_full();
+  descriptors(count);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  std::printf("refusals: %d passed, %d failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace fovea::cuda
