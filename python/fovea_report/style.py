@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import matplotlib
@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator  # noqa: E402
+from PIL import Image  # noqa: E402
 
 INK, SOFT, LINE = "#1d2430", "#5b6575", "#dfe3ea"
 
@@ -128,7 +129,10 @@ def plain(value: float) -> str:
 
 def save(figure, folder: Path, name: str) -> None:
     """PNG for documents; SVG with identifiers of its own, so that many can stand in one page."""
-    figure.savefig(folder / f"{name}.png", dpi=150, pil_kwargs={"compress_level": 4})
+    pixels = BytesIO()
+    figure.savefig(pixels, format="png", dpi=150, pil_kwargs={"compress_level": 1})
+    few = Image.open(pixels).convert("RGB").quantize(128, dither=Image.Dither.NONE)  # a third of the size
+    few.save(folder / f"{name}.png", optimize=True)
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     plt.close(figure)
