@@ -10,16 +10,7 @@ set(DIRTY false)
 if(NOT CHANGES STREQUAL "")
   set(DIRTY true)
 endif()
-# What a record of a check on another machine is compared by: a digest of all that is compiled or run there.
-file(GLOB_RECURSE SOURCES LIST_DIRECTORIES false RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/include/* ${SOURCE_DIR}/src/*
-     ${SOURCE_DIR}/cmake/* ${SOURCE_DIR}/tests/cuda/* ${SOURCE_DIR}/python/*.py)
-list(SORT SOURCES)
-set(DIGEST "")
-foreach(SOURCE CMakeLists.txt ${SOURCES})
-  file(SHA256 ${SOURCE_DIR}/${SOURCE} ONE)
-  string(APPEND DIGEST "${ONE} ${SOURCE}\n")
-endforeach()
-string(SHA256 DIGEST "${DIGEST}")
+include(${CMAKE_CURRENT_LIST_DIR}/source_digest.cmake)
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT [[
 // Written by the build: which sources these are.
 #pragma once

@@ -1,6 +1,6 @@
 // fovea_cuda_check: what `fovea verify --device cuda` cannot see. Repeated launches bit by bit, refusals that need a
 // GPU, tensors beyond 2^31 elements, and a table of times.
-//   fovea_cuda_check repeat COUNT | refusals COUNT | ptx | reference | large | times SWEEP...
+//   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large | times SWEEP...
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   }
   if (words.size() == 2 && words[0] == "repeat") return fovea::cuda::repeat_bitwise(std::atoi(words[1].c_str()));
   if (words.size() == 2 && words[0] == "refusals") return fovea::cuda::check_refusals(std::atoi(words[1].c_str()));
+  if (words.size() == 1 && words[0] == "exhaustion") return fovea::cuda::check_exhaustion();
   if (words.size() == 1 && words[0] == "ptx") return fovea::cuda::check_ptx();
   if (words.size() == 1 && words[0] == "reference") return fovea::cuda::check_reference();
   if (words.size() == 1 && words[0] == "large") return fovea::cuda::check_large();
@@ -25,6 +26,8 @@ int main(int argc, char** argv) {
     for (std::size_t i = 1; i < words.size(); ++i) status |= fovea::cuda::print_times(words[i]);
     return status;
   }
-  std::printf("usage: fovea_cuda_check repeat COUNT | refusals COUNT | ptx | reference | large | times SWEEP...\n");
+  std::printf(
+      "usage: fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large | times "
+      "SWEEP...\n");
   return 2;
 }

@@ -15,8 +15,12 @@ int repeat_bitwise(int count);
 // descriptors, on which the CPU's verdict is the right one.
 int check_refusals(int count);
 
-// More than 2^31 elements in q and out: the last rows against a call on these rows alone.
+// Tensors of more than 2^31 elements: the last rows and keys against calls on these alone.
 int check_large();
+
+// Calls while the device's memory is full: each is right, or refused with the bytes wanted and free and nothing
+// written.
+int check_exhaustion();
 
 // Every function of src/cuda/ptx against a scalar model.
 int check_ptx();

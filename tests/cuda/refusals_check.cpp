@@ -228,9 +228,62 @@ void two_devices() {
 void device_memory_full() {
   DeviceCall call(case_of("pass=bwd b=4 hq=64 hkv=64 lq=32768 d=1 dtype=bf16 mask=causal"));
   const std::int64_t wanted = workspace_bytes(describe(call.backward, call.options), "cuda.any");
-  const DeviceMemory hog(free_device_bytes() - wanted / 2);
-  expect_refused("device memory full", call, {std::to_string(wanted) + " bytes", "bytes free"},
-                 [&call] { attention_backward(call.backward, call.options); });
+  {
+    const DeviceMemory hog(free_device_bytes() - wanted / 2);
+    expect_refused("device memory full", call, {std::to_string(wanted) + " bytes", "bytes free"},
+                   [&call] { attention_backward(call.backward, call.options); });
+  }
+  std::string wrong;
+  try {
+    attention_forward(call.forward, call.options);
+    attention_backward(call.backward, call.options);
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  judge("device memory free again", wrong);
+}
+
+// All that the device still gives.
+std::vector<DeviceMemory> everything_left() {
+  std::vector<DeviceMemory> all;
+  for (std::int64_t bytes = std::int64_t{1} << 34; bytes >= 1 << 20;) {
+    try {
+      all.emplace_back(bytes);
+    } catch (const Error&) {
+      bytes /= 2;
+    }
+  }
+  return all;
+}
+
+// With not a byte left, calls that want workspace are refused, or right from what the pool still had. Kernels are
+// loaded at their first launch, which takes memory of the driver's: a call with a workspace of its own goes first.
+void not_a_byte_left() {
+  for (const char* line : {"pass=bwd b=1 hq=1 hkv=1 lq=16 lk=65536 d=128 dtype=bf16 mask=none",
+                           "pass=bwd b=1 hq=16 hkv=16 lq=4096 d=64 dtype=fp32 mask=causal"}) {
+    DeviceCall call(case_of(line));
+    const std::int64_t wanted = std::max(workspace_bytes(describe(call.forward, call.options), "cuda.any"),
+                                         workspace_bytes(describe(call.backward, call.options), "cuda.any"));
+    {
+      const DeviceMemory workspace(wanted);
+      call.options.workspace = {workspace.data(), wanted};
+      attention_forward(call.forward, call.options);
+      attention_backward(call.backward, call.options);
+      call.options.workspace = {};
+    }
+    const auto answer = call.bytes();
+    const std::vector<DeviceMemory> taken = everything_left();
+    for (const bool is_forward : {true, false}) {
+      std::string wrong;
+      try {
+        is_forward ? attention_forward(call.forward, call.options) : attention_backward(call.backward, call.options);
+      } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) wrong = error.what();
+      }
+      if (wrong.empty() && call.bytes() != answer) wrong = "other bits than with memory";
+      judge(std::string(is_forward ? "forward" : "backward") + " with not a byte left, " + line, wrong);
+    }
+  }
 }
 
 struct Judgement {
@@ -290,10 +343,17 @@ int check_refusals(int count) {
   misaligned_pointers();
   streams_and_capture();
   two_devices();
-  device_memory_full();
   descriptors(count);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   std::printf("refusals: %d passed, %d failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+int check_exhaustion() {
+  passed = failed = 0;
+  not_a_byte_left();
+  device_memory_full();
+  std::printf("exhaustion: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }
 
