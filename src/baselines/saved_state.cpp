@@ -18,7 +18,9 @@ struct Header {
   std::uint64_t fingerprint;
 };
 
-// FNV-1a over the implementation's name and everything that forward's probabilities depend on.
+}  // namespace
+
+// FNV-1a.
 std::uint64_t fingerprint_of(const AttentionProblem& p, std::string_view implementation) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::uint64_t byte) { hash = (hash ^ (byte & 0xff)) * 0x100000001b3; };
@@ -30,8 +32,6 @@ std::uint64_t fingerprint_of(const AttentionProblem& p, std::string_view impleme
   }
   return hash;
 }
-
-}  // namespace
 
 std::int64_t saved_bytes(const AttentionProblem& p) {
   return kSavedHeaderBytes + p.batch * p.heads_q * p.len_q * p.len_k * size_of(p.dtype);
@@ -51,13 +51,16 @@ void check_saved_header(const AttentionProblem& problem, std::string_view implem
   Header header{};
   std::memcpy(&header, saved.data, sizeof header);
   if (header.magic == kMagic && header.fingerprint == fingerprint_of(problem, implementation)) return;
+  refuse_saved(problem, implementation, header.magic == kMagic);
+}
+
+void refuse_saved(const AttentionProblem& problem, std::string_view implementation, bool of_another) {
   core::fail({.status = Status::invalid_argument,
               .call = "attention_backward",
               .argument = "saved",
-              .problem = header.magic == kMagic ? "the state was saved by the forward of another problem"
-                                                : "the buffer holds no saved state",
-              .got = header.magic == kMagic ? "another fingerprint of sizes, type, mask, scale and implementation"
-                                            : "no header",
+              .problem = of_another ? "the state was saved by the forward of another problem"
+                                    : "the buffer holds no saved state",
+              .got = of_another ? "another fingerprint of sizes, type, mask, scale and implementation" : "no header",
               .wanted = "what the forward of `" + std::string(implementation) + "` saved for this problem",
               .hint = "leave `saved` out to recompute the probabilities",
               .line = core::line_of(problem)});

@@ -14,11 +14,17 @@ inline constexpr std::int64_t kSavedHeaderBytes = 64;
 std::int64_t saved_bytes(const AttentionProblem& problem);
 void* saved_probabilities(const Buffer& saved);
 
+// Of the implementation's name and everything that forward's probabilities depend on.
+std::uint64_t fingerprint_of(const AttentionProblem& problem, std::string_view implementation);
+
 // Forward invalidates the header first and writes it last: a cancelled call leaves no state that looks whole.
 void invalidate_saved_header(const Buffer& saved);
 void write_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
 
 // Throws Error(invalid_argument) if `saved` was not written by this implementation's forward of the same problem.
 void check_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
+
+// The refusal itself; `of_another`: there is a state, of another problem.
+[[noreturn]] void refuse_saved(const AttentionProblem& problem, std::string_view implementation, bool of_another);
 
 }  // namespace fovea::baselines

@@ -21,6 +21,14 @@ std::string refusal_of(const Implementation& one, const AttentionProblem& proble
   return one.refusal(problem);
 }
 
+// An implementation may exist under one name on several devices; the tensors' decides.
+bool has_twin(const Implementation& one, DeviceKind device) {
+  const auto all = all_implementations();
+  return one.device != device && std::any_of(all.begin(), all.end(), [&](const auto& other) {
+           return other.name == one.name && other.device == device;
+         });
+}
+
 std::string_view requested(std::string_view name) {
   if (!name.empty()) return name == "flash" ? std::string_view{} : name;
   const char* variable = std::getenv("FOVEA_IMPL");
@@ -30,8 +38,7 @@ std::string_view requested(std::string_view name) {
 void check_name(std::string_view name, std::string_view call) {
   const auto all = all_implementations();
   if (name.empty() || std::any_of(all.begin(), all.end(), [name](const auto& one) { return one.name == name; })) return;
-  std::vector<std::string> known{"flash"};
-  for (const auto& one : all) known.emplace_back(one.name);
+  const std::vector<std::string> known = known_names();
   std::string list;
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::string near = nearest_word(name, known);
@@ -47,6 +54,14 @@ void check_name(std::string_view name, std::string_view call) {
 
 }  // namespace
 
+std::vector<std::string> known_names() {
+  std::vector<std::string> names{"flash"};
+  for (const auto& one : all_implementations()) {
+    if (std::find(names.begin(), names.end(), one.name) == names.end()) names.emplace_back(one.name);
+  }
+  return names;
+}
+
 std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
                                     const Implementation** chosen) {
   const std::string_view wanted = requested(name);
@@ -55,6 +70,7 @@ std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string
   for (const auto& one : all_implementations()) {
     const bool asked = wanted.empty() ? one.automatic : one.name == wanted;
     if (!asked && (!wanted.empty() || one.device != problem.device.kind)) continue;
+    if (has_twin(one, problem.device.kind)) continue;
     std::string reason = asked ? refusal_of(one, problem) : "runs only when named";
     if (!asked && !one.named_because.empty()) reason += ": " + one.named_because;
     steps.push_back({std::string(one.name), reason.empty(), std::move(reason)});

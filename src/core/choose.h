@@ -1,12 +1,16 @@
 // Choosing an implementation: the first of the list that accepts, or the one that was named.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/implementation.h"
 
 namespace fovea::core {
+
+// What may be asked for by name: `flash` and every implementation, each name once.
+std::vector<std::string> known_names();
 
 // Every implementation's verdict, in list order, up to and with the chosen one. `name` may be empty, the name of one
 // implementation, or `flash`: the best one of the device that stores no scores. FOVEA_IMPL, if set, names one where

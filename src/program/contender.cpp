@@ -38,12 +38,6 @@ std::string worker_script() {
   core::fail({Status::invalid_argument, "bench", argument, problem, got, wanted, hint, {}});
 }
 
-std::vector<std::string> own_names() {
-  std::vector<std::string> names{"flash"};
-  for (const auto& one : core::all_implementations()) names.emplace_back(one.name);
-  return names;
-}
-
 void check_file(const std::string& name, const std::string& path) {
   std::error_code none;
   if (!fs::exists(path, none)) refuse("--impl", "no such file", name, "the path of a file that exists");
@@ -59,7 +53,7 @@ Contender contender_of(const std::string& name, const std::string& python) {
     check_file(name, name.substr(0, at + 3));
     return {name, {python, worker_script(), fs::absolute(name.substr(0, at + 3)).string() + name.substr(at + 3)}};
   }
-  const auto names = own_names();
+  const auto names = core::known_names();
   if (std::find(names.begin(), names.end(), name) != names.end())
     return {name, {self, "worker", "--kernel", name}, true};
   const std::string near = core::nearest_word(name, names);

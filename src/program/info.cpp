@@ -90,7 +90,9 @@ void print_words(const Machine& machine, bool quick) {
   rows.clear();
   for (const auto& one : implementations()) {
     const char* const ready = one.automatic ? "ready" : "ready, runs when named";
-    rows.push_back({"  " + one.name, one.unavailable.empty() ? ready : "not here: " + one.unavailable});
+    const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
+    rows.push_back(
+        {"  " + one.name + (twin ? " on cuda" : ""), one.unavailable.empty() ? ready : "not here: " + one.unavailable});
   }
   std::fputs(aligned(rows).c_str(), stdout);
 }

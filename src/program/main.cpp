@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "baselines/baselines.h"
+#include "baselines/cuda/baselines.h"
 #include "fovea/error.h"
 #include "fovea/version.h"
 #include "program/command_line.h"
@@ -17,6 +18,7 @@ int exit_code(fovea::Status status) { return status == fovea::Status::invalid_ar
 int run(int argc, char** argv) {
   using namespace fovea::program;
   fovea::core::register_implementations(fovea::baselines::implementations());
+  fovea::core::register_implementations(fovea::cuda::baselines::implementations());
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);

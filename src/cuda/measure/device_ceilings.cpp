@@ -2,7 +2,6 @@
 #include "cuda/measure/device_ceilings.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "core/float16.h"
 #include "core/random.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/matrix_library.h"
 #include "cuda/measure/stream_timer.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -21,52 +21,6 @@ constexpr int kHalfSize = 8192, kFullSize = 4096;  // rows of the 16-bit and of 
 constexpr std::int64_t kRandomElements = std::int64_t{1} << 20;
 constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
 constexpr int kCopies = 8;
-
-// The few functions of cuBLAS that are used, by hand: no header and no link dependency.
-class MatrixLibrary {
- public:
-  MatrixLibrary() {
-    for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
-                             "/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so"}) {
-      if (library_ == nullptr) library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    }
-    if (library_ == nullptr) return;
-    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library_, "cublasCreate_v2"));
-    set_stream_ = reinterpret_cast<SetStream>(dlsym(library_, "cublasSetStream_v2"));
-    multiply_ = reinterpret_cast<Multiply>(dlsym(library_, "cublasGemmEx"));
-    ready_ = create != nullptr && set_stream_ != nullptr && multiply_ != nullptr && create(&handle_) == 0;
-  }
-
-  bool ready() const { return ready_; }
-
-  // c = a b, all n x n of the same type.
-  void multiply(DType dtype, int n, const void* a, const void* b, void* c, void* stream) const {
-    constexpr int kNotTransposed = 0, kFp32Sums = 68, kItsChoice = -1;
-    constexpr int kTypes[] = {0, 14, 2};  // CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F
-    const int type = kTypes[static_cast<std::size_t>(dtype)];
-    const float one = 1, zero = 0;
-    const int status =
-        set_stream_(handle_, stream) | multiply_(handle_, kNotTransposed, kNotTransposed, n, n, n, &one, a, type, n, b,
-                                                 type, n, &zero, c, type, n, kFp32Sums, kItsChoice);
-    if (status != 0)
-      core::fail({.call = "cublasGemmEx", .problem = "the matrix product failed", .got = std::to_string(status)});
-  }
-
- private:
-  using SetStream = int (*)(void*, void*);
-  using Multiply = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                           const void*, void*, int, int, int, int);
-  void* library_ = nullptr;
-  void* handle_ = nullptr;
-  bool ready_ = false;
-  SetStream set_stream_ = nullptr;
-  Multiply multiply_ = nullptr;
-};
-
-const MatrixLibrary& matrices() {
-  static const MatrixLibrary library;
-  return library;
-}
 
 // Standard normal numbers, a block of them repeated.
 DeviceMemory random_matrix(DType dtype, std::int64_t elements, std::uint64_t seed) {
@@ -99,7 +53,7 @@ double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int 
 }  // namespace
 
 double product_flops(DType dtype, double seconds) {
-  if (!unavailable().empty() || !matrices().ready()) return 0;
+  if (!unavailable().empty() || !missing_matrix_library().empty()) return 0;
   // Of the last type asked for: asked before and after every cell. Never destroyed, the driver may be gone by then.
   static auto& operands = *new Operands;
   static auto& timer = *new StreamTimer(Timing::hot);
@@ -109,14 +63,14 @@ double product_flops(DType dtype, double seconds) {
     operands = {dtype, random_matrix(dtype, n * n, 1), random_matrix(dtype, n * n, 2),
                 DeviceMemory(n * n * size_of(dtype))};
   }
-  const auto multiply = [&] {
-    matrices().multiply(dtype, static_cast<int>(n), operands.a.data(), operands.b.data(), operands.c.data(),
-                        timer.stream());
-  };
-  const double once = seconds_of(timer, multiply, 1);
+  const auto matrix = [&](const DeviceMemory& memory) { return MatrixBatch{memory.data(), dtype, n, 0}; };
+  const BatchedProduct square{
+      .m = n, .n = n, .k = n, .a = matrix(operands.a), .b = matrix(operands.b), .c = matrix(operands.c)};
+  const auto product = [&] { multiply(square, timer.stream(), {}); };
+  const double once = seconds_of(timer, product, 1);
   const int runs = std::clamp(static_cast<int>(seconds / once), 1, 50);
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) /
-         seconds_of(timer, multiply, runs);
+         seconds_of(timer, product, runs);
 }
 
 double copy_bandwidth() {

@@ -1,0 +1,13 @@
+// Backward over the whole score matrix: probabilities (saved or recomputed), their gradient, that of the scores, and
+// the products that make dq, dk, dv.
+#pragma once
+
+#include "baselines/form.h"
+#include "core/implementation.h"
+
+namespace fovea::cuda::baselines {
+
+void backward(fovea::baselines::Form form, const AttentionProblem& problem, const BackwardTensors& tensors,
+              const core::RunContext& context);
+
+}  // namespace fovea::cuda::baselines

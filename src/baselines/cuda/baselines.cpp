@@ -1,0 +1,105 @@
+// The three entries of the list, one per form.
+#include "baselines/cuda/baselines.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "baselines/cuda/backward.h"
+#include "baselines/cuda/forward.h"
+#include "baselines/cuda/memory_plan.h"
+#include "baselines/cuda/saved_states.h"
+#include "baselines/saved_state.h"
+#include "cuda/measure/matrix_library.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/placement.h"
+#include "cuda/runtime/workspace_pool.h"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+using fovea::baselines::Form;
+
+constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
+
+std::string obstacle() {
+  if (std::string missing = unavailable(); !missing.empty()) return missing;
+  return missing_matrix_library();
+}
+
+std::string refusal(const AttentionProblem& p) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 30;
+  for (const std::int64_t size : {p.batch, p.heads_q, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
+    if (size > kLongest) return "sizes up to 2^30, got " + std::to_string(size);
+  }
+  return {};
+}
+
+core::Plan plan(const AttentionProblem& p) {
+  const bool is_forward = p.pass == fovea::Pass::forward;
+  return {.tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
+                   " for each batch and head",
+          .workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
+          .saved_bytes = fovea::baselines::saved_bytes(p)};
+}
+
+void check_placements(const AttentionProblem& problem, const core::RunContext& context,
+                      std::initializer_list<std::pair<const char*, TensorView>> tensors) {
+  check_stream(context.stream, problem);
+  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
+}
+
+TensorView view_of(const Buffer& saved) { return {.data = saved.data}; }
+
+template <Form form>
+void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(p.device.index);
+  check_placements(p, context,
+                   {{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}, {"saved", view_of(t.saved)}});
+  if (p.saved_state) forget_saved(t.saved);
+  forward(form, p, t, context);
+  if (p.saved_state) remember_saved(p, kNames[static_cast<int>(form)], t.saved);
+}
+
+template <Form form>
+void run_backward(const AttentionProblem& p, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(p.device.index);
+  check_placements(p, context,
+                   {{"q", t.q},
+                    {"k", t.k},
+                    {"v", t.v},
+                    {"out", t.out},
+                    {"lse", t.lse},
+                    {"dout", t.dout},
+                    {"dq", t.dq},
+                    {"dk", t.dk},
+                    {"dv", t.dv},
+                    {"delta", t.delta},
+                    {"saved", view_of(t.saved)}});
+  const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
+  if (reads_state) check_saved(p, kNames[static_cast<int>(form)], t.saved);
+  backward(form, p, t, context);
+}
+
+template <Form form>
+constexpr core::Implementation entry() {
+  return {.name = kNames[static_cast<int>(form)],
+          .device = DeviceKind::cuda,
+          .automatic = false,
+          .reproducible = false,  // as on the CPU, so that the name promises one thing
+          .unavailable = obstacle,
+          .refusal = refusal,
+          .plan = plan,
+          .forward = run_forward<form>,
+          .backward = run_backward<form>,
+          .allocate_workspace = allocate_workspace,
+          .release_workspace = release_workspace};
+}
+
+constexpr core::Implementation kBaselines[] = {entry<Form::naive>(), entry<Form::vectorized>(), entry<Form::fused>()};
+
+}  // namespace
+
+std::span<const core::Implementation> implementations() { return kBaselines; }
+
+}  // namespace fovea::cuda::baselines

@@ -1,0 +1,12 @@
+// Forward over the whole score matrix: product, scores to probabilities by one of three forms, product.
+#pragma once
+
+#include "baselines/form.h"
+#include "core/implementation.h"
+
+namespace fovea::cuda::baselines {
+
+void forward(fovea::baselines::Form form, const AttentionProblem& problem, const ForwardTensors& tensors,
+             const core::RunContext& context);
+
+}  // namespace fovea::cuda::baselines

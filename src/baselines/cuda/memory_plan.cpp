@@ -1,0 +1,84 @@
+// The layouts: what one call needs beside its tensors.
+#include "baselines/cuda/memory_plan.h"
+
+#include <algorithm>
+
+namespace fovea::cuda::baselines {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+// Hands out consecutive pieces from the first aligned byte on; with a null base it only counts.
+class Pieces {
+ public:
+  explicit Pieces(void* base) : base_(static_cast<char*>(base)) {
+    const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(base) % kAlignment);
+    if (past > 0) base_ += kAlignment - past;
+  }
+  void* take(std::int64_t bytes) {
+    char* piece = base_ == nullptr ? nullptr : base_ + bytes_;
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return piece;
+  }
+  float* floats(std::int64_t count) { return static_cast<float*>(take(4 * count)); }
+  std::int64_t bytes() const { return bytes_ + kAlignment - 1; }
+
+ private:
+  char* base_;
+  std::int64_t bytes_ = 0;
+};
+
+struct Counts {
+  std::int64_t q, k, v, out, rows, pairs;
+};
+
+Counts counts_of(const AttentionProblem& p) {
+  const std::int64_t rows = p.batch * p.heads_q * p.len_q, keys = p.batch * p.heads_kv * p.len_k;
+  return {rows * p.dim_qk, keys * p.dim_qk, keys * p.dim_v, rows * p.dim_v, rows, rows * p.len_k};
+}
+
+// What the library is given for parts of sums: what PyTorch gives it, less where the problem is small.
+Buffer product_memory(Pieces& pieces, const Counts& count) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
+  const std::int64_t bytes = std::clamp(4 * count.pairs, kLeast, kMost);
+  return {pieces.take(bytes), bytes};
+}
+
+}  // namespace
+
+ForwardMemory forward_memory(const AttentionProblem& p, void* workspace) {
+  const Counts count = counts_of(p);
+  const std::int64_t size = size_of(p.dtype);
+  Pieces pieces(workspace);
+  ForwardMemory m{};
+  m.q = pieces.take(count.q * size);
+  m.k = pieces.take(count.k * size);
+  m.v = pieces.take(count.v * size);
+  m.lse = static_cast<LogSumExp*>(pieces.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
+  if (!p.saved_state || p.dtype != DType::fp32) m.scores = pieces.floats(count.pairs);
+  m.products = product_memory(pieces, count);
+  m.bytes = pieces.bytes();
+  return m;
+}
+
+BackwardMemory backward_memory(const AttentionProblem& p, void* workspace) {
+  const Counts count = counts_of(p);
+  const std::int64_t size = size_of(p.dtype);
+  const bool grouped = p.heads_q != p.heads_kv;
+  Pieces pieces(workspace);
+  BackwardMemory m{};
+  m.q = pieces.take(count.q * size);
+  m.k = pieces.take(count.k * size);
+  m.v = pieces.take(count.v * size);
+  m.dout = pieces.take(count.out * size);
+  if (grouped && p.wants_dk) m.dk = pieces.floats(count.k);
+  if (grouped && p.wants_dv) m.dv = pieces.floats(count.v);
+  m.delta = pieces.floats(count.rows);
+  if (!p.saved_state) m.probabilities = pieces.floats(count.pairs);
+  if (p.wants_dq || p.wants_dk) m.gradients = pieces.floats(count.pairs);
+  m.products = product_memory(pieces, count);
+  m.bytes = pieces.bytes();
+  return m;
+}
+
+}  // namespace fovea::cuda::baselines

@@ -1,0 +1,140 @@
+// Launches: how many threads a row gets, whether its vectors are aligned, what lies where.
+#include "baselines/cuda/passes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "baselines/cuda/tensor_passes.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+ElementKind kind_of(DType type) {
+  return type == DType::fp32 ? ElementKind::fp32 : type == DType::bf16 ? ElementKind::bf16 : ElementKind::fp16;
+}
+
+TensorRef ref_of(const Matrices& m) {
+  return {const_cast<void*>(m.data), m.batch, m.head, m.row, kind_of(m.dtype), false};
+}
+
+// Whether rows of `type` are made of aligned vectors of four.
+bool is_vector(const void* data, std::int64_t stride, DType type) {
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(4 * size_of(type)) == 0 &&
+         stride % 4 == 0;
+}
+
+template <class Parameters>
+void launch_rows(const void* kernel, std::int64_t rows, int rows_of_block, int threads, const Call& call,
+                 const Parameters& parameters) {
+  constexpr std::int64_t kMostBlocks = 0x7fffffff;
+  launch(kernel, std::min((rows + rows_of_block - 1) / rows_of_block, kMostBlocks), threads, 0,
+         static_cast<cudaStream_t>(call.stream), &parameters);
+}
+
+void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
+  pass.rows = sizes[0] * sizes[1] * sizes[2];
+  pass.heads = static_cast<int>(sizes[1]);
+  pass.len = static_cast<int>(sizes[2]);
+  pass.dim = static_cast<int>(sizes[3]);
+  launch_rows(tensor_copy_kernel(), pass.rows, kTensorPassThreads / 32, kTensorPassThreads, call, pass);
+}
+
+}  // namespace
+
+int threads_of_row(std::int64_t len_k, Step step) {
+  const std::int64_t values = step == Step::differentiate ? kRowValues / 2 : kRowValues;
+  int threads = 32;
+  while (threads < kMostRowThreads && threads * values < len_k) threads *= 2;
+  return threads;
+}
+
+RowPass pass_over(const AttentionProblem& p, float* scores, bool masked, double factor) {
+  const KeyWindow window = key_window(p);
+  const auto clamped = [](std::int64_t bound) {
+    return static_cast<int>(std::clamp<std::int64_t>(bound, std::numeric_limits<int>::min(), 1 << 30));
+  };
+  const auto wide = static_cast<float>(factor);
+  return {.rows = p.batch * p.heads_q * p.len_q,
+          .heads_q = static_cast<int>(p.heads_q),
+          .len_q = static_cast<int>(p.len_q),
+          .len_k = static_cast<int>(p.len_k),
+          .window_begin = clamped(window.begin),
+          .window_end = clamped(window.end),
+          .masked = masked && p.mask != Mask::none,
+          .factor = wide,
+          .magnitude = std::max(std::fabs(wide), std::numeric_limits<float>::min()),
+          .sign = wide < 0 ? -1.0f : 1.0f,
+          .scores = scores,
+          .to = scores,
+          .to_stride = p.len_k};
+}
+
+RowPass narrowed(const AttentionProblem& p, RowPass pass, void* kept) {
+  if (kept != nullptr) {
+    pass.to = kept;
+  } else if (p.dtype != DType::fp32) {
+    pass.to_stride = 2 * p.len_k;
+  }
+  return pass;
+}
+
+void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to) {
+  pass.threads = threads_of_row(pass.len_k, step);
+  const bool vector = is_vector(pass.scores, pass.len_k, DType::fp32) && is_vector(pass.to, pass.to_stride, to) &&
+                      (step != Step::differentiate || is_vector(pass.weights, pass.weights_stride, element));
+  constexpr int kShortRows = 4;  // of a block
+  const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
+  launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,
+              rows_of_block * pass.threads, call, pass);
+}
+
+void enqueue_delta(const Call& call, const TensorView& out, const TensorView& dout, const TensorView& given,
+                   float* delta) {
+  if (given) {
+    const Matrices to = dense(delta, DType::fp32, given.sizes);
+    return launch_copy(call, given.sizes, {.from = ref(given), .to = ref_of(to)});
+  }
+  const DeltaPass pass{.rows = out.sizes[0] * out.sizes[1] * out.sizes[2],
+                       .heads = static_cast<int>(out.sizes[1]),
+                       .len = static_cast<int>(out.sizes[2]),
+                       .dim = static_cast<int>(out.sizes[3]),
+                       .out = ref(out),
+                       .dout = ref(dout),
+                       .delta = delta};
+  launch_rows(delta_kernel(), pass.rows, kTensorPassThreads / 32, kTensorPassThreads, call, pass);
+}
+
+TensorRef ref(const TensorView& t) {
+  const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
+  return {const_cast<void*>(t.data), stride(0), stride(1), stride(2), kind_of(t.dtype), false};
+}
+
+Matrices operand(const Call& call, const TensorView& view, void* scratch) {
+  const Matrices itself = result(view);
+  if (itself.row >= view.sizes[3]) return itself;
+  const Matrices copied = dense(scratch, view.dtype, view.sizes);
+  launch_copy(call, view.sizes, {.from = ref(view), .to = ref_of(copied)});
+  return copied;
+}
+
+Matrices result(const TensorView& view) {
+  const std::int64_t row = view.sizes[2] > 1 ? view.strides[2] : view.sizes[3];
+  return {view.data, view.dtype, view.strides[0], view.strides[1], row};
+}
+
+Matrices dense(const void* data, DType dtype, const Sizes& sizes) {
+  const Sizes strides = dense_strides(sizes);
+  return {data, dtype, strides[0], strides[1], strides[2]};
+}
+
+void copy(const Call& call, const Matrices& from, const MutableTensorView& to, bool accumulate) {
+  launch_copy(call, to.sizes, {.from = ref_of(from), .to = ref(TensorView(to)), .accumulate = accumulate});
+}
+
+void fill(const Call& call, const MutableTensorView& to, float value) {
+  launch_copy(call, to.sizes, {.to = ref(TensorView(to)), .value = value});
+}
+
+}  // namespace fovea::cuda::baselines

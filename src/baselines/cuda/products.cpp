@@ -1,0 +1,78 @@
+// Heads of a group are folded into the rows of one product where their rows follow each other at one stride; the rest
+// is left to strided batches.
+#include "baselines/cuda/products.h"
+
+#include "baselines/cuda/strided_batches.h"
+#include "cuda/measure/matrix_library.h"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
+
+// Of a tensor with query heads, and of one with key heads.
+Spread query_spread(const AttentionProblem& p, const Matrices& m) {
+  return {m.batch, group_of(p) * m.head, group_of(p) > 1 ? m.head : 0};
+}
+Spread key_spread(const Matrices& m) { return {m.batch, m.head, 0}; }
+
+// Whether the rows of a group's heads are one long matrix.
+bool folds(const AttentionProblem& p, const Matrices& m) { return group_of(p) == 1 || m.head == p.len_q * m.row; }
+
+MatrixBatch matrix(const Matrices& m, std::int64_t first, std::int64_t apart, bool transposed = false) {
+  return {static_cast<const char*>(m.data) + first * size_of(m.dtype), m.dtype, m.row, apart, transposed};
+}
+
+struct Operand {
+  const Matrices& matrices;
+  Spread spread;
+  bool transposed = false;
+};
+
+// Every product of the shape, `members` of each group.
+void multiply_all(const Call& call, BatchedProduct product, std::int64_t members, const Operand& a, const Operand& b,
+                  const Operand& c) {
+  const AttentionProblem& p = call.problem;
+  const float beta = product.beta;
+  for (const StridedBatch& part : strided_batches({p.batch, p.heads_kv, members}, a.spread, b.spread, c.spread)) {
+    product.count = part.count;
+    product.a = matrix(a.matrices, part.a, part.a_apart, a.transposed);
+    product.b = matrix(b.matrices, part.b, part.b_apart, b.transposed);
+    product.c = matrix(c.matrices, part.c, part.c_apart);
+    product.beta = part.adds ? 1.0f : beta;
+    multiply(product, call.stream, call.products);
+  }
+}
+
+}  // namespace
+
+void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& keys, std::int64_t dim,
+                      const Matrices& scores) {
+  const AttentionProblem& p = call.problem;
+  const std::int64_t folded = folds(p, rows) && folds(p, scores) ? group_of(p) : 1;
+  multiply_all(call, {.m = folded * p.len_q, .n = p.len_k, .k = dim}, group_of(p) / folded,
+               {rows, query_spread(p, rows)}, {keys, key_spread(keys), true}, {scores, query_spread(p, scores)});
+}
+
+void sum_over_keys(const Call& call, float factor, const Matrices& weights, const Matrices& values, std::int64_t dim,
+                   const Matrices& result, bool accumulate) {
+  const AttentionProblem& p = call.problem;
+  const std::int64_t folded = folds(p, weights) && folds(p, result) ? group_of(p) : 1;
+  multiply_all(call, {.m = folded * p.len_q, .n = dim, .k = p.len_k, .alpha = factor, .beta = accumulate ? 1.0f : 0.0f},
+               group_of(p) / folded, {weights, query_spread(p, weights)}, {values, key_spread(values)},
+               {result, query_spread(p, result)});
+}
+
+void sum_over_queries(const Call& call, float factor, const Matrices& weights, const Matrices& rows, std::int64_t dim,
+                      const Matrices& result, bool accumulate) {
+  const AttentionProblem& p = call.problem;
+  const std::int64_t folded = adds_members_apart(p, rows) ? 1 : group_of(p);
+  multiply_all(call, {.m = p.len_k, .n = dim, .k = folded * p.len_q, .alpha = factor, .beta = accumulate ? 1.0f : 0.0f},
+               group_of(p) / folded, {weights, query_spread(p, weights), true}, {rows, query_spread(p, rows)},
+               {result, key_spread(result)});
+}
+
+// The weights are dense, their groups always fold.
+bool adds_members_apart(const AttentionProblem& p, const Matrices& rows) { return !folds(p, rows); }
+
+}  // namespace fovea::cuda::baselines

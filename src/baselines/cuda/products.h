@@ -1,0 +1,34 @@
+// The three kinds of matrix products of attention, for all heads at once.
+#pragma once
+
+#include <cstdint>
+
+#include "baselines/cuda/call.h"
+
+namespace fovea::cuda::baselines {
+
+// Matrices [len, dim] or [len_q, len_k], one per (batch, head): strides in elements, neighbouring columns adjacent.
+struct Matrices {
+  const void* data = nullptr;
+  DType dtype = DType::fp32;
+  std::int64_t batch = 0, head = 0, row = 0;
+};
+
+// scores[h] = rows[h] keys[h / group]^T: [len_q, dim] times [dim, len_k].
+void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& keys, std::int64_t dim,
+                      const Matrices& scores);
+
+// result[h] = factor * weights[h] values[h / group]: [len_q, len_k] times [len_k, dim]. Added to what is there if
+// `accumulate`.
+void sum_over_keys(const Call& call, float factor, const Matrices& weights, const Matrices& values, std::int64_t dim,
+                   const Matrices& result, bool accumulate);
+
+// result[key head] = factor * sum over its group of weights[h]^T rows[h]: [len_k, len_q] times [len_q, dim].
+void sum_over_queries(const Call& call, float factor, const Matrices& weights, const Matrices& rows, std::int64_t dim,
+                      const Matrices& result, bool accumulate);
+
+// Whether sum_over_queries adds a group's members one after the other instead of in one product: a 16-bit result would
+// be rounded in between.
+bool adds_members_apart(const AttentionProblem& problem, const Matrices& rows);
+
+}  // namespace fovea::cuda::baselines

@@ -1,0 +1,54 @@
+// What the host hands to the passes over rows of scores, and where their kernels are.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/tensor_ref.h"
+
+namespace fovea::cuda::baselines {
+
+// Of factor * scores, in two parts, since their sum would lose what is small beside a large score.
+struct LogSumExp {
+  float origin;   // the score of the largest product, its sign flipped if the factor is negative
+  float log_sum;  // of the exponentials of |factor| * (score - origin); -infinity if there is no score
+};
+
+// A pass over all rows of the score matrix [batch, heads_q, len_q, len_k]. Rows lie `*_stride` elements apart. A result
+// in 16 bits may lie at the beginning of its own fp32 row.
+struct RowPass {
+  std::int64_t rows = 0;
+  int heads_q = 1, len_q = 0, len_k = 0;
+  int window_begin = 0, window_end = 0;  // query i sees keys [i + window_begin, i + window_end) of [0, len_k)
+  bool masked = false;                   // false: takes all keys, hidden scores hold -inf
+  int threads = 32;                      // of a row, a power of two
+  // Scores are factor times what the matrix holds. Softmaxes flip its sign where the factor is negative and multiply by
+  // |factor|, which they take as the least number if it is 0, so that a hidden pair's -inf stays -inf.
+  float factor = 1.0f, magnitude = 1.0f, sign = 1.0f;
+  float* scores = nullptr;  // [rows, len_k]: scores, or gradients
+  void* to = nullptr;
+  std::int64_t to_stride = 0;
+  const void* weights = nullptr;  // probabilities, for their gradient
+  std::int64_t weights_stride = 0;
+  TensorRef lse;                    // data may be null
+  LogSumExp* statistics = nullptr;  // of each row
+  const float* delta = nullptr;     // of each row; null: the weighted mean of the gradients
+};
+
+enum class Step : std::uint8_t {
+  scale,          // to = factor * scores
+  hide,           // hidden scores become -inf, the others are not touched
+  softmax,        // to = probabilities; writes lse; rows of up to kLongestSoftmax columns
+  log_sum_exp,    // of the visible scores, to statistics; writes lse
+  exponentials,   // to = exp(score - statistics), 0 where hidden; without statistics, lse is read for them
+  differentiate,  // to = weights * (gradients - delta) * factor, from the weights' gradients to those of scores
+};
+
+constexpr int kRowValues = 32;  // of a thread, kept in registers; half of them where a pass reads two rows
+constexpr int kMostRowThreads = 512;
+constexpr int kLongestSoftmax = kMostRowThreads * kRowValues;
+
+// The kernel of a pass over rows of weights of type `element`, its result of type `to`; `vector`: all rows start at
+// multiples of 16 bytes (fp32) or 8 (16 bits).
+const void* row_pass_kernel(Step step, ElementKind element, ElementKind to, bool vector);
+
+}  // namespace fovea::cuda::baselines

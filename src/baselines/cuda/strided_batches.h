@@ -1,0 +1,29 @@
+// Products over (batch, key head, query head of its group) as few calls of a library that takes batches of one stride.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace fovea::cuda::baselines {
+
+// Elements from one batch, key head and member of its group to the next; 0 where a tensor is the same for all.
+using Spread = std::array<std::int64_t, 3>;
+
+// A library call: `count` products from these elements on, `*_apart` elements from one to the next. `adds`: to what an
+// earlier call wrote.
+struct StridedBatch {
+  std::int64_t a, b, c;
+  std::int64_t count;
+  std::int64_t a_apart, b_apart, c_apart;
+  bool adds;
+  bool operator==(const StridedBatch&) const = default;
+};
+
+// Covers all products c += a b of the counts, each once. Where c is the same along an axis, its products are added in
+// order by calls of their own, the first of which does not add. Neighbouring axes that all tensors cross at one stride
+// become one; of what is left the longest is the batch of the calls.
+std::vector<StridedBatch> strided_batches(const std::array<std::int64_t, 3>& counts, const Spread& a, const Spread& b,
+                                          const Spread& c);
+
+}  // namespace fovea::cuda::baselines

@@ -1,0 +1,66 @@
+// A warp for each row; the type of element is asked at every element, since these tensors are small beside the scores.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "baselines/cuda/tensor_passes.h"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+__device__ __forceinline__ float load(const TensorRef& t, std::int64_t index) {
+  if (t.kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(t.data)[index]);
+  if (t.kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(t.data)[index]);
+  return static_cast<const float*>(t.data)[index];
+}
+
+__device__ __forceinline__ void store(const TensorRef& t, std::int64_t index, float value) {
+  if (t.kind == ElementKind::bf16)
+    static_cast<__nv_bfloat16*>(t.data)[index] = __float2bfloat16_rn(value);
+  else if (t.kind == ElementKind::fp16)
+    static_cast<__half*>(t.data)[index] = __float2half_rn(value);
+  else
+    static_cast<float*>(t.data)[index] = value;
+}
+
+template <class PassOverRows>
+__device__ __forceinline__ std::int64_t offset(const TensorRef& t, std::int64_t row, const PassOverRows& p) {
+  const std::int64_t sequence = row / p.len, batch = sequence / p.heads;
+  return batch * t.batch + (sequence - batch * p.heads) * t.head + (row - sequence * p.len) * t.row;
+}
+
+__device__ __forceinline__ std::int64_t first_row() {
+  return (static_cast<std::int64_t>(blockIdx.x) * kTensorPassThreads + threadIdx.x) / 32;
+}
+__device__ __forceinline__ std::int64_t row_step() {
+  return static_cast<std::int64_t>(gridDim.x) * (kTensorPassThreads / 32);
+}
+
+__global__ void __launch_bounds__(kTensorPassThreads) copy_rows(const __grid_constant__ TensorCopy p) {
+  for (std::int64_t row = first_row(); row < p.rows; row += row_step()) {
+    const std::int64_t from = p.from.data == nullptr ? 0 : offset(p.from, row, p), to = offset(p.to, row, p);
+    for (int column = static_cast<int>(threadIdx.x) % 32; column < p.dim; column += 32) {
+      float value = p.from.data == nullptr ? p.value : load(p.from, from + column);
+      if (p.accumulate) value += load(p.to, to + column);
+      store(p.to, to + column, value);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kTensorPassThreads) row_delta(const __grid_constant__ DeltaPass p) {
+  for (std::int64_t row = first_row(); row < p.rows; row += row_step()) {
+    const std::int64_t out = offset(p.out, row, p), dout = offset(p.dout, row, p);
+    float sum = 0.0f;
+    for (int column = static_cast<int>(threadIdx.x) % 32; column < p.dim; column += 32)
+      sum = fmaf(load(p.out, out + column), load(p.dout, dout + column), sum);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (threadIdx.x % 32 == 0) p.delta[row] = sum;
+  }
+}
+
+}  // namespace
+
+const void* tensor_copy_kernel() { return reinterpret_cast<const void*>(&copy_rows); }
+const void* delta_kernel() { return reinterpret_cast<const void*>(&row_delta); }
+
+}  // namespace fovea::cuda::baselines

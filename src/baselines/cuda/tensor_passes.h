@@ -1,0 +1,32 @@
+// Small passes over tensors of any type and strides: copies, constants, and delta.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/tensor_ref.h"
+
+namespace fovea::cuda::baselines {
+
+// Every row of [batch, heads, len, dim]: to = from, or += if `accumulate` (fp32 only); `value` where from.data is null.
+struct TensorCopy {
+  std::int64_t rows = 0;
+  int heads = 1, len = 0, dim = 0;
+  TensorRef from, to;
+  float value = 0.0f;
+  bool accumulate = false;
+};
+
+// delta[row] = the row's sum of dout * out.
+struct DeltaPass {
+  std::int64_t rows = 0;
+  int heads = 1, len = 0, dim = 0;
+  TensorRef out, dout;
+  float* delta = nullptr;
+};
+
+constexpr int kTensorPassThreads = 256;  // a warp for each row
+
+const void* tensor_copy_kernel();
+const void* delta_kernel();
+
+}  // namespace fovea::cuda::baselines
