@@ -1,0 +1,48 @@
+// The baselines on GPUs share the CPU's names: the tensors' device decides, and their state tells what it belongs to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "baselines/cuda/baselines.h"
+#include "core/choose.h"
+#include "core/problem_line.h"
+#include "fovea/attention.h"
+
+namespace fovea {
+namespace {
+
+const bool kRegistered = (core::register_implementations(cuda::baselines::implementations()), true);
+
+TEST(CudaBaselines, TheDeviceChoosesAmongEqualNames) {
+  if (cuda::baselines::implementations().empty()) GTEST_SKIP() << "a build without CUDA";
+  AttentionProblem problem = core::parse_case("lq=64 lk=64 d=32 device=cuda").problem;
+  problem.reproducible = false;
+  for (const char* name : {"naive", "vectorized", "fused"}) {
+    const Explanation found = explain(problem, name);
+    ASSERT_EQ(found.walk.size(), 1u);
+    EXPECT_EQ(found.walk[0].name, name);
+    EXPECT_EQ(found.walk[0].reason.find("runs on"), std::string::npos) << found.walk[0].reason;
+  }
+}
+
+TEST(CudaBaselines, EveryNameIsListedOnce) {
+  const std::vector<std::string> names = core::known_names();
+  for (const auto& name : names) EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
+  EXPECT_EQ(std::count(names.begin(), names.end(), "naive"), 1);
+}
+
+TEST(CudaBaselines, PlansCountTheMatrixAndTheSavedState) {
+  for (const core::Implementation& one : cuda::baselines::implementations()) {
+    AttentionProblem problem = core::parse_case("b=2 hq=4 lq=1000 lk=900 d=32 dtype=bf16 device=cuda").problem;
+    problem.saved_state = true;
+    EXPECT_EQ(one.refusal(problem), "");
+    const core::Plan plan = one.plan(problem);
+    EXPECT_EQ(plan.saved_bytes, 64 + std::int64_t{2} * 4 * 1000 * 900 * 2);
+    EXPECT_GE(plan.workspace_bytes, std::int64_t{4} * 2 * 4 * 1000 * 900);
+    problem.len_k = std::int64_t{1} << 31;
+    EXPECT_NE(one.refusal(problem), "");
+  }
+}
+
+}  // namespace
+}  // namespace fovea
