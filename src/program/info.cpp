@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
-#include "fovea/attention.h"
+#include "core/implementation.h"
+#include "core/names.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
 #include "program/ceilings.h"
@@ -50,14 +53,40 @@ void print_ceilings(const Machine& machine) {
   }
 }
 
+// Element types and passes of which it takes at least a part: "fp32 bf16 fp16, forward and backward".
+std::string takes(const core::Implementation& implementation) {
+  std::map<std::string, std::string> types_of;  // by the passes
+  for (std::size_t dtype = 0; dtype < std::size(verification::kDtypes); ++dtype) {
+    std::string passes;
+    for (std::size_t pass = 0; pass < std::size(verification::kPasses); ++pass) {
+      for (std::size_t dims = 0; dims < verification::dim_classes().size(); ++dims) {
+        if (verification::support_of(implementation, {dtype, pass, 0, 0, dims}).support == verification::Support::no)
+          continue;
+        passes += passes.empty() ? "" : " and ";
+        passes += verification::kPasses[pass] == Pass::forward ? "forward" : "backward";
+        break;
+      }
+    }
+    std::string& types = types_of[passes];
+    types += (types.empty() ? "" : " ") + std::string(core::name_of(verification::kDtypes[dtype]));
+  }
+  std::string text;
+  for (const auto& [passes, types] : types_of) {
+    if (!passes.empty()) text += (text.empty() ? "" : "; ") + types + ", " + passes;
+  }
+  return text;
+}
+
 void print_json(const Machine& machine, bool quick) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& one : implementations()) {
+  for (const auto& one : core::all_implementations()) {
+    const std::string unavailable = one.unavailable();
     list.push_back({{"name", one.name},
                     {"device", one.device == DeviceKind::cpu ? "cpu" : "cuda"},
                     {"automatic", one.automatic},
-                    {"available", one.unavailable.empty()},
-                    {"reason", one.unavailable}});
+                    {"available", unavailable.empty()},
+                    {"reason", unavailable},
+                    {"takes", takes(one)}});
   }
   const nlohmann::ordered_json all{{"schema", "fovea.info/1"},
                                    {"machine", machine.id()},
@@ -86,13 +115,14 @@ void print_words(const Machine& machine, bool quick) {
       {"build", build_text()}};
   std::fputs(aligned(rows).c_str(), stdout);
   if (!quick) print_ceilings(machine);
-  std::printf("\nimplementations, best first\n");
+  std::printf("\nimplementations, best first, and what they take (in detail: fovea info --matrix)\n");
   rows.clear();
-  for (const auto& one : implementations()) {
+  for (const auto& one : core::all_implementations()) {
     const char* const ready = one.automatic ? "ready" : "ready, runs when named";
     const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
-    rows.push_back(
-        {"  " + one.name + (twin ? " on cuda" : ""), one.unavailable.empty() ? ready : "not here: " + one.unavailable});
+    const std::string unavailable = one.unavailable();
+    rows.push_back({"  " + std::string(one.name) + (twin ? " on cuda" : ""), takes(one),
+                    unavailable.empty() ? ready : "not here: " + unavailable});
   }
   std::fputs(aligned(rows).c_str(), stdout);
 }

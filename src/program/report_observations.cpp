@@ -69,7 +69,7 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
           if (is_own(*one) || !one->ranked()) continue;
           if (best == nullptr || one->seconds() < best->seconds()) best = one;
         }
-        if (own == nullptr || !own->ranked() || best == nullptr || !told_apart(*own, *best)) continue;
+        if (own == nullptr || !own->ranked() || best == nullptr || !told_apart(own->row, best->row)) continue;
         const double ratio = best->seconds() / own->seconds();
         logarithms += std::log(ratio);
         ++n;

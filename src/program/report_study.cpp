@@ -76,8 +76,6 @@ std::string shorten(std::int64_t length) {
 
 }  // namespace
 
-bool Measured::ranked() const { return timed() && !row.has_flag("impossible") && !row.has_flag("launch_bound"); }
-
 std::string_view Measured::role() const {
   return begins(row.impl, "cpu.") || begins(row.impl, "cuda.") ? std::string_view("flash") : std::string_view(row.impl);
 }
@@ -134,25 +132,11 @@ const Measured* Configuration::find(std::string_view implementation) const {
   return found == by_implementation.end() ? nullptr : found->second;
 }
 
-bool told_apart(const Measured& a, const Measured& b) {
-  if (!a.noisy() && !b.noisy()) return true;
-  return a.row.time_s->q3 < b.row.time_s->q1 || b.row.time_s->q3 < a.row.time_s->q1;
-}
-
 const Measured* Configuration::fastest() const {
-  const Measured* best = nullptr;
-  for (const auto& [name, one] : by_implementation) {
-    if (one->ranked() && (best == nullptr || one->seconds() < best->seconds())) best = one;
-  }
-  bool has_rival = false;
-  for (const auto& [name, one] : by_implementation) {
-    if (one == best) continue;
-    has_rival = true;  // one that ran out of memory or time is beaten too
-    if (!one->timed() || one->row.has_flag("impossible")) continue;
-    // A launch-bound cell does not win, but while it is faster nobody else does.
-    if (best == nullptr || one->seconds() < best->seconds() || !told_apart(*one, *best)) return nullptr;
-  }
-  return has_rival ? best : nullptr;
+  std::vector<const Row*> rows;
+  for (const auto& [name, one] : by_implementation) rows.push_back(&one->row);
+  const Row* const best = fastest_of(rows);
+  return best == nullptr ? nullptr : find(best->impl);
 }
 
 std::vector<Group> groups_of(const Study& study, GroupBy by) {
@@ -198,7 +182,7 @@ std::optional<double> speed_up(const Configuration& configuration, std::string_v
 bool speed_up_ranked(const Configuration& configuration, std::string_view implementation, std::string_view baseline) {
   const Measured* const own = configuration.find(implementation);
   const Measured* const base = configuration.find(baseline);
-  return own != nullptr && base != nullptr && own->ranked() && base->ranked() && told_apart(*own, *base);
+  return own != nullptr && base != nullptr && own->ranked() && base->ranked() && told_apart(own->row, base->row);
 }
 
 std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view implementation) {

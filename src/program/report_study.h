@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/problem_line.h"
-#include "program/record.h"
+#include "program/ranking.h"
 
 namespace fovea::program {
 
@@ -18,9 +18,8 @@ struct Measured {
   core::Case problem;
   const Environment* environment = nullptr;  // owned by the study
 
-  bool timed() const { return row.status == "ok" && row.time_s.has_value(); }
-  // May it enter a comparison? Impossible times and times of little but the call itself may not.
-  bool ranked() const;
+  bool timed() const { return is_timed(row); }
+  bool ranked() const { return is_ranked(row); }
   bool noisy() const { return row.has_flag("noisy"); }
   double seconds() const { return row.time_s->median; }
   // naive, vectorized, fused, flash (any implementation of this library), or its own name.
@@ -43,16 +42,13 @@ struct Study {
 // Throws RecordFileError for a damaged file, Error(invalid_argument) for a baseline that no row has.
 Study load_study(const std::vector<std::string>& paths, std::string_view baseline);
 
-// Can two times be told apart? Those of quiet cells can; where one is noisy, if their quartiles do not overlap.
-bool told_apart(const Measured& a, const Measured& b);
-
 // The same problem by all implementations.
 struct Configuration {
   core::Case problem;
   std::map<std::string, const Measured*> by_implementation;
 
   const Measured* find(std::string_view implementation) const;
-  const Measured* fastest() const;  // null unless it is told apart from every other
+  const Measured* fastest() const;  // as fastest_of
 };
 
 // Configurations that differ in lengths only, or in lengths and head dimensions.

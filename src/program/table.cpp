@@ -10,6 +10,8 @@
 #include <map>
 #include <sstream>
 
+#include "program/ranking.h"
+
 namespace fovea::program {
 namespace {
 
@@ -32,8 +34,6 @@ std::vector<std::string> words_of(const std::string& line) {
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
 }
-
-bool ranked(const Row& row) { return row.status == "ok" && !row.has_flag("impossible"); }
 
 struct Grid {
   std::vector<std::string> problems, implementations;  // in order of appearance
@@ -58,16 +58,20 @@ const Row* cell_of(const Grid& grid, const std::string& problem, const std::stri
   return found == grid.cells.end() ? nullptr : found->second;
 }
 
+std::string bold(const std::string& text, bool colour) { return colour ? "\033[1m" + text + "\033[0m" : text; }
+
 std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   if (row == nullptr) return "";
   if (row->status != "ok") return row->status == "oom" ? "OOM" : row->status;
   std::string text = time_text(row->time_s->median);
-  if (base != nullptr && ranked(*base)) text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
+  if (base != nullptr && is_timed(*base) && !base->has_flag("impossible"))
+    text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
   if (row->has_flag("impossible")) text += " impossible";
+  if (row->has_flag("launch_bound")) text += " ^";
   if (row->has_flag("noisy")) text += " ~";
   if (row->has_flag("inaccurate")) text += " !";
   if (!best) return text;
-  return colour ? "\033[1m" + text + " *\033[0m" : text + " *";
+  return bold(text + " *", colour);
 }
 
 // What the marks mean, of those that occur.
@@ -75,7 +79,8 @@ std::string legend_of(const std::vector<Row>& rows) {
   const auto occurs = [&rows](std::string_view flag) {
     return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
   };
-  std::string text = "* best";
+  std::string text = "* fastest, where it can be told apart";
+  if (occurs("launch_bound")) text += "   ^ launch-bound: little but the call itself is timed";
   if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
   if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
   if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
@@ -155,16 +160,16 @@ std::string bench_table(const std::vector<Row>& rows, const std::map<std::string
                         bool colour) {
   const Grid grid = grid_of(rows);
   const ShortLines labels = shorten(grid.problems);
-  std::vector<std::vector<std::string>> table{{"problem"}};
-  for (const auto& name : grid.implementations) table[0].push_back(name);
+  std::vector<std::vector<std::string>> table{{bold("problem", colour)}};
+  for (const auto& name : grid.implementations) table[0].push_back(bold(name, colour));
   for (std::size_t i = 0; i < grid.problems.size(); ++i) {
-    const Row* best = nullptr;
+    std::vector<const Row*> rivals;
     const auto baseline = baselines.find(grid.problems[i]);
     const Row* const base = baseline == baselines.end() ? nullptr : cell_of(grid, grid.problems[i], baseline->second);
     for (const auto& name : grid.implementations) {
-      const Row* const row = cell_of(grid, grid.problems[i], name);
-      if (row != nullptr && ranked(*row) && (best == nullptr || row->time_s->median < best->time_s->median)) best = row;
+      if (const Row* const row = cell_of(grid, grid.problems[i], name)) rivals.push_back(row);
     }
+    const Row* const best = fastest_of(rivals);
     std::vector<std::string> line{labels.lines[i]};
     for (const auto& name : grid.implementations) {
       const Row* const row = cell_of(grid, grid.problems[i], name);

@@ -24,7 +24,7 @@ struct ShortLines {
 ShortLines shorten(const std::vector<std::string>& lines);
 
 // The table that ends a bench. `baselines` (problem -> implementation) adds each time's ratio to the one of its
-// problem; `colour` marks the best in bold beside the asterisk.
+// problem; `colour` sets the head and the fastest in bold.
 std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines, bool colour);
 
 // Whether output on this stream may hold colour: a terminal, NO_COLOR unset, TERM not dumb.
