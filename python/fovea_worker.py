@@ -82,6 +82,10 @@ class Cell:
         target[...] = value
 
 
+def bytes_of(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+
+
 class Kernel:
     """What is timed. `forward` and `backward` are the timed calls; `results` hands over what they made."""
 
@@ -96,6 +100,10 @@ class Kernel:
 
     def backward(self):
         raise Unsupported("no backward pass")
+
+    def forget(self):
+        """Drops what the last calls made, so that the next ones' memory is counted alone."""
+        self.out, self.gradients = None, ()
 
     def release(self):
         """Forgets the case's tensors: the memory that they take may be wanted by others."""
@@ -130,6 +138,8 @@ class FunctionKernel(Kernel):
         self.out = self.function(self.q, self.k, self.v, self.cell.mask, self.cell.scale)
 
     def backward(self):
+        if self.autograd and not self.out.requires_grad:
+            raise Unsupported("no function.backward, and the function's result has no gradient of autograd's")
         if self.autograd:
             self.gradients = self.cell.torch.autograd.grad(self.out, (self.q, self.k, self.v), self.dout, retain_graph=True)
         else:
@@ -193,17 +203,43 @@ class Worker:
             self.kernel.backward()
 
     def run(self, command):
-        self.kernel.forward()
-        if self.cell.passes != "fwd":
-            self.kernel.backward()
+        counts = self.run_counting_memory() if self.cell.device == "cuda" else self.run_once()
         for name, value in self.kernel.results().items():
             if name in self.cell.arrays:
                 self.cell.store(name, value)
-        return {
-            "timer": self.clock.name,
-            "workspace_bytes": self.kernel.workspace_bytes,
-            "saved_bytes": self.kernel.saved_bytes,
-        }
+        return {"timer": self.clock.name, **counts}
+
+    def run_once(self):
+        self.kernel.forward()
+        if self.cell.passes != "fwd":
+            self.kernel.backward()
+        return {"workspace_bytes": self.kernel.workspace_bytes, "saved_bytes": self.kernel.saved_bytes}
+
+    def run_counting_memory(self):
+        """A second run, when libraries have what they keep for good: workspace is the most that torch's allocator gave
+        beyond results and saved state, saved state what a forward call leaves behind beside its result."""
+        self.run_once()
+        self.kernel.forget()
+        held, peak = self.memory_of(self.kernel.forward)
+        saved = held - bytes_of([self.kernel.results().get("out")])
+        if self.kernel.saved_bytes is not None:
+            saved = self.kernel.saved_bytes
+        workspace = peak - held
+        if self.cell.passes != "fwd":
+            held, peak = self.memory_of(self.kernel.backward)
+            workspace = max(workspace, peak - held)
+        known = self.kernel.workspace_bytes
+        return {"workspace_bytes": max(workspace, 0) if known is None else known, "saved_bytes": max(saved, 0)}
+
+    def memory_of(self, call):
+        """Bytes of the GPU that a call leaves taken, and the most that it took."""
+        cuda = self.torch.cuda
+        cuda.synchronize()
+        before = cuda.memory_allocated()
+        cuda.reset_peak_memory_stats()
+        call()
+        cuda.synchronize()
+        return cuda.memory_allocated() - before, cuda.max_memory_allocated() - before
 
     def sample(self, command):
         return self.clock.sample(self.run_pass, command["runs"], command["lead"])

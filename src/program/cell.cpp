@@ -90,6 +90,11 @@ std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(co
   return rows;
 }
 
+std::string CellBench::timer() const {
+  if (settings_.device == DeviceKind::cpu) return "";
+  return settings_.timing == "graph" ? "cuda_graph" : settings_.timing == "hot" ? "cuda_events_hot" : "cuda_events";
+}
+
 // One entry per implementation: `flash` and the name it resolves to are the same.
 std::vector<CellBench::Entry> CellBench::entries_for(const core::Case& c,
                                                      const std::function<bool(const std::string&)>& wanted) const {
@@ -115,6 +120,7 @@ Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
   row.bytes = bytes_of(c);
   row.threads = settings_.threads;
   row.source = {kSourceCommit, kSourceDirty};
+  row.timer = timer();
   row.machine = machine_.id();
   return row;
 }
@@ -164,7 +170,7 @@ void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker)
     poison(process.outputs());
     process.call(prepare_command(c, entry.plan, places_, settings_), settings_.limits.timeout);
     const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
-    entry.row.timer = reply.value("timer", "");
+    entry.row.timer = reply.value("timer", entry.row.timer);
     count_memory(c, entry, reply);
   } catch (const WorkerFailure& failure) {
     // What touched memory that is not there has spoilt the device for the whole process.

@@ -35,6 +35,8 @@ class CellBench {
 
   const std::vector<Contender>& contenders() const { return contenders_; }
   int threads() const { return settings_.threads; }
+  // That of a GPU, which depends on what was asked for; each kind of worker names its own of a CPU.
+  std::string timer() const;
   double samples_for() const { return settings_.limits.repeat_for; }
   void sample_for(double seconds) { settings_.limits.repeat_for = seconds; }
 

@@ -45,7 +45,7 @@ Conditions conditions_of(const Records& records) {
 using RowIndex = std::unordered_map<std::string, const Row*>;
 
 std::string pairing_key(const Row& row, bool with_threads) {
-  return with_threads ? key_of(row) : key_of(row.problem, row.impl, 0);
+  return with_threads ? key_of(row) : key_of(row.problem, row.impl, 0, row.timer);
 }
 
 RowIndex index_of(const Records& records, bool with_threads) {

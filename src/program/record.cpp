@@ -190,10 +190,11 @@ Row row_of(std::string_view text) {
   return row;
 }
 
-std::string key_of(std::string_view problem, std::string_view impl, int threads) {
-  return std::string(problem) + " | " + std::string(impl) + " | " + std::to_string(threads);
+std::string key_of(std::string_view problem, std::string_view impl, int threads, std::string_view timer) {
+  const std::string way = timer.starts_with("cuda_") ? " | " + std::string(timer) : "";
+  return std::string(problem) + " | " + std::string(impl) + " | " + std::to_string(threads) + way;
 }
 
-std::string key_of(const Row& row) { return key_of(row.problem, row.impl, row.threads); }
+std::string key_of(const Row& row) { return key_of(row.problem, row.impl, row.threads, row.timer); }
 
 }  // namespace fovea::program

@@ -89,8 +89,8 @@ std::string json_line(const Row& row);
 Environment environment_of(std::string_view json);
 Row row_of(std::string_view json);
 
-// Two rows measure the same thing if these agree.
+// Two rows measure the same thing if these agree. Of timers only those of a GPU count, which differ in what they time.
 std::string key_of(const Row& row);
-std::string key_of(std::string_view problem, std::string_view impl, int threads);
+std::string key_of(std::string_view problem, std::string_view impl, int threads, std::string_view timer);
 
 }  // namespace fovea::program

@@ -3,6 +3,7 @@
 
 #include "program/report_html.h"
 #include "program/report_observations.h"
+#include "program/report_rates.h"
 #include "program/report_tables.h"
 
 namespace fovea::program {
@@ -22,11 +23,13 @@ std::string picture(const Picture& one) {
 }  // namespace
 
 Report make_report(const Study& study) {
+  std::vector<Table> times = rate_tables(study);
+  for (Table& table : time_tables(study)) times.push_back(std::move(table));
   return {&study,
           headline_of(study),
           observations_of(study),
           summary_table(study),
-          time_tables(study),
+          std::move(times),
           memory_table(study),
           accuracy_table(study),
           failures_table(study),

@@ -145,7 +145,8 @@ std::vector<Group> groups_of(const Study& study, GroupBy by) {
   for (const Measured& one : study.rows) machines.insert(one.row.machine), threads.insert(one.row.threads);
   // Named where the records differ in it.
   const auto run_by = [&](const Row& row) {
-    return (threads.size() > 1 ? ", " + plural(row.threads, "thread") : "") +
+    const std::string timer = timer_word(row);
+    return (timer.empty() ? "" : ", " + timer) + (threads.size() > 1 ? ", " + plural(row.threads, "thread") : "") +
            (machines.size() > 1 ? ", " + row.machine : "");
   };
   std::vector<Group> groups;
@@ -168,6 +169,10 @@ std::vector<Group> groups_of(const Study& study, GroupBy by) {
     return key(a) < key(b);
   });
   return groups;
+}
+
+std::string timer_word(const Row& row) {
+  return row.timer == "cuda_events_hot" ? "hot" : row.timer == "cuda_graph" ? "graph" : "";
 }
 
 std::optional<double> speed_up(const Configuration& configuration, std::string_view implementation,

@@ -78,6 +78,7 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
 std::string conditions_of(const std::vector<const Measured*>& rows);
 std::string conditions_of(const Group& group);
 
+std::string timer_word(const Row& row);            // hot, graph: what a GPU's times mean; empty for all others
 std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
 std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ
 std::string sizes_of(const core::Case& problem);   // length 4k, d=64, bf16, causal, batch 1, 12 heads

@@ -82,7 +82,7 @@ class Sweep {
   }
 
   const Row* earlier(const std::string& line, const std::string& implementation) const {
-    const auto found = earlier_.find(key_of(line, implementation, bench_.threads()));
+    const auto found = earlier_.find(key_of(line, implementation, bench_.threads(), bench_.timer()));
     return found == earlier_.end() ? nullptr : &found->second;
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "program/command_line.h"
 #include "program/record_file.h"
@@ -48,6 +49,19 @@ Row sample_row(const std::string& impl = "cpu.avx2") {
 Environment sample_environment(const std::string& machine = "m") {
   return {machine, "2026-01-31T12:00:00Z",           "fovea bench",  {"abc", true}, "0.1.0",
           2,       {{"cpu", "\"quoted\" \xc3\xa9"}}, {{"fma", 1e11}}};
+}
+
+TEST(Record, RowsOfOtherTimersOfAGpuMeasureOtherThings) {
+  Row row = sample_row();
+  const std::string on_cpu = key_of(row);
+  row.timer = "perf_counter";
+  EXPECT_EQ(key_of(row), on_cpu);
+  std::set<std::string> keys{on_cpu};
+  for (const char* timer : {"cuda_events", "cuda_events_hot", "cuda_graph"}) {
+    row.timer = timer;
+    keys.insert(key_of(row));
+  }
+  EXPECT_EQ(keys.size(), 4u);
 }
 
 TEST(Statistics, QuartilesInterpolateAndStdIsOfASample) {

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "fixture.h"
+#include "program/report_rates.h"
 #include "program/report_tables.h"
 
 namespace fovea::program {
@@ -110,6 +111,32 @@ TEST(Tables, FiguresKeepThreeDigits) {
   EXPECT_EQ(format_figure(0), "0");
   EXPECT_EQ(format_bytes(1.5e6), "1.50 MB");
   EXPECT_EQ(format_bytes(999), "999 B");
+}
+
+// A line per shape, whatever its batch and heads; a ratio where torch.flash was timed too; other timers, other tables.
+TEST(Tables, RatesOfAGpu) {
+  const std::string at = "device=cuda dtype=bf16 mask=causal ";
+  std::vector<Row> rows;
+  for (const std::string shape : {"b=8 hq=16 lq=2k d=128", "b=16 hq=32 lq=1k d=64"}) {
+    rows.push_back(timed(at + shape, "cuda.any", 2e-3));
+    rows.push_back(timed(at + shape, "torch.flash", 1.5e-3));
+  }
+  rows.push_back(failed(at + "b=1 hq=1 lq=4k d=64", "cuda.any", "oom"));
+  for (Row& one : rows) one.timer = "cuda_events";
+  rows.push_back(timed(at + "b=8 hq=16 lq=2k d=128", "cuda.any", 1e-3));
+  rows.back().timer = "cuda_graph";
+  const auto tables = rate_tables(study_of(rows));
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].title, "Rates on a GPU: forward, bf16");
+  EXPECT_EQ(tables[1].title, "Rates on a GPU: forward, bf16, graph");
+  ASSERT_EQ(tables[0].rows.size(), 3u);
+  ASSERT_EQ(tables[0].columns.size(), 8u);
+  const auto& first = tables[0].rows[0];  // d = 64, 1k
+  EXPECT_EQ(first[1].text, "64");
+  EXPECT_EQ(first[7].text, format_ratio(0.75));
+  EXPECT_EQ(first[7].emphasis, Emphasis::loss);
+  EXPECT_TRUE(tables[0].rows[1][5].text == "OOM" || tables[0].rows[1][6].text == "OOM");
+  EXPECT_TRUE(rate_tables(study_of(every_status())).empty());
 }
 
 }  // namespace
