@@ -131,7 +131,7 @@ def save(figure, folder: Path, name: str) -> None:
     """PNG for documents; SVG with identifiers of its own, so that many can stand in one page."""
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=150, pil_kwargs={"compress_level": 1})
-    few = Image.open(pixels).convert("RGB").quantize(128, dither=Image.Dither.NONE)  # a third of the size
+    few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
     few.save(folder / f"{name}.png", optimize=True)
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
