@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "core/names.h"
 #include "program/report_tables.h"
@@ -16,6 +17,7 @@ namespace {
 
 using core::CasePass;
 constexpr CasePass kPasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
+constexpr const char* kRoles[] = {"naive", "vectorized", "fused", "flash"};
 
 // What one side, here or published, has for a problem and a role.
 struct Side {
@@ -199,7 +201,7 @@ Table table_d2(const Book& book) {
   };
   for (const core::Case& c : book.configurations) {
     const std::vector<Cell> key{integer(c.problem.dim_qk), integer(c.problem.len_q)};
-    for (const std::string role : {"naive", "vectorized", "fused", "flash"}) {
+    for (const std::string role : kRoles) {
       const Side fwd = book.ours(c, CasePass::fwd, role), bwd = book.ours(c, CasePass::bwd, role);
       if (fwd.word == "-" && bwd.word == "-") continue;
       Side sum = fwd.has() ? bwd : fwd;
@@ -224,8 +226,6 @@ Table table_d2(const Book& book) {
   }
   return table;
 }
-
-constexpr const char* kRoles[] = {"naive", "vectorized", "fused", "flash"};
 
 std::string tier_of(const core::Case& c) {
   const AttentionProblem& p = c.problem;
@@ -341,18 +341,22 @@ std::vector<std::string> compare(const Book& book) {
   return said;
 }
 
-// Rows of the first matching machine, by measurement and role.
+// Rows of the first matching machine and device, by measurement and role.
 Book book_of(const Study& study, const PublishedReport& report, std::vector<Match>& matches) {
-  std::map<std::string, std::vector<const PublishedFigure*>> printed;
-  for (const PublishedFigure& figure : report.figures) printed[figure.measurement].push_back(&figure);
+  std::string runner;
+  std::set<std::string> printed, measured;
+  for (const PublishedFigure& figure : report.figures) printed.insert(figure.measurement);
   Book book{&report, {}, {}, {}};
   std::vector<const Measured*> used;
   for (const Measured& one : study.rows) {
     const std::string measurement = measurement_of(one.problem);
-    const auto found = printed.find(measurement);
-    if (found == printed.end()) continue;
-    if (!used.empty() && (used[0]->row.machine != one.row.machine || used[0]->row.threads != one.row.threads)) continue;
+    if (!printed.contains(measurement)) continue;
+    const std::string ran_on =
+        fmt::format("{} {} {}", core::name_of(one.problem.problem.device.kind), one.row.machine, one.row.threads);
+    if (!used.empty() && ran_on != runner) continue;
+    runner = ran_on;
     used.push_back(&one);
+    measured.insert(measurement);
     const Measured*& place = book.here[{measurement, std::string(one.role())}];
     if (place == nullptr || !place->timed() || (one.timed() && one.seconds() < place->seconds())) place = &one;
   }
@@ -361,8 +365,7 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
     if (found != book.here.end()) matches.push_back({&figure, found->second});
     const core::Case forward = with_pass(figure.problem, CasePass::fwd);
     const bool any = std::any_of(std::begin(kPasses), std::end(kPasses), [&](CasePass pass) {
-      const auto at = book.here.lower_bound({measurement_of(with_pass(forward, pass)), ""});
-      return at != book.here.end() && at->first.first == measurement_of(with_pass(forward, pass));
+      return measured.contains(measurement_of(with_pass(forward, pass)));
     });
     if (any &&
         std::find(book.configurations.begin(), book.configurations.end(), forward) == book.configurations.end()) {

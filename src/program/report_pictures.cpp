@@ -205,22 +205,25 @@ void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>&
 
 // Rate against operations per byte of the definition, under the ceilings measured in the same run.
 void add_roofline(Json& pictures, const Study& study) {
-  std::map<DType, Json> panels;
-  std::map<DType, double> peak;
+  using Key = std::pair<DeviceKind, DType>;  // a panel
+  std::map<Key, Json> panels;
+  std::map<Key, double> peak;
+  std::map<DeviceKind, double> bandwidth;
   std::vector<const Measured*> used;
-  double bandwidth = 0;
   for (const Measured& one : study.rows) {
     for (const auto& [name, rate] : one.environment->ceilings) {
-      if (name.find("bandwidth") != std::string::npos) bandwidth = std::max(bandwidth, rate);
+      if (name.find("bandwidth") == std::string::npos) continue;
+      double& most = bandwidth[name.starts_with("gpu_") ? DeviceKind::cuda : DeviceKind::cpu];
+      most = std::max(most, rate);
     }
     if (!one.timed() || one.row.has_flag("impossible") || one.row.bytes <= 0) continue;
-    const DType dtype = one.problem.problem.dtype;
-    if (one.row.ceiling) peak[dtype] = std::max(peak[dtype], one.row.ceiling->flops_per_s);
-    panels[dtype].push_back({{"implementation", one.row.impl},
-                             {"pass", key_of(one.problem.pass)},
-                             {"x", one.row.flops / one.row.bytes},
-                             {"y", one.row.flops / one.seconds()},
-                             {"clean", one.ranked() && !one.noisy()}});
+    const Key key{one.problem.problem.device.kind, one.problem.problem.dtype};
+    if (one.row.ceiling) peak[key] = std::max(peak[key], one.row.ceiling->flops_per_s);
+    panels[key].push_back({{"implementation", one.row.impl},
+                           {"pass", key_of(one.problem.pass)},
+                           {"x", one.row.flops / one.row.bytes},
+                           {"y", one.row.flops / one.seconds()},
+                           {"clean", one.ranked() && !one.noisy()}});
     used.push_back(&one);
   }
   if (used.empty()) return;
@@ -229,10 +232,11 @@ void add_roofline(Json& pictures, const Study& study) {
                      "measured in the same run.",
                      conditions_of(used));
   one["implementations"] = study.implementations;
-  for (auto& [dtype, points] : panels) {
-    one["panels"].push_back({{"title", core::name_of(dtype)},
-                             {"peak", peak[dtype]},
-                             {"bandwidth", bandwidth},
+  for (auto& [key, points] : panels) {
+    const std::string device = key.first == DeviceKind::cpu ? "" : ", " + std::string(core::name_of(key.first));
+    one["panels"].push_back({{"title", std::string(core::name_of(key.second)) + device},
+                             {"peak", peak[key]},
+                             {"bandwidth", bandwidth[key.first]},
                              {"points", std::move(points)}});
   }
   pictures.push_back(std::move(one));

@@ -259,9 +259,9 @@ std::string length_of(const core::Case& problem) {
 
 std::string sizes_of(const core::Case& c) {
   const AttentionProblem& p = c.problem;
-  return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
+  return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
                      p.mask == Mask::none ? "no mask" : core::name_of(p.mask), p.batch, p.heads_q,
-                     p.heads_q == 1 ? "" : "s");
+                     p.heads_q == 1 ? "" : "s", p.device.kind == DeviceKind::cpu ? "" : ", on the GPU");
 }
 
 std::string status_word(std::string_view status) { return status == "oom" ? "OOM" : std::string(status); }
