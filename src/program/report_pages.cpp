@@ -364,13 +364,12 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
     const auto found = book.here.find({figure.measurement, figure.implementation});
     if (found != book.here.end()) matches.push_back({&figure, found->second});
     const core::Case forward = with_pass(figure.problem, CasePass::fwd);
-    const bool any = std::any_of(std::begin(kPasses), std::end(kPasses), [&](CasePass pass) {
+    const auto was_measured = [&](CasePass pass) {
       return measured.contains(measurement_of(with_pass(forward, pass)));
-    });
-    if (any &&
-        std::find(book.configurations.begin(), book.configurations.end(), forward) == book.configurations.end()) {
-      book.configurations.push_back(forward);
-    }
+    };
+    if (std::none_of(std::begin(kPasses), std::end(kPasses), was_measured)) continue;
+    auto& all = book.configurations;
+    if (std::find(all.begin(), all.end(), forward) == all.end()) all.push_back(forward);
   }
   if (!used.empty()) {
     book.conditions = "Mean times, as the report has them. Here: " + conditions_of(used) + ". Published: report " +
