@@ -1,6 +1,7 @@
 // The page: well-formed, self-contained, escaped; published tables with their own rules; pictures drawn.
 #include <cctype>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "fixture.h"
@@ -141,6 +142,24 @@ TEST(Published, FiguresHereStandBesideThePublishedOnes) {
   EXPECT_EQ(here[3].text, "here");
   EXPECT_EQ(published[3].text, "published");
   EXPECT_EQ(here[1].text, published[1].text);
+}
+
+// The eager form of one device is no baseline for the kernel of another.
+TEST(Published, DevicesAreKeptApart) {
+  const std::string at = "pass=fwd lq=512 d=64 dtype=bf16 mask=causal device=";
+  const Study study = study_of({timed(at + "cpu", "naive", 4e-3), timed(at + "cpu", "cpu.avx2", 1e-3),
+                                timed(at + "cuda", "naive", 4e-4), timed(at + "cuda", "cuda.any", 1e-4)});
+  const Report report = make_report(study);
+  const auto& here = page_of(report, "B").tables.at(0).rows.at(0);
+  EXPECT_EQ(here.at(4).text, "4.00") << "PT fwd";
+  EXPECT_EQ(here.at(7).text, "1.00") << "TR fwd";
+  const auto pictures = nlohmann::json::parse(describe_pictures(study, report.pages));
+  for (const auto& one : pictures["pictures"]) {
+    if (one["kind"] != "roofline") continue;
+    ASSERT_EQ(one["panels"].size(), 2u);
+    EXPECT_EQ(one["panels"][0]["points"].size(), 2u);
+    EXPECT_EQ(one["panels"][1]["bandwidth"], 0) << "none was measured on the GPU";
+  }
 }
 
 TEST(Published, FindingsAreComputedFromTheTables) {
