@@ -1,6 +1,8 @@
 // Rounds of turns. Whatever disturbs the machine while a round lasts disturbs all contenders alike.
 #include "program/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -67,8 +69,8 @@ class Turn {
     }
     spent_ += seconds_since(start);
     if (spent_ > limits_.timeout && static_cast<int>(outcome_.samples.size()) < kLeastSamples)
-      end_with("timeout", std::to_string(kLeastSamples) + " samples take longer than the limit of " +
-                              std::to_string(std::lround(limits_.timeout)) + " s");
+      end_with("timeout",
+               fmt::format("{} samples take longer than the limit of {:.3g} s", kLeastSamples, limits_.timeout));
   }
 
   void end_with(const std::string& status, const std::string& reason) {

@@ -3,6 +3,7 @@
 #include "program/worker_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -149,7 +149,7 @@ std::string WorkerProcess::receive(double timeout_s) {
     const std::chrono::duration<double> left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) {
       kill();
-      throw WorkerFailure{"timeout", "no answer within " + std::to_string(std::lround(timeout_s)) + " s"};
+      throw WorkerFailure{"timeout", fmt::format("no answer within {:.3g} s", timeout_s)};
     }
     pollfd wait{replies_, POLLIN, 0};
     const int ready = poll(&wait, 1, static_cast<int>(std::min(left.count() * 1e3 + 1, 1e6)));
