@@ -91,7 +91,7 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
   }
 }
 
-// The implementation with the steepest and the one with the flattest growth, in the group that reaches farthest.
+// The fitted exponents of each pass, in the group that reaches farthest.
 void say_growth(const Study& study, std::vector<std::string>& said) {
   for (const core::CasePass pass : kPasses) {
     std::string best;
@@ -100,15 +100,18 @@ void say_growth(const Study& study, std::vector<std::string>& said) {
       if (group.pass != pass) continue;
       std::string text;
       std::int64_t reach = 0;
+      bool noisy = false;
       for (const std::string& name : study.implementations) {
         const auto law = fit_power_law(group, name);
         if (!law) continue;
         text += fmt::format("{}{} n^{:.2f}", text.empty() ? "" : ", ", name, law->exponent);
         reach = std::max(reach, law->to);
+        noisy = noisy || law->noisy;
       }
       if (reach > farthest) {
         farthest = reach;
-        best = fmt::format("Time grows with the length n up to {} ({}) as {}.", reach, group.title, text);
+        best = fmt::format("Time grows with the length n up to {} ({}) as {}{}.", reach, group.title, text,
+                           noisy ? "; some of these times are noisy" : "");
       }
     }
     if (!best.empty()) said.push_back(best);

@@ -211,8 +211,13 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
     xy += at * value;
   }
   const double exponent = (n * xy - x * y) / (n * xx - x * x);
-  return PowerLaw{exponent, std::exp((y - exponent * x) / n), std::llround(std::exp(points.front().first)),
-                  std::llround(std::exp(points.back().first))};
+  PowerLaw law{exponent, std::exp((y - exponent * x) / n), std::llround(std::exp(points.front().first)),
+               std::llround(std::exp(points.back().first))};
+  for (const Configuration& configuration : group.configurations) {
+    const Measured* const one = configuration.find(implementation);
+    law.noisy = law.noisy || (one != nullptr && one->noisy() && configuration.problem.problem.len_q >= law.from);
+  }
+  return law;
 }
 
 std::string conditions_of(const std::vector<const Measured*>& rows) {

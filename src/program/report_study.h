@@ -71,6 +71,7 @@ bool speed_up_ranked(const Configuration& configuration, std::string_view implem
 struct PowerLaw {
   double exponent = 0, coefficient = 0;
   std::int64_t from = 0, to = 0;
+  bool noisy = false;  // some of the times are
 };
 std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view implementation);
 

@@ -43,7 +43,15 @@ TEST(Observations, FailuresAndFlagsAreCounted) {
   EXPECT_FALSE(says(all_of(study_of({timed(kAt + "512", "naive", 1e-3)})), "OOM"));
 }
 
-TEST(Observations, GrowthIsFitted) { EXPECT_TRUE(says(all_of(study_of(every_status())), "naive n^2.00")); }
+TEST(Observations, GrowthIsFitted) {
+  EXPECT_TRUE(says(all_of(study_of(every_status())), "naive n^2.00"));
+  const auto with = [](std::vector<std::string> flags) {
+    return all_of(study_of({timed(kAt + "256", "naive", 1e-3), timed(kAt + "512", "naive", 4e-3),
+                            timed(kAt + "1k", "naive", 16e-3, std::move(flags))}));
+  };
+  EXPECT_TRUE(says(with({}), "naive n^2.00.")) << with({});
+  EXPECT_TRUE(says(with({"noisy"}), "naive n^2.00; some of these times are noisy.")) << with({"noisy"});
+}
 
 TEST(Observations, SumsAreCompared) {
   const auto with = [](double both) {
