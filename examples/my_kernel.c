@@ -9,8 +9,9 @@ static const float* row_of(const struct fovea_bench_tensor* t, int64_t b, int64_
 
 static void attend(const struct fovea_bench_call* c, int64_t b, int64_t h, int64_t i) {
   const int64_t hkv = h / (c->heads_q / c->heads_kv);
-  const int64_t last = c->mask == FOVEA_BENCH_NO_MASK ? c->len_k - 1
-                       : c->mask == FOVEA_BENCH_CAUSAL_TOP_LEFT ? i : i + c->len_k - c->len_q;
+  const int64_t last = c->mask == FOVEA_BENCH_NO_MASK           ? c->len_k - 1
+                       : c->mask == FOVEA_BENCH_CAUSAL_TOP_LEFT ? i
+                                                                : i + c->len_k - c->len_q;
   const float* q = row_of(&c->q, b, h, i);
   float* out = (float*)row_of(&c->out, b, h, i);
   double sum = 0, peak = -INFINITY;

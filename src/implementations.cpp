@@ -10,13 +10,14 @@ namespace fovea::core {
 namespace {
 
 std::vector<Implementation>& list() {
-  static std::vector<Implementation> all = [] {
+  // Never destroyed: destructors may still call while the process exits.
+  static auto& all = *new std::vector<Implementation>([] {
     std::vector<Implementation> built_in;
     for (const auto backend : {cuda::implementations(), cpu::implementations(), reference::implementations()}) {
       built_in.insert(built_in.end(), backend.begin(), backend.end());
     }
     return built_in;
-  }();
+  }());
   return all;
 }
 

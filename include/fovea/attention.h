@@ -57,31 +57,35 @@ struct BackwardTensors {
   bool accumulate = false;                      // add to dq, dk, dv (fp32 only) instead of overwriting them
 };
 
-// Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written.
+// Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written; `cancelled` if
+// the flag was raised, or `error` if a device or library underneath failed, which leave the outputs unspecified.
 FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
 // Joins attention over disjoint sets of keys: parts are (out, lse) pairs of the same shape, `out` and `lse` receive
-// attention over all their keys. Every tensor fp32; CPU. The parts are added in the order given.
+// attention over all their keys. Every tensor fp32; CPU. The parts are added in the order given. Throws Error with
+// status invalid_argument or out_of_memory before anything is written.
 struct PartialResult {
   TensorView out, lse;
 };
 FOVEA_API void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out,
                               const MutableTensorView& lse);
 
-// The problem that a call with these tensors and options would pose. Validates everything that needs no memory access.
+// The problem that a call with these tensors and options would pose. Validates everything that needs no memory access:
+// throws Error with status invalid_argument.
 FOVEA_API AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
-// Bytes of workspace that the implementation which would run needs.
+// Bytes of workspace that the implementation which would run needs. Throws Error with status invalid_argument, or
+// unsupported if none would run.
 FOVEA_API std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation = {});
 
-// The walk through the list of implementations for one problem.
+// The walk through the list of implementations for one problem: every verdict. The first that accepts runs.
 struct Explanation {
   struct Step {
     std::string name;
     bool accepted;
-    std::string reason;  // why it refuses, or "" where it accepts
+    std::string reason;  // why it refuses, or is not asked unless named; "" where it accepts
   };
   std::vector<Step> walk;
   std::string chosen;  // empty if none accepts
@@ -91,6 +95,7 @@ struct Explanation {
   double flops = 0;
   double bytes = 0;
 };
+// Throws Error with status invalid_argument for a problem that breaks the contract; none accepting is no error.
 FOVEA_API Explanation explain(const AttentionProblem& problem, std::string_view implementation = {});
 
 struct ImplementationInfo {

@@ -1,6 +1,7 @@
 // The one error type: what was refused or failed, the values, what would be accepted, and the line that replays it.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,16 +33,17 @@ struct ErrorDetails {
   std::string line = {};  // problem line that replays the call; empty where there is none
 };
 
-// Thrown before anything is written or launched. what() holds all the details, one per line.
+// Every refusal comes before anything is written or launched. Only `cancelled`, and `error` of a device or library, may
+// come later and then leave the outputs unspecified. what() holds all the details, one per line. Copying never throws.
 class FOVEA_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorDetails details);
 
-  Status status() const { return details_.status; }
-  const ErrorDetails& details() const { return details_; }
+  Status status() const { return details_->status; }
+  const ErrorDetails& details() const { return *details_; }
 
  private:
-  ErrorDetails details_;
+  std::shared_ptr<const ErrorDetails> details_;
 };
 
 }  // namespace fovea

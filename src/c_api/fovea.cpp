@@ -2,6 +2,7 @@
 #include "fovea/fovea.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -15,21 +16,25 @@ namespace {
 
 using namespace fovea;
 
-struct LastError {
-  std::string text;
-  const char* fixed = "";  // used where there was no memory for a text
+// Why this thread's last failed call failed. A plain pointer, since a call may fail in a destructor that runs after the
+// thread's own objects are gone; its memory goes with them, if any was taken by then.
+thread_local char* last_error = nullptr;
+thread_local bool last_error_lost = false;  // there was no memory for the text
 
-  void set(const char* message) noexcept {
-    try {
-      text = message;
-      fixed = nullptr;
-    } catch (...) {
-      fixed = "fovea: out of memory";
-    }
+struct LastErrorEnd {
+  ~LastErrorEnd() {
+    std::free(last_error);
+    last_error = nullptr;
   }
 };
 
-thread_local LastError last_error;
+void set_last_error(const char* text) noexcept {
+  thread_local const LastErrorEnd end;
+  (void)end;
+  std::free(last_error);
+  last_error = strdup(text);
+  last_error_lost = last_error == nullptr;
+}
 
 template <class Call>
 fovea_status guarded(Call call) noexcept {
@@ -37,23 +42,29 @@ fovea_status guarded(Call call) noexcept {
     call();
     return FOVEA_OK;
   } catch (const Error& error) {
-    last_error.set(error.what());
+    set_last_error(error.what());
     return static_cast<fovea_status>(error.status());
   } catch (const std::bad_alloc&) {
-    last_error.set("fovea: out of memory");
+    set_last_error("fovea: out of memory");
     return FOVEA_OUT_OF_MEMORY;
   } catch (const std::exception& error) {
-    last_error.set(error.what());
+    set_last_error(error.what());
   } catch (...) {
-    last_error.set("fovea: an exception of unknown type");
+    set_last_error("fovea: an exception of unknown type");
   }
   return FOVEA_ERROR;
 }
 
 std::string text_of(const Explanation& explanation) {
   std::string text;
-  for (const auto& step : explanation.walk)
-    text += step.name + ": " + (step.accepted ? "taken" : "refused: " + step.reason) + "\n";
+  for (const auto& step : explanation.walk) {
+    const bool chosen = step.accepted && step.name == explanation.chosen;
+    text += step.name + ": " +
+            (chosen          ? "taken"
+             : step.accepted ? "not asked: would take it"
+                             : "refused: " + step.reason);
+    text += "\n";
+  }
   text += "chosen: " + (explanation.chosen.empty() ? "none" : explanation.chosen) + "\n";
   if (!explanation.tiles.empty()) text += "tiles: " + explanation.tiles + "\n";
   text += "workspace: " + std::to_string(explanation.workspace_bytes) + " bytes\n";
@@ -63,11 +74,12 @@ std::string text_of(const Explanation& explanation) {
 }
 
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = [] {
+  // Never destroyed: destructors may still call while the process exits.
+  static const auto& all = *new std::vector<std::string>([] {
     std::vector<std::string> list;
     for (const auto& one : implementations()) list.push_back(one.name);
     return list;
-  }();
+  }());
   return all;
 }
 
@@ -182,7 +194,10 @@ const char* fovea_implementation_name(size_t index) {
   return name;
 }
 
-const char* fovea_last_error(void) { return last_error.fixed != nullptr ? last_error.fixed : last_error.text.c_str(); }
+const char* fovea_last_error(void) {
+  if (last_error_lost) return "fovea: out of memory";
+  return last_error == nullptr ? "" : last_error;
+}
 
 const char* fovea_version(void) { return FOVEA_VERSION_STRING; }
 

@@ -68,62 +68,73 @@ bool is_empty(const AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options) {
-  return core::validate(tensors, options, "describe");
+  return core::guarded("describe", [&] { return core::validate(tensors, options, "describe"); });
 }
 
 AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options) {
-  return core::validate(tensors, options, "describe");
+  return core::guarded("describe", [&] { return core::validate(tensors, options, "describe"); });
 }
 
 void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options) {
   constexpr std::string_view call = "attention_forward";
-  const AttentionProblem problem = core::validate(tensors, options, call);
-  const core::Implementation& chosen = core::choose(problem, options.implementation, call);
-  if (is_empty(problem)) return;
-  const core::Plan plan = chosen.plan(problem);
-  check_saved(plan, problem, tensors.saved, call);
-  with_workspace(chosen, plan, problem, options, call,
-                 [&](const core::RunContext& context) { chosen.forward(problem, tensors, context); });
+  core::guarded(call, [&] {
+    const AttentionProblem problem = core::validate(tensors, options, call);
+    const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+    if (is_empty(problem)) return;
+    const core::Plan plan = chosen.plan(problem);
+    check_saved(plan, problem, tensors.saved, call);
+    with_workspace(chosen, plan, problem, options, call,
+                   [&](const core::RunContext& context) { chosen.forward(problem, tensors, context); });
+  });
 }
 
 void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options) {
   constexpr std::string_view call = "attention_backward";
-  AttentionProblem problem = core::validate(tensors, options, call);
-  const core::Implementation& chosen = core::choose(problem, options.implementation, call);
-  if (is_empty(problem)) return;
-  if (problem.len_q == 0) problem.heads_q = problem.heads_kv;  // heads without queries would only be counted through
-  const core::Plan plan = chosen.plan(problem);
-  check_saved(plan, problem, tensors.saved, call);
-  with_workspace(chosen, plan, problem, options, call,
-                 [&](const core::RunContext& context) { chosen.backward(problem, tensors, context); });
+  core::guarded(call, [&] {
+    AttentionProblem problem = core::validate(tensors, options, call);
+    const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+    if (is_empty(problem)) return;
+    if (problem.len_q == 0) problem.heads_q = problem.heads_kv;  // heads without queries would only be counted through
+    const core::Plan plan = chosen.plan(problem);
+    check_saved(plan, problem, tensors.saved, call);
+    with_workspace(chosen, plan, problem, options, call,
+                   [&](const core::RunContext& context) { chosen.backward(problem, tensors, context); });
+  });
 }
 
 std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation) {
-  core::validate(problem, "workspace_bytes");
-  return core::choose(problem, implementation, "workspace_bytes").plan(problem).workspace_bytes;
+  constexpr std::string_view call = "workspace_bytes";
+  return core::guarded(call, [&] {
+    core::validate(problem, call);
+    return core::choose(problem, implementation, call).plan(problem).workspace_bytes;
+  });
 }
 
 Explanation explain(const AttentionProblem& problem, std::string_view implementation) {
-  core::validate(problem, "explain");
-  Explanation result;
-  const core::Implementation* chosen = nullptr;
-  result.walk = core::walk(problem, implementation, &chosen);
-  result.flops = flops(problem);
-  result.bytes = bytes(problem);
-  if (chosen == nullptr) return result;
-  const core::Plan plan = chosen->plan(problem);
-  result.chosen = chosen->name;
-  result.tiles = plan.tiles;
-  result.workspace_bytes = plan.workspace_bytes;
-  result.saved_bytes = plan.saved_bytes;
-  return result;
+  return core::guarded("explain", [&] {
+    core::validate(problem, "explain");
+    Explanation result;
+    const core::Implementation* chosen = nullptr;
+    result.walk = core::walk(problem, implementation, &chosen);
+    result.flops = flops(problem);
+    result.bytes = bytes(problem);
+    if (chosen == nullptr) return result;
+    const core::Plan plan = chosen->plan(problem);
+    result.chosen = chosen->name;
+    result.tiles = plan.tiles;
+    result.workspace_bytes = plan.workspace_bytes;
+    result.saved_bytes = plan.saved_bytes;
+    return result;
+  });
 }
 
 std::vector<ImplementationInfo> implementations() {
-  std::vector<ImplementationInfo> infos;
-  for (const auto& one : core::all_implementations())
-    infos.push_back({std::string(one.name), one.device, one.automatic, one.unavailable()});
-  return infos;
+  return core::guarded("implementations", [] {
+    std::vector<ImplementationInfo> infos;
+    for (const auto& one : core::all_implementations())
+      infos.push_back({std::string(one.name), one.device, one.automatic, one.unavailable()});
+    return infos;
+  });
 }
 
 }  // namespace fovea

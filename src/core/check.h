@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,16 @@ std::string to_string(const Sizes& sizes);  // (2, 8, 512, 64)
 std::string join(std::initializer_list<std::string_view> words, std::string_view separator = ", ");
 
 [[noreturn]] void fail(ErrorDetails details);
+[[noreturn]] void fail_out_of_memory(std::string_view call);
+
+// What a public call does: memory that runs out anywhere in it is an Error too.
+template <class Call>
+auto guarded(std::string_view name, Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    fail_out_of_memory(name);
+  }
+}
 
 }  // namespace fovea::core

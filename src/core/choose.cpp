@@ -52,6 +52,19 @@ void check_name(std::string_view name, std::string_view call) {
         {}});
 }
 
+// Whether the walk passes it: the one that is named, or else those of the tensors' device and any that would be asked.
+bool is_candidate(const Implementation& one, const AttentionProblem& problem, std::string_view wanted) {
+  if (has_twin(one, problem.device.kind)) return false;
+  return wanted.empty() ? one.automatic || one.device == problem.device.kind : one.name == wanted;
+}
+
+// Why the walk goes on to the next; empty if it ends here.
+std::string verdict(const Implementation& one, const AttentionProblem& problem, std::string_view wanted) {
+  std::string reason = refusal_of(one, problem);
+  if (!reason.empty() || one.automatic || !wanted.empty()) return reason;
+  return "runs only when named" + (one.named_because.empty() ? "" : ": " + one.named_because);
+}
+
 }  // namespace
 
 std::vector<std::string> known_names() {
@@ -68,15 +81,10 @@ std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string
   std::vector<Explanation::Step> steps;
   *chosen = nullptr;
   for (const auto& one : all_implementations()) {
-    const bool asked = wanted.empty() ? one.automatic : one.name == wanted;
-    if (!asked && (!wanted.empty() || one.device != problem.device.kind)) continue;
-    if (has_twin(one, problem.device.kind)) continue;
-    std::string reason = asked ? refusal_of(one, problem) : "runs only when named";
-    if (!asked && !one.named_because.empty()) reason += ": " + one.named_because;
+    if (!is_candidate(one, problem, wanted)) continue;
+    std::string reason = verdict(one, problem, wanted);
     steps.push_back({std::string(one.name), reason.empty(), std::move(reason)});
-    if (!steps.back().accepted) continue;
-    *chosen = &one;
-    break;
+    if (*chosen == nullptr && steps.back().accepted) *chosen = &one;
   }
   return steps;
 }
@@ -89,12 +97,15 @@ bool promises_reproducibility(std::string_view name) {
 }
 
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {
-  check_name(requested(name), call);
-  const Implementation* chosen = nullptr;
-  const auto steps = walk(problem, name, &chosen);
-  if (chosen != nullptr) return *chosen;
+  const std::string_view wanted = requested(name);
+  check_name(wanted, call);
+  for (const auto& one : all_implementations()) {
+    if (is_candidate(one, problem, wanted) && verdict(one, problem, wanted).empty()) return one;
+  }
+  const Implementation* none = nullptr;
   std::string refusals;
-  for (const auto& step : steps) refusals += (refusals.empty() ? "" : "\n          ") + step.name + ": " + step.reason;
+  for (const auto& step : walk(problem, name, &none))
+    refusals += (refusals.empty() ? "" : "\n          ") + step.name + ": " + step.reason;
   fail({Status::unsupported, std::string(call), "", "no implementation takes this problem", refusals,
         "a problem that one of them takes", "`fovea info --matrix` lists what each takes", line_of(problem)});
 }

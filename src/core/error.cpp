@@ -1,6 +1,8 @@
 // The text of an error, and how refusals are thrown.
 #include "fovea/error.h"
 
+#include <new>
+
 #include "core/check.h"
 
 namespace fovea {
@@ -19,6 +21,10 @@ std::string text_of(const ErrorDetails& details) {
   add("replay: ", details.line.empty() ? "" : "fovea verify --problem \"" + details.line + "\"");
   return text;
 }
+
+// Made while the program is loaded and never destroyed: it can be thrown when there is no memory for another.
+const Error& no_memory_at_all =
+    *new Error({.status = Status::out_of_memory, .call = "attention", .problem = "memory ran out"});
 
 }  // namespace
 
@@ -40,7 +46,8 @@ std::string_view to_string(Status status) {
   return "error";
 }
 
-Error::Error(ErrorDetails details) : std::runtime_error(text_of(details)), details_(std::move(details)) {}
+Error::Error(ErrorDetails details)
+    : std::runtime_error(text_of(details)), details_(std::make_shared<const ErrorDetails>(std::move(details))) {}
 
 namespace core {
 
@@ -63,6 +70,18 @@ std::string join(std::initializer_list<std::string_view> words, std::string_view
 }
 
 void fail(ErrorDetails details) { throw Error(std::move(details)); }
+
+void fail_out_of_memory(std::string_view call) {
+  try {
+    fail({.status = Status::out_of_memory,
+          .call = std::string(call),
+          .problem = "memory ran out",
+          .got = "no memory",
+          .wanted = "some kilobytes beside the workspace"});
+  } catch (const std::bad_alloc&) {
+    throw no_memory_at_all;
+  }
+}
 
 }  // namespace core
 }  // namespace fovea

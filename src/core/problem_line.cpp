@@ -96,7 +96,8 @@ Key count_key(std::string_view name) {
 }
 
 const std::vector<Key>& keys() {
-  static const std::vector<Key> table{
+  // Never destroyed: refusals print the line of their problem, also while the process exits.
+  static const auto& table = *new std::vector<Key>{
       {"op", list_of(kOps), [](Case& c, std::string_view v) { return choose(kOps, v, c.op); },
        [](const Case& c) { return c.op; }},
       {"pass", list_of(kPasses),

@@ -54,9 +54,10 @@ core::Implementation implementation(std::string_view name) {
 }  // namespace
 
 std::span<const core::Implementation> implementations() {
-  static const std::array all{implementation<Isa::avx512_bf16>("cpu.avx512_bf16"),
-                              implementation<Isa::avx512>("cpu.avx512"), implementation<Isa::avx2>("cpu.avx2"),
-                              implementation<Isa::scalar>("cpu.scalar")};
+  // Never destroyed: destructors may still call while the process exits.
+  static const auto& all =
+      *new std::array{implementation<Isa::avx512_bf16>("cpu.avx512_bf16"), implementation<Isa::avx512>("cpu.avx512"),
+                      implementation<Isa::avx2>("cpu.avx2"), implementation<Isa::scalar>("cpu.scalar")};
   return all;
 }
 

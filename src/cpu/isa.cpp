@@ -106,7 +106,9 @@ std::string passed_over(Isa isa) {
 #if defined(__x86_64__)
 
 std::string missing(Isa isa) {
-  static const std::array<std::string, 4> reasons{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()};
+  // Never destroyed: destructors may still call while the process exits.
+  static const auto& reasons =
+      *new std::array<std::string, 4>{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()};
   return reasons[static_cast<std::size_t>(isa)];
 }
 

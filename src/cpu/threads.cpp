@@ -6,8 +6,9 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <memory>
-#include <system_error>
+#include <new>
 #include <thread>
 
 namespace fovea::cpu {
@@ -67,13 +68,13 @@ void Pool::work(Mailbox& mailbox) {
 // Starts threads until there are `workers`, or as many as the system gives.
 int Pool::grow_to(int workers) {
   for (; workers_ < std::min(workers, kMaxWorkers); ++workers_) {
-    auto mailbox = std::make_unique<Mailbox>();
     try {
+      auto mailbox = std::make_unique<Mailbox>();
       std::thread([this, box = mailbox.get()] { work(*box); }).detach();
-    } catch (const std::system_error&) {
+      mailboxes_[static_cast<std::size_t>(workers_)] = std::move(mailbox);
+    } catch (const std::exception&) {  // no more threads, or no memory for one
       break;
     }
-    mailboxes_[static_cast<std::size_t>(workers_)] = std::move(mailbox);
   }
   return std::min(workers, workers_);
 }
@@ -102,15 +103,15 @@ bool Pool::run(int count, void (*task)(void*, int), void* argument) {
 std::atomic<Pool*> the_pool{nullptr};
 
 // Never destroyed: workers may sleep in it while the process exits. A forked child has none of the workers, so it
-// forgets the pool and starts its own when it first needs one.
-Pool& pool() {
+// forgets the pool and starts its own when it first needs one. Null if there is no memory for it.
+Pool* pool() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
   (void)registered;
   Pool* current = the_pool.load(std::memory_order_acquire);
-  if (current != nullptr) return *current;
-  auto fresh = std::make_unique<Pool>();
-  if (the_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
-  return *current;
+  if (current != nullptr) return current;
+  std::unique_ptr<Pool> fresh(new (std::nothrow) Pool);
+  if (the_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
+  return current;
 }
 
 void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), void* argument) {
@@ -131,7 +132,8 @@ void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), v
 
 void run_tasks(const ThreadLender* lender, int count, void (*task)(void* argument, int index), void* argument) {
   if (lender != nullptr) return run_lent(*lender, count, task, argument);
-  if (count > 1 && pool().run(count, task, argument)) return;
+  Pool* const own = count > 1 ? pool() : nullptr;
+  if (own != nullptr && own->run(count, task, argument)) return;
   for (int i = 0; i < count; ++i) task(argument, i);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "core/check.h"
 #include "cuda/measure/device_memory.h"
@@ -27,7 +28,7 @@ struct BenchOptions {
   std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed;
   double repeat_for = 0, timeout = 60;
   bool resume = false, force = false, yes = false, json = false;
   std::vector<std::string> typed;  // the words of the command line
@@ -103,7 +104,7 @@ std::vector<core::Case> cases_of(const BenchOptions& o) {
   std::vector<core::Case> cases =
       with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
   for (core::Case& c : cases) {
-    if (o.seed != 0) c.seed = o.seed;
+    if (o.seed) c.seed = *o.seed;
     if (!o.device.empty()) c.problem.device.kind = o.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
     if (c.place != "contiguous")
       refuse("--problem", "bench times contiguous tensors only", "place=" + c.place, "place=contiguous",
@@ -191,7 +192,7 @@ int run_bench(const BenchOptions& o) {
       o.memory_limit.empty() ? usable_memory(device, machine, contenders.size()) : parse_memory(o.memory_limit);
   settings.device = device;
   if (!o.timing.empty()) settings.timing = o.timing;
-  settings.seed = o.seed;
+  settings.seed = o.seed.value_or(0);
   ask_for_yes(o, cases, contenders.size(), settings.limits);
   watch_interrupts();
   const Environment environment = environment_of(o, machine, settings);

@@ -45,11 +45,14 @@ Facts facts_of(const std::string& line, const std::string& implementation) {
   return facts;
 }
 
+bool is_taken(const Explanation& e, const Explanation::Step& step) { return step.accepted && step.name == e.chosen; }
+
 void print_json(const Facts& facts) {
   const Explanation& e = facts.explanation;
   nlohmann::ordered_json walk = nlohmann::ordered_json::array();
   for (const auto& step : e.walk)
-    walk.push_back({{"name", step.name}, {"taken", step.accepted}, {"reason", step.reason}});
+    walk.push_back(
+        {{"name", step.name}, {"accepts", step.accepted}, {"taken", is_taken(e, step)}, {"reason", step.reason}});
   const nlohmann::ordered_json all{{"schema", "fovea.explain/1"},
                                    {"problem", core::line_of(facts.c)},
                                    {"walk", walk},
@@ -68,7 +71,9 @@ void print_words(const Facts& facts) {
   const Explanation& e = facts.explanation;
   std::vector<std::vector<std::string>> rows;
   for (const auto& step : e.walk)
-    rows.push_back({"  " + step.name, step.accepted ? "takes it" : "refuses: " + step.reason});
+    rows.push_back({"  " + step.name, is_taken(e, step) ? "takes it"
+                                      : step.accepted   ? "not asked: would take it"
+                                                        : "refuses: " + step.reason});
   std::printf("%s\n%s", core::line_of(facts.c).c_str(), aligned(rows).c_str());
   if (e.chosen.empty()) {
     std::printf("no implementation takes this problem\n");

@@ -83,7 +83,8 @@ core::Plan plan(const AttentionProblem& p) {
 }  // namespace
 
 std::span<const core::Implementation> implementations() {
-  static const std::array all{core::Implementation{
+  // Never destroyed: destructors may still call while the process exits.
+  static const auto& all = *new std::array{core::Implementation{
       .name = "reference",
       .unavailable = [] { return std::string{}; },
       .refusal = [](const AttentionProblem&) { return std::string{}; },

@@ -1,7 +1,8 @@
 // What a user of the library writes: every way of packaging builds and runs this. One key: the answer is its value.
-#include <cstdio>
 #include <fovea/attention.h>
 #include <fovea/version.h>
+
+#include <cstdio>
 #include <limits>
 
 int main() {

@@ -9,6 +9,6 @@ if [[ $kind == static ]]; then
 else
   library=$(pkg-config --variable=libdir fovea)
   $cxx -std=c++20 $(pkg-config --cflags fovea) "$source" -o "$program" $(pkg-config --libs fovea) -Wl,-rpath,"$library"
-  readelf -d "$program" | grep -q 'NEEDED.*libfovea\.so\.[0-9]*\]' || { echo "not linked by SONAME"; exit 1; }
+  readelf -d "$program" | grep -q 'NEEDED.*libfovea\.so\.0\.[0-9]*\]' || { echo "not linked by SONAME"; exit 1; }
 fi
 "$program"

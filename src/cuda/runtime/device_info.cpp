@@ -67,7 +67,7 @@ std::string find_obstacle() {
 
 const DeviceInfo& device_info(int device) {
   static std::array<std::once_flag, kMaxDevices> asked;
-  static std::array<DeviceInfo, kMaxDevices> infos;
+  static auto& infos = *new std::array<DeviceInfo, kMaxDevices>;  // never destroyed: calls may come at exit
   if (device < 0 || device >= std::min(device_count(), kMaxDevices)) {
     core::fail({.status = Status::invalid_argument,
                 .call = "attention",
@@ -82,7 +82,7 @@ const DeviceInfo& device_info(int device) {
 }
 
 std::string unavailable() {
-  static const std::string obstacle = find_obstacle();
+  static const auto& obstacle = *new std::string(find_obstacle());  // never destroyed: calls may come at exit
   return obstacle;
 }
 

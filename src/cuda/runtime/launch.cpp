@@ -11,7 +11,7 @@ namespace fovea::cuda {
 
 int resident_blocks(const void* function, int threads, int shared_bytes, int device) {
   static std::mutex mutex;
-  static std::map<std::pair<const void*, int>, int> known;
+  static auto& known = *new std::map<std::pair<const void*, int>, int>;  // never destroyed: calls may come at exit
   const std::lock_guard lock(mutex);
   if (const auto found = known.find({function, device}); found != known.end()) return found->second;
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
