@@ -5,7 +5,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 DOCUMENT = "docs/architecture.md"
-MAX_LINES = 400
+MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS = 400, 60, 3
 SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
 POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")
@@ -83,6 +83,34 @@ def check_text(path, text):
             yield f"{path}:{number}: code in a comment"
 
 
+def parameters_of(text, start):
+    """How many template parameters the list has that opens at `start`."""
+    depth, count = 0, 1
+    for character in text[start:]:
+        depth += (character in "<(") - (character in ">)")
+        if depth == 0:
+            return count if text[start + 1] != ">" else 0
+        count += character == "," and depth == 1
+    return 0
+
+
+def check_functions(path, text):
+    """Lengths of functions, told by the indentation that clang-format gives, and template parameters."""
+    for found in re.finditer(r"^\s*template (<)", text, re.MULTILINE):
+        count = parameters_of(text, found.start(1))
+        if count > MAX_TEMPLATE_PARAMETERS:
+            number = text.count("\n", 0, found.start(1)) + 1
+            yield f"{path}:{number}: {count} template parameters, the limit is {MAX_TEMPLATE_PARAMETERS}"
+    last = {}  # indentation -> the last line that has it, which is where the block that ends next at it began
+    for number, line in enumerate(text.splitlines(), 1):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() == "}" and number - last.get(indent, number) + 1 > MAX_FUNCTION_LINES:
+            length = number - last[indent] + 1
+            yield f"{path}:{last[indent]}: a function of {length} lines, the limit is {MAX_FUNCTION_LINES}"
+        if line.strip() and not line.startswith("#"):
+            last[indent] = number
+
+
 def check_links(path, text):
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if not ((ROOT / path).parent / link).exists():
@@ -107,6 +135,8 @@ def main():
                 problems.append(f"{path}: a name that says nothing")
             text = file.read_text()
             problems += check_text(path, text)
+            if file.suffix in SOURCES:
+                problems += check_functions(path, text)
             if top in ("include", "src") and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
     print("\n".join(problems))

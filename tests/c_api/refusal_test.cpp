@@ -59,7 +59,8 @@ struct Refusal {
   bool forward = true, backward = true;
 };
 
-std::vector<Refusal> refusals() {
+// Sizes of structs, by which versions of the header are told apart.
+std::vector<Refusal> refusals_of_structs() {
   const auto bytes_of = [](std::size_t size) { return new std::string(std::to_string(size) + " bytes"); };
   static const std::string* tensor_bytes = bytes_of(sizeof(fovea_tensor));
   static const std::string* options_bytes = bytes_of(sizeof(fovea_options));
@@ -87,6 +88,12 @@ std::vector<Refusal> refusals() {
          c.options.lender = &c.lender;
        },
        {"`lender`", "3 bytes", lender_bytes->c_str()}},
+  };
+}
+
+// Fields of few values.
+std::vector<Refusal> refusals_of_values() {
+  return {
       {"R22_unknown_dtype", [](Call& c) { c.k_view.dtype = 3; }, {"`k.dtype`", "got:    3", "0 to 2"}},
       {"R22_negative_dtype", [](Call& c) { c.k_view.dtype = -1; }, {"`k.dtype`", "got:    -1", "0 to 2"}},
       {"R22_unknown_device", [](Call& c) { c.q_view.device_kind = 9; }, {"`q.device_kind`", "got:    9", "0 to 1"}},
@@ -101,6 +108,11 @@ std::vector<Refusal> refusals() {
        {"`accumulate`", "got:    5", "0 or 1"},
        false,
        true},
+  };
+}
+
+std::vector<Refusal> refusals_of_tensors() {
+  return {
       {"R02_rank_3", [](Call& c) { c.q_view.rank = 3; }, {"`q`", "got:    3", "rank 4"}},
       {"R02_rank_0", [](Call& c) { c.v_view.rank = 0; }, {"`v`", "got:    0", "rank 4"}},
       {"R02_sizes_overflow",
@@ -123,6 +135,11 @@ std::vector<Refusal> refusals() {
       {"R07_buffer_too_small", [](Call& c) { c.v_view.buffer_bytes = 95; }, {"`v`", "95 bytes", "96 bytes"}},
       {"R07_negative_buffer", [](Call& c) { c.v_view.buffer_bytes = -2; }, {"`v.buffer_bytes`", "-2", "or more"}},
       {"R09_device_index", [](Call& c) { c.k_view.device_index = 1; }, {"`k`", "cpu:1", "cpu:0"}},
+  };
+}
+
+std::vector<Refusal> refusals_of_options() {
+  return {
       {"R10_scale_nan",
        [](Call& c) {
          c.options.has_scale = 1;
@@ -166,8 +183,11 @@ TEST_P(CRefusal, SaysWhatAndWritesNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CRefusal, testing::ValuesIn(refusals()),
-                         [](const auto& test) { return std::string(test.param.name); });
+const auto name_of = [](const auto& test) { return std::string(test.param.name); };
+INSTANTIATE_TEST_SUITE_P(Structs, CRefusal, testing::ValuesIn(refusals_of_structs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Values, CRefusal, testing::ValuesIn(refusals_of_values()), name_of);
+INSTANTIATE_TEST_SUITE_P(Tensors, CRefusal, testing::ValuesIn(refusals_of_tensors()), name_of);
+INSTANTIATE_TEST_SUITE_P(Options, CRefusal, testing::ValuesIn(refusals_of_options()), name_of);
 
 fovea_problem valid_problem() {
   return {.struct_size = sizeof(fovea_problem),

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fovea/attention.h"
 #include "run_program.h"
 
 namespace fovea::tests {
@@ -176,8 +177,34 @@ TEST(CommandLineOutput, JsonOfEveryVerbParses) {
 TEST(CommandLineOutput, ExplainShowsTheWalk) {
   const Ended run = fovea({"explain", "--problem", "lq=100 d=64"});
   EXPECT_EQ(run.code, 0);
-  for (const char* word : {"takes it", "workspace", "saved for backward", "operations", "floor"})
+  for (const char* word :
+       {"takes it", "not asked: would take it", "workspace", "saved for backward", "operations", "floor"})
     EXPECT_NE(run.out.find(word), std::string::npos) << run.out;
+}
+
+// Every implementation's own verdict, also of those after the one that runs and of those that a cap passes over.
+TEST(CommandLineOutput, ExplainShowsEveryVerdict) {
+  const Ended run = fovea({"explain", "--problem", "lq=100 d=64", "--json"}, {.environment = {"FOVEA_CPU_ISA=scalar"}});
+  const auto walk = nlohmann::json::parse(run.out)["walk"];
+  EXPECT_EQ(walk.back()["name"], "reference");
+  for (const auto& step : walk) {
+    SCOPED_TRACE(step.dump());
+    const std::string name = step["name"], reason = step["reason"];
+    EXPECT_EQ(step["taken"], name == "cpu.scalar");
+    EXPECT_EQ(step["accepts"], name == "cpu.scalar" || name == "reference");
+    EXPECT_EQ(step["accepts"], reason.empty());
+    for (const auto& one : implementations()) {
+      if (one.name != name || one.device != DeviceKind::cpu || step["accepts"]) continue;
+      const bool named = reason.find("runs only when named") != std::string::npos;
+      EXPECT_EQ(named, one.unavailable.empty() && name != "cpu.avx512_bf16" && name.starts_with("cpu."));
+    }
+  }
+}
+
+TEST(CommandLineOutput, ASeedOfZeroIsASeed) {
+  const auto rows = bench("lq=4 d=4 seed=7", "reference", 0, {"--seed", "0"});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_TRUE(rows[0].problem.ends_with(" seed=0")) << rows[0].problem;
 }
 
 }  // namespace

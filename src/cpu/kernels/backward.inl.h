@@ -4,7 +4,7 @@
 // Dao, "FlashAttention-2", arXiv 2307.08691, section 3.1.
 #pragma once
 
-#include "cpu/kernels/tile.inl.h"
+#include "cpu/kernels/score.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
@@ -28,7 +28,7 @@ struct BackwardTile {
   float* dq;          // [dim_qk][kQueries], not yet multiplied by the scale
   float* lse;         // [kQueries]
   float* delta;       // [kQueries]
-  int64_t rows;
+  int64_t first_row, rows;
   Visibility visible;
 };
 
@@ -41,7 +41,7 @@ struct BackwardScratch {
   float* dk;          // [key][padded dim_qk], not yet multiplied by the scale
   float* dv;          // [key][padded dim_v]
   Factor* weights;    // [kKeyBlock][kQueries / kPairs]
-  float* unrounded;   // [kTileRows][kQueries], the weights of one register tile
+  float* unrounded;   // [kTileRows][kQueries], the weights of one register tile, differentiated
   Factor* ds;         // [kKeyBlock][kQueries / kPairs]
   Factor* ds_keys;    // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
   float* rows;        // [larger(kKeyBlock, kQueries)][padded dim]
@@ -172,6 +172,7 @@ void begin_tile(const BackwardTask& task, const BackwardScratch& s, int64_t firs
                 BackwardTile& tile) {
   const Shape& shape = *task.shape;
   const BackwardSizes z = sizes_of(shape);
+  tile.first_row = first_row;
   tile.rows = rows;
   find_visible(shape, first_row, rows, tile.visible);
   read_row_values(task, first_row, tile);
@@ -194,11 +195,11 @@ struct BackwardBlock {
   int64_t begin, end;  // of the keys that some lane sees, rounded to register tiles
 };
 
-// Weights and dS of kTileRows keys from `key` on.
-template <int N>
+// Weights and dS of kTileRows keys from `key` on; the block's first is `first_key`.
+template <int N, class Score>
 FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const BackwardTile& tile,
-                             const BackwardScratch& s, const BackwardBlock& block, int64_t key, const EdgeMask* edge,
-                             bool wants_ds) {
+                             const BackwardScratch& s, const BackwardBlock& block, int64_t first_key, int64_t key,
+                             const EdgeMask* edge, bool wants_ds) {
   Vec p[kTileRows][N];
   clear(p);
   multiply(p, block.k + key * z.k_steps, 1, kTileRows, tile.q, kQueries, z.k_steps);
@@ -207,12 +208,14 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
+      const Place place{tile.first_row + n * kLanes, first_key + key + m};
+      const Vec product = p[m][n], score = Score::apply(shape, product, place);
       // The difference first: its rounding error is then relative to it, however large scores are.
-      const Vec exponent = fma(p[m][n], rest, fms(p[m][n], scale, lse));
+      const Vec exponent = fma(score, rest, fms(score, scale, lse));
       p[m][n] = exponential(min(broadcast(kLargestDifference), exponent));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
       store_query_factors(s.weights + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
-      store(s.unrounded + m * kQueries + n * kLanes, p[m][n]);
+      store(s.unrounded + m * kQueries + n * kLanes, Score::differentiate(shape, product, p[m][n], place));
     }
   }
   if (!wants_ds) return;
@@ -272,7 +275,7 @@ FOVEA_INLINE void add_query_sums(const BackwardTile& tile, const BackwardScratch
   }
 }
 
-template <int N>
+template <int N, class Score>
 __attribute__((noinline)) void backward_block(const Shape& shape, const BackwardTile& tile, const BackwardScratch& s,
                                               BackwardBlock block, int64_t first_key, Wanted wanted) {
   const BackwardSizes z = sizes_of(shape);
@@ -284,7 +287,7 @@ __attribute__((noinline)) void backward_block(const Shape& shape, const Backward
   if (block.begin < common.begin || common.end < block.end) edge.place(tile.visible, first_key);
   for (int64_t key = block.begin; key < block.end; key += kTileRows) {
     const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    weigh_tile<N>(shape, z, tile, s, block, key, inside ? nullptr : &edge, wanted.ds());
+    weigh_tile<N, Score>(shape, z, tile, s, block, first_key, key, inside ? nullptr : &edge, wanted.ds());
   }
   constexpr int64_t kSteps = N * kLanes / kPairs;
   if (wanted.dv)
@@ -296,15 +299,16 @@ __attribute__((noinline)) void backward_block(const Shape& shape, const Backward
   if (wanted.dq) add_query_sums<N>(tile, s, block, shape.dim_qk);
 }
 
+template <class Score>
 void backward_tile_block(const Shape& shape, const BackwardTile& tile, const BackwardScratch& s,
                          const BackwardBlock& block, int64_t first_key, Wanted wanted) {
   switch ((tile.rows + kLanes - 1) / kLanes) {
     case 1:
-      return backward_block<1>(shape, tile, s, block, first_key, wanted);
+      return backward_block<1, Score>(shape, tile, s, block, first_key, wanted);
     case 2:
-      return backward_block<2>(shape, tile, s, block, first_key, wanted);
+      return backward_block<2, Score>(shape, tile, s, block, first_key, wanted);
     default:
-      return backward_block<kTileVectors>(shape, tile, s, block, first_key, wanted);
+      return backward_block<kTileVectors, Score>(shape, tile, s, block, first_key, wanted);
   }
 }
 
@@ -325,6 +329,7 @@ void write_dq(const BackwardTask& task, const BackwardScratch& s, const Backward
 }
 
 // All of the chunk's keys against the slab of query tiles that starts at `first_row`.
+template <class Score>
 bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t first_row, int64_t tiles) {
   const Shape& shape = *task.shape;
   const BackwardSizes z = sizes_of(shape);
@@ -345,7 +350,7 @@ bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t f
     for (int64_t t = 0; t < tiles; ++t) {
       const Interval& seen = s.tiles[t].visible.any;
       if (seen.begin < first + kKeyBlock && first < seen.end)
-        backward_tile_block(shape, s.tiles[t], s, block, first, wanted_of(task));
+        backward_tile_block<Score>(shape, s.tiles[t], s, block, first, wanted_of(task));
     }
   }
   for (int64_t t = 0; t < tiles; ++t) {
@@ -355,6 +360,7 @@ bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t f
   return true;
 }
 
+template <class Score>
 bool backward(const BackwardTask& task) {
   const Shape& shape = *task.shape;
   const BackwardSizes z = sizes_of(shape);
@@ -364,7 +370,7 @@ bool backward(const BackwardTask& task) {
   const int64_t rows = shape.group * shape.len_q;
   for (int64_t row = 0; row < rows; row += s.tile_count * kQueries) {
     const int64_t tiles = smaller(s.tile_count, (rows - row + kQueries - 1) / kQueries);
-    if (!backward_slab(task, s, row, tiles)) return false;
+    if (!backward_slab<Score>(task, s, row, tiles)) return false;
   }
   if (task.dk.data != nullptr)
     write_rows(s.dk, z.k_padded, shape.scale, task.dk, 1, task.first_key, task.keys, shape.dim_qk, task.accumulate);

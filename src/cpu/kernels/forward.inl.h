@@ -4,7 +4,7 @@
 // Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1, with the maximum raised lazily.
 #pragma once
 
-#include "cpu/kernels/tile.inl.h"
+#include "cpu/kernels/score.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
@@ -17,7 +17,7 @@ struct ForwardTile {
   float* maximum;  // [kQueries], what is subtracted from unscaled scores; 0 until a score was seen
   float* limit;    // [kQueries], the score above which maximum is raised; -infinity until a score was seen
   float* sum;      // [kQueries], of the weights
-  int64_t rows;
+  int64_t first_row, rows;
   Visibility visible;
 };
 
@@ -60,6 +60,7 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
 
 void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_row, int64_t rows, ForwardTile& tile) {
   const Shape& shape = *task.shape;
+  tile.first_row = first_row;
   tile.rows = rows;
   find_visible(shape, first_row, rows, tile.visible);
   const int64_t dim = padded(shape.dim_qk);
@@ -95,14 +96,19 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   if (!kBf16Dot) store(s.block_sum + w, sum);
 }
 
-// Scores of kTileRows keys from `key` on become weights.
-template <int N>
+// Scores of kTileRows keys from `key` on become weights; keys are counted from the block's first, which is `first_key`.
+template <int N, class Score>
 FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Factor* k,
-                             int64_t begin, int64_t key, const EdgeMask* edge) {
+                             int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
   const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
   Vec x[kTileRows][N];
   clear(x);
   multiply(x, k + key * steps, 1, kTileRows, tile.q, kQueries, steps);
+  FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m});
+    }
+  }
   if (edge != nullptr) {
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
       FOVEA_UNROLL for (int n = 0; n < N; ++n) {
@@ -135,7 +141,7 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
 }
 
 // One query tile against one packed block of keys that starts at `first_key`; N vectors hold queries.
-template <int N>
+template <int N, class Score>
 __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
                                              const Factor* k, const Factor* v, int64_t first_key) {
   const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
@@ -149,7 +155,7 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   }
   for (int64_t key = begin; key < end; key += kTileRows) {
     const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    weigh_tile<N>(shape, tile, s, k, begin, key, inside ? nullptr : &edge);
+    weigh_tile<N, Score>(shape, tile, s, k, first_key, begin, key, inside ? nullptr : &edge);
   }
   const int64_t steps = (end - begin) / kPairs;
   for (int64_t d = 0; d < shape.dim_v; d += kTileRows) {
@@ -204,18 +210,20 @@ void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int6
   pack_by_columns(rows, padded(shape.dim_v), kKeyBlock, shape.dim_v, kTileRows, packed_v);
 }
 
+template <class Score>
 void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const Factor* k,
                         const Factor* v, int64_t first_key) {
   switch ((tile.rows + kLanes - 1) / kLanes) {
     case 1:
-      return forward_block<1>(shape, tile, s, k, v, first_key);
+      return forward_block<1, Score>(shape, tile, s, k, v, first_key);
     case 2:
-      return forward_block<2>(shape, tile, s, k, v, first_key);
+      return forward_block<2, Score>(shape, tile, s, k, v, first_key);
     default:
-      return forward_block<kTileVectors>(shape, tile, s, k, v, first_key);
+      return forward_block<kTileVectors, Score>(shape, tile, s, k, v, first_key);
   }
 }
 
+template <class Score>
 bool forward(const ForwardTask& task) {
   const Shape& shape = *task.shape;
   ForwardScratch s;
@@ -239,7 +247,7 @@ bool forward(const ForwardTask& task) {
     for (int64_t t = 0; t < tiles; ++t) {
       const Interval& seen = s.tiles[t].visible.any;
       if (seen.begin < first_key + kKeyBlock && first_key < seen.end)
-        forward_tile_block(shape, s.tiles[t], s, k, v, first_key);
+        forward_tile_block<Score>(shape, s.tiles[t], s, k, v, first_key);
     }
   }
   for (int64_t t = 0; t < tiles; ++t) finish_tile(task, s, s.tiles[t], task.first_row + t * kQueries);

@@ -43,9 +43,9 @@ constexpr Kernels table() {
   t.pack_scratch_bytes = pack_scratch_bytes;
   t.forward_scratch_bytes = forward_scratch_bytes;
   t.pack = pack;
-  t.forward = forward;
+  t.forward = forward<PlainScore>;
   t.backward_scratch_bytes = backward_scratch_bytes;
-  t.backward = backward;
+  t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
   t.fma_peak = fma_peak;
   t.dot_peak = kBf16Dot ? dot_peak : nullptr;
