@@ -232,11 +232,8 @@ std::vector<std::string> typed_words() {
   return words;
 }
 
-}  // namespace
-
-void add_bench(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
-  static BenchOptions o;
+// What is timed.
+void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
                    "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e, h200-dense")
       ->check(not_empty())
@@ -253,14 +250,26 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("LIST");
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
+      ->check(number_within(0, 0x1p64))
+      ->type_name("N");
+  verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
+  verb->add_option("--with", o.peers,
+                   "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
+      ->check(not_empty())
+      ->type_name("LIST");
+  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
+      ->check(not_empty())
+      ->type_name("PATH");
+}
+
+// How it is timed, and what becomes of the times.
+void add_timing_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--timing", o.timing,
                    "on a GPU: cold (L2 flushed before every run, the default), hot, or graph (one of up to 100 runs)")
       ->check(CLI::IsMember({"cold", "hot", "graph"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
       ->check(number_within(1, 4096))
-      ->type_name("N");
-  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
-      ->check(number_within(0, 0x1p64))
       ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,
                    "most seconds of samples per cell and implementation (10; quick presets 0.5)")
@@ -271,14 +280,6 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("SECONDS");
   verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free")
       ->type_name("BYTES");
-  verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
-  verb->add_option("--with", o.peers,
-                   "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
-      ->check(not_empty())
-      ->type_name("LIST");
-  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
-      ->check(not_empty())
-      ->type_name("PATH");
   verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation")
       ->check(not_empty())
       ->type_name("FILE");
@@ -289,6 +290,15 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("NAME");
   verb->add_flag("--yes", o.yes, "start a sweep of many cells or hours");
   verb->add_flag("--json", o.json, "print records instead of the table");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
+  static BenchOptions o;
+  add_subject_options(verb, o);
+  add_timing_options(verb, o);
   verb->footer(std::string(kBenchExamples) + kProblemLineHelp);
   verb->callback([&action] {
     o.typed = typed_words();

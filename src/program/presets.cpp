@@ -7,9 +7,11 @@
 
 namespace fovea::program {
 
-const std::vector<Preset>& presets() {
-  static const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
-  static const std::vector<Preset> table{
+namespace {
+
+std::vector<Preset> report_presets() {
+  const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
+  return {
       {"quick",
        "a cut of the five report presets that two cores finish within three minutes",
        all,
@@ -49,31 +51,44 @@ const std::vector<Preset>& presets() {
        {"pass=fwd b=1,8 hq=12 d=64 lq=512,1k,2k dtype=fp16 mask=causal",
         "pass=fwd hq=12 d=128 lq=512,1k,2k dtype=fp16 mask=causal",
         "pass=fwd b=2 hq=24 d=256 lq=512,1k dtype=fp16 mask=causal"}},
-      {"h200-dense",
-       "16384 query rows a batch, 2048 channels, bf16: the grid of a large card; forward and backward",
-       {"flash"},
-       {"pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=8 d=256",
-        "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=8 d=256",
-        "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256",
-        "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=8 d=256",
-        "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=8 d=256",
-        "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=8 d=256"},
-       {"pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
-        "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
-        "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}},
   };
+}
+
+Preset h200_dense() {
+  return {"h200-dense",
+          "16384 query rows a batch, 2048 channels, bf16: the grid of a large card; forward and backward",
+          {"flash"},
+          {"pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=8 d=256"},
+          {"pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> table = [] {
+    std::vector<Preset> presets = report_presets();
+    presets.push_back(h200_dense());
+    return presets;
+  }();
   return table;
 }
 

@@ -90,6 +90,11 @@ Head::Head(const AttentionProblem& problem, const BackwardTensors& tensors, std:
   }
 }
 
+double Head::score(std::int64_t i, std::int64_t j) const {
+  const auto& p = problem_;
+  return p.scale * dot(q_ + i * p.dim_qk, k_ + j * p.dim_qk, p.dim_qk);
+}
+
 double Head::forward_row(std::int64_t i, double* out) const {
   const auto& p = problem_;
   constexpr double kNone = -std::numeric_limits<double>::infinity();
@@ -98,7 +103,7 @@ double Head::forward_row(std::int64_t i, double* out) const {
   for (std::int64_t j = 0; j < p.len_k; ++j) {
     if (!visible(p, i, j)) continue;
     any = true;
-    scores_[j] = p.scale * dot(q_ + i * p.dim_qk, k_ + j * p.dim_qk, p.dim_qk);
+    scores_[j] = score(i, j);
     largest = std::max(largest, scores_[j]);
   }
   std::fill(out, out + p.dim_v, 0.0);
@@ -115,8 +120,7 @@ double Head::forward_row(std::int64_t i, double* out) const {
 
 Head::Pair Head::pair(std::int64_t i, std::int64_t j) const {
   const auto& p = problem_;
-  const double score = p.scale * dot(q_ + i * p.dim_qk, k_ + j * p.dim_qk, p.dim_qk);
-  const double probability = std::exp(score - lse_[i]);
+  const double probability = std::exp(score(i, j) - lse_[i]);
   const double dp = dot(dout_ + i * p.dim_v, v_ + j * p.dim_v, p.dim_v);
   return {probability, probability * (dp - delta_[i])};
 }

@@ -34,6 +34,7 @@ class Head {
   struct Pair {
     double p, ds;  // probability, and gradient of the unscaled score
   };
+  double score(std::int64_t i, std::int64_t j) const;  // scaled
   Pair pair(std::int64_t i, std::int64_t j) const;
   double* widen(const TensorView& view, std::int64_t batch, std::int64_t head);
 

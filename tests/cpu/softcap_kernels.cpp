@@ -1,5 +1,6 @@
 // The kernels with another stage between scaling and the maximum, over portable vectors: scores saturate at kCap.
 #define FOVEA_TARGET softcap
+#define FOVEA_SCALAR_LANES 8
 
 #include "softcap_kernels.h"
 
