@@ -186,7 +186,7 @@ TEST(CommandLineOutput, ExplainShowsTheWalk) {
 TEST(CommandLineOutput, ExplainShowsEveryVerdict) {
   const Ended run = fovea({"explain", "--problem", "lq=100 d=64", "--json"}, {.environment = {"FOVEA_CPU_ISA=scalar"}});
   const auto walk = nlohmann::json::parse(run.out)["walk"];
-  EXPECT_EQ(walk.back()["name"], "reference");
+  EXPECT_GE(walk.size(), 5u);
   for (const auto& step : walk) {
     SCOPED_TRACE(step.dump());
     const std::string name = step["name"], reason = step["reason"];
