@@ -1,9 +1,12 @@
-// Backward, pass by pass, all enqueued on the caller's stream: dv from the probabilities, then dq and dk from the
-// gradient of the scores.
+// Backward, pass by pass, all enqueued on the caller's stream: dv from the probabilities, then piece by piece the
+// gradient of the scores, and dq and dk from all of it.
 #include "baselines/cuda/backward.h"
+
+#include <vector>
 
 #include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/passes.h"
+#include "baselines/cuda/pieces.h"
 #include "baselines/saved_state.h"
 
 namespace fovea::cuda::baselines {
@@ -12,52 +15,59 @@ namespace {
 using fovea::baselines::Form;
 
 struct Run {
+  Form form;
   const Call& call;
   const BackwardTensors& tensors;
   BackwardMemory memory;
   Matrices q, k, v, dout;
-  Matrices probabilities{};
+  Matrices probabilities, gradients;  // of the scores
+};
 
-  Matrices scores(const float* data) const {
-    const AttentionProblem& p = call.problem;
-    return dense(data, DType::fp32, {p.batch, p.heads_q, p.len_q, p.len_k});
+// A piece's share of the run.
+struct Part {
+  const Run& run;
+  const Piece& piece;
+  Call call{piece.problem, run.call.stream, run.call.products};
+
+  Matrices of_queries(const Matrices& m) const { return m.from(piece.batch, piece.head_q); }
+  Matrices of_keys(const Matrices& m) const { return m.from(piece.batch, piece.head_kv); }
+  Matrices scores(const Matrices& result) const { return scores_of(piece, run.memory.scores, of_queries(result)); }
+  RowPass pass(const Matrices& scores, bool masked, double factor) const {
+    return pass_over(piece.problem, static_cast<float*>(const_cast<void*>(scores.data)), masked, factor);
   }
-
-  // What passes left of scores: in the type of the inputs, 16 bits at the beginnings of their fp32 rows.
-  Matrices narrow(const float* data) const {
-    const AttentionProblem& p = call.problem;
-    return dense(data, p.dtype, {p.batch, p.heads_q, p.len_q, p.dtype == DType::fp32 ? p.len_k : 2 * p.len_k});
+  // The step's result is this one, in the type of the inputs.
+  void finish(Step step, RowPass pass, const Matrices& result) const {
+    pass.to = const_cast<void*>(of_queries(result).data);
+    enqueue(call, step, pass, piece.problem.dtype, piece.problem.dtype);
   }
 };
 
-void find_probabilities(Run& run) {
-  const AttentionProblem& p = run.call.problem;
-  if (p.saved_state) {
-    run.probabilities = dense(fovea::baselines::saved_probabilities(run.tensors.saved), p.dtype,
-                              {p.batch, p.heads_q, p.len_q, p.len_k});
-    return;
-  }
-  multiply_by_keys(run.call, run.q, run.k, p.dim_qk, run.scores(run.memory.probabilities));
-  RowPass pass = narrowed(p, pass_over(p, run.memory.probabilities, true, p.scale), nullptr);
-  pass.lse = ref(run.tensors.lse);
-  enqueue(run.call, Step::exponentials, pass, p.dtype, p.dtype);
-  run.probabilities = run.narrow(run.memory.probabilities);
+void find_probabilities(const Part& part) {
+  const Run& run = part.run;
+  const Matrices scores = part.scores(run.probabilities);
+  multiply_by_keys(part.call, part.of_queries(run.q), part.of_keys(run.k), part.piece.problem.dim_qk, scores);
+  RowPass pass = part.pass(scores, true, part.piece.problem.scale);
+  pass.lse = lse_of(part.piece, run.tensors.lse);
+  part.finish(Step::exponentials, pass, run.probabilities);
 }
 
-// From the gradient of the probabilities to that of the scores, in place. With saved probabilities delta is their mean
-// of the gradients, as frameworks compute it, here divided by their sum: rounded to 16 bits, they miss 1 by too much.
-void differentiate_softmax(const Run& run, Form form) {
-  const AttentionProblem& p = run.call.problem;
-  const bool naive = form == Form::naive, by_mean = p.saved_state && !run.tensors.delta;
-  if (!by_mean) enqueue_delta(run.call, run.tensors.out, run.tensors.dout, run.tensors.delta, run.memory.delta);
-  RowPass pass = pass_over(p, run.memory.gradients, !naive, form == Form::fused ? p.scale : 1.0);
-  pass.weights = run.probabilities.data;
-  pass.weights_stride = run.probabilities.row;
-  pass.delta = by_mean ? nullptr : run.memory.delta;
-  if (!naive) return enqueue(run.call, Step::differentiate, narrowed(p, pass, nullptr), p.dtype, p.dtype);
-  enqueue(run.call, Step::differentiate, pass, p.dtype, DType::fp32);
-  const RowPass scale = narrowed(p, pass_over(p, run.memory.gradients, false, p.scale), nullptr);
-  enqueue(run.call, Step::scale, scale, p.dtype, p.dtype);
+// With saved probabilities delta is their mean of the gradients, as frameworks compute it, here divided by their sum:
+// rounded to 16 bits, they miss 1 by too much.
+bool delta_by_mean(const Run& run) { return run.call.problem.saved_state && !run.tensors.delta; }
+
+// The gradient of the probabilities, and from it that of the scores.
+void differentiate_scores(const Part& part) {
+  const Run& run = part.run;
+  const AttentionProblem& p = part.piece.problem;
+  const bool naive = run.form == Form::naive;
+  const Matrices gradients = part.scores(run.gradients);
+  multiply_by_keys(part.call, part.of_queries(run.dout), part.of_keys(run.v), p.dim_v, gradients);
+  RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
+  pass.weights = part.of_queries(run.probabilities).data;
+  pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
+  if (!naive) return part.finish(Step::differentiate, pass, run.gradients);
+  enqueue(part.call, Step::differentiate, pass, p.dtype, DType::fp32);
+  part.finish(Step::scale, part.pass(gradients, false, p.scale), run.gradients);
 }
 
 // view = factor * sum over the heads of a key head's group of weights^T rows
@@ -84,23 +94,29 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   const BackwardMemory memory = backward_memory(p, context.workspace);
   const Call call{p, context.stream, memory.products};
   if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(call, tensors);
-  Run run{call,
-          tensors,
-          memory,
-          operand(call, tensors.q, memory.q),
-          operand(call, tensors.k, memory.k),
-          operand(call, tensors.v, memory.v),
-          operand(call, tensors.dout, memory.dout)};
-  find_probabilities(run);
+  const void* probabilities =
+      p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities;
+  const Run run{form,
+                call,
+                tensors,
+                memory,
+                operand(call, tensors.q, memory.q),
+                operand(call, tensors.k, memory.k),
+                operand(call, tensors.v, memory.v),
+                operand(call, tensors.dout, memory.dout),
+                pairs(p, probabilities, p.dtype),
+                pairs(p, memory.gradients, p.dtype)};
+  const std::vector<Piece> pieces = pieces_of(p);
+  if (!p.saved_state)
+    for (const Piece& piece : pieces) find_probabilities({run, piece});
   if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
-  multiply_by_keys(call, run.dout, run.v, p.dim_v, run.scores(memory.gradients));
-  differentiate_softmax(run, form);
+  if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, memory.delta);
+  for (const Piece& piece : pieces) differentiate_scores({run, piece});
   // The vectorized form leaves the scaling to the products.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
-  const Matrices gradients = run.narrow(memory.gradients);
-  if (p.wants_dq) sum_over_keys(call, factor, gradients, run.k, p.dim_qk, result(tensors.dq), p.accumulate);
-  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, gradients, run.q, factor);
+  if (p.wants_dq) sum_over_keys(call, factor, run.gradients, run.k, p.dim_qk, result(tensors.dq), p.accumulate);
+  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, run.gradients, run.q, factor);
 }
 
 }  // namespace fovea::cuda::baselines

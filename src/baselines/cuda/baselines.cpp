@@ -49,7 +49,7 @@ void check_placements(const AttentionProblem& problem, const core::RunContext& c
   for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
 }
 
-TensorView view_of(const Buffer& saved) { return {.data = saved.data}; }
+TensorView view_of(const Buffer& saved) { return {.data = saved.data, .sizes = {1, 1, 1, saved.bytes}}; }
 
 template <Form form>
 void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core::RunContext& context) {

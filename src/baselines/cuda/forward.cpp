@@ -1,10 +1,12 @@
-// Forward, pass by pass, all enqueued on the caller's stream.
+// Forward, pass by pass, all enqueued on the caller's stream: piece by piece to probabilities, then all of them times
+// v.
 #include "baselines/cuda/forward.h"
 
 #include <limits>
 
 #include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/passes.h"
+#include "baselines/cuda/pieces.h"
 #include "baselines/saved_state.h"
 
 namespace fovea::cuda::baselines {
@@ -13,9 +15,9 @@ namespace {
 using fovea::baselines::Form;
 
 struct Run {
-  const Call& call;
+  Call call;  // of a piece
   float* scores;
-  void* kept;  // 16-bit probabilities for backward; null where the matrix itself is kept or none is
+  const Matrices& probabilities;
   LogSumExp* statistics;
   TensorRef lse;
 
@@ -27,15 +29,9 @@ struct Run {
   }
 
   // The step's result is the probabilities.
-  void finish(Step step, const RowPass& pass) const {
-    enqueue(call, step, narrowed(call.problem, pass, kept), call.problem.dtype, call.problem.dtype);
-  }
-
-  Matrices probabilities() const {
-    const AttentionProblem& p = call.problem;
-    const bool within_scores = kept == nullptr && p.dtype != DType::fp32;
-    return dense(kept != nullptr ? kept : scores, p.dtype,
-                 {p.batch, p.heads_q, p.len_q, within_scores ? 2 * p.len_k : p.len_k});
+  void finish(Step step, RowPass pass) const {
+    pass.to = const_cast<void*>(probabilities.data);
+    enqueue(call, step, pass, call.problem.dtype, call.problem.dtype);
   }
 };
 
@@ -55,6 +51,12 @@ void naive_passes(const Run& run) {
   softmax(run, run.pass(false, 1.0));
 }
 
+void find_probabilities(Form form, const Run& run) {
+  if (form == Form::naive) naive_passes(run);
+  if (form == Form::vectorized) by_log_sum_exp(run, run.pass(true, run.call.problem.scale));
+  if (form == Form::fused) softmax(run, run.pass(true, run.call.problem.scale));
+}
+
 }  // namespace
 
 void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
@@ -66,17 +68,21 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
     if (tensors.lse) fill(call, tensors.lse, -std::numeric_limits<float>::infinity());
     return;
   }
-  void* saved = p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : nullptr;
-  const bool in_place = memory.scores == nullptr;
-  const Run run{call, in_place ? static_cast<float*>(saved) : memory.scores, in_place ? nullptr : saved, memory.lse,
-                tensors.lse ? ref(tensors.lse) : TensorRef{}};
-  multiply_by_keys(call, operand(call, tensors.q, memory.q), operand(call, tensors.k, memory.k), p.dim_qk,
-                   dense(run.scores, DType::fp32, {p.batch, p.heads_q, p.len_q, p.len_k}));
-  if (form == Form::naive) naive_passes(run);
-  if (form == Form::vectorized) by_log_sum_exp(run, run.pass(true, p.scale));
-  if (form == Form::fused) softmax(run, run.pass(true, p.scale));
-  sum_over_keys(call, 1.0f, run.probabilities(), operand(call, tensors.v, memory.v), p.dim_v, result(tensors.out),
-                false);
+  const Matrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k);
+  const Matrices probabilities =
+      pairs(p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities, p.dtype);
+  for (const Piece& piece : pieces_of(p)) {
+    const Matrices found = probabilities.from(piece.batch, piece.head_q);
+    const Matrices scores = scores_of(piece, memory.scores, found);
+    const Run run{{piece.problem, context.stream, memory.products},
+                  static_cast<float*>(const_cast<void*>(scores.data)),
+                  found,
+                  memory.lse,
+                  lse_of(piece, tensors.lse)};
+    multiply_by_keys(run.call, q.from(piece.batch, piece.head_q), k.from(piece.batch, piece.head_kv), p.dim_qk, scores);
+    find_probabilities(form, run);
+  }
+  sum_over_keys(call, 1.0f, probabilities, operand(call, tensors.v, memory.v), p.dim_v, result(tensors.out), false);
 }
 
 }  // namespace fovea::cuda::baselines

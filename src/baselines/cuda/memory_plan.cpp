@@ -3,15 +3,17 @@
 
 #include <algorithm>
 
+#include "baselines/cuda/pieces.h"
+
 namespace fovea::cuda::baselines {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
 
 // Hands out consecutive pieces from the first aligned byte on; with a null base it only counts.
-class Pieces {
+class Layout {
  public:
-  explicit Pieces(void* base) : base_(static_cast<char*>(base)) {
+  explicit Layout(void* base) : base_(static_cast<char*>(base)) {
     const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(base) % kAlignment);
     if (past > 0) base_ += kAlignment - past;
   }
@@ -38,10 +40,15 @@ Counts counts_of(const AttentionProblem& p) {
 }
 
 // What the library is given for parts of sums: what PyTorch gives it, less where the problem is small.
-Buffer product_memory(Pieces& pieces, const Counts& count) {
+Buffer product_memory(Layout& layout, const Counts& count) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
   const std::int64_t bytes = std::clamp(4 * count.pairs, kLeast, kMost);
-  return {pieces.take(bytes), bytes};
+  return {layout.take(bytes), bytes};
+}
+
+float* scores_of_piece(Layout& layout, const AttentionProblem& p) {
+  if (p.dtype == DType::fp32) return nullptr;
+  return layout.floats(counts_of(largest_piece(p)).pairs);
 }
 
 }  // namespace
@@ -49,15 +56,16 @@ Buffer product_memory(Pieces& pieces, const Counts& count) {
 ForwardMemory forward_memory(const AttentionProblem& p, void* workspace) {
   const Counts count = counts_of(p);
   const std::int64_t size = size_of(p.dtype);
-  Pieces pieces(workspace);
+  Layout layout(workspace);
   ForwardMemory m{};
-  m.q = pieces.take(count.q * size);
-  m.k = pieces.take(count.k * size);
-  m.v = pieces.take(count.v * size);
-  m.lse = static_cast<LogSumExp*>(pieces.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
-  if (!p.saved_state || p.dtype != DType::fp32) m.scores = pieces.floats(count.pairs);
-  m.products = product_memory(pieces, count);
-  m.bytes = pieces.bytes();
+  m.q = layout.take(count.q * size);
+  m.k = layout.take(count.k * size);
+  m.v = layout.take(count.v * size);
+  m.lse = static_cast<LogSumExp*>(layout.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
+  if (!p.saved_state) m.probabilities = layout.take(count.pairs * size);
+  m.scores = scores_of_piece(layout, p);
+  m.products = product_memory(layout, count);
+  m.bytes = layout.bytes();
   return m;
 }
 
@@ -65,19 +73,20 @@ BackwardMemory backward_memory(const AttentionProblem& p, void* workspace) {
   const Counts count = counts_of(p);
   const std::int64_t size = size_of(p.dtype);
   const bool grouped = p.heads_q != p.heads_kv;
-  Pieces pieces(workspace);
+  Layout layout(workspace);
   BackwardMemory m{};
-  m.q = pieces.take(count.q * size);
-  m.k = pieces.take(count.k * size);
-  m.v = pieces.take(count.v * size);
-  m.dout = pieces.take(count.out * size);
-  if (grouped && p.wants_dk) m.dk = pieces.floats(count.k);
-  if (grouped && p.wants_dv) m.dv = pieces.floats(count.v);
-  m.delta = pieces.floats(count.rows);
-  if (!p.saved_state) m.probabilities = pieces.floats(count.pairs);
-  if (p.wants_dq || p.wants_dk) m.gradients = pieces.floats(count.pairs);
-  m.products = product_memory(pieces, count);
-  m.bytes = pieces.bytes();
+  m.q = layout.take(count.q * size);
+  m.k = layout.take(count.k * size);
+  m.v = layout.take(count.v * size);
+  m.dout = layout.take(count.out * size);
+  if (grouped && p.wants_dk) m.dk = layout.floats(count.k);
+  if (grouped && p.wants_dv) m.dv = layout.floats(count.v);
+  m.delta = layout.floats(count.rows);
+  if (!p.saved_state) m.probabilities = layout.take(count.pairs * size);
+  if (p.wants_dq || p.wants_dk) m.gradients = layout.take(count.pairs * size);
+  m.scores = scores_of_piece(layout, p);
+  m.products = product_memory(layout, count);
+  m.bytes = layout.bytes();
   return m;
 }
 

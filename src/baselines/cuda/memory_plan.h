@@ -12,8 +12,9 @@ namespace fovea::cuda::baselines {
 // place.
 struct ForwardMemory {
   void *q, *k, *v;
-  LogSumExp* lse;  // [batch, heads_q, len_q]
-  float* scores;   // [batch, heads_q, len_q, len_k]; null where fp32 scores turn into the saved probabilities in place
+  LogSumExp* lse;       // [batch, heads_q, len_q]
+  void* probabilities;  // [batch, heads_q, len_q, len_k] in the inputs' type; null where they are saved
+  float* scores;        // of the largest piece; null where fp32 scores turn into the probabilities in place
   Buffer products;
   std::int64_t bytes;
 };
@@ -21,10 +22,11 @@ ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
 
 struct BackwardMemory {
   void *q, *k, *v, *dout;
-  float *dk, *dv;        // sums over the heads of a group; null without groups
-  float* delta;          // [batch, heads_q, len_q]
-  float* probabilities;  // null where the products take the saved ones
-  float* gradients;      // of the probabilities, then of the scores
+  float *dk, *dv;       // sums over the heads of a group; null without groups
+  float* delta;         // [batch, heads_q, len_q]
+  void* probabilities;  // as in forward
+  void* gradients;      // of the scores, in the inputs' type
+  float* scores;        // as in forward; then gradients of probabilities
   Buffer products;
   std::int64_t bytes;
 };

@@ -44,7 +44,8 @@ void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
 }  // namespace
 
 int threads_of_row(std::int64_t len_k, Step step) {
-  const std::int64_t values = step == Step::differentiate ? kRowValues / 2 : kRowValues;
+  const bool halves = step == Step::differentiate || step == Step::exponentials;
+  const std::int64_t values = halves ? kRowValues / 2 : kRowValues;
   int threads = 32;
   while (threads < kMostRowThreads && threads * values < len_k) threads *= 2;
   return threads;
@@ -64,26 +65,16 @@ RowPass pass_over(const AttentionProblem& p, float* scores, bool masked, double 
           .window_end = clamped(window.end),
           .masked = masked && p.mask != Mask::none,
           .factor = wide,
-          .magnitude = std::max(std::fabs(wide), std::numeric_limits<float>::min()),
+          .magnitude = std::max(std::fabs(wide), std::numeric_limits<float>::denorm_min()),
           .sign = wide < 0 ? -1.0f : 1.0f,
           .scores = scores,
-          .to = scores,
-          .to_stride = p.len_k};
-}
-
-RowPass narrowed(const AttentionProblem& p, RowPass pass, void* kept) {
-  if (kept != nullptr) {
-    pass.to = kept;
-  } else if (p.dtype != DType::fp32) {
-    pass.to_stride = 2 * p.len_k;
-  }
-  return pass;
+          .to = scores};
 }
 
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to) {
   pass.threads = threads_of_row(pass.len_k, step);
-  const bool vector = is_vector(pass.scores, pass.len_k, DType::fp32) && is_vector(pass.to, pass.to_stride, to) &&
-                      (step != Step::differentiate || is_vector(pass.weights, pass.weights_stride, element));
+  const bool vector = is_vector(pass.scores, pass.len_k, DType::fp32) && is_vector(pass.to, pass.len_k, to) &&
+                      (step != Step::differentiate || is_vector(pass.weights, pass.len_k, element));
   constexpr int kShortRows = 4;  // of a block
   const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
   launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,
@@ -127,6 +118,21 @@ Matrices result(const TensorView& view) {
 Matrices dense(const void* data, DType dtype, const Sizes& sizes) {
   const Sizes strides = dense_strides(sizes);
   return {data, dtype, strides[0], strides[1], strides[2]};
+}
+
+Matrices pairs(const AttentionProblem& p, const void* data, DType dtype) {
+  return dense(data, dtype, {p.batch, p.heads_q, p.len_q, p.len_k});
+}
+
+Matrices scores_of(const Piece& piece, float* scratch, const Matrices& result) {
+  return pairs(piece.problem, scratch != nullptr ? scratch : result.data, DType::fp32);
+}
+
+TensorRef lse_of(const Piece& piece, const TensorView& lse) {
+  if (!lse) return {};
+  TensorRef first = ref(lse);
+  first.data = static_cast<float*>(first.data) + piece.batch * first.batch + piece.head_q * first.head;
+  return first;
 }
 
 void copy(const Call& call, const Matrices& from, const MutableTensorView& to, bool accumulate) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "baselines/cuda/call.h"
+#include "baselines/cuda/pieces.h"
 #include "baselines/cuda/products.h"
 #include "baselines/cuda/row_passes.h"
 
@@ -13,9 +14,6 @@ int threads_of_row(std::int64_t len_k, Step step);
 // A pass over scores [batch, heads_q, len_q, len_k], its result in place. `factor` multiplies what the matrix holds.
 // `masked`: the pass knows which keys a row sees and reads no others.
 RowPass pass_over(const AttentionProblem& problem, float* scores, bool masked, double factor);
-
-// The same with a result in the type of the inputs: at the beginnings of its own rows, or in `kept`.
-RowPass narrowed(const AttentionProblem& problem, RowPass pass, void* kept);
 
 // `element` and `to` as row_pass_kernel has them.
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to);
@@ -34,6 +32,15 @@ Matrices result(const TensorView& view);
 
 // Dense [batch, heads, len, dim] memory.
 Matrices dense(const void* data, DType dtype, const Sizes& sizes);
+
+// Dense [batch, heads_q, len_q, len_k] memory.
+Matrices pairs(const AttentionProblem& problem, const void* data, DType dtype);
+
+// A piece's scores: in `scratch`, or where their result will stand.
+Matrices scores_of(const Piece& piece, float* scratch, const Matrices& result);
+
+// A piece's part of the tensor [batch, heads_q, len_q, 1]; no data if the view has none.
+TensorRef lse_of(const Piece& piece, const TensorView& lse);
 
 // to = from, or += if `accumulate`.
 void copy(const Call& call, const Matrices& from, const MutableTensorView& to, bool accumulate);

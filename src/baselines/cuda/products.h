@@ -12,6 +12,12 @@ struct Matrices {
   const void* data = nullptr;
   DType dtype = DType::fp32;
   std::int64_t batch = 0, head = 0, row = 0;
+
+  Matrices from(std::int64_t first_batch, std::int64_t first_head) const {
+    Matrices rest = *this;
+    rest.data = static_cast<const char*>(data) + (first_batch * batch + first_head * head) * size_of(dtype);
+    return rest;
+  }
 };
 
 // scores[h] = rows[h] keys[h / group]^T: [len_q, dim] times [dim, len_k].

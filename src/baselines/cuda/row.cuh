@@ -48,14 +48,6 @@ __device__ __forceinline__ float* lse_of_row(const RowPass& p, std::int64_t row)
          (row - sequence * p.len_q) * p.lse.row;
 }
 
-// Everybody has read what others are about to overwrite. Rows of one warp need no more than the warp.
-__device__ __forceinline__ void row_barrier(int threads) {
-  if (threads > 32)
-    __syncthreads();
-  else
-    __syncwarp();
-}
-
 // Over the threads of a row; `combine` of two, its neutral element 0 or what every thread has at least.
 template <class Combine>
 __device__ __forceinline__ float over_row(float value, int threads, Combine combine) {

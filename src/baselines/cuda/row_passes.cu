@@ -1,9 +1,6 @@
 // Passes over rows of scores, bound by memory: what the registers of 512 threads hold of a row is read once, kept there
 // and written once. Longer rows go in chunks; the softmax takes none of these, log_sum_exp and exponentials do its
-// work.
-//
-// A chunk is stored only after everybody has read it, and chunks from the first to the last: a row of 16-bit results
-// may then overlay its own fp32 row, since its chunk c lies below chunk c of the other.
+// work. A thread reads and writes the same columns: results may stand in place.
 #include "baselines/cuda/row.cuh"
 
 namespace fovea::cuda::baselines {
@@ -13,6 +10,8 @@ constexpr int kBlocksAtOnce = 2;
 
 template <int kVector>
 using Scores = Part<kVector, kRowValues / kVector>;
+template <int kVector>
+using HalfScores = Part<kVector, kRowValues / kVector / 2>;
 
 // Relative to `reference`, the largest score of the row: a hidden one's -inf gives 0. The difference is taken before it
 // is scaled: the largest weight is then exactly 1, however large the scores are.
@@ -54,10 +53,9 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) softmax(const 
     load_scores(part, p, at.row, keys_of_row(p, at.row), 0, at.thread);
     const float reference = reference_of(row_max(largest(part, -kInfinity), p.threads));
     const float sum = row_sum(weigh(part, reference, p), p.threads), inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-    part.each([&](float& v) { v *= inverse; });
-    row_barrier(p.threads);
-    part.store(static_cast<Element*>(p.to) + at.row * p.to_stride, p.len_k, 0, at.thread, p.threads);
     if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, at.row) = lse_of(reference, sum, p);
+    part.each([&](float& v) { v *= inverse; });
+    part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, 0, at.thread, p.threads);
   }
 }
 
@@ -92,25 +90,25 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) log_sum_exp(co
 template <class Element, int kVector>
 __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) exponentials(const __grid_constant__ RowPass p) {
   RowCursor at(p.threads);
-  const int chunks = Scores<kVector>::chunks(p.len_k, p.threads);
+  const int chunks = HalfScores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1
   for (; at.row < p.rows; at.advance(p.threads)) {
     const LogSumExp of = p.statistics != nullptr ? p.statistics[at.row] : LogSumExp{0.0f, *lse_of_row(p, at.row)};
     const Keys keys = of.log_sum == -kInfinity ? Keys{0, 0} : keys_of_row(p, at.row);
+    const float origin = of.origin * p.sign, hidden = -kInfinity * p.sign;
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      Scores<kVector> part;
-      load_scores(part, p, at.row, keys, chunk, at.thread);
-      part.each([&](float& v) { v = v == -kInfinity ? 0.0f : expf(fmaf(v - of.origin, p.factor, -of.log_sum)); });
-      row_barrier(p.threads);
-      part.store(static_cast<Element*>(p.to) + at.row * p.to_stride, p.len_k, chunk, at.thread, p.threads);
+      HalfScores<kVector> part;
+      part.load(p.scores + at.row * p.len_k, keys, hidden, chunk, at.thread, p.threads);
+      part.each([&](float& v) { v = v == hidden ? 0.0f : expf(fmaf(v - origin, p.factor, -of.log_sum)); });
+      part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
     }
   }
 }
 
 template <class Weight, class Element, int kVector>
 __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(const __grid_constant__ RowPass p) {
-  using Half = Part<kVector, kRowValues / kVector / 2>;
+  using Half = HalfScores<kVector>;
   RowCursor at(p.threads);
   const int chunks = Half::chunks(p.len_k, p.threads);
 #pragma unroll 1
@@ -119,8 +117,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(
     Half gradients, weights;
     const auto load = [&](int chunk) {
       gradients.load(p.scores + at.row * p.len_k, keys, 0.0f, chunk, at.thread, p.threads);
-      weights.load(static_cast<const Weight*>(p.weights) + at.row * p.weights_stride, keys, 0.0f, chunk, at.thread,
-                   p.threads);
+      weights.load(static_cast<const Weight*>(p.weights) + at.row * p.len_k, keys, 0.0f, chunk, at.thread, p.threads);
     };
     float sum = 0.0f, total = 0.0f;
 #pragma unroll 1
@@ -147,8 +144,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(
         float& g = gradients.values[i / kVector][i % kVector];
         g = weights.values[i / kVector][i % kVector] * (g - delta) * p.factor;
       }
-      row_barrier(p.threads);
-      gradients.store(static_cast<Element*>(p.to) + at.row * p.to_stride, p.len_k, chunk, at.thread, p.threads);
+      gradients.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
       if (++chunk == chunks) break;
       load(chunk);
     }
@@ -166,8 +162,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) scale(const __
       Scores<kVector> part;
       part.load(p.scores + at.row * p.len_k, {0, p.len_k}, 0.0f, chunk, at.thread, p.threads);
       part.each([&](float& v) { v *= p.factor; });
-      row_barrier(p.threads);
-      part.store(static_cast<Element*>(p.to) + at.row * p.to_stride, p.len_k, chunk, at.thread, p.threads);
+      part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
     }
   }
 }

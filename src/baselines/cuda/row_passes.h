@@ -13,8 +13,7 @@ struct LogSumExp {
   float log_sum;  // of the exponentials of |factor| * (score - origin); -infinity if there is no score
 };
 
-// A pass over all rows of the score matrix [batch, heads_q, len_q, len_k]. Rows lie `*_stride` elements apart. A result
-// in 16 bits may lie at the beginning of its own fp32 row.
+// A pass over all rows of a score matrix [batch, heads_q, len_q, len_k]. An fp32 result may stand in its place.
 struct RowPass {
   std::int64_t rows = 0;
   int heads_q = 1, len_q = 0, len_k = 0;
@@ -26,9 +25,7 @@ struct RowPass {
   float factor = 1.0f, magnitude = 1.0f, sign = 1.0f;
   float* scores = nullptr;  // [rows, len_k]: scores, or gradients
   void* to = nullptr;
-  std::int64_t to_stride = 0;
-  const void* weights = nullptr;  // probabilities, for their gradient
-  std::int64_t weights_stride = 0;
+  const void* weights = nullptr;    // probabilities, for their gradient
   TensorRef lse;                    // data may be null
   LogSumExp* statistics = nullptr;  // of each row
   const float* delta = nullptr;     // of each row; null: the weighted mean of the gradients
@@ -43,7 +40,7 @@ enum class Step : std::uint8_t {
   differentiate,  // to = weights * (gradients - delta) * factor, from the weights' gradients to those of scores
 };
 
-constexpr int kRowValues = 32;  // of a thread, kept in registers; half of them where a pass reads two rows
+constexpr int kRowValues = 32;  // of a thread, kept in registers; half of them where a pass has more to keep
 constexpr int kMostRowThreads = 512;
 constexpr int kLongestSoftmax = kMostRowThreads * kRowValues;
 
