@@ -30,7 +30,7 @@ struct ErrorDetails {
   std::string got = {};
   std::string wanted = {};
   std::string hint = {};  // what to do instead; may be empty
-  std::string line = {};  // problem line that replays the call; empty where there is none
+  std::string line = {};  // problem line of the call; empty where its sizes or types have none
 };
 
 // Every refusal comes before anything is written or launched. Only `cancelled`, and `error` of a device or library, may

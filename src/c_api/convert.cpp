@@ -16,7 +16,7 @@ static_assert(FOVEA_ERROR == static_cast<int>(Status::error));
 static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);  // the cancel byte
 
 [[noreturn]] void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got,
-                         std::string wanted, std::string hint = {}) {
+                         std::string wanted, std::string hint) {
   core::fail({Status::invalid_argument,
               std::string(call),
               std::string(argument),
@@ -42,12 +42,14 @@ void check_struct(const Struct* value, std::string_view name, std::string_view c
 template <class Enum>
 Enum to_enum(std::int32_t value, int count, const std::string& name, std::string_view call) {
   if (value < 0 || value >= count)
-    refuse(call, name, "unknown value", std::to_string(value), "0 to " + std::to_string(count - 1));
+    refuse(call, name, "unknown value", std::to_string(value), "0 to " + std::to_string(count - 1),
+           "use the constants of fovea.h");
   return static_cast<Enum>(value);
 }
 
 bool to_bool(std::int32_t value, const std::string& name, std::string_view call) {
-  if (value != 0 && value != 1) refuse(call, name, "not a truth value", std::to_string(value), "0 or 1");
+  if (value != 0 && value != 1)
+    refuse(call, name, "not a truth value", std::to_string(value), "0 or 1", "0 is no, 1 is yes");
   return value == 1;
 }
 
@@ -57,7 +59,8 @@ MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view n
   // A null pointer means "absent" in the C++ view; here only a null struct does, and an empty tensor needs no memory.
   const bool empty = view.sizes[0] == 0 || view.sizes[1] == 0 || view.sizes[2] == 0 || view.sizes[3] == 0;
   if (view.data == nullptr && !empty)
-    refuse(call, name, "null pointer", "null, sizes " + core::to_string(view.sizes), "memory, or a null struct");
+    refuse(call, name, "null pointer", "null, sizes " + core::to_string(view.sizes), "memory, or a null struct",
+           "a null struct says that the tensor is absent");
   return view;
 }
 
@@ -66,16 +69,18 @@ Buffer convert(const fovea_buffer& buffer) { return {buffer.data, buffer.bytes};
 }  // namespace
 
 void refuse_null(std::string_view name, std::string_view call) {
-  refuse(call, name, "null pointer", "null", "the address of a struct");
+  refuse(call, name, "null pointer", "null", "the address of a struct", "only what fovea.h says may be null");
 }
 
 MutableTensorView convert_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call) {
   check_struct(tensor, name, call);
   const std::string prefix(name);
-  if (tensor->rank != 4) refuse(call, name, "wrong rank", std::to_string(tensor->rank), "rank 4");
+  if (tensor->rank != 4)
+    refuse(call, name, "wrong rank", std::to_string(tensor->rank), "rank 4",
+           "sizes are (batch, heads, length, dim); absent ones are 1");
   if (tensor->buffer_bytes < 0) {
     refuse(call, prefix + ".buffer_bytes", "negative size", std::to_string(tensor->buffer_bytes),
-           "0 (not told) or more");
+           "0 (not told) or more", "it counts from data on");
   }
   MutableTensorView view;
   view.data = tensor->data;
@@ -106,7 +111,8 @@ Options convert(const fovea_options* options, std::string_view call) {
   if (options->lender != nullptr) {
     check_struct(options->lender, "lender", call);
     if (options->lender->run == nullptr)
-      refuse(call, "lender", "a lender without a function", "run null", "a function");
+      refuse(call, "lender", "a lender without a function", "run null", "a function",
+             "leave lender null for the library's own threads");
     result.lender = {options->lender->threads, options->lender->host, options->lender->run};
   }
   result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options->cancel);

@@ -35,21 +35,17 @@ std::string_view requested(std::string_view name) {
   return variable == nullptr || std::string_view(variable) == "flash" ? std::string_view{} : std::string_view(variable);
 }
 
-void check_name(std::string_view name, std::string_view call) {
+void check_name(std::string_view name, const AttentionProblem& problem, std::string_view call) {
   const auto all = all_implementations();
   if (name.empty() || std::any_of(all.begin(), all.end(), [name](const auto& one) { return one.name == name; })) return;
   const std::vector<std::string> known = known_names();
   std::string list;
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::string near = nearest_word(name, known);
-  fail({Status::invalid_argument,
-        std::string(call),
-        "implementation",
-        "no implementation of this name",
-        std::string(name),
-        "one of " + list,
-        near.empty() ? "" : "did you mean `" + near + "`?",
-        {}});
+  fail({Status::invalid_argument, std::string(call), "implementation", "no implementation of this name",
+        std::string(name), "one of " + list,
+        near.empty() ? "leave it out for the best that takes the problem" : "did you mean `" + near + "`?",
+        line_of(problem)});
 }
 
 // Whether the walk passes it: the one that is named, or else those of the tensors' device and any that would be asked.
@@ -98,7 +94,7 @@ bool promises_reproducibility(std::string_view name) {
 
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {
   const std::string_view wanted = requested(name);
-  check_name(wanted, call);
+  check_name(wanted, problem, call);
   for (const auto& one : all_implementations()) {
     if (is_candidate(one, problem, wanted) && verdict(one, problem, wanted).empty()) return one;
   }
@@ -112,13 +108,10 @@ const Implementation& choose(const AttentionProblem& problem, std::string_view n
 
 void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument, std::int64_t got,
                    std::int64_t wanted) {
-  fail({Status::invalid_argument,
-        std::string(call),
-        std::string(argument),
-        "the buffer is too small",
-        std::to_string(got) + " bytes",
-        "at least " + std::to_string(wanted) + " bytes",
-        {},
+  fail({Status::invalid_argument, std::string(call), std::string(argument), "the buffer is too small",
+        std::to_string(got) + " bytes", "at least " + std::to_string(wanted) + " bytes",
+        argument == "workspace" ? "workspace_bytes(describe(..)) tells how many; {} for the library's own"
+                                : "explain(describe(..)).saved_bytes tells how many",
         line_of(problem)});
 }
 

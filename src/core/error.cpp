@@ -18,7 +18,12 @@ std::string text_of(const ErrorDetails& details) {
   add("got:    ", details.got);
   add("wanted: ", details.wanted);
   add("hint:   ", details.hint);
-  add("replay: ", details.line.empty() ? "" : "fovea verify --problem \"" + details.line + "\"");
+  // A refused call's problem may be fine with other tensors and options: only what they cannot be blamed for replays.
+  if (details.status == Status::invalid_argument) {
+    add("problem: ", details.line);
+  } else {
+    add("replay: ", details.line.empty() ? "" : "fovea verify --problem \"" + details.line + "\"");
+  }
   return text;
 }
 

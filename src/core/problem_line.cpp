@@ -5,11 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <optional>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/names.h"
+#include "core/tensor_checks.h"
+#include "core/validate.h"
 
 namespace fovea::core {
 namespace {
@@ -190,38 +192,49 @@ void resolve_defaults(Case& c, const std::vector<bool>& given) {
   if (!has("scale")) p.scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.dim_qk, 1)));
 }
 
-void check_possible(const Case& c) {
+// The value among a word's list that gave the case, counted from 1: of the first of `blamed` that stands in the line.
+std::size_t position_of(const std::vector<Word>& words, const Case& c, std::initializer_list<std::string_view> blamed) {
+  for (const std::string_view name : blamed) {
+    const auto word = std::find_if(words.begin(), words.end(), [name](const Word& one) { return one.key == name; });
+    if (word == words.end()) continue;
+    const Key& key = keys()[key_index(*word)];
+    std::size_t start = 0;
+    for (;;) {
+      const std::size_t comma = std::min(word->value.find(',', start), word->value.size());
+      Case with = c;
+      if (key.parse(with, word->value.substr(start, comma - start)) && key.print(with) == key.print(c)) break;
+      if (comma == word->value.size()) break;
+      start = comma + 1;
+    }
+    return word->position + word->key.size() + 1 + start;
+  }
+  return 1;
+}
+
+void check_possible(const std::vector<Word>& words, const Case& c) {
   const AttentionProblem& p = c.problem;
-  const std::string line = line_of(c);
-  const auto impossible = [&line](std::string problem, std::string got, std::string wanted) {
-    fail({Status::invalid_argument,
-          "parse_problem_line",
-          "problem line",
-          std::move(problem),
-          std::move(got),
-          std::move(wanted),
-          {},
-          line});
-  };
   if (p.heads_q > 0 && (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)) {
-    impossible("hq must be a multiple of hkv", "hq=" + std::to_string(p.heads_q) + " hkv=" + std::to_string(p.heads_kv),
-               "hq % hkv == 0");
+    refuse(position_of(words, c, {"hkv", "hq"}), "hq must be a multiple of hkv",
+           "hq=" + std::to_string(p.heads_q) + " hkv=" + std::to_string(p.heads_kv), "hq % hkv == 0",
+           "leave hkv out for as many key heads as query heads");
   }
-  if (p.dim_qk < 1 || p.dim_v < 1)
-    impossible("a head dimension of 0", "d=" + std::to_string(p.dim_qk) + " dv=" + std::to_string(p.dim_v),
-               "1 or more");
+  for (const auto& [name, other, dim] : {std::tuple{"d", "dv", p.dim_qk}, {"dv", "d", p.dim_v}}) {
+    if (dim < 1 || dim > kMaxDim) {
+      refuse(position_of(words, c, {name, other}), "a head dimension out of range",
+             std::string(name) + "=" + std::to_string(dim), "1 to " + std::to_string(kMaxDim));
+    }
+  }
   if (p.mask == Mask::causal && p.len_q != p.len_k) {
-    impossible("`causal` does not say how unequal lengths are aligned",
-               "lq=" + std::to_string(p.len_q) + " lk=" + std::to_string(p.len_k),
-               "lq == lk, or causal_top_left or causal_bottom_right");
+    refuse(position_of(words, c, {"mask"}), "`causal` does not say how unequal lengths are aligned",
+           "lq=" + std::to_string(p.len_q) + " lk=" + std::to_string(p.len_k),
+           "lq == lk, or causal_top_left or causal_bottom_right", "bottom_right lets the last query see every key");
   }
-  double pairs = 1;
-  for (const auto size :
-       {p.batch, p.heads_q, std::max(p.len_q, p.len_k), std::max({p.len_q, p.len_k, p.dim_qk, p.dim_v})}) {
-    pairs *= static_cast<double>(std::max<std::int64_t>(size, 1));
+  if (!sizes_fit(p)) {
+    const auto [size, largest] =
+        std::max({std::pair{p.batch, "b"}, {p.heads_q, "hq"}, {p.len_q, "lq"}, {p.len_k, "lk"}});
+    refuse(position_of(words, c, {largest, "lq", "hq"}), "the product of the sizes overflows", line_of(c),
+           "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs");
   }
-  if (pairs > 0x1p60)
-    impossible("the product of the sizes overflows", print(pairs), "at most 2^60 elements and query-key pairs");
 }
 
 }  // namespace
@@ -260,7 +273,7 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases) {
   }
   for (Case& c : cases) {
     resolve_defaults(c, given);
-    check_possible(c);
+    check_possible(words, c);
   }
   return cases;
 }

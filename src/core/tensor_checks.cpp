@@ -1,11 +1,14 @@
 // Refusals of single tensors and of pairs of them, without reading what they hold.
 #include "core/tensor_checks.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "core/check.h"
 #include "core/names.h"
+#include "core/problem_line.h"
 
 namespace fovea::core {
 namespace {
@@ -59,6 +62,13 @@ bool may_overlap(const TensorView& a, const TensorView& b) {
   return true;
 }
 
+// Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
+bool has_line(const AttentionProblem& p) {
+  return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 &&
+         name_of(p.dtype) != "unknown" && name_of(p.mask) != "unknown" && name_of(p.device.kind) != "unknown" &&
+         std::isfinite(p.scale);
+}
+
 }  // namespace
 
 std::int64_t element_count(const TensorView& view) {
@@ -75,26 +85,30 @@ bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limi
   return true;
 }
 
-void Validator::refuse(std::string_view argument, std::string problem, std::string got, std::string wanted,
+void Validator::refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                        std::string hint) const {
-  fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(problem), std::move(got),
-        std::move(wanted), std::move(hint), line});
+  fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(reason), std::move(got),
+        std::move(wanted), std::move(hint), problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
 }
 
 void Validator::check_tensor(const Named& t) const {
   const TensorView& v = t.view;
   if (name_of(v.dtype) == "unknown") {
-    refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}));
+    refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}),
+           "set dtype to a value of enum DType");
   }
   if (name_of(v.device.kind) == "unknown") {
-    refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}));
+    refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}),
+           "set device.kind to a value of enum DeviceKind");
   }
   for (const auto size : v.sizes) {
-    if (size < 0) refuse(t.name, "negative size", to_string(v.sizes), "sizes of 0 or more");
+    if (size < 0)
+      refuse(t.name, "negative size", to_string(v.sizes), "sizes of 0 or more",
+             "sizes are (batch, heads, length, dim)");
   }
   if (!product_within({v.sizes[0], v.sizes[1], v.sizes[2], v.sizes[3]}, kMaxElements)) {
     refuse(t.name, "the product of the sizes overflows", to_string(v.sizes),
-           "at most " + to_string(kMaxElements) + " elements");
+           "at most " + to_string(kMaxElements) + " elements", "sizes are (batch, heads, length, dim), in elements");
   }
   if (element_count(v) == 0) return;  // strides and pointer of an empty tensor mean nothing
   check_memory(t);
@@ -105,15 +119,17 @@ void Validator::check_memory(const Named& t) const {
   const TensorView& v = t.view;
   if (v.data == nullptr)
     refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
-           "memory for " + to_string(element_count(v)) + " elements");
+           "memory for " + to_string(element_count(v)) + " elements",
+           t.is_output ? "allocate it" : "allocate and fill it; a tensor with a size of 0 may be null");
   if (reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size_of(v.dtype)) != 0) {
     refuse(t.name, "pointer not aligned to its elements",
            "address ending in " + to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(v.data) % 16)),
-           "a multiple of " + to_string(size_of(v.dtype)) + " bytes");
+           "a multiple of " + to_string(size_of(v.dtype)) + " bytes", "start the tensor at a whole element");
   }
   for (int i = 0; i < 4; ++i) {
     if (v.sizes[i] > 1 && v.strides[i] < 0)
-      refuse(t.name, "negative stride", "strides " + to_string(v.strides), "strides of 0 or more");
+      refuse(t.name, "negative stride", "strides " + to_string(v.strides), "strides of 0 or more",
+             "copy the tensor with its rows in the order wanted");
   }
   if (v.sizes[3] > 1 && v.strides[3] != 1) {
     refuse(t.name, "the last dimension must be contiguous",
@@ -123,10 +139,11 @@ void Validator::check_memory(const Named& t) const {
   const std::int64_t elements = extent(v);
   if (elements < 0)
     refuse(t.name, "the strides reach past the address space", "strides " + to_string(v.strides),
-           "an extent below " + to_string(kMaxElements) + " elements");
+           "an extent below " + to_string(kMaxElements) + " elements", "strides count elements, not bytes");
   if (v.buffer_bytes >= 0 && elements * size_of(v.dtype) > v.buffer_bytes) {
     refuse(t.name, "the strides reach past the buffer", to_string(v.buffer_bytes) + " bytes",
-           "at least " + to_string(elements * size_of(v.dtype)) + " bytes");
+           "at least " + to_string(elements * size_of(v.dtype)) + " bytes",
+           "strides count elements; buffer_bytes counts from `data` on, -1 where it is not known");
   }
 }
 
@@ -144,7 +161,8 @@ void Validator::check_distinct(const Named& t) const {
     if (v.sizes[i] <= 1) continue;
     if (v.strides[i] < span) {
       refuse(t.name, v.strides[i] == 0 ? "stride 0 on an output" : "an output that overlaps itself",
-             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "a different element for every index");
+             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "a different element for every index",
+             "dense_strides(sizes) gives strides that fit");
     }
     span += (v.sizes[i] - 1) * v.strides[i];
   }
@@ -152,17 +170,20 @@ void Validator::check_distinct(const Named& t) const {
 
 void Validator::check_sizes(const Named& t, const Sizes& wanted) const {
   if (t.view.sizes != wanted)
-    refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted));
+    refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted),
+           "sizes are (batch, heads, length, dim)");
 }
 
 void Validator::check_dtype(const Named& t, DType wanted) const {
   if (t.view.dtype != wanted)
-    refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)));
+    refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)),
+           "convert the tensor to " + std::string(name_of(wanted)));
 }
 
 void Validator::check_device(const Named& t, Device wanted) const {
   if (t.view.device != wanted)
-    refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted));
+    refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted),
+           "copy the tensor to " + device_text(wanted));
 }
 
 void Validator::check_overlap(const std::vector<Named>& tensors) const {
@@ -172,7 +193,8 @@ void Validator::check_overlap(const std::vector<Named>& tensors) const {
       if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
       if (may_overlap(tensors[i].view, tensors[j].view)) {
         refuse(tensors[i].name, "an output that shares memory with `" + std::string(tensors[j].name) + "`",
-               "overlapping buffers", "memory of its own");
+               "overlapping buffers", "memory of its own",
+               "give `" + std::string(tensors[i].name) + "` a buffer that no other tensor uses");
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fovea/tensor.h"
+#include "fovea/problem.h"
 
 namespace fovea::core {
 
@@ -30,15 +30,15 @@ class Validator {
  public:
   explicit Validator(std::string_view call) : call_(call) {}
 
-  [[noreturn]] void refuse(std::string_view argument, std::string problem, std::string got, std::string wanted,
-                           std::string hint = {}) const;
+  [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
+                           std::string hint) const;
   void check_tensor(const Named& t) const;
   void check_sizes(const Named& t, const Sizes& wanted) const;
   void check_dtype(const Named& t, DType wanted) const;
   void check_device(const Named& t, Device wanted) const;
   void check_overlap(const std::vector<Named>& tensors) const;  // outputs against everything else
 
-  std::string line;  // problem line of the refusals; set as soon as the problem is known
+  const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 
  private:
   void check_memory(const Named& t) const;    // pointer, strides, extent of a tensor that has elements

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,16 +15,14 @@
 namespace fovea::core {
 namespace {
 
-constexpr std::int64_t kMaxPairs = std::int64_t{1} << 60;  // query-key pairs, which are counted in 64 bits
-constexpr std::int64_t kMaxDim = 4096;
-
 void check_heads(const Validator& check, std::int64_t heads_q, std::int64_t heads_kv) {
   if (heads_q > 0 && heads_kv == 0)
     check.refuse("k", "no key heads for the query heads", "heads_q " + to_string(heads_q) + ", heads_kv 0",
-                 "heads_kv of 1 or more");
+                 "heads_kv of 1 or more", "give k and v a head, or q none");
   if (heads_kv > 0 && heads_q % heads_kv != 0) {
     check.refuse("k", "heads_q must be a multiple of heads_kv",
-                 "heads_q " + to_string(heads_q) + ", heads_kv " + to_string(heads_kv), "heads_q % heads_kv == 0");
+                 "heads_q " + to_string(heads_q) + ", heads_kv " + to_string(heads_kv), "heads_q % heads_kv == 0",
+                 "every key head serves the same number of query heads: sizes[1] of q, k and v");
   }
 }
 
@@ -31,11 +30,13 @@ void check_facts(Validator& check, const AttentionProblem& p) {
   check_heads(check, p.heads_q, p.heads_kv);
   for (const auto& [name, dim] : {std::pair{"q", p.dim_qk}, {"v", p.dim_v}}) {
     if (dim < 1 || dim > kMaxDim)
-      check.refuse(name, "head dimension out of range", to_string(dim), "1 to " + to_string(kMaxDim));
+      check.refuse(name, "head dimension out of range", to_string(dim), "1 to " + to_string(kMaxDim),
+                   dim < 1 ? "sizes are (batch, heads, length, dim)" : "split it over several heads");
   }
   if (name_of(p.mask) == "unknown") {
     check.refuse("mask", "unknown mask", std::to_string(static_cast<int>(p.mask)),
-                 join({"none", "causal", "causal_top_left", "causal_bottom_right"}));
+                 join({"none", "causal", "causal_top_left", "causal_bottom_right"}),
+                 "set mask to a value of enum Mask");
   }
   if (p.mask == Mask::causal && p.len_q != p.len_k) {
     check.refuse("mask", "`causal` does not say how unequal lengths are aligned",
@@ -48,7 +49,7 @@ void check_facts(Validator& check, const AttentionProblem& p) {
                  "leave it out for 1/sqrt(dim_qk)");
   if (p.accumulate && p.result_dtype != DType::fp32) {
     check.refuse("accumulate", "gradients accumulate in fp32 only", std::string(name_of(p.result_dtype)),
-                 "fp32 dq, dk and dv");
+                 "fp32 dq, dk and dv", "give fp32 gradients, which 16-bit inputs may have, or add them yourself");
   }
 }
 
@@ -73,22 +74,25 @@ AttentionProblem facts_of(const TensorView& q, const TensorView& k, const Tensor
 void check_options(const Validator& check, const AttentionOptions& options, const Buffer& saved) {
   if (options.threads < 0)
     check.refuse("threads", "negative thread count", std::to_string(options.threads),
-                 "0 for the default, or 1 and more");
+                 "0 for the default, or 1 and more", "leave it 0 for as many as the machine grants");
   if (options.lender != nullptr && (options.lender->run == nullptr || options.lender->threads < 1)) {
     check.refuse("lender", "a lender without threads or without a function",
-                 std::to_string(options.lender->threads) + " threads", "1 or more threads and a run function");
+                 std::to_string(options.lender->threads) + " threads", "1 or more threads and a run function",
+                 "leave it null for the library's own threads");
   }
-  for (const auto& [name, buffer] : {std::pair{"workspace", options.workspace}, {"saved", saved}}) {
+  for (const auto& [name, buffer, hint] :
+       {std::tuple{"workspace", options.workspace, "leave it {}: the library then takes memory of its own pool"},
+        {"saved", saved, "leave it {}: backward then recomputes what it needs"}}) {
     if (buffer.bytes < 0 || (buffer.data == nullptr && buffer.bytes != 0)) {
       check.refuse(name, "null or negative buffer",
                    to_string(buffer.bytes) + " bytes at " + (buffer.data ? "an address" : "null"),
-                   "a buffer, or {} for none");
+                   "a buffer, or {} for none", hint);
     }
     if (reinterpret_cast<std::uintptr_t>(buffer.data) % 64 != 0) {
       check.refuse(name, "buffer not aligned",
                    "address ending in " +
                        to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(buffer.data) % 64)),
-                   "a multiple of 64 bytes");
+                   "a multiple of 64 bytes", hint);
     }
   }
 }
@@ -101,7 +105,8 @@ void check_results(const Validator& check, const std::vector<Named>& results, At
   for (const auto& t : results) {
     if (t.view.dtype != p.dtype && t.view.dtype != DType::fp32) {
       check.refuse(t.name, "element type of a result", std::string(name_of(t.view.dtype)),
-                   p.dtype == DType::fp32 ? "fp32" : join({name_of(p.dtype), "fp32"}, " or "));
+                   p.dtype == DType::fp32 ? "fp32" : join({name_of(p.dtype), "fp32"}, " or "),
+                   "results are stored in the type of q or in fp32");
     }
     if (t.view.dtype != results.front().view.dtype) check.check_dtype(t, results.front().view.dtype);
     p.result_dtype = t.view.dtype;
@@ -114,10 +119,10 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   Validator check(call);
   std::vector<Named> all{{"q", t.q, false}, {"k", t.k, false}, {"v", t.v, false}, {"out", t.out, true}};
   if (t.lse) all.push_back({"lse", t.lse, true});
-  check_all(check, all);
   AttentionProblem p = facts_of(t.q, t.k, t.v, options);
   p.saved_state = t.saved.data != nullptr;
-  check.line = line_of(p);
+  check.problem = &p;
+  check_all(check, all);
   check.check_sizes({"k", t.k, false}, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
   check.check_sizes({"v", t.v, false}, {p.batch, p.heads_kv, p.len_k, p.dim_v});
   check_facts(check, p);
@@ -147,11 +152,6 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   if (t.dk) gradients.push_back({"dk", t.dk, true});
   if (t.dv) gradients.push_back({"dv", t.dv, true});
   all.insert(all.end(), gradients.begin(), gradients.end());
-  check_all(check, all);
-  if (gradients.empty()) {
-    const bool empty = element_count(t.q) == 0 && element_count(t.k) == 0 && element_count(t.v) == 0;
-    if (!empty) check.refuse("dq", "no gradient is asked for", "dq, dk and dv null", "at least one of them");
-  }
   AttentionProblem p = facts_of(t.q, t.k, t.v, options);
   p.pass = Pass::backward;
   p.saved_state = t.saved.data != nullptr;
@@ -160,7 +160,15 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   p.wants_dk = bool(t.dk);
   p.wants_dv = bool(t.dv);
   p.result_dtype = p.dtype;
-  check.line = line_of(p);
+  check.problem = &p;
+  check_all(check, all);
+  if (gradients.empty()) {
+    const bool empty = element_count(t.q) == 0 && element_count(t.k) == 0 && element_count(t.v) == 0;
+    if (!empty) {
+      check.refuse("dq", "no gradient is asked for", "dq, dk and dv null", "at least one of them",
+                   "give memory for the gradients that are wanted");
+    }
+  }
   const Sizes out{p.batch, p.heads_q, p.len_q, p.dim_v}, row{p.batch, p.heads_q, p.len_q, 1};
   check.check_sizes({"k", t.k, false}, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
   check.check_sizes({"v", t.v, false}, {p.batch, p.heads_kv, p.len_k, p.dim_v});
@@ -184,31 +192,38 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   return p;
 }
 
+bool sizes_fit(const AttentionProblem& p) {
+  return product_within({p.batch, p.heads_q, p.len_q, p.dim_qk}, kMaxElements) &&
+         product_within({p.batch, p.heads_q, p.len_q, p.dim_v}, kMaxElements) &&
+         product_within({p.batch, p.heads_kv, p.len_k, p.dim_qk}, kMaxElements) &&
+         product_within({p.batch, p.heads_kv, p.len_k, p.dim_v}, kMaxElements) &&
+         product_within({p.batch, p.heads_q, p.len_q, p.len_k}, kMaxPairs);
+}
+
 void validate(const AttentionProblem& p, std::string_view call) {
   Validator check(call);
+  check.problem = &p;
   for (const auto& [name, size] : {std::pair{"batch", p.batch},
                                    {"heads_q", p.heads_q},
                                    {"heads_kv", p.heads_kv},
                                    {"len_q", p.len_q},
                                    {"len_k", p.len_k}}) {
-    if (size < 0) check.refuse(name, "negative size", to_string(size), "0 or more");
+    if (size < 0) check.refuse(name, "negative size", to_string(size), "0 or more", "sizes count elements");
   }
-  if (!product_within({p.batch, p.heads_q, p.len_q, p.dim_qk}, kMaxElements) ||
-      !product_within({p.batch, p.heads_q, p.len_q, p.dim_v}, kMaxElements) ||
-      !product_within({p.batch, p.heads_kv, p.len_k, p.dim_qk}, kMaxElements) ||
-      !product_within({p.batch, p.heads_kv, p.len_k, p.dim_v}, kMaxElements) ||
-      !product_within({p.batch, p.heads_q, p.len_q, p.len_k}, kMaxPairs)) {
+  if (!sizes_fit(p)) {
     check.refuse("problem", "the product of the sizes overflows", line_of(p),
-                 "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs");
+                 "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
+                 "sizes count elements, not bytes");
   }
-  check.line = line_of(p);
   check_facts(check, p);
 }
 
 void validate(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse,
               std::string_view call) {
   const Validator check(call);
-  if (parts.empty()) check.refuse("parts", "nothing to merge", "0 parts", "1 or more");
+  if (parts.empty())
+    check.refuse("parts", "nothing to merge", "0 parts", "1 or more",
+                 "give the (out, lse) pairs of disjoint sets of keys");
   std::vector<Named> all{{"out", out, true}, {"lse", lse, true}};
   for (const auto& part : parts) {
     all.push_back({"parts.out", part.out, false});

@@ -1,12 +1,19 @@
 // The contract's refusals, one function per kind of call. Nothing is read through a pointer here.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "fovea/attention.h"
 
 namespace fovea::core {
+
+inline constexpr std::int64_t kMaxDim = 4096;
+inline constexpr std::int64_t kMaxPairs = std::int64_t{1} << 60;  // query-key pairs, which are counted in 64 bits
+
+// Whether elements of every tensor and query-key pairs can be counted. Sizes of 0 count as 1.
+bool sizes_fit(const AttentionProblem& problem);
 
 // Throw Error(invalid_argument) naming the argument, what it is and what it should be.
 AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);

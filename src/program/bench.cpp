@@ -284,7 +284,7 @@ void add_timing_options(CLI::App* verb, BenchOptions& o) {
       ->check(not_empty())
       ->type_name("FILE");
   verb->add_flag("--resume", o.resume, "go on in the file of records");
-  verb->add_flag("--force", o.force, "resume even in a file of another machine");
+  verb->add_flag("--force", o.force, "resume even in a file of another machine or build");
   verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation")
       ->check(not_empty())
       ->type_name("NAME");

@@ -18,6 +18,16 @@ constexpr int kDeepest = 16;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) { throw RecordFileError(path + ": " + why); }
 
+[[noreturn]] void refuse_mixture(const std::string& path, const std::string& what, const std::string& got,
+                                 const std::string& wanted) {
+  refuse(path, "holds rows of " + what + "\n  got:    " + got + "\n  wanted: " + wanted +
+                   "\n  hint:   choose another file, or mix them with --force");
+}
+
+std::string text_of(const Source& source) {
+  return "commit " + source.commit + (source.dirty ? " with changes that are not committed" : "");
+}
+
 // A parser must not be led into deep recursion or gigabytes by a file that is no record at all.
 void check_shape(std::string_view line) {
   if (static_cast<std::int64_t>(line.size()) > kLongestLine) throw std::runtime_error("a line longer than 64 MiB");
@@ -157,9 +167,13 @@ void RecordFile::take_up(const Environment& environment, bool resume, bool force
   if (!resume) refuse(path_, "exists; go on in it with --resume, or choose another name");
   before_ = load_records(path_);
   for (const Environment& earlier : before_.environments) {
-    if (earlier.machine == environment.machine || force) continue;
-    refuse(path_, "was measured on `" + earlier.machine + "`, this is `" + environment.machine +
-                      "`; choose another name, or mix them with --force");
+    if (force) break;
+    if (earlier.machine != environment.machine) {
+      refuse_mixture(path_, "another machine", "`" + earlier.machine + "`", "this one, `" + environment.machine + "`");
+    }
+    if (earlier.source != environment.source) {
+      refuse_mixture(path_, "another build", text_of(earlier.source), "this one, " + text_of(environment.source));
+    }
   }
   end_ = before_.valid_bytes;
   if (ftruncate(descriptor_, end_) != 0) refuse(path_, std::strerror(errno));

@@ -33,7 +33,7 @@ Records load_records(const std::string& path);
 class RecordFile {
  public:
   // Creates the file, or with `resume` goes on in one that may exist. Refuses files that are not records or were
-  // written on another machine (unless `force`). Writes the environment, which is the probe that the disk takes rows.
+  // written on another machine or by a build of other sources (unless `force`). Writes the environment, which is the probe that the disk takes rows.
   RecordFile(const std::string& path, const Environment& environment, bool resume, bool force);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

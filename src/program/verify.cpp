@@ -55,9 +55,11 @@ void report_crash(int signal_number) {
   _exit(1);
 }
 
-std::string replay_of(const core::Case& c, std::string_view implementation) {
+// The command that runs a case again; threads of 0 are those of its seed.
+std::string replay_of(const core::Case& c, std::string_view implementation, int threads) {
   const char* const device = c.problem.device.kind == DeviceKind::cuda ? " --device cuda" : "";
-  return fmt::format("fovea verify{} --impl {} --problem \"{}\"", device, implementation, core::line_of(c));
+  const std::string given = threads > 0 ? fmt::format(" --threads {}", threads) : "";
+  return fmt::format("fovea verify{}{} --impl {} --problem \"{}\"", device, given, implementation, core::line_of(c));
 }
 
 // Cases live on the host; a GPU gets copies of them.
@@ -97,11 +99,9 @@ class Verification {
   void choose_implementations();
   void run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress);
   Variation variation(const core::Case& c) const;
-  void run_case(const core::Case& c, const Variation& variation);
-  void judge(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
-             const Outcome& outcome);
-  void fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
-            const Outcome& outcome);
+  void run_case(const core::Case& c);
+  void judge(const core::Case& c, const core::Implementation& implementation, const Outcome& outcome);
+  void fail(const core::Case& c, const core::Implementation& implementation, const Outcome& outcome);
   void note_for_crash(const core::Case& c, const core::Implementation& implementation) const;
   void show_progress(const SharedProgress& progress);
   void print_summary();
@@ -153,22 +153,21 @@ void Verification::choose_implementations() {
 }
 
 void Verification::note_for_crash(const core::Case& c, const core::Implementation& implementation) const {
-  std::string note = fmt::format("\n  {}\n", replay_of(c, implementation.name));
+  std::string note = fmt::format("\n  {}\n", replay_of(c, implementation.name, options_.threads));
   if (!is_part_) note += fmt::format("{} passed, {} failed\n", tally_.passed, tally_.failed + 1);
   std::strncpy(crash_note, note.c_str(), sizeof crash_note - 1);
 }
 
-void Verification::run_case(const core::Case& c, const Variation& variation) {
+void Verification::run_case(const core::Case& c) {
   note_for_crash(c, *implementations_.front());
-  verification::Differential differential(c, variation, calls_);
+  verification::Differential differential(c, variation(c), calls_);
   for (const auto* implementation : implementations_) {
     note_for_crash(c, *implementation);
-    judge(c, variation, *implementation, differential.run(*implementation));
+    judge(c, *implementation, differential.run(*implementation));
   }
 }
 
-void Verification::judge(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
-                         const Outcome& outcome) {
+void Verification::judge(const core::Case& c, const core::Implementation& implementation, const Outcome& outcome) {
   switch (outcome.kind) {
     case Outcome::Kind::passed:
       ++tally_.passed;
@@ -178,7 +177,7 @@ void Verification::judge(const core::Case& c, const Variation& variation, const 
       ++tally_.exempt;
       return;
     case Outcome::Kind::failed:
-      return fail(c, variation, implementation, outcome);
+      return fail(c, implementation, outcome);
     case Outcome::Kind::refused:
       break;
   }
@@ -186,34 +185,34 @@ void Verification::judge(const core::Case& c, const Variation& variation, const 
   const Pass pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
   const auto support = support_of(implementation, verification::cell_of(c, pass)).support;
   if (support == verification::Support::yes) {
-    fail(c, variation, implementation,
+    fail(c, implementation,
          {Outcome::Kind::failed, "refused, though the support matrix promises it: " + outcome.reason});
   } else {
     ++tally_.refused;
   }
 }
 
-void Verification::fail(const core::Case& c, const Variation& variation, const core::Implementation& implementation,
-                        const Outcome& outcome) {
+// Every smaller case is tried as its line would replay it, with the variation that follows from the line.
+void Verification::fail(const core::Case& c, const core::Implementation& implementation, const Outcome& outcome) {
   ++tally_.failed;
   lost_ = options_.device == "cuda" && cuda::device_lost();
-  const auto fails = [&](const core::Case& smaller) {
+  const auto run_as_replayed = [&](const core::Case& smaller) {
     note_for_crash(smaller, implementation);
-    return verification::Differential(smaller, variation, calls_).run(implementation).kind == Outcome::Kind::failed;
+    return verification::Differential(smaller, variation(smaller), calls_).run(implementation);
   };
+  const auto fails = [&](const core::Case& smaller) { return run_as_replayed(smaller).kind == Outcome::Kind::failed; };
   const bool shrinks = options_.problem.empty() && !lost_;
   const core::Case small = shrinks ? verification::shrunk(c, fails) : c;
-  const std::string reason =
-      small == c ? outcome.reason : verification::Differential(small, variation, calls_).run(implementation).reason;
+  const std::string reason = small == c ? outcome.reason : run_as_replayed(small).reason;
   tally_.failures.push_back({{"impl", implementation.name},
                              {"problem", core::line_of(c)},
                              {"shrunk", core::line_of(small)},
-                             {"variation", text_of(variation)},
+                             {"variation", text_of(variation(small))},
                              {"reason", reason}});
   if (options_.json) return;
-  fmt::print("{}FAILED {} on {}\n  with {} (drawn from the seed)\n  smallest: {}\n  {}\n",
-             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, core::line_of(c), text_of(variation),
-             replay_of(small, implementation.name), reason);
+  fmt::print("{}FAILED {} on {}\n  smallest: {}\n  with {} (drawn from the seed)\n  {}\n",
+             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, core::line_of(c),
+             replay_of(small, implementation.name, options_.threads), text_of(variation(small)), reason);
   if (lost_) fmt::print("  the device answers no more, so the run ends here\n");
   std::fflush(stdout);
 }
@@ -271,7 +270,7 @@ void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgre
   for (std::int64_t n = first; n < options_.cases && !lost_; n += step) {
     const std::int64_t passed = tally_.passed, failed = tally_.failed;
     const core::Case c = verification::random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
-    run_case(c, variation(c));
+    run_case(c);
     ++progress.done;
     progress.passed += tally_.passed - passed;
     progress.failed += tally_.failed - failed;
@@ -300,7 +299,7 @@ int Verification::run() {
   if (!options_.problem.empty()) {
     for (core::Case c : replayed) {
       c.problem.device.kind = *core::device_kind_of(options_.device);
-      run_case(c, variation(c));
+      run_case(c);
     }
   } else if (jobs == 1) {
     SharedProgress progress{};

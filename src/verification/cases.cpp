@@ -23,9 +23,24 @@ static_assert(kCells == std::size(kDtypes) * std::size(kPasses) * std::size(kMas
 
 constexpr std::int64_t kShort[] = {1,  2,  3,  5,  7,  8,  9,  13, 15, 16, 17, 23, 24, 25, 29, 31,
                                    32, 33, 40, 41, 47, 48, 49, 53, 61, 63, 64, 65, 71, 79, 81, 95};
-constexpr std::int64_t kMiddle[] = {96, 97, 101, 113, 127, 128, 129, 149, 159, 161, 191, 192, 193, 199, 211, 240, 255};
-constexpr std::int64_t kLong[] = {256, 257, 271, 319, 320, 321, 383,  385, 449,
-                                  509, 511, 513, 575, 641, 769, 1023, 1025};
+constexpr std::int64_t kMiddle[] = {96,  97,  101, 113, 127, 128, 129, 149, 159, 161, 191, 192,
+                                    193, 199, 211, 240, 255, 256, 257, 271, 319, 320, 321, 383};
+constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509, 511, 513, 575, 641, 769, 1023, 1025};
+
+// Which lengths of a case are to be beyond four tiles.
+struct Reach {
+  bool queries = false, keys = false;
+};
+
+// Every eighth visit of a cell is long, at a different time in each: in turn many queries and many keys. Equal lengths
+// are both, so that only every other one has to be.
+Reach reach_of(std::uint64_t n, Mask mask) {
+  const std::uint64_t turn = n / kCells + n;
+  if (turn % 8 != 0) return {};
+  const bool odd = turn / 8 % 2 != 0;
+  if (mask == Mask::causal) return {!odd, !odd};
+  return {odd, !odd};
+}
 
 // Random numbers of one case.
 class Draw {
@@ -47,15 +62,16 @@ double multiplications(const AttentionProblem& p) {
          static_cast<double>(p.dim_qk + p.dim_v);
 }
 
-void draw_lengths(Draw& draw, bool is_long, AttentionProblem& p) {
-  const auto length = [&draw, is_long] {
-    if (draw.one_in(40)) return std::int64_t{0};
+void draw_lengths(Draw& draw, Reach reach, AttentionProblem& p) {
+  const bool may_be_none = !reach.queries && !reach.keys;
+  const auto length = [&draw, may_be_none](bool is_long) {
     if (is_long) return draw.of(kLong);
+    if (draw.one_in(40) && may_be_none) return std::int64_t{0};
     return draw.one_in(4) ? draw.of(kMiddle) : draw.of(kShort);
   };
-  p.len_q = length();
-  p.len_k = p.mask == Mask::causal || draw.one_in(3) ? p.len_q : length();
-  if (p.mask != Mask::causal && draw.one_in(10)) p.len_q = 1;  // decoding
+  p.len_k = length(reach.keys);
+  p.len_q = p.mask == Mask::causal || (draw.one_in(3) && !reach.queries) ? p.len_k : length(reach.queries);
+  if (p.mask != Mask::causal && !reach.queries && draw.one_in(10)) p.len_q = 1;  // decoding
 }
 
 void draw_heads(Draw& draw, AttentionProblem& p) {
@@ -74,8 +90,8 @@ void draw_dims(Draw& draw, const DimClass& dims, AttentionProblem& p) {
   smaller = 1 + static_cast<std::int64_t>(draw.word()) % smaller;
 }
 
-// Small enough that twenty thousand cases are a matter of minutes. A long case stays long in one direction.
-void shrink_to(double limit, bool is_long, AttentionProblem& p) {
+// Small enough that twenty thousand cases are a matter of minutes. What is to be beyond four tiles stays so.
+void shrink_to(double limit, Reach reach, AttentionProblem& p) {
   while (multiplications(p) > limit) {
     if (p.batch > 1) {
       --p.batch;
@@ -85,10 +101,12 @@ void shrink_to(double limit, bool is_long, AttentionProblem& p) {
     } else if (p.heads_q > 2 && multiplications(p) > 4 * limit) {
       p.heads_q = 2;
     } else if (p.mask == Mask::causal) {
-      if (is_long && p.len_q * 3 / 4 <= 256) return;
-      p.len_q = p.len_k = p.len_q * 3 / 4;
+      const std::int64_t least = reach.keys ? kBeyondFourTiles : 0;
+      if (p.len_q <= least) return;
+      p.len_q = p.len_k = std::max(p.len_q * 3 / 4, least);
     } else {
-      std::int64_t& length = (p.len_q > p.len_k) == is_long ? p.len_k : p.len_q;
+      const bool shortens_keys = reach.queries || (!reach.keys && p.len_k >= p.len_q);
+      std::int64_t& length = shortens_keys ? p.len_k : p.len_q;
       length = length * 3 / 4;
     }
   }
@@ -157,8 +175,7 @@ std::span<const std::int64_t> interesting_lengths() {
 core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) {
   Draw draw(seed, n);
   const Cell cell = cell_of(static_cast<std::size_t>(n % kCells));
-  const std::uint64_t round = n / kCells;  // every twelfth visit of each cell is long, at a different time in each
-  const bool is_long = (round + n) % 12 == 0;
+  const Reach reach = reach_of(n, kMasks[cell.mask]);
   core::Case c;
   AttentionProblem& p = c.problem;
   const bool backward = limits.backward && (!limits.forward || kPasses[cell.pass] == Pass::backward);
@@ -170,30 +187,31 @@ core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& li
   c.layout = kLayouts[cell.layout];
   draw_dims(draw, kDimClasses[cell.dim_class], p);
   draw_heads(draw, p);
-  draw_lengths(draw, is_long, p);
-  shrink_to(is_long ? (backward ? 1.2e7 : 2.5e7) : 1.5e6, is_long, p);
+  draw_lengths(draw, reach, p);
+  shrink_to(!reach.queries && !reach.keys ? 1.5e6 : backward ? 1e7 : 1.5e7, reach, p);
   draw_inputs(draw, c);
   return c;
 }
 
+// Every field is drawn, whatever the case: what a field means nothing for is left out afterwards, so that a smaller
+// case of the same seed keeps all the others.
 Variation variation_of(const core::Case& c) {
   Draw draw(c.seed, 0xC0FFEE);
   constexpr int kThreads[] = {1, 1, 2, 3};
+  const bool fp32_results = draw.one_in(3), accumulate = draw.one_in(2), outside_delta = draw.one_in(4),
+             no_lse = draw.one_in(4), some_gradients = draw.one_in(4);
+  const std::uint32_t kept = 1 + draw.word() % 7;
   Variation v;
-  v.fp32_results = c.problem.dtype != DType::fp32 && draw.one_in(3);
-  const bool fp32 = v.fp32_results || c.problem.dtype == DType::fp32;
-  v.accumulate = draw.one_in(4) && fp32;
-  v.outside_delta = draw.one_in(4) && c.pass == core::CasePass::bwd;
-  v.lse = !draw.one_in(4) || c.pass == core::CasePass::e2e;
-  if (draw.one_in(4)) {
-    const std::uint32_t kept = 1 + draw.word() % 7;
-    v.dq = (kept & 1u) != 0;
-    v.dk = (kept & 2u) != 0;
-    v.dv = (kept & 4u) != 0;
-  }
   v.own_workspace = draw.one_in(3);
   v.other_threads = draw.one_in(4);
   v.threads = draw.of(kThreads);
+  v.fp32_results = fp32_results && c.problem.dtype != DType::fp32;
+  v.accumulate = accumulate && fp32_results;  // 16-bit results cannot
+  v.outside_delta = outside_delta && c.pass == core::CasePass::bwd;
+  v.lse = !no_lse || c.pass == core::CasePass::e2e;
+  v.dq = !some_gradients || (kept & 1u) != 0;
+  v.dk = !some_gradients || (kept & 2u) != 0;
+  v.dv = !some_gradients || (kept & 4u) != 0;
   return v;
 }
 

@@ -36,6 +36,9 @@ Cell cell_of(std::size_t index);
 std::size_t index_of(const Cell& cell);
 Cell cell_of(const core::Case& c, Pass pass);
 
+// The shortest length of more than four of the CPU engine's blocks of keys, which are longer than its tiles of queries.
+inline constexpr std::int64_t kBeyondFourTiles = 385;
+
 // Lengths worth trying by themselves: 0, 1, 2, around every tile size, primes, and beyond four tiles.
 std::span<const std::int64_t> interesting_lengths();
 
@@ -44,10 +47,11 @@ struct CaseLimits {
   DeviceKind device = DeviceKind::cpu;
 };
 // The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share; one in
-// twelve is longer than four tiles.
+// sixteen has more than four tiles of queries, one in sixteen more than four blocks of keys.
 core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
 
-// What the problem line has no word for, drawn from the case's seed.
+// What the problem line has no word for, drawn from the case's seed: the same for every case of that seed but for what
+// its type and pass rule out.
 struct Variation {
   bool fp32_results = false;   // results of 16-bit problems in fp32
   bool accumulate = false;     // into fp32 gradients

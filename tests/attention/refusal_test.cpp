@@ -1,5 +1,6 @@
-// Every refusal of the contract: status, argument, got and wanted in the message, outputs untouched, and the next valid
-// call works.
+// Every refusal of the contract: status, argument, got, wanted, hint and problem line in the message, outputs
+// untouched, and the next valid call works.
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -20,6 +21,29 @@ struct Refusal {
   Status status = Status::invalid_argument;
 };
 
+// Problems that no line can say: their refusals have none.
+bool has_line(const AttentionOptions& options, const TensorView& q) {
+  return options.mask <= Mask::causal_bottom_right && std::isfinite(options.scale.value_or(1)) &&
+         q.dtype <= DType::fp16 && q.device.kind <= DeviceKind::cuda && q.sizes[2] >= 0;
+}
+
+// Hint and problem line; a line that describes a possible problem reads back.
+void expect_help(const Error& error, bool forward, const Call& call) {
+  const std::string text = error.what(), line = error.details().line;
+  EXPECT_FALSE(error.details().hint.empty()) << text;
+  EXPECT_NE(text.find("\n  hint:   "), std::string::npos) << text;
+  EXPECT_EQ(text.find("replay"), std::string::npos) << "the problem alone would not be refused: " << text;
+  if (!has_line(call.options, forward ? call.forward.q : call.backward.q)) {
+    EXPECT_EQ(line, "");
+    return;
+  }
+  EXPECT_TRUE(line.starts_with(forward ? "op=attention pass=fwd b=1 " : "op=attention pass=bwd b=1 ")) << text;
+  EXPECT_TRUE(text.ends_with("\n  problem: " + line)) << text;
+  if (error.details().argument == "workspace") {
+    EXPECT_EQ(core::parse_case(line).problem.len_k, 4) << text;
+  }
+}
+
 void expect_refused(const Refusal& refusal, bool forward, const std::string& engine) {
   SCOPED_TRACE(std::string(refusal.name) + (forward ? " forward " : " backward ") + engine);
   Call call;
@@ -34,7 +58,9 @@ void expect_refused(const Refusal& refusal, bool forward, const std::string& eng
     EXPECT_EQ(error.details().call, forward ? "attention_forward" : "attention_backward");
     for (const char* word : refusal.words)
       EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << word << " is not in\n" << error.what();
-    EXPECT_NE(std::string(error.what()).find("wanted"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("\n  got:    "), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("\n  wanted: "), std::string::npos) << error.what();
+    expect_help(error, forward, call);
   }
   EXPECT_TRUE(call.outputs_untouched());
   Call next;
@@ -107,6 +133,24 @@ TEST(Refusal, R03_DimensionsAndKeyHeadsOfZero) {
        {"head dimension", "0", "1 to"},
        true,
        false},
+      {"dim_qk backward",
+       [](Call& c) {
+         c.q_is([](TensorView& q) { q.sizes[3] = 0; });
+         c.k_is([](TensorView& k) { k.sizes[3] = 0; });
+         c.backward.dq.sizes[3] = c.backward.dk.sizes[3] = 0;
+       },
+       "q",
+       {"head dimension", "0", "1 to 4096"},
+       false,
+       true},
+      {"dim_v",
+       [](Call& c) {
+         c.v_is([](TensorView& v) { v.sizes[3] = 0; });
+         c.forward.out.sizes[3] = c.backward.out.sizes[3] = 0;
+         c.backward.dout.sizes[3] = c.backward.dv.sizes[3] = 0;
+       },
+       "v",
+       {"head dimension", "0", "1 to 4096"}},
       {"key heads",
        [](Call& c) {
          c.k_is([](TensorView& k) { k.sizes[1] = 0; });
@@ -153,6 +197,20 @@ TEST(Refusal, R05_SizesThatDoNotAgree) {
       {"dout", [](Call& c) { c.backward.dout.sizes[3] = 4; }, "dout", {"(1, 2, 3, 4)", "(1, 2, 3, 8)"}, false, true},
       {"dk", [](Call& c) { c.backward.dk.sizes[2] = 3; }, "dk", {"(1, 1, 3, 8)", "(1, 1, 4, 8)"}, false, true},
       {"causal", [](Call& c) { c.options.mask = Mask::causal; }, "mask", {"len_q 3, len_k 4", "causal_bottom_right"}},
+  });
+}
+
+TEST(Refusal, R05_HeadDimensionsAboveTheLimit) {
+  std::vector<float> wide(2 * 3 * 4097);
+  const auto widen = [&wide](auto& view) {
+    view.sizes[3] = 4097;
+    view.strides = dense_strides(view.sizes);
+    view.data = wide.data();
+    view.buffer_bytes = -1;
+  };
+  expect_all_refused({
+      {"dim_qk", [widen](Call& c) { c.q_is(widen), c.k_is(widen); }, "q", {"head dimension", "4097", "1 to 4096"}},
+      {"dim_v", [widen](Call& c) { c.v_is(widen); }, "v", {"head dimension", "4097", "1 to 4096"}},
   });
 }
 

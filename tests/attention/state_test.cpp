@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -65,25 +66,62 @@ TEST(State, B91_ChangingOneAttributeIsNoticed) {
   }
 }
 
-TEST(State, B119_CallsFromManyThreads) {
-  for (const std::string& engine : engines()) {
-    const std::string lines[] = {"pass=e2e b=1 hq=2 lq=40 d=16", "pass=e2e b=2 hq=2 hkv=1 lq=9 lk=70 d=64 dtype=bf16",
-                                 "pass=e2e b=1 hq=1 lq=100 d=24 mask=causal", "pass=e2e b=3 hq=1 lq=1 d=128"};
-    std::vector<std::vector<float>> expected;
-    for (const std::string& line : lines) expected.push_back(values_of(solved_by(engine, line).dk.view()));
-    std::vector<std::thread> threads;
-    std::atomic<int> wrong = 0;
-    for (std::size_t t = 0; t < 4; ++t) {
-      threads.emplace_back([&, t] {
-        for (std::size_t n = 0; n < 25; ++n) {
-          const std::size_t which = (t + n) % std::size(lines);
-          if (values_of(solved_by(engine, lines[which]).dk.view()) != expected[which]) ++wrong;
-        }
-      });
+// Small problems of every kind, and what each of them gives when it runs alone with one thread.
+struct MixedCalls {
+  std::vector<core::Case> cases;
+  std::vector<std::string> engine_of;
+  std::vector<std::vector<float>> expected;  // out, then dk
+
+  MixedCalls() {
+    for (const std::string& engine : engines()) {
+      for (const char* line : {"pass=e2e b=1 hq=2 lq=40 d=16", "pass=e2e b=2 hq=2 hkv=1 lq=9 lk=70 d=64 dtype=bf16",
+                               "pass=e2e b=1 hq=1 lq=100 d=24 mask=causal", "pass=e2e b=3 hq=1 lq=1 d=128 dtype=fp16",
+                               "pass=e2e b=1 hq=1 lq=7 lk=200 d=8 layout=blhd"}) {
+        cases.push_back(core::parse_case(line));
+        engine_of.push_back(engine);
+        expected.push_back(run(cases.size() - 1, 1));
+      }
     }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(wrong, 0) << engine;
   }
+  std::vector<float> run(std::size_t which, int threads) const {
+    const core::Case& c = cases[which];
+    const auto tensors = verification::make_tensors(c);
+    AttentionOptions options = options_on(engine_of[which], c);
+    options.threads = threads;
+    attention_forward(tensors.forward(), options);
+    attention_backward(tensors.backward(), options);
+    std::vector<float> values = values_of(tensors.out.view());
+    const std::vector<float> dk = values_of(tensors.dk.view());
+    values.insert(values.end(), dk.begin(), dk.end());
+    return values;
+  }
+};
+
+// Eight threads call at the same time, each in another order; threads_of says how many threads a call asks for.
+void expect_the_same_from_eight(std::size_t calls, int (*threads_of)(std::size_t caller, std::size_t n)) {
+  const MixedCalls mixed;
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong = 0;
+  for (std::size_t caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (std::size_t n = 0; n < calls; ++n) {
+        const std::size_t which = (caller * 3 + n * (1 + caller % 3)) % mixed.cases.size();
+        if (mixed.run(which, threads_of(caller, n)) != mixed.expected[which]) ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(State, B119_CallsFromManyThreads) {
+  expect_the_same_from_eight(150, [](std::size_t, std::size_t) { return 0; });
+}
+
+// Scratch memory is sized and used with one and the same number of threads, whatever other calls ask for meanwhile.
+TEST(State, B115_ThreadCountsChangeConcurrently) {
+  expect_the_same_from_eight(150,
+                             [](std::size_t caller, std::size_t n) { return 1 + static_cast<int>(caller + n) % 5; });
 }
 
 TEST(State, R19_B115_ACallAfterForkWorks) {

@@ -57,6 +57,7 @@ struct Refusal {
   std::function<void(Call&)> spoil;
   std::vector<const char*> words;  // argument, got, wanted
   bool forward = true, backward = true;
+  bool has_line = false;  // the structs could be read, so the problem is known
 };
 
 // Sizes of structs, by which versions of the header are told apart.
@@ -124,17 +125,22 @@ std::vector<Refusal> refusals_of_tensors() {
        {"`q`", "null", "the address of a struct"}},
       {"R01_null_struct_out", [](Call& c) { c.forward.out = c.backward.out = nullptr; }, {"`out`", "null"}},
       {"R01_null_struct_lse", [](Call& c) { c.backward.lse = nullptr; }, {"`lse`", "null"}, false, true},
-      {"R01_null_data", [](Call& c) { c.q_view.data = nullptr; }, {"`q`", "null", "24 elements"}},
+      {"R01_null_data", [](Call& c) { c.q_view.data = nullptr; }, {"`q`", "null", "24 elements"}, true, true, true},
       {"R01_null_data_of_an_optional_tensor", [](Call& c) { c.lse_view.data = nullptr; }, {"`lse`", "null"}},
       {"R01_null_data_of_a_gradient",
        [](Call& c) { c.dk_view.data = nullptr; },
        {"`dk`", "null", "or a null struct"},
        false,
        true},
-      {"R07_negative_stride", [](Call& c) { c.q_view.strides[2] = -4; }, {"`q`", "-4", "0 or more"}},
-      {"R07_buffer_too_small", [](Call& c) { c.v_view.buffer_bytes = 95; }, {"`v`", "95 bytes", "96 bytes"}},
+      {"R07_negative_stride", [](Call& c) { c.q_view.strides[2] = -4; }, {"`q`", "-4", "0 or more"}, true, true, true},
+      {"R07_buffer_too_small",
+       [](Call& c) { c.v_view.buffer_bytes = 95; },
+       {"`v`", "95 bytes", "96 bytes"},
+       true,
+       true,
+       true},
       {"R07_negative_buffer", [](Call& c) { c.v_view.buffer_bytes = -2; }, {"`v.buffer_bytes`", "-2", "or more"}},
-      {"R09_device_index", [](Call& c) { c.k_view.device_index = 1; }, {"`k`", "cpu:1", "cpu:0"}},
+      {"R09_device_index", [](Call& c) { c.k_view.device_index = 1; }, {"`k`", "cpu:1", "cpu:0"}, true, true, true},
   };
 }
 
@@ -150,17 +156,26 @@ std::vector<Refusal> refusals_of_options() {
        [](Call& c) {
          c.options.workspace = {reinterpret_cast<void*>(8), 64};
        },
-       {"`workspace`", "64 bytes"}},
+       {"`workspace`", "64 bytes"},
+       true,
+       true,
+       true},
       {"R16_negative_workspace",
        [](Call& c) {
          c.options.workspace = {nullptr, -1};
        },
-       {"`workspace`", "-1 bytes"}},
+       {"`workspace`", "-1 bytes"},
+       true,
+       true,
+       true},
       {"Unknown_implementation",
        [](Call& c) { c.options.implementation = "refrence"; },
-       {"`implementation`", "refrence", "did you mean `reference`?"}},
+       {"`implementation`", "refrence", "did you mean `reference`?"},
+       true,
+       true,
+       true},
       {"Lender_without_function", [](Call& c) { c.options.lender = &c.lender; }, {"`lender`", "null", "a function"}},
-      {"Negative_threads", [](Call& c) { c.options.threads = -4; }, {"`threads`", "-4"}},
+      {"Negative_threads", [](Call& c) { c.options.threads = -4; }, {"`threads`", "-4"}, true, true, true},
   };
 }
 
@@ -177,6 +192,13 @@ TEST_P(CRefusal, SaysWhatAndWritesNothing) {
     EXPECT_EQ(status, FOVEA_INVALID_ARGUMENT);
     for (const char* word : refusal.words)
       EXPECT_NE(std::strstr(fovea_last_error(), word), nullptr) << word << "\n" << fovea_last_error();
+    for (const char* word : {"\n  got:    ", "\n  wanted: ", "\n  hint:   "})
+      EXPECT_NE(std::strstr(fovea_last_error(), word), nullptr) << word << "\n" << fovea_last_error();
+    if (refusal.has_line) {
+      const std::string line =
+          std::string("\n  problem: op=attention pass=") + (backward ? "bwd" : "fwd") + " b=1 hq=2 ";
+      EXPECT_NE(std::strstr(fovea_last_error(), line.c_str()), nullptr) << fovea_last_error();
+    }
     EXPECT_TRUE(call.outputs_untouched());
     Call valid;
     EXPECT_EQ(fovea_attention_forward(&valid.forward, nullptr), FOVEA_OK) << fovea_last_error();

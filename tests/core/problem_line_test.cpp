@@ -44,18 +44,26 @@ TEST_P(ProblemLineRefusal, NamesThePosition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ProblemLineRefusal,
-                         testing::Values(Refusal{"b=2 b=3", "duplicate key at position 5"},
-                                         Refusal{"lenq=4", "unknown key at position 1"},
-                                         Refusal{"b=2 lq=4 dtpe=fp32", "did you mean `dtype`?"},
-                                         Refusal{"b=-1", "at position 3"}, Refusal{"lq=128k8", "at position 4"},
-                                         Refusal{"lq=1e99", "at position 4"}, Refusal{"lq=0x10", "at position 4"},
-                                         Refusal{"lq=1,,2", "at position 6"}, Refusal{"lq=", "at position 4"},
-                                         Refusal{"lq", "without `=` at position 1"},
-                                         Refusal{"scale=nan", "at position 7"}, Refusal{"scale=0,5x", "at position 9"},
-                                         Refusal{"hq=3 hkv=2", "hq must be a multiple of hkv"},
-                                         Refusal{"lq=2 lk=3 mask=causal", "causal_top_left or causal_bottom_right"},
-                                         Refusal{"b=9223372036854775807 lq=9223372036854775807", "overflows"}));
+INSTANTIATE_TEST_SUITE_P(
+    All, ProblemLineRefusal,
+    testing::Values(Refusal{"b=2 b=3", "duplicate key at position 5"}, Refusal{"lenq=4", "unknown key at position 1"},
+                    Refusal{"b=2 lq=4 dtpe=fp32", "did you mean `dtype`?"}, Refusal{"b=-1", "at position 3"},
+                    Refusal{"lq=128k8", "at position 4"}, Refusal{"lq=1e99", "at position 4"},
+                    Refusal{"lq=0x10", "at position 4"}, Refusal{"lq=1,,2", "at position 6"},
+                    Refusal{"lq=", "at position 4"}, Refusal{"lq", "without `=` at position 1"},
+                    Refusal{"scale=nan", "at position 7"}, Refusal{"scale=0,5x", "at position 9"},
+                    Refusal{"hq=3 hkv=2", "hq must be a multiple of hkv at position 10"},
+                    Refusal{"hkv=2 d=8 hq=4,3", "at position 5"}, Refusal{"hq=4 hkv=2,3,4", "at position 12"},
+                    Refusal{"hkv=3", "at position 5"}, Refusal{"hq=2 hkv=0", "at position 10"},
+                    Refusal{"d=0", "a head dimension out of range at position 3"},
+                    Refusal{"lq=4 d=8,0", "at position 10"}, Refusal{"d=8 dv=0", "at position 8"},
+                    Refusal{"dv=8 d=0", "at position 8"}, Refusal{"d=5000 dv=8", "at position 3"},
+                    Refusal{"lq=4 d=5000", "1 to 4096"}, Refusal{"d=8 dv=5k", "at position 8"},
+                    Refusal{"lq=2 lk=3 mask=causal", "aligned at position 16"},
+                    Refusal{"mask=none,causal lq=2 lk=3", "at position 11"},
+                    Refusal{"b=9223372036854775807 lq=9223372036854775807", "overflows at position"},
+                    Refusal{"b=2 lq=4 lk=99999999999999999", "overflows at position 13"},
+                    Refusal{"lq=9223372036854775807 b=2", "overflows at position 4"}));
 
 }  // namespace
 }  // namespace fovea::core

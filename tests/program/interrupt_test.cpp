@@ -1,11 +1,13 @@
 // Interrupts, kills and full disks: no finished row is ever lost, and a run can always be resumed.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "run_program.h"
@@ -79,6 +81,23 @@ TEST(Interrupts, R45_TheFirstAbandonsACellThatHangs) {
   expect_valid_records(folder / "run.jsonl");
 }
 
+TEST(Interrupts, R45_TheSecondLeavesAtOnce) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  const Ended run = fovea(sweep_command(file, 1900), {.while_it_runs = [&](pid_t pid) {
+                            wait_for_rows(file, 5000);
+                            // Stopped, the program can act on neither before it has both.
+                            kill(pid, SIGSTOP);
+                            kill(pid, SIGINT);
+                            kill(pid, SIGTERM);
+                            kill(pid, SIGCONT);
+                          }});
+  EXPECT_EQ(run.code, 130) << run.err;
+  EXPECT_EQ(run.err.find("resume with"), std::string::npos) << "it took its time: " << run.err;
+  expect_valid_records(file);
+  EXPECT_GT(load_records(file).rows.size(), 0u);
+}
+
 TEST(Interrupts, R44_AFullDiskStopsTheRunAndKeepsTheFile) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
@@ -104,12 +123,51 @@ std::set<std::string> keys_on_disk(const std::string& file) {
   return keys;
 }
 
+// The rows that a run without a terminal has announced: whole lines "[done/total] .. implementation time  problem
+// line".
+std::set<std::string> keys_announced(const std::string& err) {
+  std::set<std::string> keys;
+  std::istringstream lines(err.substr(0, err.rfind('\n') + 1));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t problem = line.find("  op=attention ");
+    if (!line.starts_with('[') || problem == std::string::npos) continue;
+    const std::string before = line.substr(0, problem);
+    const std::size_t name = before.rfind("  ") + 2;
+    const std::string implementation = before.substr(name, before.find(' ', name) - name);
+    keys.insert(program::key_of(line.substr(problem + 2), implementation, 1));
+  }
+  return keys;
+}
+
+// A file system that is full, as opposed to a file that may not grow: every write to it fails with ENOSPC.
+TEST(Interrupts, R44_NoSpaceLeftOnTheDevice) {
+  const Folder folder;
+  const std::string disk = folder / "disk";
+  std::filesystem::create_directory(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=32k") != 0)
+    GTEST_SKIP() << "only root may make a small file system";
+  const std::string file = disk + "/run.jsonl";
+  const Ended run = fovea(sweep_command(file, 1000));
+  EXPECT_EQ(run.code, 3) << run.err;
+  EXPECT_NE(run.err.find("No space left on device"), std::string::npos) << run.err;
+  expect_valid_records(file);
+  const Records records = load_records(file);
+  EXPECT_EQ(records.warning, "");
+  EXPECT_EQ(keys_announced(run.err), keys_on_disk(file));
+  EXPECT_GT(records.rows.size(), 3u);
+  write_text(disk + "/rest", std::string(32768, 'x'));
+  const Ended full = fovea(sweep_command(disk + "/other.jsonl", 1000));
+  EXPECT_EQ(full.code, 3) << full.err;
+  EXPECT_NE(full.err.find("nothing was measured"), std::string::npos) << full.err;
+  umount2(disk.c_str(), MNT_DETACH);
+}
+
 TEST(Interrupts, B151_TwoHundredKillsLoseNoFinishedRow) {
   constexpr int kKills = 200, kCells = 1900;
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   std::set<std::string> finished;
-  std::size_t measured = 0;
+  std::size_t measured = 0, all_announced = 0;
   std::uint64_t state = 7;
   for (int n = 0; n < kKills; ++n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -126,7 +184,9 @@ TEST(Interrupts, B151_TwoHundredKillsLoseNoFinishedRow) {
       };
     }
     const Ended run = fovea(sweep_command(file, kCells), options);
-    const std::set<std::string> now = keys_on_disk(file);
+    const std::set<std::string> now = keys_on_disk(file), announced = keys_announced(run.err);
+    for (const auto& key : announced) ASSERT_TRUE(now.contains(key)) << "announced in run " << n << ": " << key;
+    all_announced += announced.size();
     for (const auto& key : finished) ASSERT_TRUE(now.contains(key)) << "lost in run " << n << ": " << key;
     ASSERT_TRUE(n % 3 != 2 || run.code == 3) << run.code << run.err;
     measured += now.size() - finished.size();
@@ -136,6 +196,7 @@ TEST(Interrupts, B151_TwoHundredKillsLoseNoFinishedRow) {
     finished.clear();
   }
   EXPECT_GT(measured, 500u) << "the kills came before anything was measured";
+  EXPECT_GE(all_announced, measured / 2) << "progress is not read as it is written";
 }
 
 }  // namespace

@@ -222,6 +222,25 @@ TEST_F(RecordFileTest, R43_AnotherMachineIsRefusedUnlessForced) {
   EXPECT_EQ(refusal([this] { RecordFile(path, sample_environment("other"), true, true); }), "");
 }
 
+TEST_F(RecordFileTest, R43_AnotherBuildIsRefusedUnlessForced) {
+  write_two();
+  const std::string before = read_text(path);
+  for (const Source& source : {Source{"def", true}, Source{"abc", false}}) {
+    Environment other = sample_environment();
+    other.source = source;
+    const std::string why = refusal([&] { RecordFile(path, other, true, false); });
+    for (const std::string& word :
+         {std::string("another build"), std::string("got:    commit abc with changes"),
+          "wanted: this one, commit " + source.commit, std::string("hint:   choose another file, or")})
+      EXPECT_NE(why.find(word), std::string::npos) << word << "\n" << why;
+    EXPECT_EQ(read_text(path), before);
+  }
+  Environment other = sample_environment();
+  other.source.commit = "def";
+  EXPECT_EQ(refusal([&] { RecordFile(path, other, true, true); }), "");
+  EXPECT_EQ(load_records(path).environments.size(), 2u);
+}
+
 TEST_F(RecordFileTest, R43_B151_ATornLastLineIsCutOffWithAWarningAtAnyByte) {
   write_two();
   const std::string whole = read_text(path);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -31,6 +34,37 @@ TEST(Definition, B22_MasksAreTheWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 2, 5), "11110 11111 ");
   EXPECT_EQ(matrix(Mask::causal_top_left, 5, 2), "10 11 11 11 11 ");
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 5, 2), "00 00 00 10 11 ");
+}
+
+// A mistake in the interval that kernels read must not be in what judges them.
+TEST(Definition, B23_TheOracleSharesNoMaskCode) {
+  for (const Mask mask : {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right}) {
+    for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
+      for (std::int64_t len_k = 0; len_k < 9; ++len_k) {
+        if (mask == Mask::causal && len_q != len_k) continue;
+        const AttentionProblem problem{.len_q = len_q, .len_k = len_k, .mask = mask};
+        const KeyWindow window = key_window(problem);
+        std::int64_t pairs = 0;
+        for (std::int64_t i = 0; i < len_q; ++i) {
+          for (std::int64_t j = 0; j < len_k; ++j) {
+            const bool seen = reference::visible(problem, i, j);
+            pairs += seen ? 1 : 0;
+            EXPECT_EQ(seen, j >= i + window.begin && j < i + window.end) << i << " " << j;
+          }
+        }
+        EXPECT_EQ(pairs, visible_pairs(problem));
+      }
+    }
+  }
+  for (const char* folder : {"reference", "verification"}) {
+    for (const auto& file : std::filesystem::directory_iterator(std::string(FOVEA_SOURCE_DIR "/src/") + folder)) {
+      std::ifstream stream(file.path());
+      const std::string text{std::istreambuf_iterator<char>(stream), {}};
+      EXPECT_FALSE(text.empty()) << file.path();
+      for (const char* word : {"key_window", "KeyWindow", "visible_pairs"})
+        EXPECT_EQ(text.find(word), std::string::npos) << file.path() << " uses " << word;
+    }
+  }
 }
 
 struct Tensors {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cpu/isa.h"
 #include "verification/shrink.h"
 
 namespace fovea::verification {
@@ -21,13 +22,27 @@ TEST(Cases, TheFirstOnesReachEveryCell) {
   EXPECT_GE(*std::min_element(visits.begin(), visits.end()), 20);
 }
 
-TEST(Cases, EveryCellHasLengthsBeyondFourTiles) {
-  std::vector<int> long_ones(kCells, 0);
-  for (std::uint64_t n = 0; n < 70 * kCells; ++n) {  // a full run
-    const core::Case c = random_case(1, n);
-    if (std::max(c.problem.len_q, c.problem.len_k) > 256) ++long_ones[index_of(cell_of(c, c.problem.pass))];
+// The largest tile and block of the engine, whatever this machine runs.
+TEST(Cases, EveryCellHasQueriesAndKeysBeyondFourTiles) {
+  for (const auto isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16}) {
+    const cpu::Kernels* const kernels = cpu::kernels_of(isa);
+    if (kernels == nullptr) continue;  // a build for another processor
+    EXPECT_GT(kBeyondFourTiles, 4 * kernels->query_tile);
+    EXPECT_GT(kBeyondFourTiles, 4 * kernels->key_block);
   }
-  EXPECT_GT(*std::min_element(long_ones.begin(), long_ones.end()), 0);
+  std::vector<int> many_queries(kCells, 0), many_keys(kCells, 0);
+  for (std::uint64_t n = 0; n < 20000; ++n) {  // a full run
+    const core::Case c = random_case(1, n);
+    if (c.problem.batch == 0 || c.problem.heads_q == 0) continue;
+    for (const Pass pass : kPasses) {
+      if (c.pass == (pass == Pass::forward ? core::CasePass::bwd : core::CasePass::fwd)) continue;
+      const std::size_t cell = index_of(cell_of(c, pass));
+      if (c.problem.len_q >= kBeyondFourTiles && c.problem.len_k > 0) ++many_queries[cell];
+      if (c.problem.len_k >= kBeyondFourTiles && c.problem.len_q > 0) ++many_keys[cell];
+    }
+  }
+  EXPECT_GE(*std::min_element(many_queries.begin(), many_queries.end()), 3);
+  EXPECT_GE(*std::min_element(many_keys.begin(), many_keys.end()), 3);
 }
 
 TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
@@ -87,6 +102,29 @@ TEST(Shrink, FindsTheSmallestCaseThatStillFails) {
   EXPECT_EQ(small.data, "normal");
   EXPECT_EQ(small.problem.dtype, DType::fp32);
   EXPECT_LE(calls, 201);
+}
+
+// A failing line is replayed with the variation of its own seed: no simplification may change what it says.
+TEST(Shrink, KeepsTheVariation) {
+  int alone = 0;
+  for (std::uint64_t n = 0; n < 3000; ++n) {
+    const core::Case c = random_case(11, n);
+    const Variation before = variation_of(c);
+    const auto expect_the_same = [&](const core::Case& smaller) {
+      Variation after = variation_of(smaller);
+      if (smaller.problem.dtype != c.problem.dtype) after.fp32_results = before.fp32_results;  // says nothing of fp32
+      EXPECT_EQ(text_of(after), text_of(before)) << core::line_of(c) << "\n" << core::line_of(smaller);
+    };
+    for (const bool together : {false, true}) {
+      (void)shrunk(c, [&](const core::Case& smaller) {
+        expect_the_same(smaller);
+        ++alone;
+        return together;
+      });
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(alone, 3000 * 10);
 }
 
 TEST(Shrink, LeavesACaseThatIsAlreadySmall) {
