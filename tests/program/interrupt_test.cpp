@@ -134,7 +134,7 @@ std::set<std::string> keys_announced(const std::string& err) {
     const std::string before = line.substr(0, problem);
     const std::size_t name = before.rfind("  ") + 2;
     const std::string implementation = before.substr(name, before.find(' ', name) - name);
-    keys.insert(program::key_of(line.substr(problem + 2), implementation, 1));
+    keys.insert(program::key_of(line.substr(problem + 2), implementation, 1, "steady_clock"));
   }
   return keys;
 }
