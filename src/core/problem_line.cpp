@@ -221,7 +221,8 @@ void check_possible(const std::vector<Word>& words, const Case& c) {
   for (const auto& [name, other, dim] : {std::tuple{"d", "dv", p.dim_qk}, {"dv", "d", p.dim_v}}) {
     if (dim < 1 || dim > kMaxDim) {
       refuse(position_of(words, c, {name, other}), "a head dimension out of range",
-             std::string(name) + "=" + std::to_string(dim), "1 to " + std::to_string(kMaxDim));
+             std::string(name) + "=" + std::to_string(dim), "1 to " + std::to_string(kMaxDim),
+             dim < 1 ? "" : "split it over several heads");
     }
   }
   if (p.mask == Mask::causal && p.len_q != p.len_k) {

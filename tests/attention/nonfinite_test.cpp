@@ -41,14 +41,14 @@ struct Strike {
   }
 };
 
-struct Run {
+struct Solved {
   verification::CaseTensors tensors;
   bool forward_ok, backward_ok;
   std::string reason;
 };
 
-Run run_with(const std::string& engine, const Strike& strike, float value) {
-  Run run{verification::make_tensors(strike.c), false, false, ""};
+Solved run_with(const std::string& engine, const Strike& strike, float value) {
+  Solved run{verification::make_tensors(strike.c), false, false, ""};
   if (value != 0) strike.set_to(run.tensors, value);
   attention_forward(run.tensors.forward(), options_on(engine, strike.c));
   attention_backward(run.tensors.backward(), options_on(engine, strike.c));
@@ -62,7 +62,7 @@ Run run_with(const std::string& engine, const Strike& strike, float value) {
 
 // Forward after a NaN: rows that are reached are NaN, in the struck column only where it is a value's; rows that are
 // not are what they were, unless a hidden value shares their tile.
-void expect_forward(const Strike& strike, const Run& clean, const Run& run) {
+void expect_forward(const Strike& strike, const Solved& clean, const Solved& run) {
   const bool of_value = strike.tensor == Struck::v;
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < 4; ++h) {
@@ -85,7 +85,7 @@ void expect_forward(const Strike& strike, const Run& clean, const Run& run) {
 
 // Backward after a NaN: dq of the rows that are reached, dk and dv of the keys that those rows see. Other batch
 // elements and key heads are what they were.
-void expect_backward(const Strike& strike, const Run& clean, const Run& run) {
+void expect_backward(const Strike& strike, const Solved& clean, const Solved& run) {
   const AttentionProblem& p = strike.p();
   const auto poisoned = [](const MutableTensorView& view, std::int64_t h, std::int64_t row) {
     for (std::int64_t n = 0; n < view.sizes[3]; ++n) {
@@ -135,10 +135,10 @@ TEST_P(Nonfinite, R17_PoisonsWhatMaySeeIt) {
                                                               std::string(mask) + " dtype=" + dtype)};
       for (const std::string& engine : engines()) {
         if (!takes(engine, strike.p()) || !takes(engine, backward_of(strike.p()))) continue;
-        const Run clean = run_with(engine, strike, 0);
+        const Solved clean = run_with(engine, strike, 0);
         for (const float value : {kNan, kInfinity, -kInfinity}) {
           SCOPED_TRACE(engine + " " + mask + " " + dtype + " " + std::to_string(value));
-          const Run run = run_with(engine, strike, value);
+          const Solved run = run_with(engine, strike, value);
           EXPECT_TRUE(run.forward_ok && run.backward_ok) << run.reason;
           if (!std::isnan(value)) continue;
           expect_forward(strike, clean, run);

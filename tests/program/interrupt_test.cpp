@@ -49,7 +49,7 @@ TEST_P(Signals, R45_EndPolitelyAndResume) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(sweep_command(file, 1000), {.while_it_runs = [&](pid_t pid) {
-                            wait_for_rows(file, 5000);
+                            wait_for_rows(file, 12000);
                             kill(pid, GetParam());
                           }});
   EXPECT_EQ(run.code, 130) << run.err;
@@ -84,8 +84,8 @@ TEST(Interrupts, R45_TheFirstAbandonsACellThatHangs) {
 TEST(Interrupts, R45_TheSecondLeavesAtOnce) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  const Ended run = fovea(sweep_command(file, 1900), {.while_it_runs = [&](pid_t pid) {
-                            wait_for_rows(file, 5000);
+  const Ended run = fovea(sweep_command(file, 1000), {.while_it_runs = [&](pid_t pid) {
+                            wait_for_rows(file, 12000);  // the command, which the environment holds, and some rows
                             // Stopped, the program can act on neither before it has both.
                             kill(pid, SIGSTOP);
                             kill(pid, SIGINT);
