@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kForwardFactor = 2, kBackwardFactor = 3;
 constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation, where one is cheap
-constexpr std::int64_t kMaxRepeats = 16;
+constexpr std::int64_t kMaxRepeats = 64;
 constexpr double kCompanionFlops = 4e8;    // above, the numbers of the problem itself are many enough
 constexpr std::int64_t kTileReach = 1024;  // no tile is longer
 
