@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kForwardFactor = 2, kBackwardFactor = 3;
 constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation, where one is cheap
-constexpr std::int64_t kMaxRepeats = 64;
+constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
 constexpr double kCompanionFlops = 4e8;    // above, the numbers of the problem itself are many enough
 constexpr std::int64_t kTileReach = 1024;  // no tile is longer
 
@@ -123,7 +123,7 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, way_of(n)), nullptr);
   const double flops_of_head = flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
-  for (std::int64_t n = 0; n < repeats(flops_of_head); ++n) {
+  for (std::int64_t n = 0; n < std::min(repeats(flops_of_head), kMaxCompanions); ++n) {
     const Companion companion(p, tensors, static_cast<std::uint64_t>(n));
     const Sample all = sample_of(companion.problem(), 0);
     const auto& moved = [&companion]() -> const Tensors& {
