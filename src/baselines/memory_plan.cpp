@@ -1,6 +1,8 @@
 // The layouts: what one call needs beside its tensors.
 #include "baselines/memory_plan.h"
 
+#include "baselines/counts.h"
+
 namespace fovea::baselines {
 namespace {
 
@@ -19,15 +21,6 @@ class Pieces {
   char* base_;
   std::int64_t bytes_ = 0;
 };
-
-struct Counts {
-  std::int64_t q, k, v, out, rows, pairs;
-};
-
-Counts counts_of(const AttentionProblem& p) {
-  const std::int64_t rows = p.batch * p.heads_q * p.len_q, keys = p.batch * p.heads_kv * p.len_k;
-  return {rows * p.dim_qk, keys * p.dim_qk, keys * p.dim_v, rows * p.dim_v, rows, rows * p.len_k};
-}
 
 }  // namespace
 

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include "baselines/counts.h"
 #include "baselines/cuda/pieces.h"
 
 namespace fovea::cuda::baselines {
 namespace {
+
+using fovea::baselines::Counts;
+using fovea::baselines::counts_of;
 
 constexpr std::int64_t kAlignment = 256;
 
@@ -29,15 +33,6 @@ class Layout {
   char* base_;
   std::int64_t bytes_ = 0;
 };
-
-struct Counts {
-  std::int64_t q, k, v, out, rows, pairs;
-};
-
-Counts counts_of(const AttentionProblem& p) {
-  const std::int64_t rows = p.batch * p.heads_q * p.len_q, keys = p.batch * p.heads_kv * p.len_k;
-  return {rows * p.dim_qk, keys * p.dim_qk, keys * p.dim_v, rows * p.dim_v, rows, rows * p.len_k};
-}
 
 // What the library is given for parts of sums: what PyTorch gives it, less where the problem is small.
 Buffer product_memory(Layout& layout, const Counts& count) {
