@@ -55,6 +55,8 @@ void print_ceilings(const Machine& machine) {
 
 // Element types and passes of which it takes at least a part: "fp32 bf16 fp16, forward and backward".
 std::string takes(const core::Implementation& implementation) {
+  // What a GPU's implementation takes follows from the GPU: without one there is nothing to ask.
+  if (implementation.device == DeviceKind::cuda && !implementation.unavailable().empty()) return {};
   std::map<std::string, std::string> types_of;  // by the passes
   for (std::size_t dtype = 0; dtype < std::size(verification::kDtypes); ++dtype) {
     std::string passes;
