@@ -9,6 +9,19 @@
 #include "reference/definition.h"
 
 namespace fovea::verification {
+namespace {
+
+// sums[n] += factor * values[n]; fused, the product is not rounded first: of two fp32 numbers it is exact in double.
+void add_scaled(float* sums, float factor, const float* values, std::int64_t count, bool fused) {
+  if (!fused) {
+    for (std::int64_t n = 0; n < count; ++n) sums[n] += factor * values[n];
+    return;
+  }
+  for (std::int64_t n = 0; n < count; ++n)
+    sums[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(values[n]) + sums[n]);
+}
+
+}  // namespace
 
 PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
   Matrix m{view.sizes[2], view.sizes[3], {}, {}};
@@ -28,13 +41,14 @@ PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, st
 // products[n] = row . (row n of the matrix), each a running sum over the columns.
 void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const {
   products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
-  float* const sums = products.data();
   for (std::int64_t n = 0; n < matrix.columns; ++n) {
     const std::int64_t c = way_(n, matrix.columns);
-    const float factor = row[c];
-    const float* const column = matrix.transposed.data() + c * matrix.rows;
-    for (std::int64_t j = 0; j < matrix.rows; ++j) sums[j] += factor * column[j];
+    add_scaled(products.data(), row[c], matrix.transposed.data() + c * matrix.rows, matrix.rows, way_.fused);
   }
+}
+
+void PlainHead::add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const {
+  add_scaled(sums.data(), factor, matrix.values.data() + row * matrix.columns, matrix.columns, way_.fused);
 }
 
 float PlainHead::stored(float value) const {
@@ -108,8 +122,7 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
     const std::int64_t j = way_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const float weight = probability(i, scores_[static_cast<std::size_t>(j)]);
-    for (std::int64_t c = 0; c < p.dim_v; ++c)
-      sums[static_cast<std::size_t>(c)] += weight * v_.values[static_cast<std::size_t>(j * p.dim_v + c)];
+    add_row(sums, weight, v_, j);
   }
   std::copy(sums.begin(), sums.end(), out);
   return largest + std::log(sum);
@@ -135,8 +148,7 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
     const auto at = static_cast<std::size_t>(j);
     const float weight = probability(i, scores_[at]);
     const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]));
-    for (std::int64_t c = 0; c < p.dim_qk; ++c)
-      sums[static_cast<std::size_t>(c)] += ds * k_.values[static_cast<std::size_t>(j * p.dim_qk + c)];
+    add_row(sums, ds, k_, j);
   }
   for (std::int64_t c = 0; c < p.dim_qk; ++c) dq[c] = sums[static_cast<std::size_t>(c)] * static_cast<float>(p.scale);
 }
@@ -157,10 +169,8 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
     const auto at = static_cast<std::size_t>(i);
     const float weight = probability(i, scores_[at]);
     const float ds = stored(weight * (dp_[at] - delta_[at])) * (way_.fused ? scale : 1.0f);
-    for (std::int64_t c = 0; c < p.dim_v; ++c)
-      sums_v[static_cast<std::size_t>(c)] += weight * dout_.values[static_cast<std::size_t>(i * p.dim_v + c)];
-    for (std::int64_t c = 0; c < p.dim_qk; ++c)
-      sums_k[static_cast<std::size_t>(c)] += ds * q_.values[static_cast<std::size_t>(i * p.dim_qk + c)];
+    add_row(sums_v, weight, dout_, i);
+    add_row(sums_k, ds, q_, i);
   }
   for (std::size_t c = 0; c < sums_v.size(); ++c)
     dv[c] = way_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];

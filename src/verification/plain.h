@@ -40,6 +40,7 @@ class PlainHead {
   };
   Matrix read(const TensorView& view, std::int64_t batch, std::int64_t head) const;
   void multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const;
+  void add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const;
   float stored(float value) const;  // rounded to the inputs' type, unless all is fused
   float exponent(std::int64_t i, float score) const;
   float probability(std::int64_t i, float score) const;
