@@ -166,14 +166,15 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   auto& shared = *reinterpret_cast<BackwardKeysShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const KeysUnit u = keys_unit<Tile, kBoth>(p, ptx::block_index());
+  if (p.split.splits > 1 && u.steps.begin >= u.steps.end) return;  // a part without work
   const int blocks = u.blocks.end - u.blocks.begin;
   const auto first_query = [&](int step) { return (u.blocks.begin + step % blocks) * kTile.stream; };
   const auto load_step = [&](int step) {
     const int head = u.head * s.group + step / blocks, stage = step % kTile.stages;
     const auto gQ = rows_of<Element>(p.q, u.batch, head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, u.batch, head, s.len_q, s.dim_v);
-    load_tile<kTile.stream, kTile.dim>(shared.q[stage], gQ, first_query(step));
-    load_tile<kTile.stream, kTile.dim>(shared.dout[stage], gDout, first_query(step));
+    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.q[stage], gQ, first_query(step));
+    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.dout[stage], gDout, first_query(step));
     ptx::cp_async_commit();
     load_statistics(shared.lse[stage], shared.delta[stage], p, static_cast<std::int64_t>(u.batch) * s.heads_q + head,
                     first_query(step));
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   if (u.steps.begin < u.steps.end) {
     const auto gK = rows_of<Element>(p.k, u.batch, u.head, s.len_k, s.dim_qk);
     const auto gV = rows_of<Element>(p.v, u.batch, u.head, s.len_k, s.dim_v);
-    load_tile<kTile.rows(), kTile.dim>(shared.k, gK, u.first_row);
-    if (u.dk) load_tile<kTile.rows(), kTile.dim>(shared.v, gV, u.first_row);
+    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.k, gK, u.first_row);
+    if (u.dk) load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.v, gV, u.first_row);
     load_step(u.steps.begin);
     if (s.negate) {
       ptx::cp_async_wait<0>();

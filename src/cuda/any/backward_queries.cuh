@@ -18,7 +18,9 @@ struct BackwardQueriesShared {
   std::byte dout[Tile::kShape.rows() * kPitch];
   std::byte k[kStages][kStream * kPitch];
   std::byte v[kStages][kStream * kPitch];
+  float lse[Tile::kShape.rows()], delta[Tile::kShape.rows()];
   alignas(16) typename Core::Stage stage;
+  Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
 };
 
 struct QueriesUnit {
@@ -63,42 +65,39 @@ __device__ __forceinline__ void mask_gradients(typename Core::Scores& values, co
   }
 }
 
-// What a thread must know of its rows.
-template <class Core>
-struct RowStatistics {
-  float lse[Core::kRows], delta[Core::kRows];
-
-  __device__ __forceinline__ RowStatistics(const BackwardParameters& p, const QueriesUnit& u) {
-    const Shape& s = p.shape;
-    const std::int64_t sequence = static_cast<std::int64_t>(u.batch) * s.heads_q + u.head;
-#pragma unroll
-    for (int i = 0; i < Core::kRows; ++i) {
-      const int query = u.first_row + Core::row(i);
-      lse[i] = query < s.len_q ? p.lse[sequence * s.len_q + query] : kInfinity;
-      delta[i] = query < s.len_q ? p.delta[sequence * s.len_q + query] : 0.0f;
-    }
+// Row statistics of the tile; queries outside get an lse of +inf, that is probabilities of 0.
+template <int kRows>
+__device__ __forceinline__ void load_statistics(float (&lse)[kRows], float (&delta)[kRows], const BackwardParameters& p,
+                                                const QueriesUnit& u) {
+  const std::int64_t sequence = static_cast<std::int64_t>(u.batch) * p.shape.heads_q + u.head;
+  for (int i = static_cast<int>(threadIdx.x); i < kRows; i += static_cast<int>(blockDim.x)) {
+    const bool inside = u.first_row + i < p.shape.len_q;
+    const std::int64_t row = sequence * p.shape.len_q + u.first_row + i;
+    lse[i] = inside ? p.lse[row] : kInfinity;
+    delta[i] = inside ? p.delta[row] : 0.0f;
   }
-};
+}
 
 // One block of keys: dS = P (dout V^T - delta), dq += dS K.
 template <class Element, class Tile>
 __device__ __forceinline__ void queries_step(BackwardQueriesShared<Element, Tile>& shared, int stage,
-                                             typename CoreOf<Element, Tile>::Results& dq,
-                                             const RowStatistics<CoreOf<Element, Tile>>& statistics,
-                                             const QueriesUnit& u, const Shape& s, int block) {
+                                             typename CoreOf<Element, Tile>::Results& dq, const QueriesUnit& u,
+                                             const Shape& s, int block) {
   using Core = CoreOf<Element, Tile>;
   typename Core::Scores p, ds;
   Core::multiply_transposed(p, shared.q, shared.k[stage]);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
+    const float lse = shared.lse[Core::row(i)];
 #pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) p[i][j] = Core::Weights::probability(p[i][j], statistics.lse[i], s);
+    for (int j = 0; j < Core::kScoreColumns; ++j) p[i][j] = Core::Weights::probability(p[i][j], lse, s);
   }
   Core::multiply_transposed(ds, shared.dout, shared.v[stage]);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
+    const float delta = shared.delta[Core::row(i)];
 #pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) ds[i][j] = p[i][j] * (ds[i][j] - statistics.delta[i]);
+    for (int j = 0; j < Core::kScoreColumns; ++j) ds[i][j] = p[i][j] * (ds[i][j] - delta);
   }
   if (block < u.free.begin || block >= u.free.end)
     mask_gradients<Core>(ds, s, u.first_row, block * Tile::kShape.stream);
@@ -133,24 +132,26 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   auto& shared = *reinterpret_cast<BackwardQueriesShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const QueriesUnit u = queries_unit<Tile>(p, ptx::block_index());
-  const auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
-  const auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
+  if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work
+  auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
+  auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {
     const int stage = block % kTile.stages;
-    load_tile<kTile.stream, kTile.dim>(shared.k[stage], gK, block * kTile.stream);
-    load_tile<kTile.stream, kTile.dim>(shared.v[stage], gV, block * kTile.stream);
+    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.k[stage], gK, block * kTile.stream);
+    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.v[stage], gV, block * kTile.stream);
     ptx::cp_async_commit();
   };
 
   typename Core::Results dq;
   fill(dq, 0.0f);
-  const RowStatistics<Core> statistics(p, u);
   if (u.blocks.begin < u.blocks.end) {
     const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, u.batch, u.head, s.len_q, s.dim_v);
-    load_tile<kTile.rows(), kTile.dim>(shared.q, gQ, u.first_row);
-    load_tile<kTile.rows(), kTile.dim>(shared.dout, gDout, u.first_row);
+    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.q, gQ, u.first_row);
+    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.dout, gDout, u.first_row);
     load_block(u.blocks.begin);
+    load_statistics(shared.lse, shared.delta, p, u);
+    if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;
     if (s.negate) {
       ptx::cp_async_wait<0>();
       __syncthreads();
@@ -161,8 +162,9 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
+    gK.data = shared.keys, gV.data = shared.values;
     if (kTile.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
-    queries_step<Element, Tile>(shared, block % kTile.stages, dq, statistics, u, s, block);
+    queries_step<Element, Tile>(shared, block % kTile.stages, dq, u, s, block);
     if (kTile.stages == 1 && block + 1 < u.blocks.end) {
       __syncthreads();
       load_block(block + 1);

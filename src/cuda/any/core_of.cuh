@@ -18,6 +18,8 @@ struct CoreFor<float, Tile> {
 template <class Element, class Tile>
 using CoreOf = typename CoreFor<Element, Tile>::Type;
 
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
+
 template <int kRows, int kColumns>
 __device__ __forceinline__ void fill(float (&values)[kRows][kColumns], float value) {
 #pragma unroll

@@ -17,9 +17,10 @@ struct ForwardShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch;
   alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
-  std::byte k[Tile::kShape.stages][Tile::kShape.stream * kPitch];
-  std::byte v[Tile::kShape.stages][Tile::kShape.stream * kPitch];
+  std::byte k[Tile::kShape.stages][Tile::kShape.block() * kPitch];
+  std::byte v[Tile::kShape.stages][Tile::kShape.block() * kPitch];
   alignas(16) typename Core::Stage stage;
+  Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
 };
 
 // What one block of threads does: queries from `first_row` of one head, key blocks [begin, end), of which those in
@@ -41,13 +42,13 @@ __device__ __forceinline__ ForwardUnit forward_unit(const ForwardParameters& p, 
   u.head = static_cast<int>(sequence) % s.heads_q;
   u.first_row = static_cast<int>(tiles - 1 - tile) * Tile::kShape.rows();  // the longest rows of a causal mask first
   const int last = min(u.first_row + Tile::kShape.rows(), s.len_q) - 1;
-  u.blocks = blocks_of(keys_of_any(s, u.first_row, last), Tile::kShape.stream);
+  u.blocks = blocks_of(keys_of_any(s, u.first_row, last), Tile::kShape.block());
   if (splits > 1) {
     u.blocks.begin += u.split * p.split.blocks_per_split;
     u.blocks.end = min(u.blocks.end, u.blocks.begin + p.split.blocks_per_split);
   }
   const Range all = keys_of_all(s, u.first_row, last);
-  u.free = {(all.begin + Tile::kShape.stream - 1) / Tile::kShape.stream, all.end / Tile::kShape.stream};
+  u.free = {(all.begin + Tile::kShape.block() - 1) / Tile::kShape.block(), all.end / Tile::kShape.block()};
   return u;
 }
 
@@ -114,30 +115,91 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
   }
 }
 
+// Joins what the warps that share the rows found, in the order of their keys, and writes it. `values` is memory of
+// the block of threads that nobody reads any more.
+template <class Core>
+__device__ __forceinline__ void join_and_write(const ForwardParameters& p, const ForwardUnit& u,
+                                               typename Core::Results& results, RowState (&rows)[Core::kRows],
+                                               float* values) {
+  constexpr TileShape kTile = Core::kTile;
+  constexpr int kTileRows = kTile.rows(), kPitch = kTile.dim + 4, kPart = kTileRows * kPitch;
+  const Shape& s = p.shape;
+  const int part = warp_index() % kTile.sharing;
+  auto* states = reinterpret_cast<RowState*>(values + kTile.sharing * kPart);  // [sharing][rows]
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    rows[i].sum = lanes_sum<Core::kLanes>(rows[i].sum);
+    if (Core::lane() % Core::kLanes == 0) states[part * kTileRows + Core::row(i)] = rows[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    float maximum = rows[i].maximum;
+#pragma unroll
+    for (int n = 0; n < kTile.sharing; ++n) maximum = fmaxf(maximum, states[n * kTileRows + Core::row(i)].maximum);
+    const float reference = reference_of(maximum);
+    const float factor = Core::Weights::weight(rows[i].maximum - reference, s);
+#pragma unroll
+    for (int j = 0; j < Core::kColumns; ++j)
+      values[part * kPart + Core::row(i) * kPitch + Core::column(j)] = results[i][j] * factor;
+  }
+  __syncthreads();
+  constexpr int kGroups = kTile.dim / 4;  // a thread makes four neighbouring columns
+  static_assert(kTile.threads() % kGroups == 0);
+  const int column = static_cast<int>(threadIdx.x) % kGroups * 4;
+#pragma unroll 1
+  for (int row = static_cast<int>(threadIdx.x) / kGroups; row < kTileRows; row += kTile.threads() / kGroups) {
+    const int query = u.first_row + row;
+    if (query >= s.len_q) return;
+    float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
+#pragma unroll
+    for (int n = 0; n < kTile.sharing; ++n) maximum = fmaxf(maximum, states[n * kTileRows + row].maximum);
+    const float reference = reference_of(maximum);
+#pragma unroll
+    for (int n = 0; n < kTile.sharing; ++n) {
+      const RowState state = states[n * kTileRows + row];
+      sum = fmaf(Core::Weights::weight(state.maximum - reference, s), state.sum, sum);
+      const float4 part_values = *reinterpret_cast<const float4*>(values + n * kPart + row * kPitch + column);
+      joined[0] += part_values.x, joined[1] += part_values.y, joined[2] += part_values.z, joined[3] += part_values.w;
+    }
+    const Finished done = finish(maximum, sum, s);
+    if (column == 0 && p.lse.data != nullptr)
+      static_cast<float*>(p.lse.data)[u.batch * p.lse.batch + u.head * p.lse.head + query * p.lse.row] = done.lse;
+#pragma unroll
+    for (float& value : joined) value *= done.factor;
+    store<typename Core::Element, 4>(p.out, u.batch * p.out.batch + u.head * p.out.head + query * p.out.row, column,
+                                     s.dim_v, false, joined);
+  }
+}
+
 template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     forward(const __grid_constant__ ForwardParameters p) {
   using Core = CoreOf<Element, Tile>;
+  constexpr TileShape kTile = Tile::kShape;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
-  const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
-  const auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
-  const auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
+  if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work
+  auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
+  auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {
-    const int stage = block % Tile::kShape.stages;
-    load_tile<Tile::kShape.stream, Tile::kShape.dim>(shared.k[stage], gK, block * Tile::kShape.stream);
-    load_tile<Tile::kShape.stream, Tile::kShape.dim>(shared.v[stage], gV, block * Tile::kShape.stream);
+    const int stage = block % kTile.stages;
+    load_tile<kTile.threads(), kTile.block(), kTile.dim>(shared.k[stage], gK, block * kTile.block());
+    load_tile<kTile.threads(), kTile.block(), kTile.dim>(shared.v[stage], gV, block * kTile.block());
     ptx::cp_async_commit();
   };
+  const int share = kTile.sharing > 1 ? warp_index() % kTile.sharing * kTile.stream : 0;  // first key of a block
 
   typename Core::Results results;
   RowState rows[Core::kRows];
   fill(results, 0.0f);
   if (u.blocks.begin < u.blocks.end) {
-    load_tile<Tile::kShape.rows(), Tile::kShape.dim>(shared.q, gQ, u.first_row);
+    const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
+    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.q, gQ, u.first_row);
     load_block(u.blocks.begin);
+    if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;
     if (s.negate) {
       ptx::cp_async_wait<0>();
       __syncthreads();
@@ -148,20 +210,29 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    if (Tile::kShape.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
-    const int stage = block % Tile::kShape.stages;
+    gK.data = shared.keys, gV.data = shared.values;
+    if (kTile.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
+    const int stage = block % kTile.stages;
     typename Core::Scores scores;
-    Core::multiply_transposed(scores, shared.q, shared.k[stage]);
+    Core::multiply_transposed(scores, shared.q, shared.k[stage] + share * Core::Layout::kPitch);
     if (block < u.free.begin || block >= u.free.end)
-      mask_scores<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
+      mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
     softmax_step<Core>(scores, results, rows, s);
-    Core::multiply(results, scores, shared.v[stage], shared.stage);
-    if (Tile::kShape.stages == 1 && block + 1 < u.blocks.end) {
+    Core::multiply(results, scores, shared.v[stage] + share * Core::Layout::kPitch, shared.stage);
+    if (kTile.stages == 1 && block + 1 < u.blocks.end) {
       __syncthreads();
       load_block(block + 1);
     }
   }
-  write_forward<Core>(p, forward_unit<Tile>(p, ptx::block_index()), results, rows);
+  if constexpr (kTile.sharing > 1) {
+    using Shared = ForwardShared<Element, Tile>;
+    static_assert(sizeof(Shared) >=
+                  kTile.sharing * kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
+    __syncthreads();
+    join_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
+  } else {
+    write_forward<Core>(p, forward_unit<Tile>(p, ptx::block_index()), results, rows);
+  }
 }
 
 template <class Element, class Tile>

@@ -1,5 +1,6 @@
 // Joining the parts of a split along the streamed side, in the order of the parts: the same sum on every run.
 #include "cuda/any/parameters.h"
+#include "cuda/any/parts.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
 
@@ -32,24 +33,28 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.heads_q * s.len_q;
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
   if (row >= rows) return;
+  const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
+  const int parts = parts_of_query(s, p.split, static_cast<int>(query));
   float maximum = -kInfinity;
-  for (int i = 0; i < p.splits; ++i) maximum = fmaxf(maximum, p.partial_state[i * rows + row].maximum);
+#pragma unroll 4
+  for (int i = 0; i < parts; ++i) maximum = fmaxf(maximum, p.partial_state[i * rows + row].maximum);
   const float reference = reference_of(maximum);
   const auto weight = [&](const PartialState& part) { return AccurateWeights::weight(part.maximum - reference, s); };
   float sum = 0.0f;
-  for (int i = 0; i < p.splits; ++i) {
+#pragma unroll 4
+  for (int i = 0; i < parts; ++i) {
     const PartialState part = p.partial_state[i * rows + row];
     sum = fmaf(weight(part), part.sum, sum);
   }
   const Finished done = finish(maximum, sum, s);
-  const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
   const auto offset = [&](const TensorRef& t) {
     return sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head + query * t.row;
   };
   if (lane == 0 && p.lse.data != nullptr) static_cast<float*>(p.lse.data)[offset(p.lse)] = done.lse;
   for (int column = lane * kVector; column < s.dim_v; column += threads * kVector) {
     float result[kVector] = {};
-    for (int i = 0; i < p.splits; ++i) {
+#pragma unroll 4
+    for (int i = 0; i < parts; ++i) {
       const PartialState state = p.partial_state[i * rows + row];
       if (state.sum == 0.0f) continue;  // nothing was written for a part without keys
       float part[kVector];
@@ -66,15 +71,18 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __grid_constant__ SumPartialsParameters p) {
   const int threads = threads_of_row(p.dim), lane = static_cast<int>(threadIdx.x) % threads;
-  const std::int64_t rows = static_cast<std::int64_t>(p.batch) * p.heads * p.len;
+  const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * p.heads * p.len;
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
   if (row >= rows) return;
   const std::int64_t index = row % p.len, sequence = row / p.len;
   const std::int64_t offset =
       sequence / p.heads * p.result.batch + sequence % p.heads * p.result.head + index * p.result.row;
+  const int parts = p.of_keys ? parts_of_key(p.shape, p.split, static_cast<int>(index))
+                              : parts_of_query(p.shape, p.split, static_cast<int>(index));
   for (int column = lane * kVector; column < p.dim; column += threads * kVector) {
     float result[kVector] = {};
-    for (int i = 0; i < p.splits; ++i) {
+#pragma unroll 4
+    for (int i = 0; i < parts; ++i) {
       float part[kVector];
       read_partial(part, p.partial + (i * rows + row) * p.dim, column, p.dim);
 #pragma unroll

@@ -9,11 +9,13 @@
 
 namespace fovea::cuda::any {
 
-// The streamed side of a tile is cut into parts of `blocks_per_split` blocks, `splits` at most. Results of parts go to
-// `partial`, [splits, batch, heads, len, dim] fp32, and are added in order by a kernel of merge.cu.
+// The streamed side of a tile of `rows` is cut into parts of `blocks_per_split` blocks of `block` rows, `splits` at
+// most: a mask may leave a tile fewer. Results of parts go to `partial`, [splits, batch, heads, len, dim] fp32, and are
+// added in order by a kernel of merge.cu.
 struct Split {
   int splits = 1;
   int blocks_per_split = 0;
+  int rows = 0, block = 0;
 };
 
 // What a row's softmax needs to know of a part: its largest product and the sum of the weights relative to it.
@@ -51,14 +53,17 @@ struct StatisticsParameters {
 
 struct MergeForwardParameters {
   Shape shape;
-  int splits = 1;
+  Split split;
   const float* partial_out = nullptr;
   const PartialState* partial_state = nullptr;
   TensorRef out, lse;
 };
 
 struct SumPartialsParameters {
-  int batch = 1, heads = 1, len = 0, dim = 0, splits = 1;
+  Shape shape;
+  Split split;
+  bool of_keys = false;  // rows are keys, parts of queries
+  int heads = 1, len = 0, dim = 0;
   const float* partial = nullptr;
   TensorRef result;
   bool accumulate = false;

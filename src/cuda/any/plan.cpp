@@ -17,45 +17,90 @@ constexpr int kMaxSplits = 64;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-const KernelInstance* choose(Kernel kernel, const AttentionProblem& p) {
-  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
-  const int limit = usable_shared_memory(p.device.index);
-  for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
-    if (one.tile.dim >= dim && one.shared_bytes <= limit) return &one;
-  }
-  return nullptr;
+// A kernel instance and its split are chosen together, by the time that this model of the chip gives them, in clocks.
+// Rows of blocks, one per tile: `work` blocks in `tiles` rows of up to `longest`.
+struct Load {
+  std::int64_t tiles = 0, longest = 0;
+  double work = 0;
+  double products = 0;       // of rows x block x dim each, per block
+  double result_floats = 0;  // that one tile writes to a part, per row of the tile
+};
+
+struct Choice {
+  Split split;
+  double clocks = 0;
+};
+
+constexpr double kBegin = 1500;         // from the launch of a block of threads to its first product
+constexpr double kJoin = 2500;          // launching the kernel that joins
+constexpr double kStoreRate = 16;       // bytes a clock of one multiprocessor
+constexpr double kAloneSpeed = 0.65;    // time of a block of threads that has a multiprocessor to itself, of two
+constexpr double kShortestBlock = 600;  // the chain of one block's products, softmax and barriers
+
+// Multiply-add operations that one multiprocessor was seen to make in a clock.
+double rate_of(const TileShape& tile, ElementKind kind) {
+  if (kind == ElementKind::fp32) return 78;
+  return tile.row_tiles > 1 ? 600 : 450;
 }
 
-// A tile's work is a row of blocks; together `work` blocks in `tiles` rows of up to `longest`, `capacity` of which run
-// at once. Cutting the rows fills the chip and evens out a causal mask, at the price of writing and joining the parts.
-Split choose_split(double work, std::int64_t tiles, std::int64_t longest, std::int64_t capacity) {
-  // In units of one block's time: what a part pays to begin, and what joining costs at all and for every part.
-  constexpr double kBegin = 1.0, kJoin = 2.0, kJoinPart = 0.1;
-  const bool even = work >= 0.99 * static_cast<double>(tiles * longest);
-  Split best;
-  if (tiles >= 4 * capacity) return best;
-  double best_time = 0;
-  for (std::int64_t splits = 1; splits <= std::min<std::int64_t>(kMaxSplits, longest); ++splits) {
-    const std::int64_t part = divide_up(longest, splits);
-    if (splits > 1 && divide_up(longest, part) != splits) continue;
-    const double each = static_cast<double>(part) + kBegin;
-    const auto full = static_cast<double>(capacity);
-    const double parts = even ? static_cast<double>(tiles * splits)
-                              : work / static_cast<double>(part) + 0.5 * static_cast<double>(tiles);
-    double time = even ? std::ceil(parts / full) * each : std::max(each, (work + parts * kBegin) / full + 0.5 * each);
-    if (splits > 1) time += kJoin + kJoinPart * static_cast<double>(splits);
-    if (splits == 1 || time < best_time) {
-      best_time = time;
-      best = {static_cast<int>(splits), static_cast<int>(part)};
-    }
+double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
+                 double processors, double resident) {
+  const TileShape& tile = kernel.tile;
+  const bool even = load.work >= 0.99 * static_cast<double>(load.tiles * load.longest);
+  const double capacity = processors * resident, tiles = static_cast<double>(load.tiles);
+  const double part = static_cast<double>(divide_up(load.longest, splits));
+  const double parts =
+      even ? tiles * static_cast<double>(splits) : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
+  const double alone = parts <= processors && resident > 1 ? kAloneSpeed : 1.0;
+  const double block = std::max(
+      kShortestBlock, alone * load.products * tile.rows() * tile.block() * tile.dim * resident / rate_of(tile, kind));
+  const double part_bytes = 4 * load.result_floats * tile.rows();
+  const double once = kBegin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
+  const double longest = part * block + once;
+  double clocks = longest;
+  if (parts > capacity && even) clocks = std::ceil(parts / capacity) * longest;
+  if (parts > capacity && !even)
+    clocks = std::max(longest, (load.work * block + parts * once) / capacity + 0.5 * longest);
+  if (splits > 1) clocks += kJoin + parts * part_bytes / (processors * kStoreRate);
+  return clocks;
+}
+
+Split split_into(std::int64_t splits, const TileShape& tile, const Load& load) {
+  const std::int64_t part = divide_up(std::max<std::int64_t>(load.longest, 1), splits);
+  return {.splits = static_cast<int>(divide_up(std::max<std::int64_t>(load.longest, 1), part)),
+          .blocks_per_split = static_cast<int>(part),
+          .rows = tile.rows(),
+          .block = tile.block()};
+}
+
+Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& load, int device) {
+  const CurrentDevice current(device);
+  const double processors = device_info(device).multiprocessors;
+  const double resident = resident_blocks(kernel.function, kernel.tile.threads(), kernel.shared_bytes, device);
+  const auto clocks = [&](std::int64_t splits) { return clocks_of(splits, kernel, kind, load, processors, resident); };
+  Choice best{.split = split_into(1, kernel.tile, load), .clocks = clocks(1)};
+  if (kernel.tile.sharing > 1 || static_cast<double>(load.tiles) >= 4 * processors * resident) return best;
+  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
+    if (divide_up(load.longest, divide_up(load.longest, splits)) != splits) continue;
+    if (const double time = clocks(splits); time < best.clocks)
+      best = {.split = split_into(splits, kernel.tile, load), .clocks = time};
   }
   return best;
 }
 
-std::int64_t capacity_of(const KernelInstance& kernel, int device) {
-  const CurrentDevice current(device);
-  return static_cast<std::int64_t>(device_info(device).multiprocessors) *
-         resident_blocks(kernel.function, kernel.tile.threads(), kernel.shared_bytes, device);
+// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory; of
+// those that no warps share, the first only.
+template <class With>
+void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
+  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
+  const int limit = usable_shared_memory(p.device.index);
+  int found = 0;
+  for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
+    if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
+    with(one);
+    found = one.tile.dim;
+    if (one.tile.sharing == 1) return;
+  }
 }
 
 // Hands out parts of the workspace, 256-byte aligned.
@@ -74,42 +119,71 @@ double density(const AttentionProblem& p) {
   return all > 0 ? static_cast<double>(visible_pairs(p)) / all : 0.0;
 }
 
-GradientPlan plan_keys(const AttentionProblem& p, Arena& arena) {
-  GradientPlan plan;
-  plan.kernel = choose(Kernel::backward_keys, p);
-  const TileShape& tile = plan.kernel->tile;
-  const std::int64_t roles = plan.kernel->split_roles ? 2 : 1;
-  const std::int64_t tiles = divide_up(p.len_k, tile.rows()) * p.batch * p.heads_kv * roles;
-  const std::int64_t group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0;
-  const std::int64_t longest = divide_up(p.len_q, tile.stream) * group;
-  const double work = density(p) * static_cast<double>(tiles * longest);
-  plan.split = choose_split(work, tiles, longest, capacity_of(*plan.kernel, p.device.index));
-  plan.blocks = tiles * plan.split.splits;
-  if (plan.split.splits > 1) {
-    const std::int64_t rows = plan.split.splits * p.batch * p.heads_kv * p.len_k;
+Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
+  const TileShape& tile = instance.tile;
+  const bool of_keys = kernel == Kernel::backward_keys;
+  const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
+  const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
+  const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const std::int64_t roles = instance.split_roles ? 2 : 1;
+  Load load;
+  load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
+  load.longest = divide_up(passing, tile.block()) * group;
+  load.work = density(p) * static_cast<double>(load.tiles * load.longest);
+  load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_queries ? 3 : roles > 1 ? 2.5 : 4;
+  load.result_floats = static_cast<double>(of_keys                     ? p.dim_qk + p.dim_v
+                                           : kernel == Kernel::forward ? p.dim_v
+                                                                       : p.dim_qk) /
+                       static_cast<double>(roles);
+  return load;
+}
+
+struct Chosen {
+  const KernelInstance* kernel = nullptr;
+  Split split;
+  std::int64_t blocks = 0;
+};
+
+Chosen choose(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
+  Chosen chosen;
+  double best = 0;
+  const auto consider = [&](const KernelInstance& one) {
+    const Load load = load_of(kernel, one, p);
+    Choice choice = choose_split(one, kind_of(p.dtype), load, p.device.index);
+    if (chosen.kernel != nullptr && choice.clocks >= best) return;
+    if (forced.splits > 0) choice.split = split_into(forced.splits, one.tile, load);
+    best = choice.clocks;
+    chosen = {.kernel = &one, .split = choice.split, .blocks = load.tiles * choice.split.splits};
+  };
+  if (forced.kernel != nullptr) {
+    consider(*forced.kernel);
+  } else {
+    for_each_candidate(kernel, p, consider);
+  }
+  return chosen;
+}
+
+GradientPlan plan_keys(const AttentionProblem& p, Arena& arena, const Forced& forced) {
+  const auto [kernel, split, blocks] = choose(Kernel::backward_keys, p, forced);
+  GradientPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
+  if (split.splits > 1) {
+    const std::int64_t rows = split.splits * p.batch * p.heads_kv * p.len_k;
     if (p.wants_dk) plan.partial_first = arena.take(rows * p.dim_qk);
     if (p.wants_dv) plan.partial_second = arena.take(rows * p.dim_v);
   }
   return plan;
 }
 
-GradientPlan plan_queries(const AttentionProblem& p, Arena& arena) {
-  GradientPlan plan;
-  plan.kernel = choose(Kernel::backward_queries, p);
-  const TileShape& tile = plan.kernel->tile;
-  const std::int64_t tiles = divide_up(p.len_q, tile.rows()) * p.batch * p.heads_q;
-  const std::int64_t longest = divide_up(p.len_k, tile.stream);
-  const double work = density(p) * static_cast<double>(tiles * longest);
-  plan.split = choose_split(work, tiles, longest, capacity_of(*plan.kernel, p.device.index));
-  plan.blocks = tiles * plan.split.splits;
-  if (plan.split.splits > 1)
-    plan.partial_first = arena.take(plan.split.splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
+GradientPlan plan_queries(const AttentionProblem& p, Arena& arena, const Forced& forced) {
+  const auto [kernel, split, blocks] = choose(Kernel::backward_queries, p, forced);
+  GradientPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
+  if (split.splits > 1) plan.partial_first = arena.take(split.splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
 }
 
 std::string describe_tile(const KernelInstance& kernel, const Split& split) {
   const TileShape& t = kernel.tile;
-  std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.stream) + " of " + std::to_string(t.dim) +
+  std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.block()) + " of " + std::to_string(t.dim) +
                      " columns, " + std::to_string(t.warps) + " warps, " + std::to_string(kernel.shared_bytes) +
                      " bytes shared";
   if (split.splits > 1)
@@ -182,38 +256,34 @@ std::string refusal(const AttentionProblem& p) {
     return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
            ", takes up to " + std::to_string(kMaxGrid / 2);
   for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
-    if (choose(kernel, p) == nullptr)
+    bool fits = false;
+    for_each_candidate(kernel, p, [&fits](const KernelInstance&) { fits = true; });
+    if (!fits)
       return "no tile fits " + std::to_string(usable_shared_memory(p.device.index)) + " bytes of shared memory";
   }
   return {};
 }
 
-ForwardPlan plan_forward(const AttentionProblem& p) {
-  ForwardPlan plan;
+ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
+  const auto [kernel, split, blocks] = choose(Kernel::forward, p, forced);
+  ForwardPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
   Arena arena;
-  plan.kernel = choose(Kernel::forward, p);
-  const TileShape& tile = plan.kernel->tile;
-  const std::int64_t rows = p.batch * p.heads_q * p.len_q;
-  const std::int64_t tiles = divide_up(p.len_q, tile.rows()) * p.batch * p.heads_q;
-  const std::int64_t longest = divide_up(p.len_k, tile.stream);
-  const double work = density(p) * static_cast<double>(tiles * longest);
-  plan.split = choose_split(work, tiles, longest, capacity_of(*plan.kernel, p.device.index));
-  plan.blocks = tiles * plan.split.splits;
-  if (plan.split.splits > 1) {
-    plan.partial_out = arena.take(plan.split.splits * rows * p.dim_v);
-    plan.partial_state = arena.take(plan.split.splits * rows * 2);
+  if (split.splits > 1) {
+    const std::int64_t rows = split.splits * p.batch * p.heads_q * p.len_q;
+    plan.partial_out = arena.take(rows * p.dim_v);
+    plan.partial_state = arena.take(rows * 2);
   }
   plan.workspace_bytes = arena.bytes;
   return plan;
 }
 
-BackwardPlan plan_backward(const AttentionProblem& p) {
+BackwardPlan plan_backward(const AttentionProblem& p, const Forced& keys, const Forced& queries) {
   BackwardPlan plan;
   Arena arena;
   plan.lse = arena.take(p.batch * p.heads_q * p.len_q);
   plan.delta = arena.take(p.batch * p.heads_q * p.len_q);
-  if (p.wants_dk || p.wants_dv) plan.keys = plan_keys(p, arena);
-  if (p.wants_dq) plan.queries = plan_queries(p, arena);
+  if (p.wants_dk || p.wants_dv) plan.keys = plan_keys(p, arena, keys);
+  if (p.wants_dq) plan.queries = plan_queries(p, arena, queries);
   plan.workspace_bytes = arena.bytes;
   return plan;
 }

@@ -37,8 +37,14 @@ Shape shape_of(const AttentionProblem& problem);
 // Why these kernels do not take the problem; empty if they do.
 std::string refusal(const AttentionProblem& problem);
 
-ForwardPlan plan_forward(const AttentionProblem& problem);
-BackwardPlan plan_backward(const AttentionProblem& problem);
+// What measurements put in the place of the choice; the kernel must take the problem.
+struct Forced {
+  const KernelInstance* kernel = nullptr;
+  int splits = 0;
+};
+
+ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced = {});
+BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys = {}, const Forced& queries = {});
 
 // One line each, for `explain`.
 std::string describe(const ForwardPlan& plan);

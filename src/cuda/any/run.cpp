@@ -55,12 +55,13 @@ void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t
 }
 
 void launch_sum(const TensorView& like, const TensorRef& result, const float* partial, const BackwardParameters& p,
-                ElementKind kind, cudaStream_t stream) {
-  const SumPartialsParameters sum{.batch = static_cast<int>(like.sizes[0]),
+                bool of_keys, ElementKind kind, cudaStream_t stream) {
+  const SumPartialsParameters sum{.shape = p.shape,
+                                  .split = p.split,
+                                  .of_keys = of_keys,
                                   .heads = static_cast<int>(like.sizes[1]),
                                   .len = static_cast<int>(like.sizes[2]),
                                   .dim = static_cast<int>(like.sizes[3]),
-                                  .splits = p.split.splits,
                                   .partial = partial,
                                   .result = result,
                                   .accumulate = p.accumulate};
@@ -70,14 +71,9 @@ void launch_sum(const TensorView& like, const TensorRef& result, const float* pa
 
 }  // namespace
 
-void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
-  const CurrentDevice current(problem.device.index);
-  check_stream(context.stream, problem);
-  for (const auto& [name, tensor] :
-       {std::pair<const char*, TensorView>{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}})
-    check_placement(tensor, name, problem);
+void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const ForwardTensors& t,
+             const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
-  const ForwardPlan plan = plan_forward(problem);
   const ForwardParameters p{
       .shape = shape_of(problem),
       .q = ref(t.q),
@@ -91,7 +87,7 @@ void forward(const AttentionProblem& problem, const ForwardTensors& t, const cor
   launch_tiles(*plan.kernel, plan.blocks, stream, p);
   if (plan.split.splits == 1) return;
   const MergeForwardParameters merge{.shape = p.shape,
-                                     .splits = plan.split.splits,
+                                     .split = plan.split,
                                      .partial_out = p.partial_out,
                                      .partial_state = p.partial_state,
                                      .out = p.out,
@@ -101,15 +97,9 @@ void forward(const AttentionProblem& problem, const ForwardTensors& t, const cor
          &merge);
 }
 
-void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
-  const CurrentDevice current(problem.device.index);
-  check_stream(context.stream, problem);
-  const std::pair<const char*, TensorView> tensors[] = {{"q", t.q},     {"k", t.k},        {"v", t.v},   {"out", t.out},
-                                                        {"lse", t.lse}, {"dout", t.dout},  {"dq", t.dq}, {"dk", t.dk},
-                                                        {"dv", t.dv},   {"delta", t.delta}};
-  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
+void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& t,
+             const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
-  const BackwardPlan plan = plan_backward(problem);
   const ElementKind kind = kind_of(problem.dtype);
   BackwardParameters p{.shape = shape_of(problem),
                        .q = ref(t.q),
@@ -129,15 +119,34 @@ void backward(const AttentionProblem& problem, const BackwardTensors& t, const c
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
     launch_tiles(*plan.keys.kernel, plan.keys.blocks, stream, p);
-    if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, kind, stream);
-    if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, kind, stream);
+    if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, true, kind, stream);
+    if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, true, kind, stream);
   }
   if (plan.queries.kernel != nullptr) {
     p.split = plan.queries.split;
     p.partial_first = at(context.workspace, plan.queries.partial_first);
     launch_tiles(*plan.queries.kernel, plan.queries.blocks, stream, p);
-    if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, kind, stream);
+    if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, false, kind, stream);
   }
+}
+
+void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_stream(context.stream, problem);
+  for (const auto& [name, tensor] :
+       {std::pair<const char*, TensorView>{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}})
+    check_placement(tensor, name, problem);
+  enqueue(plan_forward(problem), problem, t, context);
+}
+
+void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_stream(context.stream, problem);
+  const std::pair<const char*, TensorView> tensors[] = {{"q", t.q},     {"k", t.k},        {"v", t.v},   {"out", t.out},
+                                                        {"lse", t.lse}, {"dout", t.dout},  {"dq", t.dq}, {"dk", t.dk},
+                                                        {"dv", t.dv},   {"delta", t.delta}};
+  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
+  enqueue(plan_backward(problem), problem, t, context);
 }
 
 }  // namespace fovea::cuda::any

@@ -2,8 +2,15 @@
 #pragma once
 
 #include "core/implementation.h"
+#include "cuda/any/plan.h"
 
 namespace fovea::cuda::any {
+
+// The launches of a plan, on the context's stream; the tensors are trusted to be where the problem says.
+void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const ForwardTensors& tensors,
+             const core::RunContext& context);
+void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& tensors,
+             const core::RunContext& context);
 
 void forward(const AttentionProblem& problem, const ForwardTensors& tensors, const core::RunContext& context);
 void backward(const AttentionProblem& problem, const BackwardTensors& tensors, const core::RunContext& context);

@@ -12,13 +12,28 @@ struct Forward32 {
   static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
 struct Forward64 {
-  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 112, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 128, .stages = 2, .resident = 2};
 };
 struct Forward128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 4, .stream = 48, .stages = 2, .resident = 2};
 };
 struct Forward256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
+};
+
+// For problems of few rows: eight warps share 16 queries and divide the keys.
+struct FewRows32 {
+  static constexpr TileShape kShape{
+      .dim = 32, .row_tiles = 1, .warps = 8, .stream = 32, .stages = 2, .resident = 1, .sharing = 8};
+};
+struct FewRows64 {
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .resident = 2, .sharing = 8};
+};
+// 135 KB.
+struct FewRows128 {
+  static constexpr TileShape kShape{
+      .dim = 128, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .resident = 1, .sharing = 8};
 };
 
 struct Keys32 {
@@ -28,7 +43,7 @@ struct Keys64 {
   static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
 struct Keys128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 1, .resident = 2};
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
 struct Keys256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
@@ -38,10 +53,10 @@ struct Queries32 {
   static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
 struct Queries64 {
-  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 48, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
 struct Queries128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
 struct Queries256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 16, .stages = 2, .resident = 2};

@@ -26,12 +26,12 @@ struct Fp32Core {
   using Results = float[kRows][kColumns];
   // Probabilities pass through shared memory, each warp its own rows; the padding keeps float4 reads aligned.
   struct Stage {
-    float p[kTile.rows()][kTile.stream + 4];
+    float p[kTile.sharing][kTile.rows()][kTile.stream + 4];
   };
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int row(int i) {
-    return static_cast<int>(threadIdx.x) / 32 * 16 * kTile.row_tiles + lane() / 8 + 4 * i;
+    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTile.row_tiles + lane() / 8 + 4 * i;
   }
   static __device__ __forceinline__ int score_column(int j) { return lane() % 8 + 8 * j; }
   static __device__ __forceinline__ int column(int j) { return j / 4 * 32 + lane() % 8 * 4 + j % 4; }
@@ -64,10 +64,11 @@ struct Fp32Core {
   }
 
   static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage& stage) {
+    auto& own = stage.p[static_cast<int>(threadIdx.x) / 32 % kTile.sharing];
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int j = 0; j < kScoreColumns; ++j) stage.p[row(i)][score_column(j)] = p[i][j];
+      for (int j = 0; j < kScoreColumns; ++j) own[row(i)][score_column(j)] = p[i][j];
     }
     __syncwarp();
     const std::byte* b_column = b + Layout::offset(0, lane() % 8);
@@ -75,7 +76,7 @@ struct Fp32Core {
     for (int k = 0; k < kTile.stream; k += 4) {
       float4 rp[kRows];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&stage.p[row(i)][k]);
+      for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&own[row(i)][k]);
 #pragma unroll
       for (int n = 0; n < kColumns / 4; ++n) {
         step(results, n, rp, b_column + Layout::offset(k, 8 * n));

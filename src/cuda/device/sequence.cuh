@@ -5,7 +5,7 @@
 
 namespace fovea::cuda {
 
-// `len` rows of `dim` elements.
+// `len` rows of `dim` elements. `vector`: they can be copied in whole chunks of 16 bytes.
 template <class Element>
 struct Rows {
   Element* data;
@@ -16,7 +16,8 @@ struct Rows {
 
 template <class Element>
 __device__ __forceinline__ Rows<Element> rows_of(const TensorRef& t, int batch, int head, int len, int dim) {
-  return {static_cast<Element*>(t.data) + batch * t.batch + head * t.head, t.row, len, dim, t.vector};
+  return {static_cast<Element*>(t.data) + batch * t.batch + head * t.head, t.row, len, dim,
+          t.vector && dim % (16 / static_cast<int>(sizeof(Element))) == 0};
 }
 
 }  // namespace fovea::cuda

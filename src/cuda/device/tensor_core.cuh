@@ -32,7 +32,9 @@ struct TensorCore {
   struct Stage {};  // probabilities stay in registers: an accumulator fragment is the next product's operand
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  static __device__ __forceinline__ int first_row() { return static_cast<int>(threadIdx.x) / 32 * 16 * kTiles; }
+  static __device__ __forceinline__ int first_row() {
+    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTiles;
+  }
   static __device__ __forceinline__ int row(int i) { return first_row() + i / 2 * 16 + i % 2 * 8 + lane() / 4; }
   static __device__ __forceinline__ int score_column(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
   static __device__ __forceinline__ int column(int j) { return score_column(j); }

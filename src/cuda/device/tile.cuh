@@ -7,6 +7,7 @@
 
 #include "cuda/device/sequence.cuh"
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/special_registers.cuh"
 
 namespace fovea::cuda {
 
@@ -32,37 +33,43 @@ struct TileLayout {
     return row * kPitch + ((chunk ^ turn) << 4);
   }
 
+  // Offset of a chunk `rows` below (row, chunk); cheaper where the eight places of a chunk come round.
+  static __device__ __forceinline__ int below(int row, int rows, int chunk) {
+    return rows % 8 == 0 ? offset(row, chunk) + rows * kPitch : offset(row + rows, chunk);
+  }
+
   // Address of the chunk `chunks` (even) further on in the row, given the address of one of the row's first two.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kSwizzled * 16;
   }
 };
 
-// Copies rows first_row.. of `source` into a tile of kRows rows. Asynchronous if the rows are aligned: the caller
-// commits and waits. Otherwise element by element.
-template <int kRows, int kDim, class Element>
+// Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads. Asynchronous if the rows are
+// aligned: the caller commits and waits. Otherwise element by element.
+template <int kThreads, int kRows, int kDim, class Element>
 __device__ __forceinline__ void load_tile(std::byte* tile, const Rows<Element>& source, int first_row) {
   using Layout = TileLayout<Element, kDim>;
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int chunk = thread % Layout::kChunks, step = threads / Layout::kChunks;
-  if (thread >= step * Layout::kChunks) return;
+  constexpr int kStep = kThreads / Layout::kChunks;  // rows copied at a time
+  static_assert(kThreads % Layout::kChunks == 0);
+  const int thread = static_cast<int>(ptx::thread_index());  // read anew: addresses are not kept from copy to copy
+  const int chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
   const int column = chunk * Layout::kPerChunk;
-  const int columns = min(max(source.dim - column, 0), Layout::kPerChunk);
-  const Element* from = source.data + (first_row + thread / Layout::kChunks) * source.stride + column;
+  const Element* from = source.data + (first_row + row) * source.stride + column;
+  const int valid = column < source.dim ? source.len - first_row - row : 0;
   if (source.vector) {
     const std::uint32_t base = shared_address(tile);
-#pragma unroll 2
-    for (int row = thread / Layout::kChunks; row < kRows; row += step, from += step * source.stride) {
-      const int bytes = first_row + row < source.len ? columns * static_cast<int>(sizeof(Element)) : 0;
-      ptx::cp_async_16(base + Layout::offset(row, chunk), bytes > 0 ? from : source.data, bytes);
+#pragma unroll
+    for (int i = 0; i < kRows; i += kStep, from += kStep * source.stride) {
+      if (kRows % kStep != 0 && row + i >= kRows) break;
+      ptx::cp_async_16(base + Layout::below(row, i, chunk), i < valid ? from : source.data, i < valid ? 16 : 0);
     }
   } else {
+    const int columns = min(source.dim - column, Layout::kPerChunk);
 #pragma unroll 1
-    for (int row = thread / Layout::kChunks; row < kRows; row += step, from += step * source.stride) {
-      auto* to = reinterpret_cast<Element*>(tile + Layout::offset(row, chunk));
-      const int valid = first_row + row < source.len ? columns : 0;
+    for (int i = 0; row + i < kRows; i += kStep, from += kStep * source.stride) {
+      auto* to = reinterpret_cast<Element*>(tile + Layout::offset(row + i, chunk));
 #pragma unroll 1
-      for (int i = 0; i < Layout::kPerChunk; ++i) to[i] = i < valid ? from[i] : Element(0.0f);
+      for (int n = 0; n < Layout::kPerChunk; ++n) to[n] = i < valid && n < columns ? from[n] : Element(0.0f);
     }
   }
 }

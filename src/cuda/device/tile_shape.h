@@ -3,9 +3,10 @@
 
 namespace fovea::cuda {
 
-// A block of threads keeps `rows()` rows (queries, or keys in the kernel for dk and dv), and blocks of `stream` rows of
-// the other side pass by, `stages` of them in shared memory. Each warp owns 16 `row_tiles` whole rows, so that the
-// softmax needs no other warp.
+// A block of threads keeps `rows()` rows (queries, or keys in the kernel for dk and dv), and blocks of `block()` rows
+// of the other side pass by, `stages` of them in shared memory. Each warp owns 16 `row_tiles` whole rows, so that the
+// softmax needs no other warp; or `sharing` warps own the same rows, each takes its `stream` of every block, and they
+// join what they found at the end: short chains for problems too small to fill the chip.
 struct TileShape {
   int dim;        // columns in shared memory; a smaller head dimension is filled up with zeros
   int row_tiles;  // 16-row tiles of a warp
@@ -13,8 +14,10 @@ struct TileShape {
   int stream;
   int stages;
   int resident;  // blocks of threads per multiprocessor that the registers must leave room for
+  int sharing = 1;
 
-  constexpr int rows() const { return 16 * row_tiles * warps; }
+  constexpr int rows() const { return 16 * row_tiles * (warps / sharing); }
+  constexpr int block() const { return stream * sharing; }
   constexpr int threads() const { return 32 * warps; }
 };
 

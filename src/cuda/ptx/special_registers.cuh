@@ -10,4 +10,11 @@ __device__ __forceinline__ unsigned block_index() {
   return index;
 }
 
+// threadIdx.x, likewise. "%tid".
+__device__ __forceinline__ unsigned thread_index() {
+  unsigned index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 }  // namespace fovea::cuda::ptx

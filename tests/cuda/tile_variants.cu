@@ -1,0 +1,81 @@
+// Instances of the kernels of cuda.any with other tiles than the library's.
+#include "cuda/any/backward_keys.cuh"
+#include "cuda/any/backward_queries.cuh"
+#include "cuda/any/forward.cuh"
+#include "tile_variants.h"
+
+namespace fovea::cuda::any {
+namespace {
+
+using Half = __nv_bfloat16;
+
+// dim, 16-row tiles of a warp, warps, stream, stages, resident blocks, warps that share rows.
+template <int... kNumbers>
+struct Tile {
+  static constexpr int kList[] = {kNumbers...};
+  static constexpr TileShape kShape{.dim = kList[0],
+                                    .row_tiles = kList[1],
+                                    .warps = kList[2],
+                                    .stream = kList[3],
+                                    .stages = kList[4],
+                                    .resident = kList[5],
+                                    .sharing = kList[6]};
+};
+
+}  // namespace
+
+std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
+  if (kind == ElementKind::bf16 && kernel == Kernel::forward)
+    return {
+        forward_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),  forward_instance<Half, Tile<32, 2, 4, 128, 2, 2, 1>>(),
+        forward_instance<Half, Tile<32, 1, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<32, 1, 4, 64, 2, 2, 4>>(),
+        forward_instance<Half, Tile<64, 2, 4, 112, 2, 2, 1>>(), forward_instance<Half, Tile<64, 2, 4, 128, 2, 2, 1>>(),
+        forward_instance<Half, Tile<64, 1, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<64, 1, 8, 16, 2, 2, 8>>(),
+        forward_instance<Half, Tile<64, 2, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<64, 2, 8, 32, 2, 1, 4>>(),
+        forward_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>(), forward_instance<Half, Tile<128, 2, 4, 48, 2, 2, 1>>(),
+        forward_instance<Half, Tile<128, 2, 4, 64, 2, 2, 1>>(), forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(),
+        forward_instance<Half, Tile<128, 1, 8, 32, 1, 1, 8>>(), forward_instance<Half, Tile<128, 2, 8, 32, 2, 1, 4>>()};
+  if (kind == ElementKind::bf16 && kernel == Kernel::backward_keys)
+    return {backward_keys_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
+            backward_keys_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),
+            backward_keys_instance<Half, Tile<64, 2, 4, 32, 2, 2, 1>>(),
+            backward_keys_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),
+            backward_keys_instance<Half, Tile<128, 1, 4, 64, 1, 2, 1>>(),
+            backward_keys_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            backward_keys_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
+  if (kind == ElementKind::bf16)
+    return {backward_queries_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
+            backward_queries_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),
+            backward_queries_instance<Half, Tile<64, 2, 4, 48, 2, 2, 1>>(),
+            backward_queries_instance<Half, Tile<64, 2, 4, 64, 2, 2, 1>>(),
+            backward_queries_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),
+            backward_queries_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            backward_queries_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>()};
+  if (kernel == Kernel::forward)
+    return {forward_instance<float, Tile<32, 2, 4, 32, 2, 2, 1>>(),
+            forward_instance<float, Tile<32, 2, 4, 64, 1, 2, 1>>(),
+            forward_instance<float, Tile<32, 1, 8, 16, 2, 1, 8>>(),
+            forward_instance<float, Tile<64, 2, 4, 32, 2, 2, 1>>(),
+            forward_instance<float, Tile<64, 2, 4, 64, 1, 2, 1>>(),
+            forward_instance<float, Tile<64, 1, 8, 16, 2, 1, 8>>(),
+            forward_instance<float, Tile<128, 1, 8, 64, 1, 1, 1>>(),
+            forward_instance<float, Tile<128, 2, 8, 32, 1, 1, 1>>(),
+            forward_instance<float, Tile<128, 1, 8, 16, 1, 1, 8>>(),
+            forward_instance<float, Tile<256, 1, 2, 16, 1, 2, 1>>(),
+            forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 2>>(),
+            forward_instance<float, Tile<256, 1, 4, 32, 1, 1, 1>>()};
+  if (kernel == Kernel::backward_keys)
+    return {backward_keys_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
+            backward_keys_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
+            backward_keys_instance<float, Tile<64, 1, 4, 32, 1, 3, 1>>(),
+            backward_keys_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
+            backward_keys_instance<float, Tile<128, 1, 8, 32, 1, 1, 1>>()};
+  return {backward_queries_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
+          backward_queries_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
+          backward_queries_instance<float, Tile<64, 2, 4, 32, 1, 2, 1>>(),
+          backward_queries_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
+          backward_queries_instance<float, Tile<128, 1, 8, 32, 2, 1, 1>>(),
+          backward_queries_instance<float, Tile<128, 2, 4, 32, 1, 1, 1>>()};
+}
+
+}  // namespace fovea::cuda::any
