@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
   const int parts = parts_of_query(s, p.split, static_cast<int>(query));
   float maximum = -kInfinity;
-#pragma unroll 4
+#pragma unroll 2
   for (int i = 0; i < parts; ++i) maximum = fmaxf(maximum, p.partial_state[i * rows + row].maximum);
   const float reference = reference_of(maximum);
   const auto weight = [&](const PartialState& part) { return AccurateWeights::weight(part.maximum - reference, s); };
   float sum = 0.0f;
-#pragma unroll 4
+#pragma unroll 2
   for (int i = 0; i < parts; ++i) {
     const PartialState part = p.partial_state[i * rows + row];
     sum = fmaf(weight(part), part.sum, sum);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   if (lane == 0 && p.lse.data != nullptr) static_cast<float*>(p.lse.data)[offset(p.lse)] = done.lse;
   for (int column = lane * kVector; column < s.dim_v; column += threads * kVector) {
     float result[kVector] = {};
-#pragma unroll 4
+#pragma unroll 2
     for (int i = 0; i < parts; ++i) {
       const PartialState state = p.partial_state[i * rows + row];
       if (state.sum == 0.0f) continue;  // nothing was written for a part without keys
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __gri
                               : parts_of_query(p.shape, p.split, static_cast<int>(index));
   for (int column = lane * kVector; column < p.dim; column += threads * kVector) {
     float result[kVector] = {};
-#pragma unroll 4
+#pragma unroll 2
     for (int i = 0; i < parts; ++i) {
       float part[kVector];
       read_partial(part, p.partial + (i * rows + row) * p.dim, column, p.dim);

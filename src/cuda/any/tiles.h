@@ -53,7 +53,7 @@ struct Queries32 {
   static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
 struct Queries64 {
-  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 48, .stages = 2, .resident = 2};
 };
 struct Queries128 {
   static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
