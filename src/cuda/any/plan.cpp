@@ -59,8 +59,11 @@ double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind 
   const double longest = part * block + once;
   double clocks = longest;
   if (parts > capacity && even) clocks = std::ceil(parts / capacity) * longest;
-  if (parts > capacity && !even)
-    clocks = std::max(longest, (load.work * block + parts * once) / capacity + 0.5 * longest);
+  if (parts > capacity && !even) {
+    // Whole and halved rows come longest first and fit well; shorter parts leave about half of one at the end.
+    const double tail = splits <= 2 ? 0.05 : 0.4;
+    clocks = std::max(longest, (load.work * block + parts * once) / capacity + tail * longest);
+  }
   if (splits > 1) clocks += kJoin + parts * part_bytes / (processors * kStoreRate);
   return clocks;
 }
