@@ -24,6 +24,7 @@ struct Load {
   double work = 0;
   double products = 0;       // of rows x block x dim each, per block
   double result_floats = 0;  // that one tile writes to a part, per row of the tile
+  double joins = 1;          // kernels that join parts
 };
 
 struct Choice {
@@ -31,16 +32,20 @@ struct Choice {
   double clocks = 0;
 };
 
-constexpr double kBegin = 1500;         // from the launch of a block of threads to its first product
-constexpr double kJoin = 2500;          // launching the kernel that joins
-constexpr double kStoreRate = 16;       // bytes a clock of one multiprocessor
-constexpr double kAloneSpeed = 0.65;    // time of a block of threads that has a multiprocessor to itself, of two
-constexpr double kShortestBlock = 600;  // the chain of one block's products, softmax and barriers
+// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md): the part taken is within 2 % of the best
+// in the mean.
+constexpr double kBegin = 6000;           // launching, and what a block of threads does before its first product
+constexpr double kJoin = 3700;            // launching a kernel that joins
+constexpr double kJoinPart = 500;         // a row reads its parts one after the other
+constexpr double kStoreRate = 22;         // bytes a clock of one multiprocessor
+constexpr double kAloneSpeed = 0.72;      // time of a block of threads that has a multiprocessor to itself, of two
+constexpr double kShortestProduct = 780;  // the chain of one product of a block, its share of softmax and barriers
+constexpr double kShortestShared = 400;   // the same where warps share rows
 
 // Multiply-add operations that one multiprocessor was seen to make in a clock.
 double rate_of(const TileShape& tile, ElementKind kind) {
-  if (kind == ElementKind::fp32) return 78;
-  return tile.row_tiles > 1 ? 600 : 450;
+  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 80;
+  return tile.sharing > 1 ? 325 : tile.row_tiles > 1 ? 570 : 650;
 }
 
 double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
@@ -48,23 +53,25 @@ double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind 
   const TileShape& tile = kernel.tile;
   const bool even = load.work >= 0.99 * static_cast<double>(load.tiles * load.longest);
   const double capacity = processors * resident, tiles = static_cast<double>(load.tiles);
-  const double part = static_cast<double>(divide_up(load.longest, splits));
-  const double parts =
-      even ? tiles * static_cast<double>(splits) : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
-  const double alone = parts <= processors && resident > 1 ? kAloneSpeed : 1.0;
-  const double block = std::max(
-      kShortestBlock, alone * load.products * tile.rows() * tile.block() * tile.dim * resident / rate_of(tile, kind));
+  const double part = static_cast<double>(divide_up(load.longest, splits)), all = tiles * static_cast<double>(splits);
+  const double parts = even ? all : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
+  // Parts without work count here: where they pass by, those with work are no longer spread evenly.
+  const double alone = all <= processors && resident > 1 ? kAloneSpeed : 1.0;
+  const double block =
+      std::max(load.products * (tile.sharing > 1 ? kShortestShared : kShortestProduct),
+               alone * load.products * tile.rows() * tile.block() * tile.dim * resident / rate_of(tile, kind));
   const double part_bytes = 4 * load.result_floats * tile.rows();
   const double once = kBegin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
   const double longest = part * block + once;
-  double clocks = longest;
-  if (parts > capacity && even) clocks = std::ceil(parts / capacity) * longest;
+  double clocks = std::ceil(std::max(1.0, parts / capacity)) * longest;
   if (parts > capacity && !even) {
     // Whole and halved rows come longest first and fit well; shorter parts leave about half of one at the end.
-    const double tail = splits <= 2 ? 0.05 : 0.4;
-    clocks = std::max(longest, (load.work * block + parts * once) / capacity + tail * longest);
+    const double tail = splits <= 2 ? 0.06 : 0.45;
+    clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
   }
-  if (splits > 1) clocks += kJoin + parts * part_bytes / (processors * kStoreRate);
+  if (splits > 1)
+    clocks +=
+        load.joins * (kJoin + kJoinPart * static_cast<double>(splits)) + parts * part_bytes / (processors * kStoreRate);
   return clocks;
 }
 
@@ -138,6 +145,7 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
                                            : kernel == Kernel::forward ? p.dim_v
                                                                        : p.dim_qk) /
                        static_cast<double>(roles);
+  load.joins = of_keys ? 2 : 1;
   return load;
 }
 
@@ -182,6 +190,20 @@ GradientPlan plan_queries(const AttentionProblem& p, Arena& arena, const Forced&
   GradientPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
   if (split.splits > 1) plan.partial_first = arena.take(split.splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
+}
+
+// A thread's last plan: a call asks for it twice, and calls repeat.
+template <class Plan, class Make>
+const Plan& remembered(const AttentionProblem& p, Make make) {
+  struct Memory {
+    AttentionProblem problem;
+    int shared_limit = -1;
+    Plan plan;
+  };
+  thread_local Memory last;
+  const int limit = usable_shared_memory(p.device.index);
+  if (last.shared_limit != limit || !(last.problem == p)) last = {.problem = p, .shared_limit = limit, .plan = make()};
+  return last.plan;
 }
 
 std::string describe_tile(const KernelInstance& kernel, const Split& split) {
@@ -265,6 +287,14 @@ std::string refusal(const AttentionProblem& p) {
       return "no tile fits " + std::to_string(usable_shared_memory(p.device.index)) + " bytes of shared memory";
   }
   return {};
+}
+
+ForwardPlan plan_forward(const AttentionProblem& p) {
+  return remembered<ForwardPlan>(p, [&p] { return plan_forward(p, {}); });
+}
+
+BackwardPlan plan_backward(const AttentionProblem& p) {
+  return remembered<BackwardPlan>(p, [&p] { return plan_backward(p, {}, {}); });
 }
 
 ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {

@@ -43,8 +43,12 @@ struct Forced {
   int splits = 0;
 };
 
-ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced = {});
-BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys = {}, const Forced& queries = {});
+ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced);
+BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys, const Forced& queries);
+
+// The library's choice. Every thread remembers its last.
+ForwardPlan plan_forward(const AttentionProblem& problem);
+BackwardPlan plan_backward(const AttentionProblem& problem);
 
 // One line each, for `explain`.
 std::string describe(const ForwardPlan& plan);

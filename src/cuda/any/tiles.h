@@ -21,10 +21,15 @@ struct Forward256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
 
-// For problems of few rows: eight warps share 16 queries and divide the keys.
+// For problems of few rows: the warps share 16 queries and divide the keys.
 struct FewRows32 {
   static constexpr TileShape kShape{
-      .dim = 32, .row_tiles = 1, .warps = 8, .stream = 32, .stages = 2, .resident = 1, .sharing = 8};
+      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2, .sharing = 4};
+};
+// 133 KB.
+struct FewRows64Large {
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 8, .stream = 32, .stages = 2, .resident = 1, .sharing = 8};
 };
 struct FewRows64 {
   static constexpr TileShape kShape{
@@ -64,6 +69,15 @@ struct Queries256 {
 
 // fp32. A thread's share of the scores is 4 row_tiles x stream / 8: the larger, the fewer shared-memory reads for each
 // multiply-add.
+struct FewRowsFp32_32 {
+  static constexpr TileShape kShape{
+      .dim = 32, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .resident = 1, .sharing = 8};
+};
+// 154 KB.
+struct FewRowsFp32_64 {
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .resident = 1, .sharing = 8};
+};
 struct ForwardFp32_32 {
   static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
