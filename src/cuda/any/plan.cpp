@@ -32,8 +32,7 @@ struct Choice {
   double clocks = 0;
 };
 
-// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md): the part taken is within 2 % of the best
-// in the mean.
+// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
 constexpr double kBegin = 6000;           // launching, and what a block of threads does before its first product
 constexpr double kJoin = 3700;            // launching a kernel that joins
 constexpr double kJoinPart = 500;         // a row reads its parts one after the other
