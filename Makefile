@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test setup gpu-check
+.PHONY: bench test test-cuda setup gpu-check
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 RECORDS = out/quick-$(shell git describe --always --dirty).jsonl
@@ -15,6 +15,10 @@ bench: setup
 
 test:
 	@scripts/test
+
+# Needs nvcc, no GPU.
+test-cuda:
+	@scripts/test --cuda
 
 # On a machine with a GPU, which needs no network: builds if it can, runs what was built beforehand if it cannot.
 # `make gpu-check PARTS=verify,repeat` runs a part; `scripts/gpu_check --help` tells more.
