@@ -35,25 +35,25 @@ struct Run {
   }
 };
 
-// to = a b^T, a with one row per query, b with one per key.
-void query_key_product(const Run& run, const Operand& a, const Operand& b, std::int64_t dim, float* to) {
+// The block's rows of to = a b^T, a with one row per query, b with one per key.
+void query_key_product(const Run& run, const RowBlock& block, const Operand& a, const Operand& b, std::int64_t dim,
+                       float* to) {
   const AttentionProblem& p = run.problem;
-  run.pass([&](const RowBlock& block) {
-    multiply({.m = block.rows,
-              .n = p.len_k,
-              .k = dim,
-              .alpha = 1.0f,
-              .a = a.matrix(block.batch, block.head).from(block.first, 0),
-              .b = b.matrix(block.batch, block.head / run.group()).transpose(),
-              .beta = 0.0f,
-              .c = to + score_index(p, block.batch, block.head, block.first),
-              .c_stride = p.len_k});
-  });
+  multiply({.m = block.rows,
+            .n = p.len_k,
+            .k = dim,
+            .alpha = 1.0f,
+            .a = a.matrix(block.batch, block.head).from(block.first, 0),
+            .b = b.matrix(block.batch, block.head / run.group()).transpose(),
+            .beta = 0.0f,
+            .c = to + score_index(p, block.batch, block.head, block.first),
+            .c_stride = p.len_k});
 }
 
 void recompute_probabilities(const Run& run) {
   const AttentionProblem& p = run.problem;
-  query_key_product(run, run.q, run.k, p.dim_qk, run.memory.probabilities);
+  run.pass(
+      [&](const RowBlock& block) { query_key_product(run, block, run.q, run.k, p.dim_qk, run.memory.probabilities); });
   const TensorView& lse = run.tensors.lse;
   run.pass([&](const RowBlock& block) {
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
@@ -112,33 +112,50 @@ const float* wide_row(const Factor& row, std::vector<float>& memory) {
 
 // From the gradient of the probabilities to that of the scores, in place. With saved probabilities delta is their mean
 // of the gradients, as frameworks compute it, here divided by their sum: rounded to 16 bits, they miss 1 by too much.
-void differentiate_softmax(const Run& run, Form form) {
+void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   const AttentionProblem& p = run.problem;
-  const bool by_mean = p.saved_state && !run.tensors.delta, narrow = p.dtype == DType::bf16;
+  const bool by_mean = p.saved_state && !run.tensors.delta;
   const auto scale = static_cast<float>(p.scale);
-  run.pass([&](const RowBlock& block) {
-    std::vector<float> wide(static_cast<std::size_t>(run.probabilities.dtype == DType::fp32 ? 0 : p.len_k));
-    const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
-    const Factor all = run.probabilities.matrix(p, block.batch, block.head);
-    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-      float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
-      const float* probabilities = wide_row(all.from(row, 0), wide);
-      // Fused, masked pairs are not read: their gradients are zero. The other forms do as frameworks and pass over all.
-      const std::int64_t end = form == Form::fused ? visible_keys(p, row).end : p.len_k;
-      const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, end) : delta[row];
-      run.passes.softmax_gradient(gradients, probabilities, end, mean, form == Form::fused ? scale : 1.0f);
-      std::fill(gradients + end, gradients + p.len_k, 0.0f);
-      if (narrow && form != Form::naive) narrow_in_place(p.dtype, gradients, p.len_k);
-    }
-  });
-  if (form != Form::naive) return;
-  run.pass([&](const RowBlock& block) {
-    for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-      float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
-      run.passes.scale(gradients, p.len_k, scale);
-      if (narrow) narrow_in_place(p.dtype, gradients, p.len_k);
-    }
-  });
+  std::vector<float> wide(static_cast<std::size_t>(run.probabilities.dtype == DType::fp32 ? 0 : p.len_k));
+  const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
+  const Factor all = run.probabilities.matrix(p, block.batch, block.head);
+  for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+    float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+    const float* probabilities = wide_row(all.from(row, 0), wide);
+    // Fused, masked pairs are not read: their gradients are zero. The other forms do as frameworks and pass over all.
+    const std::int64_t end = form == Form::fused ? visible_keys(p, row).end : p.len_k;
+    const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, end) : delta[row];
+    run.passes.softmax_gradient(gradients, probabilities, end, mean, form == Form::fused ? scale : 1.0f);
+    std::fill(gradients + end, gradients + p.len_k, 0.0f);
+    if (p.dtype == DType::bf16 && form != Form::naive) narrow_in_place(p.dtype, gradients, p.len_k);
+  }
+}
+
+// Naive, the scale is a pass of its own.
+void scale_gradients(const Run& run, const RowBlock& block) {
+  const AttentionProblem& p = run.problem;
+  for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
+    float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+    run.passes.scale(gradients, p.len_k, static_cast<float>(p.scale));
+    if (p.dtype == DType::bf16) narrow_in_place(p.dtype, gradients, p.len_k);
+  }
+}
+
+void score_gradients(const Run& run, Form form) {
+  const auto product = [&run](const RowBlock& block) {
+    query_key_product(run, block, run.dout, run.v, run.problem.dim_v, run.memory.gradients);
+  };
+  const auto softmax = [&run, form](const RowBlock& block) { differentiate_softmax(run, form, block); };
+  if (form == Form::fused) {  // the softmax while the product's rows are in the cache
+    run.pass([&](const RowBlock& block) {
+      product(block);
+      softmax(block);
+    });
+    return;
+  }
+  run.pass(product);
+  run.pass(softmax);
+  if (form == Form::naive) run.pass([&run](const RowBlock& block) { scale_gradients(run, block); });
 }
 
 // dq = factor * gradients k
@@ -208,8 +225,7 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
   find_delta(run);
-  query_key_product(run, run.dout, run.v, p.dim_v, memory.gradients);
-  differentiate_softmax(run, form);
+  score_gradients(run, form);
   // The vectorized form leaves the scaling to the products.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   if (p.wants_dq) query_gradient(run, factor);
