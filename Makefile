@@ -2,7 +2,8 @@
 .PHONY: bench test test-cuda setup gpu-check
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
-RECORDS = out/quick-$(shell git describe --always --dirty).jsonl
+DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
+RECORDS = out/quick-$(shell git describe --always --dirty)-$(DIGEST).jsonl
 
 bench: setup
 	@cmake --preset release --log-level=WARNING

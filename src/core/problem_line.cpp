@@ -169,11 +169,10 @@ std::vector<Word> split(std::string_view line) {
 }
 
 std::size_t key_index(const Word& word) {
+  const auto found = std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.name == word.key; });
+  if (found != keys().end()) return static_cast<std::size_t>(found - keys().begin());
   std::vector<std::string> known;
-  for (std::size_t i = 0; i < keys().size(); ++i) {
-    if (keys()[i].name == word.key) return i;
-    known.emplace_back(keys()[i].name);
-  }
+  for (const Key& key : keys()) known.emplace_back(key.name);
   const std::string near = nearest_word(word.key, known);
   refuse(word.position, "unknown key", std::string(word.key), "one of " + list_of(known),
          near.empty() ? "" : "did you mean `" + near + "`?");

@@ -128,6 +128,7 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
   e.date = utc_now();
   e.command = shareable_command(o.typed);
   e.source = {kSourceCommit, kSourceDirty};
+  e.source_digest = kSourceDigest;
   e.version = FOVEA_VERSION_STRING;
   e.threads = settings.threads;
   e.facts = machine.facts();

@@ -1,6 +1,11 @@
 // The `fovea` program: parses the verb, runs it, turns errors into one message and an exit code.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "baselines/baselines.h"
@@ -12,6 +17,8 @@
 #include "program/verbs.h"
 
 namespace {
+
+constexpr int kOutputLost = 3;
 
 int exit_code(fovea::Status status) { return status == fovea::Status::invalid_argument ? 2 : 1; }
 
@@ -40,6 +47,18 @@ int run(int argc, char** argv) {
   return action();
 }
 
+// What could not be written was not said. A reader that has left a pipe wanted no more.
+int end_output(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int error = errno;
+  struct stat status {};
+  const bool piped = fstat(STDOUT_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  if (error == EPIPE || piped) return code;
+  std::fprintf(stderr, "fovea: the output could not be written: %s\n", std::strerror(error == 0 ? EIO : error));
+  return kOutputLost;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -56,6 +75,5 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea: %s\n", error.what());
   }
-  std::fflush(stdout);
-  return code;
+  return end_output(code);
 }

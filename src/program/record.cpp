@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "core/problem_line.h"
+#include "fovea/error.h"
+
 namespace fovea::program {
 namespace {
 
@@ -56,15 +59,23 @@ T value(const Json& object, const char* key) {
   }
 }
 
+// Of what is counted or measured: no such number is negative.
+template <class T>
+T amount(const Json& object, const char* key) {
+  const T number = value<T>(object, key);
+  if (number < 0) refuse("key `" + std::string(key) + "` is negative");
+  return number;
+}
+
 // Numbers that JSON cannot hold (NaN, infinity) are written as null.
 double number(const Json& object, const char* key) {
   return member(object, key).is_null() ? std::numeric_limits<double>::quiet_NaN() : value<double>(object, key);
 }
 
 template <class T>
-std::optional<T> optional_value(const Json& object, const char* key) {
+std::optional<T> optional_amount(const Json& object, const char* key) {
   if (const auto found = object.find(key); found == object.end() || found->is_null()) return std::nullopt;
-  return value<T>(object, key);
+  return amount<T>(object, key);
 }
 
 Source source_of(const Json& object) {
@@ -72,23 +83,39 @@ Source source_of(const Json& object) {
 }
 
 TimeStatistics time_of(const Json& t) {
-  return {value<double>(t, "median"),  value<double>(t, "min"),
-          value<double>(t, "mean"),    value<double>(t, "std"),
-          value<double>(t, "q1"),      value<double>(t, "q3"),
-          value<std::int64_t>(t, "n"), value<std::vector<double>>(t, "samples")};
+  TimeStatistics time{amount<double>(t, "median"),  amount<double>(t, "min"),
+                      amount<double>(t, "mean"),    amount<double>(t, "std"),
+                      amount<double>(t, "q1"),      amount<double>(t, "q3"),
+                      amount<std::int64_t>(t, "n"), value<std::vector<double>>(t, "samples")};
+  if (std::any_of(time.samples.begin(), time.samples.end(), [](double sample) { return sample < 0; }))
+    refuse("a sample is negative");
+  return time;
 }
 
 RowCeiling ceiling_of(const Json& c) {
-  return {value<double>(c, "flops_per_s"), value<double>(c, "probe_before"), value<double>(c, "probe_after"),
-          value<double>(c, "best_product")};
+  return {amount<double>(c, "flops_per_s"), amount<double>(c, "probe_before"), amount<double>(c, "probe_after"),
+          amount<double>(c, "best_product")};
 }
 
-Json parse_object(std::string_view text, std::string_view schema) {
-  const Json object = Json::parse(text, nullptr, false);
+std::string problem_of(const Json& object) {
+  std::string line = value<std::string>(object, "problem");
+  try {
+    (void)core::parse_case(line);
+  } catch (const Error& error) {
+    refuse("the problem line has " + error.details().problem + ", `" + error.details().got + "`");
+  }
+  return line;
+}
+
+Json parse_object(std::string_view text) {
+  Json object = Json::parse(text, nullptr, false);
   if (!object.is_object()) refuse("not a JSON object");
+  return object;
+}
+
+void want_schema(const Json& object, std::string_view schema) {
   const auto got = value<std::string>(object, "schema");
   if (got != schema) refuse("schema is `" + got + "`, wanted `" + std::string(schema) + "`");
-  return object;
 }
 
 }  // namespace
@@ -112,10 +139,14 @@ TimeStatistics statistics_of(std::vector<double> samples) {
 bool Row::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
 
 std::string json_line(const Environment& e) {
-  return Json{{"schema", kEnvSchema},        {"machine", e.machine}, {"date", e.date},       {"command", e.command},
-              {"source", json_of(e.source)}, {"version", e.version}, {"threads", e.threads}, {"facts", e.facts},
-              {"ceilings", e.ceilings}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json json{{"schema", kEnvSchema},
+            {"machine", e.machine},
+            {"date", e.date},
+            {"command", e.command},
+            {"source", json_of(e.source)}};
+  if (!e.source_digest.empty()) json["source_digest"] = e.source_digest;
+  json.update(Json{{"version", e.version}, {"threads", e.threads}, {"facts", e.facts}, {"ceilings", e.ceilings}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string json_line(const Row& row) {
@@ -147,22 +178,25 @@ std::string json_line(const Row& row) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Environment environment_of(std::string_view text) {
-  const Json j = parse_object(text, kEnvSchema);
+namespace {
+
+Environment environment_from(const Json& j) {
+  want_schema(j, kEnvSchema);
   return {value<std::string>(j, "machine"),
           value<std::string>(j, "date"),
           value<std::string>(j, "command"),
           source_of(j),
+          j.contains("source_digest") ? value<std::string>(j, "source_digest") : "",
           value<std::string>(j, "version"),
-          value<int>(j, "threads"),
+          amount<int>(j, "threads"),
           value<std::map<std::string, std::string>>(j, "facts"),
           value<std::map<std::string, double>>(j, "ceilings")};
 }
 
-Row row_of(std::string_view text) {
-  const Json j = parse_object(text, kRowSchema);
+Row row_from(const Json& j) {
+  want_schema(j, kRowSchema);
   Row row;
-  row.problem = value<std::string>(j, "problem");
+  row.problem = problem_of(j);
   row.impl = value<std::string>(j, "impl");
   row.status = value<std::string>(j, "status");
   if (std::find(std::begin(kRowStatuses), std::end(kRowStatuses), row.status) == std::end(kRowStatuses))
@@ -171,23 +205,39 @@ Row row_of(std::string_view text) {
   row.flags = value<std::vector<std::string>>(j, "flags");
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
-  row.flops = value<double>(j, "flops");
-  row.bytes = value<double>(j, "bytes");
-  row.tflops = optional_value<double>(j, "tflops");
-  row.ceiling_share = optional_value<double>(j, "ceiling_share");
+  row.flops = amount<double>(j, "flops");
+  row.bytes = amount<double>(j, "bytes");
+  row.tflops = optional_amount<double>(j, "tflops");
+  row.ceiling_share = optional_amount<double>(j, "ceiling_share");
   if (const auto c = j.find("ceiling"); c != j.end() && !c->is_null()) row.ceiling = ceiling_of(*c);
-  row.workspace_bytes = optional_value<std::int64_t>(j, "workspace_bytes");
-  row.saved_bytes = optional_value<std::int64_t>(j, "saved_bytes");
-  row.memory_before_backward_bytes = optional_value<std::int64_t>(j, "memory_before_backward_bytes");
+  row.workspace_bytes = optional_amount<std::int64_t>(j, "workspace_bytes");
+  row.saved_bytes = optional_amount<std::int64_t>(j, "saved_bytes");
+  row.memory_before_backward_bytes = optional_amount<std::int64_t>(j, "memory_before_backward_bytes");
   for (const auto& [tensor, e] : member(j, "error").items())
     row.error[tensor] = {number(e, "rel_l2"), number(e, "max_abs"), number(e, "ratio_to_plain")};
-  row.threads = value<int>(j, "threads");
+  row.threads = amount<int>(j, "threads");
   row.source = source_of(j);
-  row.clock_mhz = optional_value<double>(j, "clock_mhz");
-  row.power_w = optional_value<double>(j, "power_w");
+  row.clock_mhz = optional_amount<double>(j, "clock_mhz");
+  row.power_w = optional_amount<double>(j, "power_w");
   row.timer = value<std::string>(j, "timer");
   row.machine = value<std::string>(j, "machine");
   return row;
+}
+
+}  // namespace
+
+Environment environment_of(std::string_view text) { return environment_from(parse_object(text)); }
+Row row_of(std::string_view text) { return row_from(parse_object(text)); }
+
+std::variant<Environment, Row> record_of(std::string_view text) {
+  const Json object = parse_object(text);
+  if (value<std::string>(object, "schema").starts_with("fovea.env/")) return environment_from(object);
+  return row_from(object);
+}
+
+bool same_build(const Environment& a, const Environment& b) {
+  const bool commit_tells = !a.source.dirty && a.source.commit != "unknown";
+  return a.source == b.source && (commit_tells || a.source_digest == b.source_digest);
 }
 
 std::string key_of(std::string_view problem, std::string_view impl, int threads, std::string_view timer) {

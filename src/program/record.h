@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace fovea::program {
@@ -75,11 +76,15 @@ struct Environment {
   std::string date;     // UTC, ISO 8601
   std::string command;
   Source source;
+  std::string source_digest;  // of the sources the program was built from; empty in records of earlier versions
   std::string version;
   int threads = 0;
   std::map<std::string, std::string> facts;  // cpu, isa, caches, memory, os, compiler, gpu, ...
   std::map<std::string, double> ceilings;    // flops/s and bytes/s by name of the probe
 };
+
+// Did programs of the same sources write both? Where the commit does not tell, the digest does.
+bool same_build(const Environment& a, const Environment& b);
 
 // One line of JSON, without the end of line.
 std::string json_line(const Environment& environment);
@@ -88,6 +93,7 @@ std::string json_line(const Row& row);
 // Throw std::runtime_error naming the key that is missing or wrong.
 Environment environment_of(std::string_view json);
 Row row_of(std::string_view json);
+std::variant<Environment, Row> record_of(std::string_view json);  // whichever its `schema` says
 
 // Two rows measure the same thing if these agree. Of timers only those of a GPU count, which differ in what they time.
 std::string key_of(const Row& row);

@@ -24,8 +24,9 @@ constexpr int kDeepest = 16;
                    "\n  hint:   choose another file, or mix them with --force");
 }
 
-std::string text_of(const Source& source) {
-  return "commit " + source.commit + (source.dirty ? " with changes that are not committed" : "");
+std::string build_of(const Environment& e) {
+  const std::string digest = e.source_digest.empty() ? "" : ", sources " + e.source_digest.substr(0, 12);
+  return "commit " + e.source.commit + (e.source.dirty ? " with changes that are not committed" : "") + digest;
 }
 
 // A parser must not be led into deep recursion or gigabytes by a file that is no record at all.
@@ -93,24 +94,25 @@ void keep_row(Records& records, std::unordered_map<std::string, std::size_t>& se
 
 void read_line(Records& records, std::unordered_map<std::string, std::size_t>& seen, std::string_view line) {
   check_shape(line);
-  const bool is_environment = line.starts_with("{\"schema\":\"fovea.env");
-  if (records.environments.empty() && !is_environment) {
-    const bool marked = line.starts_with("\xef\xbb\xbf");
-    throw std::runtime_error(marked ? "a byte order mark where the environment should be"
-                                    : "the first line is no environment of schema `" + std::string(kEnvSchema) + "`");
-  }
-  if (is_environment) {
-    records.environments.push_back(environment_of(line));
+  if (line.starts_with("\xef\xbb\xbf")) throw std::runtime_error("a byte order mark where a record should be");
+  std::variant<Environment, Row> record = record_of(line);
+  if (auto* const environment = std::get_if<Environment>(&record)) {
+    records.environments.push_back(std::move(*environment));
+  } else if (records.environments.empty()) {
+    throw std::runtime_error("a row");
   } else {
-    keep_row(records, seen, row_of(line));
+    keep_row(records, seen, std::get<Row>(std::move(record)));
   }
 }
 
 // What a run that was cut short may leave behind: the beginning of a record, or the zeros of blocks never written.
 bool could_be_torn(std::string_view line) {
   constexpr std::string_view start = "{\"schema\":\"fovea.";
-  return start.substr(0, line.size()) == line.substr(0, start.size()) ||
-         line.find_first_not_of('\0') == std::string_view::npos;
+  std::string begun;
+  for (std::size_t i = 0; i < line.size() && begun.size() < start.size(); ++i) {
+    if (line[i] != ' ') begun += line[i];
+  }
+  return start.starts_with(begun) || line.find_first_not_of('\0') == std::string_view::npos;
 }
 
 // Waits a little: a child of a run that was just killed may hold the lock for a moment, until it becomes a worker.
@@ -139,7 +141,9 @@ Records load_records(const std::string& path) {
     try {
       read_line(records, seen, line);
     } catch (const std::exception& error) {
-      refuse(path, "damaged at byte " + std::to_string(records.valid_bytes) + ": " + error.what());
+      const std::string start = "the first line is no environment of schema `" + std::string(kEnvSchema) + "`: ";
+      refuse(path, "damaged at byte " + std::to_string(records.valid_bytes) + ": " +
+                       (records.environments.empty() ? start : "") + error.what());
     }
     records.valid_bytes += static_cast<std::int64_t>(line.size()) + 1;
   }
@@ -171,8 +175,8 @@ void RecordFile::take_up(const Environment& environment, bool resume, bool force
     if (earlier.machine != environment.machine) {
       refuse_mixture(path_, "another machine", "`" + earlier.machine + "`", "this one, `" + environment.machine + "`");
     }
-    if (earlier.source != environment.source) {
-      refuse_mixture(path_, "another build", text_of(earlier.source), "this one, " + text_of(environment.source));
+    if (!same_build(earlier, environment)) {
+      refuse_mixture(path_, "another build", build_of(earlier), "this one, " + build_of(environment));
     }
   }
   end_ = before_.valid_bytes;

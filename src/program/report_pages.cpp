@@ -206,10 +206,9 @@ Table table_d2(const Book& book) {
       if (fwd.word == "-" && bwd.word == "-") continue;
       Side sum = fwd.has() ? bwd : fwd;
       sum.mean_s += fwd.mean_s;
-      const Side& held = bwd.has() ? bwd : fwd;
       std::vector<Cell> row = key;
       for (Cell cell : {text("here"), text(role), mean_cell(fwd), mean_cell(bwd), mean_cell(sum),
-                        held.has() ? megabytes(held.memory_bytes) : mean_cell(held),
+                        bwd.has() ? megabytes(bwd.memory_bytes) : mean_cell(bwd),
                         role == "flash" ? text("-") : megabytes(eager_bytes(c.problem))}) {
         row.push_back(std::move(cell));
       }

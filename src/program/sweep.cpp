@@ -34,8 +34,10 @@ class Sweep {
     if (settings.output.empty()) return;
     file_ = std::make_unique<RecordFile>(settings.output, environment, settings.resume, settings.force);
     if (!file_->before().warning.empty()) std::fprintf(stderr, "fovea: %s\n", file_->before().warning.c_str());
-    for (const Row& row : file_->before().rows) {
-      if (row.source == environment.source) earlier_.emplace(key_of(row), row);
+    const Records& before = file_->before();
+    for (std::size_t i = 0; i < before.rows.size(); ++i) {
+      if (same_build(before.environments[before.environment_of_row[i]], environment))
+        earlier_.emplace(key_of(before.rows[i]), before.rows[i]);
     }
   }
 

@@ -160,6 +160,18 @@ TEST(CommandLineOutput, R52_ClosedPipesAndPlainTerminals) {
   }
 }
 
+TEST(CommandLineOutput, R44_OutputThatIsLostIsAFailure) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"explain", "--problem", kTiny},
+           {"info", "--quick"},
+           {"bench", "--problem", kTiny, "--impl", "reference", "--repeat-for", "0.01", "--json"},
+           {"--help"}}) {
+    const Ended run = fovea(arguments, {.output = "/dev/full"});
+    EXPECT_EQ(run.code, 3) << arguments[0];
+    EXPECT_NE(run.err.find("could not be written: No space left"), std::string::npos) << run.err;
+  }
+}
+
 TEST(CommandLineOutput, JsonOfEveryVerbParses) {
   const auto json = [](const std::vector<std::string>& arguments) {
     const Ended run = fovea(arguments);

@@ -47,7 +47,7 @@ Row sample_row(const std::string& impl = "cpu.avx2") {
 }
 
 Environment sample_environment(const std::string& machine = "m") {
-  return {machine, "2026-01-31T12:00:00Z",           "fovea bench",  {"abc", true}, "0.1.0",
+  return {machine, "2026-01-31T12:00:00Z",           "fovea bench",  {"abc", true}, "", "0.1.0",
           2,       {{"cpu", "\"quoted\" \xc3\xa9"}}, {{"fma", 1e11}}};
 }
 
@@ -136,8 +136,14 @@ TEST(Record, RefusesWhatContradictsItself) {
                                  {"\"status\":\"ok\"", "\"status\":\"oom\""},
                                  {"\"threads\":2", "\"threads\":\"2\""},
                                  {"\"flops\":", "\"flop\":"},
+                                 {" b=1", " b=zz"},
+                                 {" b=1", " b=1,2"},
+                                 {"\"median\":0", "\"median\":-0"},
+                                 {"[0.003", "[-0.003"},
+                                 {"\"workspace_bytes\":", "\"workspace_bytes\":-"},
                                  {"fovea.bench/1", "fovea.bench/2"}}) {
     std::string line = json_line(sample_row());
+    ASSERT_NE(line.find(from), std::string::npos) << from;
     line.replace(line.find(from), from.size(), to);
     EXPECT_THROW(row_of(line), std::runtime_error) << to;
   }
@@ -239,6 +245,51 @@ TEST_F(RecordFileTest, R43_AnotherBuildIsRefusedUnlessForced) {
   other.source.commit = "def";
   EXPECT_EQ(refusal([&] { RecordFile(path, other, true, true); }), "");
   EXPECT_EQ(load_records(path).environments.size(), 2u);
+}
+
+// Changes that are not committed have no commit of their own: the digest of the sources tells them apart.
+TEST_F(RecordFileTest, R43_AnotherUncommittedBuildIsRefusedUnlessForced) {
+  Environment ours = sample_environment(), other = ours;
+  ours.source_digest = std::string(64, 'a');
+  other.source_digest = std::string(64, 'b');
+  { const RecordFile file(path, ours, false, false); }
+  tests::expect_valid_records(path);
+  EXPECT_EQ(load_records(path).environments.at(0).source_digest, ours.source_digest);
+  EXPECT_EQ(refusal([&] { RecordFile(path, ours, true, false); }), "");
+  const std::string why = refusal([&] { RecordFile(path, other, true, false); });
+  EXPECT_NE(why.find("sources aaaaaaaaaaaa"), std::string::npos) << why;
+  EXPECT_NE(refusal([&] { RecordFile(path, sample_environment(), true, false); }), "") << "a build of unknown sources";
+  EXPECT_EQ(refusal([&] { RecordFile(path, other, true, true); }), "");
+  EXPECT_FALSE(same_build(ours, other));
+  ours.source.dirty = other.source.dirty = false;
+  EXPECT_TRUE(same_build(ours, other)) << "the same commit";
+  ours.source.commit = other.source.commit = "unknown";
+  EXPECT_FALSE(same_build(ours, other));
+}
+
+// As another JSON printer writes it.
+TEST_F(RecordFileTest, SpacesInTheJsonAreNoDamage) {
+  write_two();
+  const std::string compact = json_line(load_records(path).rows.at(0));
+  std::string text = read_text(path);
+  for (std::size_t at = 0; (at = text.find(':', at)) != std::string::npos; at += 2) text.replace(at, 1, ": ");
+  write_text(path, text);
+  EXPECT_EQ(json_line(load_records(path).environments.at(0)).find("\"schema\":\"fovea.env/1\""), 1u);
+  EXPECT_EQ(load_records(path).rows.size(), 2u);
+  write_text(path, text.substr(0, text.size() - 20));
+  EXPECT_EQ(load_records(path).rows.size(), 1u);
+  EXPECT_NE(load_records(path).warning, "");
+}
+
+TEST_F(RecordFileTest, R43_ImpossibleRowsAreDamage) {
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{" b=1", " b=zz"}, {"\"median\":", "\"median\":-"}}) {
+    const std::string environment = json_line(sample_environment()) + "\n";
+    std::string line = json_line(sample_row());
+    line.replace(line.find(from), from.size(), to);
+    const std::string why = refusal_of_text(environment + line + "\n");
+    EXPECT_NE(why.find(path + ": damaged at byte " + std::to_string(environment.size())), std::string::npos) << why;
+  }
 }
 
 TEST_F(RecordFileTest, R43_B151_ATornLastLineIsCutOffWithAWarningAtAnyByte) {

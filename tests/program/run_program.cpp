@@ -51,6 +51,7 @@ std::string whole(int descriptor) {
     close(closed[0]);
     out = closed[1];
   }
+  if (!options.output.empty()) out = open(options.output.c_str(), O_WRONLY | O_CLOEXEC);
   dup2(out, 1);
   dup2(err, 2);
   for (const auto& variable : options.environment) putenv(const_cast<char*>(variable.c_str()));

@@ -21,6 +21,7 @@ struct Ended {
 struct RunOptions {
   std::int64_t file_size_limit = -1;  // RLIMIT_FSIZE: a disk that is full beyond so many bytes
   bool close_output = false;          // nobody reads stdout
+  std::string output = {};            // a file that stdout goes to
   bool terminal = false;              // stdout and stderr are a terminal of no width
   std::function<void(pid_t)> while_it_runs = {};
   std::vector<std::string> environment = {};  // NAME=value, added

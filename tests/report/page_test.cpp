@@ -179,6 +179,21 @@ TEST(Published, FindingsAreComputedFromTheTables) {
   EXPECT_FALSE(findings("E").empty());
 }
 
+// What a forward alone holds is not what stands between forward and backward.
+TEST(Published, MemoryOfD2IsOfTheBackwardRow) {
+  const std::string at = "b=8 d=16 dtype=fp32 lq=256";
+  Row backward = timed(at + " pass=bwd", "vectorized", 2e-3);
+  backward.memory_before_backward_bytes = 3'000'000;
+  const Study study = study_of({timed(at, "naive", 1e-3), failed(at + " pass=bwd", "naive", "timeout"),
+                                timed(at, "vectorized", 1e-3), backward, timed(at, "fused", 1e-3)});
+  const Report report = make_report(study);
+  const Table& table = page_of(report, "D2").tables.at(0);
+  ASSERT_GE(table.rows.size(), 3u);
+  EXPECT_EQ(table.rows[0].at(7).text, "timeout");
+  EXPECT_EQ(table.rows[1].at(7).text, "3.00");
+  EXPECT_EQ(table.rows[2].at(7).text, "-");
+}
+
 // Counted bytes that are as the formula says, then a tenth more.
 TEST(Published, MemoryOfD2IsSetAgainstItsFormula) {
   PublishedFigure printed;
