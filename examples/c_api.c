@@ -10,9 +10,9 @@ int main(void) {
   const fovea_tensor k_view = fovea_dense_tensor(k, FOVEA_FP32, 1, 4, 64, 16);
   const fovea_tensor v_view = fovea_dense_tensor(v, FOVEA_FP32, 1, 4, 64, 16);
   fovea_tensor out_view = fovea_dense_tensor(out, FOVEA_FP32, 1, 4, 64, 16);
-  fovea_forward_tensors tensors = {sizeof tensors};
+  fovea_forward_tensors tensors = {.struct_size = sizeof tensors};
   tensors.q = &q_view, tensors.k = &k_view, tensors.v = &v_view, tensors.out = &out_view;
-  fovea_options options = {sizeof options};
+  fovea_options options = {.struct_size = sizeof options};
   options.mask = FOVEA_MASK_CAUSAL;
 
   if (fovea_attention_forward(&tensors, &options) != FOVEA_OK) {

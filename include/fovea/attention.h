@@ -22,7 +22,8 @@
 
 namespace fovea {
 
-// Memory that the caller lends for the length of a call.
+// Memory that the caller lends for the length of a call: 64-byte aligned, and of all that the call reads or writes only
+// its own. What forward saved may be kept as long as it is wanted.
 struct Buffer {
   void* data = nullptr;
   std::int64_t bytes = 0;
@@ -30,19 +31,19 @@ struct Buffer {
 
 struct AttentionOptions {
   Mask mask = Mask::none;
-  std::optional<double> scale;                // default 1 / sqrt(dim_qk); NaN and infinity are refused
+  std::optional<double> scale = {};           // default 1 / sqrt(dim_qk); NaN and infinity are refused
   std::string_view implementation = {};       // a name of implementations(); empty: the first of the list that accepts
   int threads = 0;                            // CPU; 0: default_threads()
   const ThreadLender* lender = nullptr;       // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;  // CPU; polled once per tile
   void* stream = nullptr;                     // CUDA; a cudaStream_t
-  Buffer workspace = {};     // at least workspace_bytes(), 64-byte aligned; null: the library's own pool
-  bool reproducible = true;  // false also admits implementations that promise no bitwise equality
+  Buffer workspace = {};                      // at least workspace_bytes(); null: the library's own pool
+  bool reproducible = true;                   // false also admits implementations that promise no bitwise equality
 };
 
 struct ForwardTensors {
-  TensorView q, k, v;
-  MutableTensorView out;       // of the inputs' type, or fp32
+  TensorView q = {}, k = {}, v = {};
+  MutableTensorView out = {};  // of the inputs' type, or fp32
   MutableTensorView lse = {};  // optional: natural logarithm of the sum of exponentials of the scaled, masked scores
   Buffer saved = {};           // optional: state for the backward of the same implementation (explain tells its size)
 };
@@ -50,7 +51,7 @@ struct ForwardTensors {
 // `out` and `lse` are those of the forward call. `delta`, if given, replaces rowsum(dout * out), and then `out` may be
 // absent: together with an outside `lse` this serves attention whose keys are split over several calls.
 struct BackwardTensors {
-  TensorView q, k, v, out, lse, dout;
+  TensorView q = {}, k = {}, v = {}, out = {}, lse = {}, dout = {};
   TensorView delta = {};
   MutableTensorView dq = {}, dk = {}, dv = {};  // each optional; of the inputs' type, or all fp32
   Buffer saved = {};                            // what the forward of the same implementation wrote, if it saves
@@ -66,7 +67,7 @@ FOVEA_API void attention_backward(const BackwardTensors& tensors, const Attentio
 // attention over all their keys. Every tensor fp32; CPU. The parts are added in the order given. Throws Error with
 // status invalid_argument or out_of_memory before anything is written.
 struct PartialResult {
-  TensorView out, lse;
+  TensorView out = {}, lse = {};
 };
 FOVEA_API void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out,
                               const MutableTensorView& lse);
@@ -83,26 +84,27 @@ FOVEA_API std::int64_t workspace_bytes(const AttentionProblem& problem, std::str
 // The walk through the list of implementations for one problem: every verdict. The first that accepts runs.
 struct Explanation {
   struct Step {
-    std::string name;
-    bool accepted;
-    std::string reason;  // why it refuses, or is not asked unless named; "" where it accepts
+    std::string name = {};
+    bool accepted = false;
+    std::string reason = {};  // why it refuses, or is not asked unless named; "" where it accepts
   };
-  std::vector<Step> walk;
-  std::string chosen;  // empty if none accepts
-  std::string tiles;   // how the chosen one cuts the problem
+  std::vector<Step> walk = {};
+  std::string chosen = {};  // empty if none accepts
+  std::string tiles = {};   // how the chosen one cuts the problem
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;  // state kept between forward and backward beside out and lse
   double flops = 0;
   double bytes = 0;
 };
-// Throws Error with status invalid_argument for a problem that breaks the contract; none accepting is no error.
+// Throws Error with status invalid_argument for a problem that breaks the contract or a name that is not known; none
+// accepting is no error.
 FOVEA_API Explanation explain(const AttentionProblem& problem, std::string_view implementation = {});
 
 struct ImplementationInfo {
-  std::string name;
-  DeviceKind device;
-  bool automatic;           // chosen without being named
-  std::string unavailable;  // why this machine cannot run it; empty if it can
+  std::string name = {};
+  DeviceKind device = DeviceKind::cpu;
+  bool automatic = false;        // chosen without being named
+  std::string unavailable = {};  // why this machine cannot run it; empty if it can
 };
 FOVEA_API std::vector<ImplementationInfo> implementations();
 

@@ -1,7 +1,8 @@
 // The C interface: the same calls as attention.h, with plain structs and status codes. C99.
 //
-// Every struct that is passed by address starts with its size, which says what version of this header it was compiled with: write
-// `fovea_options options = {sizeof options};` and the rest is zero, the default. Nothing is kept after a call returns.
+// Every struct that is passed by address starts with its size, which says what version of this header it was compiled
+// with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default. Nothing is
+// kept after a call returns.
 // All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
 // every tensor and what is refused: attention.h, tensor.h, problem.h.
 #pragma once
@@ -45,8 +46,8 @@ typedef struct fovea_tensor {
   int64_t buffer_bytes;  // bytes that may be touched from `data` on; 0: not told, so not checked
 } fovea_tensor;
 
-// Memory that the caller lends for the length of a call, 64-byte aligned. It is always a part of another struct, whose
-// size covers it, and so has none of its own.
+// Memory that the caller lends for the length of a call, 64-byte aligned, apart from all else that the call reads or
+// writes. It is always a part of another struct, whose size covers it, and so has none of its own.
 typedef struct fovea_buffer {
   void* data;
   int64_t bytes;

@@ -43,8 +43,8 @@ struct AttentionProblem {
 
 // Allowed keys of query row i: j with max(0, i + begin) <= j < min(len_k, i + end).
 struct KeyWindow {
-  std::int64_t begin;
-  std::int64_t end;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
 };
 FOVEA_API KeyWindow key_window(const AttentionProblem& problem);
 

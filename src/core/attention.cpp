@@ -113,6 +113,7 @@ std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view i
 Explanation explain(const AttentionProblem& problem, std::string_view implementation) {
   return core::guarded("explain", [&] {
     core::validate(problem, "explain");
+    core::check_name(implementation, problem, "explain");
     Explanation result;
     const core::Implementation* chosen = nullptr;
     result.walk = core::walk(problem, implementation, &chosen);

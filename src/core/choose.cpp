@@ -35,19 +35,6 @@ std::string_view requested(std::string_view name) {
   return variable == nullptr || std::string_view(variable) == "flash" ? std::string_view{} : std::string_view(variable);
 }
 
-void check_name(std::string_view name, const AttentionProblem& problem, std::string_view call) {
-  const auto all = all_implementations();
-  if (name.empty() || std::any_of(all.begin(), all.end(), [name](const auto& one) { return one.name == name; })) return;
-  const std::vector<std::string> known = known_names();
-  std::string list;
-  for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
-  const std::string near = nearest_word(name, known);
-  fail({Status::invalid_argument, std::string(call), "implementation", "no implementation of this name",
-        std::string(name), "one of " + list,
-        near.empty() ? "leave it out for the best that takes the problem" : "did you mean `" + near + "`?",
-        line_of(problem)});
-}
-
 // Whether the walk passes it: the one that is named, or else those of the tensors' device and any that would be asked.
 bool is_candidate(const Implementation& one, const AttentionProblem& problem, std::string_view wanted) {
   if (has_twin(one, problem.device.kind)) return false;
@@ -69,6 +56,22 @@ std::vector<std::string> known_names() {
     if (std::find(names.begin(), names.end(), one.name) == names.end()) names.emplace_back(one.name);
   }
   return names;
+}
+
+void check_name(std::string_view name, const AttentionProblem& problem, std::string_view call) {
+  const std::string_view wanted = requested(name);
+  const auto all = all_implementations();
+  if (wanted.empty() || std::any_of(all.begin(), all.end(), [wanted](const auto& one) { return one.name == wanted; }))
+    return;
+  const std::vector<std::string> known = known_names();
+  std::string list;
+  for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
+  const std::string near = nearest_word(wanted, known);
+  fail({Status::invalid_argument, std::string(call), name.empty() ? "FOVEA_IMPL" : "implementation",
+        name.empty() ? "no implementation of the name in the environment" : "no implementation of this name",
+        std::string(wanted), "one of " + list,
+        near.empty() ? "leave it out for the best that takes the problem" : "did you mean `" + near + "`?",
+        line_of(problem)});
 }
 
 std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
@@ -93,8 +96,8 @@ bool promises_reproducibility(std::string_view name) {
 }
 
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {
+  check_name(name, problem, call);
   const std::string_view wanted = requested(name);
-  check_name(wanted, problem, call);
   for (const auto& one : all_implementations()) {
     if (is_candidate(one, problem, wanted) && verdict(one, problem, wanted).empty()) return one;
   }

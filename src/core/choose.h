@@ -12,8 +12,11 @@ namespace fovea::core {
 // What may be asked for by name: `flash` and every implementation, each name once.
 std::vector<std::string> known_names();
 
-// Every implementation's verdict, in list order, also of those after the chosen one. `name` may be empty, the name of one
-// implementation, or `flash`: the best one of the device that stores no scores. FOVEA_IMPL, if set, names one where
+// Throws Error(invalid_argument) if what is asked for, by `name` or by FOVEA_IMPL, is none of them.
+void check_name(std::string_view name, const AttentionProblem& problem, std::string_view call);
+
+// Every implementation's verdict, in list order, also of those after the chosen one. `name` may be empty, the name of
+// one implementation, or `flash`: the best one of the device that stores no scores. FOVEA_IMPL, if set, names one where
 // `name` is empty. `chosen` receives the first that accepts, or null.
 std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
                                     const Implementation** chosen);

@@ -302,8 +302,10 @@ std::string line_of(const AttentionProblem& problem) {
 }
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
+  constexpr std::size_t kFarthest = 2;
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
   std::string best;
-  std::size_t best_distance = 3;  // farther words are no help
+  std::size_t best_distance = kFarthest + 1;
   for (const std::string& candidate : known) {
     std::vector<std::size_t> row(candidate.size() + 1);  // Levenshtein distance, one row at a time
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
@@ -311,12 +313,13 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
       std::size_t diagonal = row[0];
       row[0] = i;
       for (std::size_t j = 1; j < row.size(); ++j) {
-        const std::size_t replace = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        const std::size_t replace = diagonal + (lower(word[i - 1]) == lower(candidate[j - 1]) ? 0 : 1);
         diagonal = row[j];
         row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
       }
     }
-    if (row.back() < best_distance) {
+    // Of two words that are mostly different, neither was meant for the other.
+    if (row.back() < best_distance && 2 * row.back() <= std::max(word.size(), candidate.size())) {
       best_distance = row.back();
       best = candidate;
     }

@@ -46,7 +46,7 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases = 1'
 std::string line_of(const Case& c);
 std::string line_of(const AttentionProblem& problem);
 
-// "a, b, c" -> the word of `known` that is closest to `word`, or "" if none is near.
+// The word of `known` that is closest to `word` in any case of letters, or "" if none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace fovea::core

@@ -91,6 +91,15 @@ void Validator::refuse(std::string_view argument, std::string reason, std::strin
         std::move(wanted), std::move(hint), problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
 }
 
+void Validator::check_given(const Named& t) const {
+  if (t.view || t.view.sizes != Sizes{}) return;
+  refuse(t.name, "the tensor is missing", "null, sizes " + to_string(t.view.sizes),
+         "a tensor of (batch, heads, length, dim)",
+         t.name == "lse"                   ? "ask the forward call for it"
+         : t.name == "out" && !t.is_output ? "give what forward wrote, or delta in its place"
+                                           : "contiguous(data, sizes) makes a view");
+}
+
 void Validator::check_tensor(const Named& t) const {
   const TensorView& v = t.view;
   if (name_of(v.dtype) == "unknown") {
@@ -100,6 +109,15 @@ void Validator::check_tensor(const Named& t) const {
   if (name_of(v.device.kind) == "unknown") {
     refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}),
            "set device.kind to a value of enum DeviceKind");
+  }
+  if (v.device.index < 0 || (v.device.kind == DeviceKind::cpu && v.device.index != 0)) {
+    refuse(t.name, "no such device", device_text(v.device),
+           v.device.kind == DeviceKind::cpu ? "cpu:0" : "an index of 0 or more",
+           "the memory of all processors is cpu:0");
+  }
+  if (v.buffer_bytes < -1) {
+    refuse(t.name, "negative buffer size", to_string(v.buffer_bytes) + " bytes", "0 bytes or more, or -1",
+           "buffer_bytes counts from `data` on, -1 where it is not known");
   }
   for (const auto size : v.sizes) {
     if (size < 0)
@@ -112,7 +130,6 @@ void Validator::check_tensor(const Named& t) const {
   }
   if (element_count(v) == 0) return;  // strides and pointer of an empty tensor mean nothing
   check_memory(t);
-  if (t.is_output) check_distinct(t);
 }
 
 void Validator::check_memory(const Named& t) const {
@@ -189,6 +206,7 @@ void Validator::check_device(const Named& t, Device wanted) const {
 void Validator::check_overlap(const std::vector<Named>& tensors) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].is_output || element_count(tensors[i].view) == 0) continue;
+    check_distinct(tensors[i]);
     for (std::size_t j = 0; j < tensors.size(); ++j) {
       if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
       if (may_overlap(tensors[i].view, tensors[j].view)) {
@@ -198,6 +216,29 @@ void Validator::check_overlap(const std::vector<Named>& tensors) const {
       }
     }
   }
+}
+
+void Validator::check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const {
+  const auto first = reinterpret_cast<std::uintptr_t>(lent.buffer.data), begin = reinterpret_cast<std::uintptr_t>(data);
+  if (begin + static_cast<std::uintptr_t>(bytes) <= first ||
+      first + static_cast<std::uintptr_t>(lent.buffer.bytes) <= begin)
+    return;
+  refuse(lent.name, "a buffer that shares memory with `" + std::string(other) + "`",
+         to_string(lent.buffer.bytes) + " bytes that overlap it", "memory of its own",
+         "give `" + std::string(lent.name) + "` memory that nothing else of the call uses, or {} for none");
+}
+
+// Against whole extents, gaps between the rows included: a buffer is one piece. What is only read may share.
+void Validator::check_lent(const std::vector<Named>& tensors, const Lent& workspace, const Lent& saved) const {
+  for (const Lent* lent : {&workspace, &saved}) {
+    if (lent->buffer.data == nullptr || lent->buffer.bytes == 0) continue;
+    for (const Named& t : tensors) {
+      if ((lent->is_written || t.is_output) && element_count(t.view) > 0)
+        check_apart(*lent, t.name, t.view.data, extent(t.view) * size_of(t.view.dtype));
+    }
+  }
+  if (workspace.buffer.bytes > 0 && saved.buffer.bytes > 0)
+    check_apart(workspace, saved.name, saved.buffer.data, saved.buffer.bytes);
 }
 
 }  // namespace fovea::core

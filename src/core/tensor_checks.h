@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fovea/problem.h"
+#include "fovea/attention.h"
 
 namespace fovea::core {
 
@@ -25,6 +25,13 @@ struct Named {
   bool is_output;
 };
 
+// Memory that is lent beside the tensors; null where none is.
+struct Lent {
+  std::string_view name;
+  Buffer buffer;
+  bool is_written;
+};
+
 // Throws Error(invalid_argument) for the call that it was made for.
 class Validator {
  public:
@@ -32,17 +39,20 @@ class Validator {
 
   [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                            std::string hint) const;
+  void check_given(const Named& t) const;  // a tensor that may not be left out
   void check_tensor(const Named& t) const;
   void check_sizes(const Named& t, const Sizes& wanted) const;
   void check_dtype(const Named& t, DType wanted) const;
   void check_device(const Named& t, Device wanted) const;
-  void check_overlap(const std::vector<Named>& tensors) const;  // outputs against everything else
+  void check_overlap(const std::vector<Named>& tensors) const;  // outputs against themselves and everything else
+  void check_lent(const std::vector<Named>& tensors, const Lent& workspace, const Lent& saved) const;
 
   const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 
  private:
   void check_memory(const Named& t) const;    // pointer, strides, extent of a tensor that has elements
   void check_distinct(const Named& t) const;  // every index of an output has an element of its own
+  void check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const;
 
   std::string_view call_;
 };

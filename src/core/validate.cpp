@@ -44,6 +44,11 @@ void check_facts(Validator& check, const AttentionProblem& p) {
                  "len_q == len_k, or causal_top_left or causal_bottom_right",
                  "bottom_right lets the last query see every key");
   }
+  if (p.device.index < 0 || (p.device.kind == DeviceKind::cpu && p.device.index != 0)) {
+    check.refuse("device", "no such device", std::string(name_of(p.device.kind)) + ":" + to_string(p.device.index),
+                 p.device.kind == DeviceKind::cpu ? "cpu:0" : "an index of 0 or more",
+                 "the memory of all processors is cpu:0");
+  }
   if (!std::isfinite(p.scale))
     check.refuse("scale", "the scale must be finite", std::to_string(p.scale), "any finite number",
                  "leave it out for 1/sqrt(dim_qk)");
@@ -97,6 +102,10 @@ void check_options(const Validator& check, const AttentionOptions& options, cons
   }
 }
 
+void check_given(const Validator& check, const std::vector<Named>& tensors) {
+  for (const auto& t : tensors) check.check_given(t);
+}
+
 void check_all(const Validator& check, const std::vector<Named>& tensors) {
   for (const auto& t : tensors) check.check_tensor(t);
 }
@@ -122,6 +131,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   AttentionProblem p = facts_of(t.q, t.k, t.v, options);
   p.saved_state = t.saved.data != nullptr;
   check.problem = &p;
+  check_given(check, all);
   check_all(check, all);
   check.check_sizes({"k", t.k, false}, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
   check.check_sizes({"v", t.v, false}, {p.batch, p.heads_kv, p.len_k, p.dim_v});
@@ -137,6 +147,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   for (const auto& named : all) check.check_device(named, p.device);
   check_options(check, options, t.saved);
   check.check_overlap(all);
+  check.check_lent(all, {"workspace", options.workspace, true}, {"saved", t.saved, true});
   validate(p, call);
   return p;
 }
@@ -161,6 +172,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   p.wants_dv = bool(t.dv);
   p.result_dtype = p.dtype;
   check.problem = &p;
+  check_given(check, all);
   check_all(check, all);
   if (gradients.empty()) {
     const bool empty = element_count(t.q) == 0 && element_count(t.k) == 0 && element_count(t.v) == 0;
@@ -188,6 +200,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   if (t.dv) check.check_sizes({"dv", t.dv, true}, t.v.sizes);
   check_options(check, options, t.saved);
   check.check_overlap(all);
+  check.check_lent(all, {"workspace", options.workspace, true}, {"saved", t.saved, false});
   validate(p, call);
   return p;
 }

@@ -1,11 +1,13 @@
 // fovea explain: the walk through the list of implementations for one problem, and what the chosen one would do.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/check.h"
+#include "core/choose.h"
 #include "core/problem_line.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
@@ -25,20 +27,43 @@ struct Facts {
   std::int64_t tensors = 0;  // bytes of inputs and outputs
 };
 
+void check_name(const std::string& implementation) {
+  const std::vector<std::string> known = core::known_names();
+  if (implementation.empty() || std::find(known.begin(), known.end(), implementation) != known.end()) return;
+  const std::string near = core::nearest_word(implementation, known);
+  core::fail({.status = Status::invalid_argument,
+              .call = "explain",
+              .argument = "--impl",
+              .problem = "no implementation of this name",
+              .got = implementation,
+              .wanted = fmt::format("one of {}", fmt::join(known, ", ")),
+              .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
+}
+
+// As `bench` poses it: reproducible where that is promised, and backward from the state that its forward keeps.
+Explanation explanation_of(const core::Case& c, const std::string& implementation) {
+  AttentionProblem problem = c.problem;
+  problem.reproducible = core::promises_reproducibility(implementation);
+  problem.pass = Pass::forward;
+  Explanation forward = explain(problem, implementation);
+  if (c.pass == core::CasePass::fwd) return forward;
+  problem.saved_state = forward.saved_bytes > 0;
+  if (problem.saved_state) forward = explain(problem, implementation);
+  problem.pass = Pass::backward;
+  Explanation backward = explain(problem, implementation);
+  backward.saved_bytes = forward.saved_bytes;
+  if (c.pass == core::CasePass::bwd) return backward;
+  forward.workspace_bytes = std::max(forward.workspace_bytes, backward.workspace_bytes);
+  forward.flops = flops_of(c);
+  forward.bytes = bytes_of(c);
+  return forward;
+}
+
 Facts facts_of(const std::string& line, const std::string& implementation) {
   Facts facts;
   facts.c = core::parse_case(line);
-  facts.explanation = explain(facts.c.problem, implementation);
-  if (facts.explanation.walk.empty() && !implementation.empty()) {
-    std::vector<std::string> known{"flash"};
-    for (const auto& one : implementations()) known.push_back(one.name);
-    core::fail({.status = Status::invalid_argument,
-                .call = "explain",
-                .argument = "--impl",
-                .problem = "no implementation of this name",
-                .got = implementation,
-                .wanted = fmt::format("one of {}", fmt::join(known, ", "))});
-  }
+  check_name(implementation);
+  facts.explanation = explanation_of(facts.c, implementation);
   const double peak = datasheet_flops(this_machine(), default_threads(), facts.c.problem.dtype != DType::fp32);
   if (peak > 0) facts.floor_s = facts.explanation.flops / peak;
   facts.tensors = tensor_bytes(facts.c);

@@ -25,6 +25,16 @@ TEST(Refusal, R01_NullPointers) {
   });
 }
 
+TEST(Refusal, R01_TensorsThatAreLeftOut) {
+  expect_all_refused({
+      {"k", [](Call& c) { c.k_is([](TensorView& k) { k = {}; }); }, "k", {"is missing", "(0, 0, 0, 0)"}},
+      {"out", [](Call& c) { c.forward.out = {}; }, "out", {"is missing"}, true, false},
+      {"lse", [](Call& c) { c.backward.lse = {}; }, "lse", {"is missing", "forward"}, false, true},
+      {"out without delta", [](Call& c) { c.backward.out = {}; }, "out", {"is missing", "delta"}, false, true},
+      {"dout", [](Call& c) { c.backward.dout = {}; }, "dout", {"is missing"}, false, true},
+  });
+}
+
 TEST(Refusal, R01_NullIsFineForEmptyTensors) {
   for (const std::string& engine : engines()) {
     const AttentionOptions options{.implementation = engine};
@@ -123,6 +133,7 @@ TEST(Refusal, R05_SizesThatDoNotAgree) {
                                    }); }, "v", {"(2, 1, 2, 8)"}},
       {"out", [](Call& c) { c.forward.out.sizes[2] = 2; }, "out", {"(1, 2, 2, 8)", "(1, 2, 3, 8)"}, true, false},
       {"lse", [](Call& c) { c.forward.lse.sizes[2] = 2; }, "lse", {"(1, 2, 2, 1)", "(1, 2, 3, 1)"}, true, false},
+      {"dim of lse", [](Call& c) { c.forward.lse.sizes[3] = 2; }, "lse", {"(1, 2, 3, 2)", "(1, 2, 3, 1)"}, true, false},
       {"dout", [](Call& c) { c.backward.dout.sizes[3] = 4; }, "dout", {"(1, 2, 3, 4)", "(1, 2, 3, 8)"}, false, true},
       {"dk", [](Call& c) { c.backward.dk.sizes[2] = 3; }, "dk", {"(1, 1, 3, 8)", "(1, 1, 4, 8)"}, false, true},
       {"causal", [](Call& c) { c.options.mask = Mask::causal; }, "mask", {"len_q 3, len_k 4", "causal_bottom_right"}},
@@ -218,6 +229,7 @@ TEST(Refusal, R07_StridesAndSharedMemory) {
       {"dk is dv", [](Call& c) { c.backward.dv.data = c.dk.data(); }, "dk", {"dv"}, false, true},
       {"dq is dout", [](Call& c) { c.backward.dq.data = c.dout.data(); }, "dq", {"dout"}, false, true},
       {"buffer", [](Call& c) { c.k_is([](TensorView& k) { k.buffer_bytes = 127; }); }, "k", {"127 bytes", "128 bytes"}},
+      {"negative buffer", [](Call& c) { c.q_is([](TensorView& q) { q.buffer_bytes = -7; }); }, "q", {"-7 bytes", "-1"}},
       {"out buffer", [](Call& c) { c.forward.out.buffer_bytes = 191; }, "out", {"191 bytes", "192 bytes"}, true, false},
   });
 }
@@ -256,6 +268,20 @@ TEST(Refusal, R09_Devices) {
   });
 }
 
+TEST(Refusal, R09_DevicesThatDoNotExist) {
+  const auto index = [](Call& c, int number) {
+    for (auto* view : {&c.forward.q, &c.forward.k, &c.forward.v}) view->device.index = number;
+    for (auto* view : {&c.backward.q, &c.backward.k, &c.backward.v}) view->device.index = number;
+  };
+  expect_all_refused({
+      {"second", [index](Call& c) { index(c, 1); }, "q", {"no such device", "cpu:1", "cpu:0"}},
+      {"negative", [index](Call& c) { index(c, -1); }, "q", {"no such device", "cpu:-1", "cpu:0"}},
+  });
+  AttentionProblem problem;
+  problem.device.index = 2;
+  EXPECT_THROW(explain(problem), Error);
+}
+
 TEST(Refusal, R10_ScalesThatAreNoNumbers) {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_all_refused({
@@ -265,35 +291,6 @@ TEST(Refusal, R10_ScalesThatAreNoNumbers) {
   });
   for (const char* scale : {"0", "-0.5", "-0", "1e-30", "3"})  // of any sign and size is accepted and right
     expect_right_everywhere("pass=e2e b=1 hq=2 lq=20 lk=30 d=16 scale=" + std::string(scale));
-}
-
-TEST(Refusal, R16_WorkspacesThatDoNotFit) {
-  const auto lend = [](std::int64_t bytes, std::size_t offset) {
-    return [bytes, offset](Call& c) { c.options.workspace = {reinterpret_cast<char*>(c.scratch) + offset, bytes}; };
-  };
-  expect_all_refused({
-      {"misaligned", lend(1024, 4), "workspace", {"4", "64 bytes"}},
-      {"negative", lend(-1, 0), "workspace", {"-1 bytes"}},
-      {"null",
-       [](Call& c) {
-         c.options.workspace = {nullptr, 64};
-       },
-       "workspace",
-       {"64 bytes", "null"}},
-      {"saved null",
-       [](Call& c) {
-         c.forward.saved = c.backward.saved = {nullptr, 64};
-       },
-       "saved",
-       {"null"}},
-  });
-  for (const std::string& engine : engines()) {
-    Call call;
-    const std::int64_t needed = workspace_bytes(describe(call.forward, {}), engine);
-    if (needed == 0) continue;
-    const std::string least = std::to_string(needed) + " bytes";
-    expect_refused({"too small", lend(needed - 1, 0), "workspace", {least.c_str()}, true, false}, true, engine);
-  }
 }
 
 TEST(Refusal, R16_OptionsThatCannotBe) {

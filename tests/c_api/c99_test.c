@@ -26,11 +26,11 @@ static void test_forward_and_backward(void) {
   const fovea_tensor v_view = fovea_dense_tensor(v, FOVEA_FP32, 1, 1, 2, 2);
   const fovea_tensor out_view = fovea_dense_tensor(out, FOVEA_FP32, 1, 1, 1, 2);
   const fovea_tensor lse_view = fovea_dense_tensor(lse, FOVEA_FP32, 1, 1, 1, 1);
-  fovea_options options = {sizeof options};
+  fovea_options options = {.struct_size = sizeof options};
   options.has_scale = 1;
   options.scale = ln3;
 
-  fovea_forward_tensors forward = {sizeof forward};
+  fovea_forward_tensors forward = {.struct_size = sizeof forward};
   forward.q = &q_view, forward.k = &k_view, forward.v = &v_view, forward.out = &out_view, forward.lse = &lse_view;
   CHECK(fovea_attention_forward(&forward, &options) == FOVEA_OK);
   CHECK(near(out[0], 6) && near(out[1], 4) && near(lse[0], log(4)));
@@ -39,7 +39,7 @@ static void test_forward_and_backward(void) {
   const fovea_tensor dq_view = fovea_dense_tensor(dq, FOVEA_FP32, 1, 1, 1, 2);
   const fovea_tensor dk_view = fovea_dense_tensor(dk, FOVEA_FP32, 1, 1, 2, 2);
   const fovea_tensor dv_view = fovea_dense_tensor(dv, FOVEA_FP32, 1, 1, 2, 2);
-  fovea_backward_tensors backward = {sizeof backward};
+  fovea_backward_tensors backward = {.struct_size = sizeof backward};
   backward.q = &q_view, backward.k = &k_view, backward.v = &v_view, backward.out = &out_view;
   backward.lse = &lse_view, backward.dout = &dout_view;
   backward.dq = &dq_view, backward.dk = &dk_view, backward.dv = &dv_view;
@@ -64,7 +64,7 @@ static void test_merge(void) {
 }
 
 static void test_explain(void) {
-  fovea_problem problem = {sizeof problem};
+  fovea_problem problem = {.struct_size = sizeof problem};
   problem.batch = problem.heads_q = problem.heads_kv = 1;
   problem.len_q = problem.len_k = problem.dim_qk = problem.dim_v = 16;
   problem.scale = 0.25;

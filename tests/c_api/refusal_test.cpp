@@ -168,6 +168,15 @@ std::vector<Refusal> refusals_of_options() {
        true,
        true,
        true},
+      {"R16_workspace_over_a_tensor",
+       [](Call& c) {
+         const auto address = reinterpret_cast<std::uintptr_t>(c.v.data());
+         c.options.workspace = {reinterpret_cast<void*>(address / 64 * 64), 64 + 64};
+       },
+       {"`workspace`", "shares memory with", "128 bytes"},
+       true,
+       true,
+       true},
       {"Unknown_implementation",
        [](Call& c) { c.options.implementation = "refrence"; },
        {"`implementation`", "refrence", "did you mean `reference`?"},

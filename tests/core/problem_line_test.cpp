@@ -65,5 +65,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"b=2 lq=4 lk=99999999999999999", "overflows at position 13"},
                     Refusal{"lq=9223372036854775807 b=2", "overflows at position 4"}));
 
+TEST(ProblemLine, OnlyNearKeysAreSuggested) {
+  const auto hint = [](const char* line) {
+    try {
+      (void)parse_case(line);
+    } catch (const Error& error) {
+      return error.details().hint;
+    }
+    return std::string("accepted");
+  };
+  for (const char* line : {"foo=1", "x=1", "zz=1", "heads=2", "sizes=1"}) EXPECT_EQ(hint(line), "") << line;
+  EXPECT_EQ(hint("LQ=4"), "did you mean `lq`?");
+  EXPECT_EQ(hint("DType=fp32"), "did you mean `dtype`?");
+  EXPECT_EQ(hint("lqq=4"), "did you mean `lq`?");
+}
+
 }  // namespace
 }  // namespace fovea::core

@@ -40,6 +40,12 @@ TEST(Bench, FlashIsRecordedUnderItsResolvedName) {
   EXPECT_NE(row.impl, "flash");
 }
 
+TEST(Bench, GradientsWithoutElementsAreNotMissing) {
+  for (const char* line : {"b=0 lq=4 d=8 pass=bwd,e2e", "hq=0 lq=4 d=8 pass=bwd,e2e", "lq=0 d=8 pass=bwd,e2e"}) {
+    for (const Row& row : bench(line, "reference", 0)) EXPECT_EQ(row.status, "ok") << row.problem << row.reason;
+  }
+}
+
 struct BadKernel {
   const char* symbol;
   const char* status;

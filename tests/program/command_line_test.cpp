@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fovea/attention.h"
@@ -87,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"TrailingGarbage", {"bench", "--problem", "lq=128k8"}, {"position 4", "128k8"}},
         Refusal{"EmptyListInLine", {"bench", "--problem", "lq=,8"}, {"position 4"}},
         Refusal{"UnknownKey", {"bench", "--problem", "lqq=8"}, {"lqq", "`lq`"}},
+        Refusal{"KeyInCapitals", {"bench", "--problem", "LQ=8"}, {"LQ", "`lq`"}},
         Refusal{"UntimedPlacement",
                 {"bench", "--problem", kTiny + " place=guarded"},
                 {"place=guarded", "place=contiguous"}}),
@@ -192,6 +194,36 @@ TEST(CommandLineOutput, ExplainShowsTheWalk) {
   for (const char* word :
        {"takes it", "not asked: would take it", "workspace", "saved for backward", "operations", "floor"})
     EXPECT_NE(run.out.find(word), std::string::npos) << run.out;
+}
+
+// The formula of docs/kernels/baselines.md, for whichever pass is asked about.
+TEST(CommandLineOutput, ExplainTellsWhatABaselineKeepsForBackward) {
+  for (const char* pass : {"fwd", "bwd", "e2e"}) {
+    const std::string line = "b=2 hq=3 lq=400 lk=300 d=64 dtype=bf16 pass=" + std::string(pass);
+    for (const auto& run : {fovea({"explain", "--problem", line, "--impl", "naive", "--json"}),
+                            fovea({"explain", "--problem", line, "--json"}, {.environment = {"FOVEA_IMPL=naive"}})}) {
+      ASSERT_EQ(run.code, 0) << run.err << run.out;
+      const auto told = nlohmann::json::parse(run.out);
+      EXPECT_EQ(told["chosen"], "naive");
+      EXPECT_EQ(told["saved_bytes"], 64 + 2 * 3 * 400 * 300 * 2) << pass;
+    }
+  }
+}
+
+TEST(CommandLineOutput, ExplainOfBothPassesAddsThem) {
+  std::map<std::string, double> flops;
+  for (const char* pass : {"fwd", "bwd", "e2e"}) {
+    const Ended run = fovea({"explain", "--problem", "lq=100 d=64 pass=" + std::string(pass), "--json"});
+    flops[pass] = nlohmann::json::parse(run.out)["flops"];
+  }
+  EXPECT_EQ(flops["e2e"], flops["fwd"] + flops["bwd"]);
+}
+
+TEST(CommandLineOutput, R05_AnUnknownNameInTheEnvironmentIsNamed) {
+  const Ended run = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=nosuch"}});
+  EXPECT_EQ(run.code, 2);
+  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of flash, ", "naive"})
+    EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
 }
 
 // Every implementation's own verdict, also of those after the one that runs and of those that a cap passes over.

@@ -90,6 +90,17 @@ TEST(Check, FailsAMissingGradientThatWasAskedFor) {
   EXPECT_FALSE(compare(expected, answer).ok);
 }
 
+TEST(Check, AGradientWithoutElementsNeedsNoMemory) {
+  const core::Case c = core::parse_case("pass=e2e lq=0 lk=8 d=8");
+  const CaseTensors tensors = solved(c);
+  BackwardTensors answer = tensors.backward();
+  const Expectation expected = expect_backward(backward_problem(c), answer, 1);
+  answer.dq = {};
+  EXPECT_TRUE(compare(expected, answer).ok);
+  answer.dk = {};
+  EXPECT_FALSE(compare(expected, answer).ok);
+}
+
 TEST(Check, LargeProblemsAreSampledAtTileEdgesAndAtRandom) {
   const core::Case c = core::parse_case("pass=bwd b=2 hq=16 hkv=4 lq=4k d=64 mask=causal");
   const Sample sample = sample_of(c.problem, 7);
