@@ -67,10 +67,13 @@ void check_name(std::string_view name, const AttentionProblem& problem, std::str
   std::string list;
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::string near = nearest_word(wanted, known);
-  fail({Status::invalid_argument, std::string(call), name.empty() ? "FOVEA_IMPL" : "implementation",
-        name.empty() ? "no implementation of the name in the environment" : "no implementation of this name",
+  const bool told = !name.empty();  // by the call, not the environment
+  fail({Status::invalid_argument, std::string(call), told ? "implementation" : "FOVEA_IMPL",
+        told ? "no implementation of this name" : "no implementation of the name in the environment",
         std::string(wanted), "one of " + list,
-        near.empty() ? "leave it out for the best that takes the problem" : "did you mean `" + near + "`?",
+        !near.empty() ? "did you mean `" + near + "`?"
+        : told        ? "leave it out for the best that takes the problem"
+                      : "unset it for the best that takes the problem",
         line_of(problem)});
 }
 
