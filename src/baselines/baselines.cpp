@@ -24,11 +24,14 @@ std::string refusal(const AttentionProblem& p) {
   return {};
 }
 
+std::string tiles(const AttentionProblem& p) {
+  return "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
+         " for each batch and head";
+}
+
 core::Plan plan(const AttentionProblem& p) {
   const bool is_forward = p.pass == Pass::forward;
-  return {.tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
-                   " for each batch and head",
-          .workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
+  return {.workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
           .saved_bytes = saved_bytes(p)};
 }
 
@@ -55,6 +58,7 @@ constexpr core::Implementation entry() {
           .unavailable = available,
           .refusal = refusal,
           .plan = plan,
+          .tiles = tiles,
           .forward = run_forward<form>,
           .backward = run_backward<form>};
 }

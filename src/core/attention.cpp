@@ -122,7 +122,7 @@ Explanation explain(const AttentionProblem& problem, std::string_view implementa
     if (chosen == nullptr) return result;
     const core::Plan plan = chosen->plan(problem);
     result.chosen = chosen->name;
-    result.tiles = plan.tiles;
+    result.tiles = chosen->tiles(problem);
     result.workspace_bytes = plan.workspace_bytes;
     result.saved_bytes = plan.saved_bytes;
     return result;

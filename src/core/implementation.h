@@ -9,9 +9,8 @@
 
 namespace fovea::core {
 
-// How an implementation would run one problem: what `explain` prints and what must be allocated before `run`.
+// What must be allocated before an implementation runs one problem.
 struct Plan {
-  std::string tiles;
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;
 };
@@ -36,6 +35,8 @@ struct Implementation {
   // Why it does not take this problem; empty if it does. The device and availability are checked by the caller.
   std::string (*refusal)(const AttentionProblem&) = nullptr;
   Plan (*plan)(const AttentionProblem&) = nullptr;
+  // How it would cut the problem, one line for `explain`; calls do without.
+  std::string (*tiles)(const AttentionProblem&) = nullptr;
   void (*forward)(const AttentionProblem&, const ForwardTensors&, const RunContext&) = nullptr;
   void (*backward)(const AttentionProblem&, const BackwardTensors&, const RunContext&) = nullptr;
   // Workspace on the device, taken and given back in the order of the stream; null: host memory of core/memory.h.

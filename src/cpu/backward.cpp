@@ -131,13 +131,15 @@ class BackwardRun {
 
 core::Plan plan_backward(const Kernels& kernels, const AttentionProblem& problem) {
   const BackwardLayout l = lay_out(kernels, problem);
-  core::Plan plan;
-  plan.workspace_bytes = l.sequences * l.partial_bytes + most_runners(l.most_tasks()) * l.scratch_bytes;
-  plan.tiles = std::to_string(kernels.query_tile) + " queries x " + std::to_string(kernels.tile_rows) +
-               " keys in registers, " + std::to_string(kernels.key_block) + " keys a block, " +
-               std::to_string(std::min(l.chunk_keys, problem.len_k)) + " keys a task, " +
-               std::to_string(l.sequences * l.chunks) + " tasks";
-  return plan;
+  return {.workspace_bytes = l.sequences * l.partial_bytes + most_runners(l.most_tasks()) * l.scratch_bytes};
+}
+
+std::string backward_tiles(const Kernels& kernels, const AttentionProblem& problem) {
+  const BackwardLayout l = lay_out(kernels, problem);
+  return std::to_string(kernels.query_tile) + " queries x " + std::to_string(kernels.tile_rows) +
+         " keys in registers, " + std::to_string(kernels.key_block) + " keys a block, " +
+         std::to_string(std::min(l.chunk_keys, problem.len_k)) + " keys a task, " +
+         std::to_string(l.sequences * l.chunks) + " tasks";
 }
 
 void run_backward(const Kernels& kernels, const AttentionProblem& problem, const BackwardTensors& tensors,

@@ -7,6 +7,7 @@
 namespace fovea::cpu {
 
 core::Plan plan_backward(const Kernels& kernels, const AttentionProblem& problem);
+std::string backward_tiles(const Kernels& kernels, const AttentionProblem& problem);  // one line, for `explain`
 void run_backward(const Kernels& kernels, const AttentionProblem& problem, const BackwardTensors& tensors,
                   const core::RunContext& context);
 

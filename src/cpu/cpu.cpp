@@ -29,6 +29,12 @@ core::Plan plan(const AttentionProblem& problem) {
 }
 
 template <Isa isa>
+std::string tiles(const AttentionProblem& problem) {
+  return problem.pass == Pass::forward ? forward_tiles(*kernels_of(isa), problem)
+                                       : backward_tiles(*kernels_of(isa), problem);
+}
+
+template <Isa isa>
 void forward(const AttentionProblem& problem, const ForwardTensors& tensors, const core::RunContext& context) {
   run_forward(*kernels_of(isa), problem, tensors, context);
 }
@@ -47,6 +53,7 @@ core::Implementation implementation(std::string_view name) {
           .unavailable = unavailable<isa>,
           .refusal = refusal<isa>,
           .plan = plan<isa>,
+          .tiles = tiles<isa>,
           .forward = forward<isa>,
           .backward = backward<isa>};
 }

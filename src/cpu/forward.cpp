@@ -127,12 +127,14 @@ class ForwardRun {
 
 core::Plan plan_forward(const Kernels& kernels, const AttentionProblem& problem) {
   const ForwardLayout l = lay_out(kernels, problem);
-  core::Plan plan;
-  plan.workspace_bytes = l.packed_bytes() + most_runners(l.tasks()) * l.scratch_bytes;
-  plan.tiles = std::to_string(kernels.query_tile) + " queries x " + std::to_string(kernels.tile_rows) +
-               " keys in registers, " + std::to_string(kernels.key_block) + " keys a block, " +
-               std::to_string(l.slab_rows) + " query rows a task, " + std::to_string(l.sequences * l.slabs) + " tasks";
-  return plan;
+  return {.workspace_bytes = l.packed_bytes() + most_runners(l.tasks()) * l.scratch_bytes};
+}
+
+std::string forward_tiles(const Kernels& kernels, const AttentionProblem& problem) {
+  const ForwardLayout l = lay_out(kernels, problem);
+  return std::to_string(kernels.query_tile) + " queries x " + std::to_string(kernels.tile_rows) +
+         " keys in registers, " + std::to_string(kernels.key_block) + " keys a block, " + std::to_string(l.slab_rows) +
+         " query rows a task, " + std::to_string(l.sequences * l.slabs) + " tasks";
 }
 
 void run_forward(const Kernels& kernels, const AttentionProblem& problem, const ForwardTensors& tensors,

@@ -12,12 +12,14 @@ namespace fovea::cuda {
 namespace {
 
 core::Plan plan_any(const AttentionProblem& problem) {
-  if (problem.pass == Pass::forward) {
-    const any::ForwardPlan plan = any::plan_forward(problem);
-    return {.tiles = any::describe(plan), .workspace_bytes = plan.workspace_bytes};
-  }
-  const any::BackwardPlan plan = any::plan_backward(problem);
-  return {.tiles = any::describe(plan), .workspace_bytes = plan.workspace_bytes};
+  const bool is_forward = problem.pass == Pass::forward;
+  return {.workspace_bytes =
+              is_forward ? any::plan_forward(problem).workspace_bytes : any::plan_backward(problem).workspace_bytes};
+}
+
+std::string tiles_any(const AttentionProblem& problem) {
+  return problem.pass == Pass::forward ? any::describe(any::plan_forward(problem))
+                                       : any::describe(any::plan_backward(problem));
 }
 
 constexpr core::Implementation kAll[] = {{.name = "cuda.any",
@@ -25,6 +27,7 @@ constexpr core::Implementation kAll[] = {{.name = "cuda.any",
                                           .unavailable = unavailable,
                                           .refusal = any::refusal,
                                           .plan = plan_any,
+                                          .tiles = tiles_any,
                                           .forward = any::forward,
                                           .backward = any::backward,
                                           .allocate_workspace = allocate_workspace,

@@ -76,8 +76,7 @@ void backward(const AttentionProblem& p, const BackwardTensors& tensors, const c
 core::Plan plan(const AttentionProblem& p) {
   std::int64_t doubles = Head::doubles(p) + p.dim_v;
   if (p.pass == Pass::backward) doubles += p.dim_qk + p.len_k * (p.dim_qk + p.dim_v);
-  return {.tiles = "one query row at a time, in double precision",
-          .workspace_bytes = doubles * static_cast<std::int64_t>(sizeof(double))};
+  return {.workspace_bytes = doubles * static_cast<std::int64_t>(sizeof(double))};
 }
 
 }  // namespace
@@ -89,6 +88,7 @@ std::span<const core::Implementation> implementations() {
       .unavailable = [] { return std::string{}; },
       .refusal = [](const AttentionProblem&) { return std::string{}; },
       .plan = plan,
+      .tiles = [](const AttentionProblem&) { return std::string("one query row at a time, in double precision"); },
       .forward = forward,
       .backward = backward,
   }};

@@ -23,6 +23,10 @@ core::Implementation emulated(std::string_view name) {
               [](const AttentionProblem& p) {
                 return p.pass == Pass::forward ? plan_forward(kernels, p) : plan_backward(kernels, p);
               },
+          .tiles =
+              [](const AttentionProblem& p) {
+                return p.pass == Pass::forward ? forward_tiles(kernels, p) : backward_tiles(kernels, p);
+              },
           .forward = [](const AttentionProblem& p, const ForwardTensors& t,
                         const core::RunContext& c) { run_forward(kernels, p, t, c); },
           .backward = [](const AttentionProblem& p, const BackwardTensors& t,

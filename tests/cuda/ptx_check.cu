@@ -15,10 +15,12 @@
 #include "core/float16.h"
 #include "cuda/ptx/arithmetic.cuh"
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/special_registers.cuh"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/launch.h"
 #include "on_device.h"
 
 namespace fovea::cuda {
@@ -296,6 +298,54 @@ bool block_index_is_the_block() {
   return indices.read() == wanted;
 }
 
+__global__ void write_thread_indices(unsigned* indices) {
+  indices[blockIdx.x * blockDim.x + threadIdx.x] = ptx::thread_index();
+}
+
+bool thread_index_is_the_thread() {
+  std::vector<unsigned> wanted(3 * 1024);
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<unsigned>(i % 1024);
+  const OnDevice<unsigned> indices(std::vector<unsigned>(wanted.size()));
+  write_thread_indices<<<3, 1024>>>(indices.data());
+  return indices.read() == wanted;
+}
+
+// Block n writes late, after it has let the next kernel begin.
+__global__ void write_late(unsigned* numbers) {
+  ptx::let_next_kernel_begin();
+  for (int i = 0; i < 200; ++i) __nanosleep(500);
+  numbers[blockIdx.x] = blockIdx.x + 1;
+}
+
+struct FromTo {
+  const unsigned* from;
+  unsigned* to;
+};
+// Reads what all blocks of the kernel ahead wrote.
+__global__ void double_reversed(const __grid_constant__ FromTo p) {
+  ptx::let_next_kernel_begin();
+  ptx::wait_for_earlier_kernels();
+  p.to[blockIdx.x] = 2 * p.from[gridDim.x - 1 - blockIdx.x];
+}
+
+bool kernels_that_begin_early_wait() {
+  constexpr std::size_t kBlocks = 64;
+  const std::vector<unsigned> zeros(kBlocks);
+  for (int round = 0; round < 20; ++round) {
+    const OnDevice<unsigned> a(zeros), b(zeros), c(zeros);
+    write_late<<<kBlocks, 1>>>(a.data());
+    const FromTo first{a.data(), b.data()}, second{b.data(), c.data()};
+    const auto* function = reinterpret_cast<const void*>(&double_reversed);
+    launch(function, kBlocks, 1, 0, nullptr, &first, Begin::early);
+    launch(function, kBlocks, 1, 0, nullptr, &second, Begin::early);
+    const auto got = c.read();
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      if (got[i] != 4 * (i + 1)) return false;
+    }
+  }
+  return true;
+}
+
 struct Named {
   const char* name;
   bool (*holds)();
@@ -313,7 +363,9 @@ constexpr Named kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloat16>}
                              {"exp2_approx, between", exp2_is_close},
                              {"pack, bf16", pack_rounds_to_even<__nv_bfloat16>},
                              {"pack, fp16", pack_rounds_to_even<__half>},
-                             {"block_index", block_index_is_the_block}};
+                             {"block_index", block_index_is_the_block},
+                             {"thread_index", thread_index_is_the_thread},
+                             {"griddepcontrol", kernels_that_begin_early_wait}};
 
 }  // namespace
 

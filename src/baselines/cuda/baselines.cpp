@@ -35,11 +35,14 @@ std::string refusal(const AttentionProblem& p) {
   return {};
 }
 
+std::string tiles(const AttentionProblem& p) {
+  return "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
+         " for each batch and head";
+}
+
 core::Plan plan(const AttentionProblem& p) {
   const bool is_forward = p.pass == fovea::Pass::forward;
-  return {.tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
-                   " for each batch and head",
-          .workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
+  return {.workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
           .saved_bytes = fovea::baselines::saved_bytes(p)};
 }
 
@@ -90,6 +93,7 @@ constexpr core::Implementation entry() {
           .unavailable = obstacle,
           .refusal = refusal,
           .plan = plan,
+          .tiles = tiles,
           .forward = run_forward<form>,
           .backward = run_backward<form>,
           .allocate_workspace = allocate_workspace,

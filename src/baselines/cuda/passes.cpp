@@ -30,7 +30,7 @@ void launch_rows(const void* kernel, std::int64_t rows, int rows_of_block, int t
                  const Parameters& parameters) {
   constexpr std::int64_t kMostBlocks = 0x7fffffff;
   launch(kernel, std::min((rows + rows_of_block - 1) / rows_of_block, kMostBlocks), threads, 0,
-         static_cast<cudaStream_t>(call.stream), &parameters);
+         static_cast<cudaStream_t>(call.stream), &parameters, Begin::after);
 }
 
 void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {

@@ -6,6 +6,7 @@
 #include "cuda/any/parameters.h"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/special_registers.cuh"
 
 namespace fovea::cuda::any {
@@ -130,6 +131,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   constexpr TileShape kTile = Tile::kShape;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardQueriesShared<Element, Tile>*>(shared_memory);
+  ptx::let_next_kernel_begin();
+  ptx::wait_for_earlier_kernels();
   const Shape& s = p.shape;
   const QueriesUnit u = queries_unit<Tile>(p, ptx::block_index());
   if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work

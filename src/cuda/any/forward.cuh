@@ -8,6 +8,7 @@
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/special_registers.cuh"
 
 namespace fovea::cuda::any {
@@ -181,6 +182,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
+  ptx::let_next_kernel_begin();
   if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work
   auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
   auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);

@@ -3,6 +3,7 @@
 #include "cuda/any/parts.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 
 namespace fovea::cuda::any {
 namespace {
@@ -25,51 +26,66 @@ __device__ __forceinline__ void read_partial(float (&values)[kVector], const flo
   }
 }
 
+// A warp joins the parts of a row: a lane weighs one or two of them, then groups of lanes add every n-th part.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads)
     merge_forward(const __grid_constant__ MergeForwardParameters p) {
+  ptx::wait_for_earlier_kernels();
   const Shape& s = p.shape;
-  const int threads = threads_of_row(s.dim_v), lane = static_cast<int>(threadIdx.x) % threads;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.heads_q * s.len_q;
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / 32;
   if (row >= rows) return;
   const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
   const int parts = parts_of_query(s, p.split, static_cast<int>(query));
-  float maximum = -kInfinity;
-#pragma unroll 2
-  for (int i = 0; i < parts; ++i) maximum = fmaxf(maximum, p.partial_state[i * rows + row].maximum);
-  const float reference = reference_of(maximum);
-  const auto weight = [&](const PartialState& part) { return AccurateWeights::weight(part.maximum - reference, s); };
-  float sum = 0.0f;
-#pragma unroll 2
-  for (int i = 0; i < parts; ++i) {
-    const PartialState part = p.partial_state[i * rows + row];
-    sum = fmaf(weight(part), part.sum, sum);
+  PartialState states[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int part = lane + 32 * i;
+    states[i] = part < parts ? p.partial_state[part * rows + row] : PartialState{-kInfinity, 0.0f};
   }
-  const Finished done = finish(maximum, sum, s);
+  const float maximum = lanes_max<32>(fmaxf(states[0].maximum, states[1].maximum));
+  const float reference = reference_of(maximum);
+  float weights[2], sum = 0.0f;
+  unsigned written[2];  // nothing is, for a part without keys
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    written[i] = __ballot_sync(0xffffffffu, states[i].sum != 0.0f);
+    weights[i] = AccurateWeights::weight(states[i].maximum - reference, s);
+    sum = fmaf(weights[i], states[i].sum, sum);
+  }
+  const Finished done = finish(maximum, lanes_sum<32>(sum), s);
   const auto offset = [&](const TensorRef& t) {
     return sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head + query * t.row;
   };
   if (lane == 0 && p.lse.data != nullptr) static_cast<float*>(p.lse.data)[offset(p.lse)] = done.lse;
-  for (int column = lane * kVector; column < s.dim_v; column += threads * kVector) {
+  const int width = threads_of_row(s.dim_v), group = lane / width, groups = 32 / width;
+  for (int first = 0; first < s.dim_v; first += width * kVector) {
+    const int column = first + lane % width * kVector;
     float result[kVector] = {};
-#pragma unroll 2
-    for (int i = 0; i < parts; ++i) {
-      const PartialState state = p.partial_state[i * rows + row];
-      if (state.sum == 0.0f) continue;  // nothing was written for a part without keys
-      float part[kVector];
-      read_partial(part, p.partial_out + (i * rows + row) * s.dim_v, column, s.dim_v);
+#pragma unroll 4
+    for (int i = 0; i < parts; i += groups) {
+      const int part = i + group, half = i / 32;
+      const float weight = __shfl_sync(0xffffffffu, half == 0 ? weights[0] : weights[1], part % 32);
+      float values[kVector] = {};
+      if (column < s.dim_v && ((half == 0 ? written[0] : written[1]) >> part % 32 & 1) != 0)
+        read_partial(values, p.partial_out + (part * rows + row) * s.dim_v, column, s.dim_v);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) result[j] = fmaf(weight(state), part[j], result[j]);
+      for (int j = 0; j < kVector; ++j) result[j] = fmaf(weight, values[j], result[j]);
     }
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) result[j] *= done.factor;
-    store<Element, kVector>(p.out, offset(p.out), column, s.dim_v, false, result);
+    for (int j = 0; j < kVector; ++j) {
+      for (int step = width; step < 32; step *= 2) result[j] += __shfl_xor_sync(0xffffffffu, result[j], step);
+      result[j] *= done.factor;
+    }
+    if (group == 0 && column < s.dim_v) store<Element, kVector>(p.out, offset(p.out), column, s.dim_v, false, result);
   }
 }
 
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __grid_constant__ SumPartialsParameters p) {
+  ptx::let_next_kernel_begin();
+  ptx::wait_for_earlier_kernels();
   const int threads = threads_of_row(p.dim), lane = static_cast<int>(threadIdx.x) % threads;
   const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * p.heads * p.len;
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
@@ -81,7 +97,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __gri
                               : parts_of_query(p.shape, p.split, static_cast<int>(index));
   for (int column = lane * kVector; column < p.dim; column += threads * kVector) {
     float result[kVector] = {};
-#pragma unroll 2
+#pragma unroll 4
     for (int i = 0; i < parts; ++i) {
       float part[kVector];
       read_partial(part, p.partial + (i * rows + row) * p.dim, column, p.dim);

@@ -35,9 +35,9 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
 }
 
 template <class Parameters>
-void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, cudaStream_t stream,
-                  const Parameters& parameters) {
-  launch(kernel.function, blocks, kernel.tile.threads(), kernel.shared_bytes, stream, &parameters);
+void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, cudaStream_t stream, const Parameters& parameters,
+                  Begin begin) {
+  launch(kernel.function, blocks, kernel.tile.threads(), kernel.shared_bytes, stream, &parameters, begin);
 }
 
 void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
@@ -51,7 +51,7 @@ void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t
                                         .delta_result = const_cast<float*>(p.delta)};
   const ElementKind kind = kind_of(problem.dtype);
   launch(statistics_function(kind), statistics_blocks(kind, problem.batch * problem.heads_q, problem.len_q),
-         kMemoryKernelThreads, 0, stream, &statistics);
+         kMemoryKernelThreads, 0, stream, &statistics, Begin::after);
 }
 
 void launch_sum(const TensorView& like, const TensorRef& result, const float* partial, const BackwardParameters& p,
@@ -66,7 +66,7 @@ void launch_sum(const TensorView& like, const TensorRef& result, const float* pa
                                   .result = result,
                                   .accumulate = p.accumulate};
   launch(sum_partials_function(kind), row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]),
-         kMemoryKernelThreads, 0, stream, &sum);
+         kMemoryKernelThreads, 0, stream, &sum, Begin::early);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
       .split = plan.split,
       .partial_out = at(context.workspace, plan.partial_out),
       .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
-  launch_tiles(*plan.kernel, plan.blocks, stream, p);
+  launch_tiles(*plan.kernel, plan.blocks, stream, p, Begin::after);
   if (plan.split.splits == 1) return;
   const MergeForwardParameters merge{.shape = p.shape,
                                      .split = plan.split,
@@ -92,9 +92,9 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
                                      .partial_state = p.partial_state,
                                      .out = p.out,
                                      .lse = p.lse};
-  launch(merge_forward_function(kind_of(problem.dtype)),
-         row_blocks(problem.batch * problem.heads_q * problem.len_q, problem.dim_v), kMemoryKernelThreads, 0, stream,
-         &merge);
+  const std::int64_t warps = problem.batch * problem.heads_q * problem.len_q;
+  launch(merge_forward_function(kind_of(problem.dtype)), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
+         kMemoryKernelThreads, 0, stream, &merge, Begin::early);
 }
 
 void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& t,
@@ -118,14 +118,14 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
     p.split = plan.keys.split;
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
-    launch_tiles(*plan.keys.kernel, plan.keys.blocks, stream, p);
+    launch_tiles(*plan.keys.kernel, plan.keys.blocks, stream, p, Begin::early);
     if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, true, kind, stream);
     if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, true, kind, stream);
   }
   if (plan.queries.kernel != nullptr) {
     p.split = plan.queries.split;
     p.partial_first = at(context.workspace, plan.queries.partial_first);
-    launch_tiles(*plan.queries.kernel, plan.queries.blocks, stream, p);
+    launch_tiles(*plan.queries.kernel, plan.queries.blocks, stream, p, Begin::early);
     if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, false, kind, stream);
   }
 }

@@ -4,6 +4,7 @@
 #include "cuda/any/parameters.h"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace fovea::cuda::any {
@@ -27,6 +28,7 @@ __device__ __forceinline__ void write_row(const StatisticsParameters& p, std::in
 // fp32: one thread a row, as fp32_core.cuh sums.
 __global__ void __launch_bounds__(kMemoryKernelThreads)
     statistics_fp32(const __grid_constant__ StatisticsParameters p) {
+  ptx::let_next_kernel_begin();
   const Shape& s = p.shape;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x;
   const std::int64_t sequence = row / s.len_q;
@@ -76,6 +78,7 @@ __device__ __forceinline__ void operands(const float* row, int column, int dim, 
 // A warp takes 16 rows; delta is the diagonal of dout out^T.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads) statistics(const __grid_constant__ StatisticsParameters p) {
+  ptx::let_next_kernel_begin();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
   const int tiles = (s.len_q + 15) / 16;

@@ -54,7 +54,9 @@ __device__ __forceinline__ void load_tile(std::byte* tile, const Rows<Element>& 
   const int thread = static_cast<int>(ptx::thread_index());  // read anew: addresses are not kept from copy to copy
   const int chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
   const int column = chunk * Layout::kPerChunk;
-  const Element* from = source.data + (first_row + row) * source.stride + column;
+  // Columns beyond the tensor's are filled with zeros; those copies name the row's own first bytes, not one place for
+  // all.
+  const Element* from = source.data + (first_row + row) * source.stride + (column < source.dim ? column : 0);
   const int valid = column < source.dim ? source.len - first_row - row : 0;
   if (source.vector) {
     const std::uint32_t base = shared_address(tile);
