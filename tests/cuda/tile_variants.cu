@@ -27,14 +27,13 @@ struct Tile {
 std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
   if (kind == ElementKind::bf16 && kernel == Kernel::forward)
     return {
-        forward_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),  forward_instance<Half, Tile<32, 2, 4, 128, 2, 2, 1>>(),
-        forward_instance<Half, Tile<32, 1, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<32, 1, 4, 64, 2, 2, 4>>(),
-        forward_instance<Half, Tile<64, 2, 4, 112, 2, 2, 1>>(), forward_instance<Half, Tile<64, 2, 4, 128, 2, 2, 1>>(),
-        forward_instance<Half, Tile<64, 1, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<64, 1, 8, 16, 2, 2, 8>>(),
-        forward_instance<Half, Tile<64, 2, 8, 32, 2, 1, 8>>(),  forward_instance<Half, Tile<64, 2, 8, 32, 2, 1, 4>>(),
-        forward_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>(), forward_instance<Half, Tile<128, 2, 4, 48, 2, 2, 1>>(),
-        forward_instance<Half, Tile<128, 2, 4, 64, 2, 2, 1>>(), forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(),
-        forward_instance<Half, Tile<128, 1, 8, 32, 1, 1, 8>>(), forward_instance<Half, Tile<128, 2, 8, 32, 2, 1, 4>>()};
+        forward_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),  forward_instance<Half, Tile<32, 1, 4, 128, 2, 2, 1>>(),
+        forward_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1>>(),  forward_instance<Half, Tile<32, 1, 4, 64, 2, 2, 4>>(),
+        forward_instance<Half, Tile<64, 2, 4, 128, 2, 2, 1>>(), forward_instance<Half, Tile<64, 1, 4, 128, 2, 2, 1>>(),
+        forward_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),  forward_instance<Half, Tile<64, 1, 8, 32, 2, 1, 8>>(),
+        forward_instance<Half, Tile<64, 1, 8, 128, 2, 1, 1>>(), forward_instance<Half, Tile<128, 2, 4, 48, 2, 2, 1>>(),
+        forward_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(), forward_instance<Half, Tile<128, 1, 4, 32, 2, 3, 1>>(),
+        forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(), forward_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
   if (kind == ElementKind::bf16 && kernel == Kernel::backward_keys)
     return {backward_keys_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
             backward_keys_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),

@@ -19,8 +19,8 @@ struct Shares {
 };
 
 Shares shares_of(const AttentionProblem& p) {
-  const std::int64_t group = p.heads_q / p.heads_kv;
-  if (p.dtype == DType::fp32 || p.len_q * p.len_k == 0) return {p.batch, p.heads_kv, group};
+  const std::int64_t group = p.heads_kv == 0 ? 1 : p.heads_q / p.heads_kv;
+  if (p.dtype == DType::fp32 || p.batch * p.heads_q * p.len_q * p.len_k == 0) return {p.batch, p.heads_kv, group};
   const auto bytes = static_cast<std::int64_t>(sizeof(float)) * p.len_q * p.len_k;
   const std::int64_t heads = std::max<std::int64_t>(1, kPieceBytes / bytes);
   if (heads >= p.heads_q) return {share(p.batch, heads / p.heads_q), p.heads_kv, group};

@@ -7,10 +7,12 @@ namespace fovea::cuda::any {
 
 std::span<const KernelInstance> forward_fp16() {
   static const KernelInstance all[] = {
-      forward_instance<__half, FewRows32>(),      forward_instance<__half, Forward32>(),
-      forward_instance<__half, FewRows64Large>(), forward_instance<__half, FewRows64>(),
+      forward_instance<__half, FewRows32>(),      forward_instance<__half, HalfForward32>(),
+      forward_instance<__half, Forward32>(),      forward_instance<__half, FewRows64Large>(),
+      forward_instance<__half, FewRows64>(),      forward_instance<__half, HalfForward64>(),
       forward_instance<__half, Forward64>(),      forward_instance<__half, FewRows128>(),
-      forward_instance<__half, Forward128>(),     forward_instance<__half, Forward256>()};
+      forward_instance<__half, HalfForward128>(), forward_instance<__half, Forward128>(),
+      forward_instance<__half, Forward256>()};
   return all;
 }
 

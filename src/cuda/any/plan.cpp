@@ -33,18 +33,18 @@ struct Choice {
 };
 
 // Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
-constexpr double kBegin = 6000;           // launching, and what a block of threads does before its first product
+constexpr double kBegin = 6800;           // launching, and what a block of threads does before its first product
 constexpr double kJoin = 3700;            // launching a kernel that joins
-constexpr double kJoinPart = 500;         // a row reads its parts one after the other
-constexpr double kStoreRate = 22;         // bytes a clock of one multiprocessor
-constexpr double kAloneSpeed = 0.72;      // time of a block of threads that has a multiprocessor to itself, of two
-constexpr double kShortestProduct = 780;  // the chain of one product of a block, its share of softmax and barriers
-constexpr double kShortestShared = 400;   // the same where warps share rows
+constexpr double kJoinPart = 430;         // a row reads its parts one after the other
+constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
+constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two
+constexpr double kShortestProduct = 930;  // the chain of one product of a block, its share of softmax and barriers
+constexpr double kShortestShared = 830;   // the same where warps share rows
 
 // Multiply-add operations that one multiprocessor was seen to make in a clock.
 double rate_of(const TileShape& tile, ElementKind kind) {
-  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 80;
-  return tile.sharing > 1 ? 325 : tile.row_tiles > 1 ? 570 : 650;
+  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 75;
+  return tile.sharing > 1 ? 270 : tile.row_tiles > 1 ? 810 : 580;
 }
 
 double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
@@ -65,7 +65,7 @@ double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind 
   double clocks = std::ceil(std::max(1.0, parts / capacity)) * longest;
   if (parts > capacity && !even) {
     // Whole and halved rows come longest first and fit well; shorter parts leave about half of one at the end.
-    const double tail = splits <= 2 ? 0.06 : 0.45;
+    const double tail = splits <= 2 ? 0.03 : 0.53;
     clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
   }
   if (splits > 1)
@@ -97,8 +97,9 @@ Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& 
   return best;
 }
 
-// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory; of
-// those that no warps share, the first only.
+// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
+// those that no warps share the first is the fastest where there is much to do; in forward, the first with two 16-row
+// tiles a warp, and those of one tile before it are for less.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -108,7 +109,7 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
     if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
     with(one);
     found = one.tile.dim;
-    if (one.tile.sharing == 1) return;
+    if (one.tile.sharing == 1 && (kernel != Kernel::forward || one.tile.row_tiles > 1)) return;
   }
 }
 

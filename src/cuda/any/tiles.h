@@ -21,6 +21,17 @@ struct Forward256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
 
+// Half the queries: twice the blocks of threads, where a problem of one head barely fills the chip.
+struct HalfForward32 {
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 1, .warps = 4, .stream = 128, .stages = 2, .resident = 2};
+};
+struct HalfForward64 {
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 128, .stages = 2, .resident = 2};
+};
+struct HalfForward128 {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+};
+
 // For problems of few rows: the warps share 16 queries and divide the keys.
 struct FewRows32 {
   static constexpr TileShape kShape{
@@ -84,9 +95,9 @@ struct ForwardFp32_32 {
 struct ForwardFp32_64 {
   static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
-// 170 KB.
+// 206 KB.
 struct ForwardFp32_128Large {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 8, .stream = 64, .stages = 1, .resident = 1};
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 2, .warps = 8, .stream = 32, .stages = 1, .resident = 1};
 };
 struct ForwardFp32_128 {
   static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};
