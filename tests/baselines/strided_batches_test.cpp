@@ -12,6 +12,8 @@
 namespace fovea::cuda::baselines {
 namespace {
 
+using fovea::baselines::Form;
+
 using Product = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // elements of a, b, c
 
 // What the calls do, as a list per element of c, in their order; `adds` must be false for the first of each only.
@@ -94,8 +96,8 @@ TEST(CudaBaselineMemory, SixteenBitMatricesAndTheScoresOfAPiece) {
   const double pairs = 2.0 * 4 * 4096 * 4096;
   const auto bytes = [&](Pass pass, bool saved) {
     const AttentionProblem p = problem(line, pass, saved);
-    return static_cast<double>(pass == Pass::forward ? forward_memory(p, nullptr).bytes
-                                                     : backward_memory(p, nullptr).bytes);
+    return static_cast<double>(pass == Pass::forward ? forward_memory(Form::fused, p, nullptr).bytes
+                                                     : backward_memory(Form::fused, p, nullptr).bytes);
   };
   const double small = 48e6;  // tensors, statistics, the library's own
   const double piece = 4.0 * 4096 * 4096;
@@ -107,13 +109,13 @@ TEST(CudaBaselineMemory, SixteenBitMatricesAndTheScoresOfAPiece) {
 
 TEST(CudaBaselineMemory, Fp32ScoresBecomeTheSavedProbabilities) {
   const AttentionProblem p = problem("lq=1024 lk=1024 d=16", Pass::forward, true);
-  EXPECT_EQ(forward_memory(p, nullptr).scores, nullptr);
+  EXPECT_EQ(forward_memory(Form::fused, p, nullptr).scores, nullptr);
 }
 
 TEST(CudaBaselineMemory, PiecesAreAlignedWhereverTheWorkspaceBegins) {
   AttentionProblem p = problem("b=1 hq=3 hkv=1 lq=33 lk=17 d=5 dv=3 dtype=fp16", Pass::backward, false);
   for (const std::uintptr_t base : {std::uintptr_t{0x10000}, std::uintptr_t{0x10001}, std::uintptr_t{0x100fe}}) {
-    const BackwardMemory m = backward_memory(p, reinterpret_cast<void*>(base));
+    const BackwardMemory m = backward_memory(Form::fused, p, reinterpret_cast<void*>(base));
     for (const void* piece :
          {m.q, m.k, m.v, m.dout, static_cast<void*>(m.dk), static_cast<void*>(m.dv), static_cast<void*>(m.delta),
           m.probabilities, m.gradients, static_cast<void*>(m.scores), m.products.data}) {

@@ -21,6 +21,7 @@ struct Run {
   BackwardMemory memory;
   Matrices q, k, v, dout;
   Matrices probabilities, gradients;  // of the scores
+  std::vector<Strip> strips;
 };
 
 // A piece's share of the run.
@@ -29,15 +30,15 @@ struct Part {
   const Piece& piece;
   Call call{piece.problem, run.call.stream, run.call.products};
 
-  Matrices of_queries(const Matrices& m) const { return m.from(piece.batch, piece.head_q); }
+  Matrices of_queries(const Matrices& m) const { return m.from(piece.batch, piece.head_q).within(piece.query); }
   Matrices of_keys(const Matrices& m) const { return m.from(piece.batch, piece.head_kv); }
   Matrices scores(const Matrices& result) const { return scores_of(piece, run.memory.scores, of_queries(result)); }
   RowPass pass(const Matrices& scores, bool masked, double factor) const {
-    return pass_over(piece.problem, static_cast<float*>(const_cast<void*>(scores.data)), masked, factor);
+    return pass_over(piece, scores, masked, factor);
   }
   // The step's result is this one, in the type of the inputs.
   void finish(Step step, RowPass pass, const Matrices& result) const {
-    pass.to = const_cast<void*>(of_queries(result).data);
+    pass.to = row_matrix(of_queries(result));
     enqueue(call, step, pass, piece.problem.dtype, piece.problem.dtype);
   }
 };
@@ -63,8 +64,9 @@ void differentiate_scores(const Part& part) {
   const Matrices gradients = part.scores(run.gradients);
   multiply_by_keys(part.call, part.of_queries(run.dout), part.of_keys(run.v), p.dim_v, gradients);
   RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
-  pass.weights = part.of_queries(run.probabilities).data;
+  pass.weights = row_matrix(part.of_queries(run.probabilities));
   pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
+  pass.delta_head = run.call.problem.len_q;
   if (!naive) return part.finish(Step::differentiate, pass, run.gradients);
   enqueue(part.call, Step::differentiate, pass, p.dtype, DType::fp32);
   part.finish(Step::scale, part.pass(gradients, false, p.scale), run.gradients);
@@ -75,11 +77,22 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* sums, co
                   const Matrices& rows, float factor) {
   const AttentionProblem& p = run.call.problem;
   const std::int64_t dim = view.sizes[3];
-  if (!adds_members_apart(p, rows))
-    return sum_over_queries(run.call, factor, weights, rows, dim, result(view), p.accumulate);
-  const Matrices to = dense(sums, DType::fp32, view.sizes);
-  sum_over_queries(run.call, factor, weights, rows, dim, to, false);
-  copy(run.call, to, view, p.accumulate);
+  const bool apart = adds_members_apart(p, rows);
+  const Matrices to = apart ? dense(sums, DType::fp32, view.sizes) : result(view);
+  for (const Strip& strip : run.strips) {
+    const AttentionProblem part = columns_of(p, strip);
+    if (part.len_k == 0) continue;
+    sum_over_queries({part, run.call.stream, run.call.products}, factor, weights.within(strip.query, strip.keys_before),
+                     rows.within(strip.query), dim, to.within(strip.keys_before), !apart && p.accumulate);
+  }
+  if (apart) copy(run.call, to, view, p.accumulate);
+}
+
+void query_gradient(const Run& run, const Strip& strip, float factor) {
+  const AttentionProblem& p = run.call.problem;
+  const AttentionProblem part = rows_of(p, strip);
+  sum_over_keys({part, run.call.stream, run.call.products}, factor, run.gradients.within(strip.query), run.k, p.dim_qk,
+                result(run.tensors.dq).within(strip.query), p.accumulate);
 }
 
 void answer_without_pairs(const Call& call, const BackwardTensors& tensors) {
@@ -91,7 +104,7 @@ void answer_without_pairs(const Call& call, const BackwardTensors& tensors) {
 }  // namespace
 
 void backward(Form form, const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
-  const BackwardMemory memory = backward_memory(p, context.workspace);
+  const BackwardMemory memory = backward_memory(form, p, context.workspace);
   const Call call{p, context.stream, memory.products};
   if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(call, tensors);
   const void* probabilities =
@@ -105,17 +118,20 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
                 operand(call, tensors.v, memory.v),
                 operand(call, tensors.dout, memory.dout),
                 pairs(p, probabilities, p.dtype),
-                pairs(p, memory.gradients, p.dtype)};
-  const std::vector<Piece> pieces = pieces_of(p);
+                pairs(p, memory.gradients, p.dtype),
+                strips_of(form, p)};
   if (!p.saved_state)
-    for (const Piece& piece : pieces) find_probabilities({run, piece});
+    for (const Strip& strip : run.strips)
+      for (const Piece& piece : pieces_of(p, strip)) find_probabilities({run, piece});
   if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
   if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, memory.delta);
-  for (const Piece& piece : pieces) differentiate_scores({run, piece});
   // The vectorized form leaves the scaling to the products.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
-  if (p.wants_dq) sum_over_keys(call, factor, run.gradients, run.k, p.dim_qk, result(tensors.dq), p.accumulate);
+  for (const Strip& strip : run.strips) {
+    for (const Piece& piece : pieces_of(p, strip)) differentiate_scores({run, piece});
+    if (p.wants_dq) query_gradient(run, strip, factor);
+  }
   if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, run.gradients, run.q, factor);
 }
 

@@ -40,10 +40,12 @@ std::string tiles(const AttentionProblem& p) {
          " for each batch and head";
 }
 
+template <Form form>
 core::Plan plan(const AttentionProblem& p) {
   const bool is_forward = p.pass == fovea::Pass::forward;
-  return {.workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
-          .saved_bytes = fovea::baselines::saved_bytes(p)};
+  return {
+      .workspace_bytes = is_forward ? forward_memory(form, p, nullptr).bytes : backward_memory(form, p, nullptr).bytes,
+      .saved_bytes = fovea::baselines::saved_bytes(p)};
 }
 
 void check_placements(const AttentionProblem& problem, const core::RunContext& context,
@@ -92,7 +94,7 @@ constexpr core::Implementation entry() {
           .reproducible = false,  // as on the CPU, so that the name promises one thing
           .unavailable = obstacle,
           .refusal = refusal,
-          .plan = plan,
+          .plan = plan<form>,
           .tiles = tiles,
           .forward = run_forward<form>,
           .backward = run_backward<form>,

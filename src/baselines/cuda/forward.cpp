@@ -15,14 +15,14 @@ namespace {
 using fovea::baselines::Form;
 
 struct Run {
-  Call call;  // of a piece
-  float* scores;
-  const Matrices& probabilities;
+  const Piece& piece;
+  Call call;  // of the piece
+  Matrices scores, probabilities;
   LogSumExp* statistics;
   TensorRef lse;
 
   RowPass pass(bool masked, double factor) const {
-    RowPass result = pass_over(call.problem, scores, masked, factor);
+    RowPass result = pass_over(piece, scores, masked, factor);
     result.lse = lse;
     result.statistics = statistics;
     return result;
@@ -30,7 +30,7 @@ struct Run {
 
   // The step's result is the probabilities.
   void finish(Step step, RowPass pass) const {
-    pass.to = const_cast<void*>(probabilities.data);
+    pass.to = row_matrix(probabilities);
     enqueue(call, step, pass, call.problem.dtype, call.problem.dtype);
   }
 };
@@ -61,28 +61,34 @@ void find_probabilities(Form form, const Run& run) {
 
 void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
   if (p.batch * p.heads_q * p.len_q == 0) return;
-  const ForwardMemory memory = forward_memory(p, context.workspace);
+  const ForwardMemory memory = forward_memory(form, p, context.workspace);
   const Call call{p, context.stream, memory.products};
   if (p.len_k == 0) {
     fill(call, tensors.out, 0.0f);
     if (tensors.lse) fill(call, tensors.lse, -std::numeric_limits<float>::infinity());
     return;
   }
-  const Matrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k);
+  const Matrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k),
+                 v = operand(call, tensors.v, memory.v);
   const Matrices probabilities =
       pairs(p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities, p.dtype);
-  for (const Piece& piece : pieces_of(p)) {
-    const Matrices found = probabilities.from(piece.batch, piece.head_q);
-    const Matrices scores = scores_of(piece, memory.scores, found);
-    const Run run{{piece.problem, context.stream, memory.products},
-                  static_cast<float*>(const_cast<void*>(scores.data)),
-                  found,
-                  memory.lse,
-                  lse_of(piece, tensors.lse)};
-    multiply_by_keys(run.call, q.from(piece.batch, piece.head_q), k.from(piece.batch, piece.head_kv), p.dim_qk, scores);
-    find_probabilities(form, run);
+  for (const Strip& strip : strips_of(form, p)) {
+    for (const Piece& piece : pieces_of(p, strip)) {
+      const Matrices found = probabilities.from(piece.batch, piece.head_q).within(strip.query);
+      const Run run{piece,
+                    {piece.problem, context.stream, memory.products},
+                    scores_of(piece, memory.scores, found),
+                    found,
+                    memory.lse,
+                    lse_of(piece, tensors.lse)};
+      multiply_by_keys(run.call, q.from(piece.batch, piece.head_q).within(strip.query),
+                       k.from(piece.batch, piece.head_kv), p.dim_qk, run.scores);
+      find_probabilities(form, run);
+    }
+    const AttentionProblem rows = rows_of(p, strip);
+    sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(strip.query), v, p.dim_v,
+                  result(tensors.out).within(strip.query), false);
   }
-  sum_over_keys(call, 1.0f, probabilities, operand(call, tensors.v, memory.v), p.dim_v, result(tensors.out), false);
 }
 
 }  // namespace fovea::cuda::baselines

@@ -11,6 +11,7 @@ namespace {
 
 using fovea::baselines::Counts;
 using fovea::baselines::counts_of;
+using fovea::baselines::Form;
 
 constexpr std::int64_t kAlignment = 256;
 
@@ -41,14 +42,14 @@ Buffer product_memory(Layout& layout, const Counts& count) {
   return {layout.take(bytes), bytes};
 }
 
-float* scores_of_piece(Layout& layout, const AttentionProblem& p) {
+float* scores_of_piece(Layout& layout, Form form, const AttentionProblem& p) {
   if (p.dtype == DType::fp32) return nullptr;
-  return layout.floats(counts_of(largest_piece(p)).pairs);
+  return layout.floats(most_pairs(form, p));
 }
 
 }  // namespace
 
-ForwardMemory forward_memory(const AttentionProblem& p, void* workspace) {
+ForwardMemory forward_memory(Form form, const AttentionProblem& p, void* workspace) {
   const Counts count = counts_of(p);
   const std::int64_t size = size_of(p.dtype);
   Layout layout(workspace);
@@ -58,13 +59,13 @@ ForwardMemory forward_memory(const AttentionProblem& p, void* workspace) {
   m.v = layout.take(count.v * size);
   m.lse = static_cast<LogSumExp*>(layout.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
   if (!p.saved_state) m.probabilities = layout.take(count.pairs * size);
-  m.scores = scores_of_piece(layout, p);
+  m.scores = scores_of_piece(layout, form, p);
   m.products = product_memory(layout, count);
   m.bytes = layout.bytes();
   return m;
 }
 
-BackwardMemory backward_memory(const AttentionProblem& p, void* workspace) {
+BackwardMemory backward_memory(Form form, const AttentionProblem& p, void* workspace) {
   const Counts count = counts_of(p);
   const std::int64_t size = size_of(p.dtype);
   const bool grouped = p.heads_q != p.heads_kv;
@@ -79,7 +80,7 @@ BackwardMemory backward_memory(const AttentionProblem& p, void* workspace) {
   m.delta = layout.floats(count.rows);
   if (!p.saved_state) m.probabilities = layout.take(count.pairs * size);
   if (p.wants_dq || p.wants_dk) m.gradients = layout.take(count.pairs * size);
-  m.scores = scores_of_piece(layout, p);
+  m.scores = scores_of_piece(layout, form, p);
   m.products = product_memory(layout, count);
   m.bytes = layout.bytes();
   return m;

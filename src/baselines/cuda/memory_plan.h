@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "baselines/cuda/row_passes.h"
+#include "baselines/form.h"
 #include "fovea/attention.h"
 
 namespace fovea::cuda::baselines {
@@ -18,7 +19,7 @@ struct ForwardMemory {
   Buffer products;
   std::int64_t bytes;
 };
-ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
+ForwardMemory forward_memory(fovea::baselines::Form form, const AttentionProblem& problem, void* workspace);
 
 struct BackwardMemory {
   void *q, *k, *v, *dout;
@@ -30,6 +31,6 @@ struct BackwardMemory {
   Buffer products;
   std::int64_t bytes;
 };
-BackwardMemory backward_memory(const AttentionProblem& problem, void* workspace);
+BackwardMemory backward_memory(fovea::baselines::Form form, const AttentionProblem& problem, void* workspace);
 
 }  // namespace fovea::cuda::baselines

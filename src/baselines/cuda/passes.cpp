@@ -20,9 +20,9 @@ TensorRef ref_of(const Matrices& m) {
 }
 
 // Whether rows of `type` are made of aligned vectors of four.
-bool is_vector(const void* data, std::int64_t stride, DType type) {
-  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(4 * size_of(type)) == 0 &&
-         stride % 4 == 0;
+bool is_vector(const RowMatrix& m, DType type) {
+  return reinterpret_cast<std::uintptr_t>(m.data) % static_cast<std::uintptr_t>(4 * size_of(type)) == 0 &&
+         m.row % 4 == 0 && m.head % 4 == 0;
 }
 
 template <class Parameters>
@@ -51,30 +51,29 @@ int threads_of_row(std::int64_t len_k, Step step) {
   return threads;
 }
 
-RowPass pass_over(const AttentionProblem& p, float* scores, bool masked, double factor) {
-  const KeyWindow window = key_window(p);
-  const auto clamped = [](std::int64_t bound) {
-    return static_cast<int>(std::clamp<std::int64_t>(bound, std::numeric_limits<int>::min(), 1 << 30));
-  };
+RowMatrix row_matrix(const Matrices& pairs) { return {const_cast<void*>(pairs.data), pairs.head, pairs.row}; }
+
+RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, double factor) {
+  const AttentionProblem& p = piece.problem;
+  const std::int64_t bound = std::clamp<std::int64_t>(piece.window_end, std::numeric_limits<int>::min(), 1 << 30);
   const auto wide = static_cast<float>(factor);
   return {.rows = p.batch * p.heads_q * p.len_q,
           .heads_q = static_cast<int>(p.heads_q),
           .len_q = static_cast<int>(p.len_q),
           .len_k = static_cast<int>(p.len_k),
-          .window_begin = clamped(window.begin),
-          .window_end = clamped(window.end),
+          .window_end = static_cast<int>(bound),
           .masked = masked && p.mask != Mask::none,
           .factor = wide,
           .magnitude = std::max(std::fabs(wide), std::numeric_limits<float>::denorm_min()),
           .sign = wide < 0 ? -1.0f : 1.0f,
-          .scores = scores,
-          .to = scores};
+          .scores = row_matrix(scores),
+          .to = row_matrix(scores)};
 }
 
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to) {
   pass.threads = threads_of_row(pass.len_k, step);
-  const bool vector = is_vector(pass.scores, pass.len_k, DType::fp32) && is_vector(pass.to, pass.len_k, to) &&
-                      (step != Step::differentiate || is_vector(pass.weights, pass.len_k, element));
+  const bool vector = pass.len_k % 4 == 0 && is_vector(pass.scores, DType::fp32) && is_vector(pass.to, to) &&
+                      (step != Step::differentiate || is_vector(pass.weights, element));
   constexpr int kShortRows = 4;  // of a block
   const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
   launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,
@@ -125,13 +124,14 @@ Matrices pairs(const AttentionProblem& p, const void* data, DType dtype) {
 }
 
 Matrices scores_of(const Piece& piece, float* scratch, const Matrices& result) {
-  return pairs(piece.problem, scratch != nullptr ? scratch : result.data, DType::fp32);
+  return scratch != nullptr ? pairs(piece.problem, scratch, DType::fp32) : result;
 }
 
 TensorRef lse_of(const Piece& piece, const TensorView& lse) {
   if (!lse) return {};
   TensorRef first = ref(lse);
-  first.data = static_cast<float*>(first.data) + piece.batch * first.batch + piece.head_q * first.head;
+  first.data =
+      static_cast<float*>(first.data) + piece.batch * first.batch + piece.head_q * first.head + piece.query * first.row;
   return first;
 }
 

@@ -11,9 +11,12 @@ namespace fovea::cuda::baselines {
 // The threads of a row: a power of two, at least a warp; all columns stay in registers if 512 threads can hold them.
 int threads_of_row(std::int64_t len_k, Step step);
 
-// A pass over scores [batch, heads_q, len_q, len_k], its result in place. `factor` multiplies what the matrix holds.
-// `masked`: the pass knows which keys a row sees and reads no others.
-RowPass pass_over(const AttentionProblem& problem, float* scores, bool masked, double factor);
+// As the passes see matrices [len_q, len_k] of neighbouring heads.
+RowMatrix row_matrix(const Matrices& pairs);
+
+// A pass over a piece's scores, its result in place. `factor` multiplies what the matrix holds. `masked`: the pass
+// knows which keys a row sees and reads no others.
+RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, double factor);
 
 // `element` and `to` as row_pass_kernel has them.
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to);

@@ -1,12 +1,24 @@
-// Equal shares of the batch, of the key heads or of a group, whichever is small enough.
+// Strips that end where the mask does; equal shares of the batch, of the key heads or of a group, whichever is small
+// enough.
 #include "baselines/cuda/pieces.h"
 
 #include <algorithm>
 
+#include "baselines/counts.h"
+
 namespace fovea::cuda::baselines {
 namespace {
 
+using fovea::baselines::counts_of;
+using fovea::baselines::Form;
+
 constexpr std::int64_t kPieceBytes = std::int64_t{32} << 20;  // of the 50 MiB and more of a Hopper
+constexpr std::int64_t kTile = 128;                           // of a product
+constexpr std::int64_t kLeastRows = 2 * kTile;                // of a strip in a head
+constexpr std::int64_t kStripRows = 128 * kTile;              // of all heads, for a tile on each multiprocessor
+constexpr std::int64_t kMostStrips = 64;
+
+std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // The size of equal shares of `count` of which none has more than `most`.
 std::int64_t share(std::int64_t count, std::int64_t most) {
@@ -36,22 +48,71 @@ AttentionProblem part_of(const AttentionProblem& p, const Shares& shares) {
   return part;
 }
 
+// Whole tiles of keys that rows before `query` see some of, at least one.
+std::int64_t keys_seen(const AttentionProblem& p, std::int64_t query) {
+  return std::min(p.len_k, up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
+}
+
+std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
+  if (form != Form::fused || p.mask == Mask::none || p.heads_q != p.heads_kv) return p.len_q;
+  const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads_q);
+  const std::int64_t rows = up(std::max({kLeastRows, kStripRows / heads, p.len_q / kMostStrips}), kTile);
+  const bool saves_little = 4 * keys_seen(p, rows) > 3 * p.len_k;
+  return saves_little ? p.len_q : rows;
+}
+
 }  // namespace
 
-AttentionProblem largest_piece(const AttentionProblem& p) { return part_of(p, shares_of(p)); }
+std::vector<Strip> strips_of(Form form, const AttentionProblem& p) {
+  std::vector<Strip> strips;
+  const std::int64_t rows = rows_of_strip(form, p);
+  for (std::int64_t query = 0, before = 0; query < p.len_q; query += rows) {
+    const std::int64_t queries = std::min(rows, p.len_q - query), end = query + queries;
+    const std::int64_t keys = end == p.len_q ? p.len_k : keys_seen(p, end);
+    strips.push_back({query, queries, before, keys});
+    before = keys;
+  }
+  return strips;
+}
 
-std::vector<Piece> pieces_of(const AttentionProblem& p) {
+AttentionProblem rows_of(const AttentionProblem& p, const Strip& strip) {
+  AttentionProblem part = p;
+  part.len_q = strip.queries;
+  part.len_k = strip.keys;
+  return part;
+}
+
+AttentionProblem columns_of(const AttentionProblem& p, const Strip& strip) {
+  AttentionProblem part = p;
+  part.len_q = p.len_q - strip.query;
+  part.len_k = strip.keys - strip.keys_before;
+  return part;
+}
+
+std::int64_t most_pairs(Form form, const AttentionProblem& p) {
+  std::int64_t most = 0;
+  for (const Strip& strip : strips_of(form, p)) {
+    const AttentionProblem rows = rows_of(p, strip);
+    most = std::max(most, counts_of(part_of(rows, shares_of(rows))).pairs);
+  }
+  return most;
+}
+
+std::vector<Piece> pieces_of(const AttentionProblem& p, const Strip& strip) {
   std::vector<Piece> result;
-  if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return result;
+  const AttentionProblem rows = rows_of(p, strip);
+  if (counts_of(rows).pairs == 0) return result;
   const std::int64_t group = p.heads_q / p.heads_kv;
-  const Shares most = shares_of(p);
+  const std::int64_t window_end = key_window(p).end + strip.query;
+  const Shares most = shares_of(rows);
   for (std::int64_t batch = 0; batch < p.batch; batch += most.batches) {
     for (std::int64_t head = 0; head < p.heads_kv; head += most.heads_kv) {
       for (std::int64_t member = 0; member < group; member += most.members) {
         const Shares here{std::min(most.batches, p.batch - batch), std::min(most.heads_kv, p.heads_kv - head),
                           std::min(most.members, group - member)};
         const std::int64_t head_q = head * group + member;
-        result.push_back({part_of(p, here), batch, head_q, head, (batch * p.heads_q + head_q) * p.len_q});
+        result.push_back({part_of(rows, here), batch, head_q, head, strip.query,
+                          (batch * p.heads_q + head_q) * p.len_q + strip.query, window_end});
       }
     }
   }

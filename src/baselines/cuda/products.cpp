@@ -72,7 +72,7 @@ void sum_over_queries(const Call& call, float factor, const Matrices& weights, c
                {result, key_spread(result)});
 }
 
-// The weights are dense, their groups always fold.
+// The weights of a group are those of all its rows: dense, they always fold.
 bool adds_members_apart(const AttentionProblem& p, const Matrices& rows) { return !folds(p, rows); }
 
 }  // namespace fovea::cuda::baselines

@@ -14,8 +14,16 @@ struct Matrices {
   std::int64_t batch = 0, head = 0, row = 0;
 
   Matrices from(std::int64_t first_batch, std::int64_t first_head) const {
+    return past(first_batch * batch + first_head * head);
+  }
+  Matrices within(std::int64_t first_row, std::int64_t first_column = 0) const {
+    return past(first_row * row + first_column);
+  }
+
+ private:
+  Matrices past(std::int64_t elements) const {
     Matrices rest = *this;
-    rest.data = static_cast<const char*>(data) + (first_batch * batch + first_head * head) * size_of(dtype);
+    rest.data = static_cast<const char*>(data) + elements * size_of(dtype);
     return rest;
   }
 };

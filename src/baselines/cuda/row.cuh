@@ -9,25 +9,23 @@
 
 namespace fovea::cuda::baselines {
 
-struct Keys {
-  int begin, end;
-};
-
 // The rows of a block of threads: one, or one for each warp of it.
 struct RowCursor {
   std::int64_t row;
   int thread;  // of the row's
 
   __device__ __forceinline__ explicit RowCursor(int threads) {
-    row = static_cast<std::int64_t>(blockIdx.x) * rows_at_once(threads) + static_cast<int>(threadIdx.x) / threads;
+    row = static_cast<std::int64_t>(blockIdx.x) * at_once(blockDim.x, threads) + at_once(threadIdx.x, threads);
     thread = static_cast<int>(threadIdx.x) & (threads - 1);
   }
   __device__ __forceinline__ void advance(int threads) {
-    row += static_cast<std::int64_t>(gridDim.x) * rows_at_once(threads);
+    row += static_cast<std::int64_t>(gridDim.x) * at_once(blockDim.x, threads);
   }
 
  private:
-  static __device__ __forceinline__ int rows_at_once(int threads) { return static_cast<int>(blockDim.x) / threads; }
+  static __device__ __forceinline__ int at_once(unsigned count, int threads) {
+    return static_cast<int>(count >> (__ffs(threads) - 1));  // a power of two
+  }
 };
 
 // Divisions of 64 bits cost a row of a few hundred columns a part of its time.
@@ -36,25 +34,43 @@ __device__ __forceinline__ std::int64_t quotient(std::int64_t value, int divisor
   return value / divisor;
 }
 
-__device__ __forceinline__ Keys keys_of_row(const RowPass& p, std::int64_t row) {
-  if (!p.masked) return {0, p.len_k};
-  const int query = static_cast<int>(row - quotient(row, p.len_q) * p.len_q);
-  return {max(0, query + p.window_begin), min(p.len_k, query + p.window_end)};
+// A row of the pass, and where it lies in a matrix.
+struct Row {
+  std::int64_t index, sequence;  // of (batch, head)
+  int query;
+
+  __device__ __forceinline__ Row(const RowPass& p, std::int64_t row) : index(row), sequence(quotient(row, p.len_q)) {
+    query = static_cast<int>(row - sequence * p.len_q);
+  }
+  template <class Element>
+  __device__ __forceinline__ Element* of(const RowMatrix& m) const {
+    return static_cast<Element*>(m.data) + sequence * m.head + query * m.row;
+  }
+};
+
+// It sees the keys before this one; at most 0 where it sees none.
+__device__ __forceinline__ int end_of_keys(const RowPass& p, const Row& row) {
+  return p.masked ? min(p.len_k, row.query + p.window_end) : p.len_k;
 }
 
-__device__ __forceinline__ float* lse_of_row(const RowPass& p, std::int64_t row) {
-  const std::int64_t sequence = quotient(row, p.len_q), batch = quotient(sequence, p.heads_q);
-  return static_cast<float*>(p.lse.data) + batch * p.lse.batch + (sequence - batch * p.heads_q) * p.lse.head +
-         (row - sequence * p.len_q) * p.lse.row;
+__device__ __forceinline__ float* lse_of_row(const RowPass& p, const Row& row) {
+  const std::int64_t batch = quotient(row.sequence, p.heads_q);
+  return static_cast<float*>(p.lse.data) + batch * p.lse.batch + (row.sequence - batch * p.heads_q) * p.lse.head +
+         row.query * p.lse.row;
+}
+
+__device__ __forceinline__ float exchanged(float value, int step) { return __shfl_xor_sync(0xffffffffu, value, step); }
+__device__ __forceinline__ float2 exchanged(float2 value, int step) {
+  return {exchanged(value.x, step), exchanged(value.y, step)};
 }
 
 // Over the threads of a row; `combine` of two, its neutral element 0 or what every thread has at least.
-template <class Combine>
-__device__ __forceinline__ float over_row(float value, int threads, Combine combine) {
+template <class Value, class Combine>
+__device__ __forceinline__ Value over_row(Value value, int threads, Combine combine) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, step));
+  for (int step = 16; step > 0; step /= 2) value = combine(value, exchanged(value, step));
   if (threads == 32) return value;
-  __shared__ float of_warp[16];
+  __shared__ Value of_warp[kMostRowThreads / 32];
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   value = of_warp[0];
@@ -65,6 +81,9 @@ __device__ __forceinline__ float over_row(float value, int threads, Combine comb
 
 __device__ __forceinline__ float row_sum(float value, int threads) {
   return over_row(value, threads, [](float a, float b) { return a + b; });
+}
+__device__ __forceinline__ float2 row_sums(float2 values, int threads) {
+  return over_row(values, threads, [](float2 a, float2 b) { return float2{a.x + b.x, a.y + b.y}; });
 }
 __device__ __forceinline__ float row_max(float value, int threads) {
   return over_row(value, threads, [](float a, float b) { return fmaxf(a, b); });
@@ -108,56 +127,73 @@ __device__ __forceinline__ void write(Element* to, const float (&values)[kVector
 }
 
 // A thread's columns of a chunk of its row: kSteps vectors of kVector neighbours. A warp's threads lie side by side,
-// and its vectors behind each other: they differ by constants.
+// and its vectors behind each other: they differ by constants. Blocks of a warp's columns behind the last key cost
+// nothing: these passes would else be bound by instructions.
 template <int kVector, int kSteps>
 struct Part {
+  static constexpr int kStep = 32 * kVector, kBlock = 128;  // columns of a warp
+  static constexpr int kStepsOfBlock = kBlock / kStep, kBlocks = kSteps / kStepsOfBlock;
+
   alignas(16) float values[kSteps][kVector];
+  int first = 0;  // column of the thread
+  int live = 0;   // blocks with keys
 
   static __device__ __forceinline__ int columns(int threads) { return threads * kVector * kSteps; }
   static __device__ __forceinline__ int chunks(int length, int threads) {
     return max(1, (length + columns(threads) - 1) / columns(threads));
   }
-  static __device__ __forceinline__ int first_column(int chunk, int thread, int threads) {
-    return chunk * columns(threads) + (thread & ~31) * kVector * kSteps + (thread & 31) * kVector;
+  __device__ __forceinline__ void place(int end, int chunk, int thread, int threads) {
+    const int of_warp = chunk * columns(threads) + (thread & ~31) * kVector * kSteps;
+    first = of_warp + (thread & 31) * kVector;
+    live = (end - of_warp + kBlock - 1) / kBlock;
   }
 
-  // Columns of the keys as they are, `otherwise` elsewhere; nothing else is read.
+  // Columns before `end` as they are, `otherwise` behind; nothing else is read.
   template <class Element>
-  __device__ __forceinline__ void load(const Element* row, Keys keys, float otherwise, int chunk, int thread,
-                                       int threads) {
-    const int begin = first_column(chunk, thread, threads);
-    const Element* const from = row + begin;
+  __device__ __forceinline__ void load(const Element* row, int end, float otherwise) {
+    const Element* const from = row + first;
+    const int left = end - first;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      const int first = begin + s * 32 * kVector;
-      if (first < keys.end && first + kVector > keys.begin) {
-        read<kVector>(values[s], from + s * 32 * kVector);
+      if (s * kStep < left) read<kVector>(values[s], from + s * kStep);
+    }
 #pragma unroll
-        for (int i = 0; i < kVector; ++i)
-          values[s][i] = first + i < keys.end && first + i >= keys.begin ? values[s][i] : otherwise;
-      } else {
+    for (int block = 0; block < kBlocks; ++block) {
+      if (block + 1 != live) [[likely]] continue;  // in those before, all are seen
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) values[s][i] = otherwise;
+      for (int s = block * kStepsOfBlock; s < (block + 1) * kStepsOfBlock; ++s) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) values[s][i] = s * kStep + i < left ? values[s][i] : otherwise;
       }
     }
   }
 
+  // Zeros behind the keys.
   template <class Element>
-  __device__ __forceinline__ void store(Element* row, int length, int chunk, int thread, int threads) const {
-    const int begin = first_column(chunk, thread, threads);
-    Element* const to = row + begin;
+  __device__ __forceinline__ void store(Element* row, int length) const {
+    Element* const to = row + first;
+    const int left = length - first;
+    const float zeros[kVector]{};
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      if (begin + s * 32 * kVector < length) write<kVector>(to + s * 32 * kVector, values[s]);
+      if (s * kStep >= left) break;
+      if (s / kStepsOfBlock < live)
+        write<kVector>(to + s * kStep, values[s]);
+      else
+        write<kVector>(to + s * kStep, zeros);
     }
   }
 
   template <class Function>
   __device__ __forceinline__ void each(Function function) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    for (int block = 0; block < kBlocks; ++block) {
+      if (block >= live) break;
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) function(values[s][i]);
+      for (int s = block * kStepsOfBlock; s < (block + 1) * kStepsOfBlock; ++s) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) function(s, i);
+      }
     }
   }
 };

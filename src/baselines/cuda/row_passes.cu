@@ -7,37 +7,50 @@ namespace fovea::cuda::baselines {
 namespace {
 
 constexpr int kBlocksAtOnce = 2;
+template <int kVector>
+constexpr int kSoftmaxBlocksAtOnce = kVector == 4 ? 2 : 1;  // single elements take a register too many for two
 
 template <int kVector>
 using Scores = Part<kVector, kRowValues / kVector>;
 template <int kVector>
 using HalfScores = Part<kVector, kRowValues / kVector / 2>;
 
-// Relative to `reference`, the largest score of the row: a hidden one's -inf gives 0. The difference is taken before it
-// is scaled: the largest weight is then exactly 1, however large the scores are.
-__device__ __forceinline__ float weight(float score, float reference, const RowPass& p) {
-  return expf((score - reference) * p.magnitude);
-}
+// Relative to the largest score of a row: a hidden one's -inf gives 0. The difference is taken before it is scaled: the
+// largest weight is then exactly 1, however large the scores are. What is rounded to 16 bits needs no exponential that
+// is good to 24.
+template <class Element>
+struct Exponential {
+  float scale;
+  explicit __device__ __forceinline__ Exponential(const RowPass& p)
+      : scale(std::is_same_v<Element, float> ? p.magnitude : p.magnitude * kLog2e) {}
+  __device__ __forceinline__ float operator()(float difference) const {
+    if constexpr (std::is_same_v<Element, float>)
+      return expf(difference * scale);
+    else
+      return ptx::exp2_approx(difference * scale);
+  }
+};
 
 template <int kVector>
-__device__ __forceinline__ void load_scores(Scores<kVector>& part, const RowPass& p, std::int64_t row, Keys keys,
-                                            int chunk, int thread) {
-  part.load(p.scores + row * p.len_k, keys, -kInfinity * p.sign, chunk, thread, p.threads);
-  part.each([&](float& v) { v *= p.sign; });
+__device__ __forceinline__ void load_scores(Scores<kVector>& part, const RowPass& p, const Row& row, int end, int chunk,
+                                            int thread) {
+  part.place(end, chunk, thread, p.threads);
+  part.load(row.of<float>(p.scores), end, -kInfinity * p.sign);
+  if (p.sign < 0.0f) part.each([&](int s, int i) { part.values[s][i] *= -1.0f; });
 }
 
 // The largest of these scores and those before.
 template <int kVector>
 __device__ __forceinline__ float largest(Scores<kVector>& part, float before) {
-  part.each([&](float v) { before = fmaxf(before, v); });
+  part.each([&](int s, int i) { before = fmaxf(before, part.values[s][i]); });
   return before;
 }
 
 // Scores become weights; returns their sum.
-template <int kVector>
-__device__ __forceinline__ float weigh(Scores<kVector>& part, float reference, const RowPass& p) {
+template <class Weight, int kVector>
+__device__ __forceinline__ float weigh(Scores<kVector>& part, float reference, const Weight& weight) {
   float sum = 0.0f;
-  part.each([&](float& v) { sum += v = weight(v, reference, p); });
+  part.each([&](int s, int i) { sum += part.values[s][i] = weight(part.values[s][i] - reference); });
   return sum;
 }
 
@@ -46,16 +59,19 @@ __device__ __forceinline__ float lse_of(float reference, float sum, const RowPas
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) softmax(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kSoftmaxBlocksAtOnce<kVector>)
+    softmax(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
+    const Row row(p, at.row);
     Scores<kVector> part;
-    load_scores(part, p, at.row, keys_of_row(p, at.row), 0, at.thread);
+    load_scores(part, p, row, end_of_keys(p, row), 0, at.thread);
     const float reference = reference_of(row_max(largest(part, -kInfinity), p.threads));
-    const float sum = row_sum(weigh(part, reference, p), p.threads), inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-    if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, at.row) = lse_of(reference, sum, p);
-    part.each([&](float& v) { v *= inverse; });
-    part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, 0, at.thread, p.threads);
+    const float sum = row_sum(weigh(part, reference, Exponential<Element>(p)), p.threads);
+    if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, row) = lse_of(reference, sum, p);
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    part.each([&](int s, int i) { part.values[s][i] *= inverse; });
+    part.store(row.of<Element>(p.to), p.len_k);
   }
 }
 
@@ -63,27 +79,27 @@ template <int kVector>
 __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) log_sum_exp(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
-    const Keys keys = keys_of_row(p, at.row);
-    const int chunks = Scores<kVector>::chunks(keys.end, p.threads);
+    const Row row(p, at.row);
+    const int end = end_of_keys(p, row), chunks = Scores<kVector>::chunks(end, p.threads);
     Scores<kVector> part;
     float most = -kInfinity;
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      load_scores(part, p, at.row, keys, chunk, at.thread);
+      load_scores(part, p, row, end, chunk, at.thread);
       most = largest(part, most);
     }
     const float reference = reference_of(row_max(most, p.threads));
     float sum = 0.0f;
 #pragma unroll 1
     for (int chunk = chunks - 1;;) {  // the last one is still there
-      sum += weigh(part, reference, p);
+      sum += weigh(part, reference, Exponential<float>(p));
       if (--chunk < 0) break;
-      load_scores(part, p, at.row, keys, chunk, at.thread);
+      load_scores(part, p, row, end, chunk, at.thread);
     }
     sum = row_sum(sum, p.threads);
     if (at.thread != 0) continue;
-    p.statistics[at.row] = {reference, sum == 0.0f ? -kInfinity : logf(sum)};
-    if (p.lse.data != nullptr) *lse_of_row(p, at.row) = lse_of(reference, sum, p);
+    p.statistics[row.index] = {reference, sum == 0.0f ? -kInfinity : logf(sum)};
+    if (p.lse.data != nullptr) *lse_of_row(p, row) = lse_of(reference, sum, p);
   }
 }
 
@@ -93,15 +109,20 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) exponentials(c
   const int chunks = HalfScores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1
   for (; at.row < p.rows; at.advance(p.threads)) {
-    const LogSumExp of = p.statistics != nullptr ? p.statistics[at.row] : LogSumExp{0.0f, *lse_of_row(p, at.row)};
-    const Keys keys = of.log_sum == -kInfinity ? Keys{0, 0} : keys_of_row(p, at.row);
+    const Row row(p, at.row);
+    const LogSumExp of = p.statistics != nullptr ? p.statistics[row.index] : LogSumExp{0.0f, *lse_of_row(p, row)};
+    const int end = of.log_sum == -kInfinity ? 0 : end_of_keys(p, row);
     const float origin = of.origin * p.sign, hidden = -kInfinity * p.sign;
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       HalfScores<kVector> part;
-      part.load(p.scores + at.row * p.len_k, keys, hidden, chunk, at.thread, p.threads);
-      part.each([&](float& v) { v = v == hidden ? 0.0f : expf(fmaf(v - origin, p.factor, -of.log_sum)); });
-      part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
+      part.place(end, chunk, at.thread, p.threads);
+      part.load(row.of<float>(p.scores), end, hidden);
+      part.each([&](int s, int i) {
+        float& v = part.values[s][i];
+        v = v == hidden ? 0.0f : expf(fmaf(v - origin, p.factor, -of.log_sum));
+      });
+      part.store(row.of<Element>(p.to), p.len_k);
     }
   }
 }
@@ -113,38 +134,37 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(
   const int chunks = Half::chunks(p.len_k, p.threads);
 #pragma unroll 1
   for (; at.row < p.rows; at.advance(p.threads)) {
-    const Keys keys = keys_of_row(p, at.row);
+    const Row row(p, at.row);
+    const int end = end_of_keys(p, row);
     Half gradients, weights;
     const auto load = [&](int chunk) {
-      gradients.load(p.scores + at.row * p.len_k, keys, 0.0f, chunk, at.thread, p.threads);
-      weights.load(static_cast<const Weight*>(p.weights) + at.row * p.len_k, keys, 0.0f, chunk, at.thread, p.threads);
+      gradients.place(end, chunk, at.thread, p.threads);
+      weights.place(end, chunk, at.thread, p.threads);
+      gradients.load(row.of<float>(p.scores), end, 0.0f);
+      weights.load(row.of<const Weight>(p.weights), end, 0.0f);
     };
-    float sum = 0.0f, total = 0.0f;
+    float2 sums = {0.0f, 0.0f};  // of weights * gradients, and of weights
 #pragma unroll 1
-    for (int chunk = p.delta != nullptr ? 0 : Half::chunks(keys.end, p.threads) - 1; chunk >= 0; --chunk) {
+    for (int chunk = p.delta != nullptr ? 0 : Half::chunks(end, p.threads) - 1; chunk >= 0; --chunk) {
       load(chunk);
-#pragma unroll
-      for (int i = 0; i < kRowValues / 2; ++i) {
-        const float w = weights.values[i / kVector][i % kVector];
-        sum = fmaf(w, gradients.values[i / kVector][i % kVector], sum);
-        total += w;
-      }
+      gradients.each([&](int s, int i) {
+        sums = {fmaf(weights.values[s][i], gradients.values[s][i], sums.x), sums.y + weights.values[s][i]};
+      });
     }
     float delta = 0.0f;
     if (p.delta != nullptr) {
-      delta = p.delta[at.row];
+      delta = p.delta[row.sequence * p.delta_head + row.query];
     } else {
-      sum = row_sum(sum, p.threads), total = row_sum(total, p.threads);
-      delta = total > 0.0f ? sum / total : 0.0f;
+      sums = row_sums(sums, p.threads);
+      delta = sums.y > 0.0f ? sums.x / sums.y : 0.0f;
     }
 #pragma unroll 1
     for (int chunk = 0;;) {
-#pragma unroll
-      for (int i = 0; i < kRowValues / 2; ++i) {
-        float& g = gradients.values[i / kVector][i % kVector];
-        g = weights.values[i / kVector][i % kVector] * (g - delta) * p.factor;
-      }
-      gradients.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
+      gradients.each([&](int s, int i) {
+        float& g = gradients.values[s][i];
+        g = weights.values[s][i] * (g - delta) * p.factor;
+      });
+      gradients.store(row.of<Element>(p.to), p.len_k);
       if (++chunk == chunks) break;
       load(chunk);
     }
@@ -157,12 +177,14 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) scale(const __
   const int chunks = Scores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1
   for (; at.row < p.rows; at.advance(p.threads)) {
+    const Row row(p, at.row);
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       Scores<kVector> part;
-      part.load(p.scores + at.row * p.len_k, {0, p.len_k}, 0.0f, chunk, at.thread, p.threads);
-      part.each([&](float& v) { v *= p.factor; });
-      part.store(static_cast<Element*>(p.to) + at.row * p.len_k, p.len_k, chunk, at.thread, p.threads);
+      part.place(p.len_k, chunk, at.thread, p.threads);
+      part.load(row.of<float>(p.scores), p.len_k, 0.0f);
+      part.each([&](int s, int i) { part.values[s][i] *= p.factor; });
+      part.store(row.of<Element>(p.to), p.len_k);
     }
   }
 }
@@ -170,11 +192,11 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) scale(const __
 __global__ void __launch_bounds__(kMostRowThreads) hide(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
-    const Keys keys = keys_of_row(p, at.row);
-    float* const row = p.scores + at.row * p.len_k;
-    for (int column = at.thread; column < keys.begin; column += p.threads) row[column] = -kInfinity;
+    const Row row(p, at.row);
+    float* const scores = row.of<float>(p.scores);
 #pragma unroll 4
-    for (int column = max(0, keys.end) + at.thread; column < p.len_k; column += p.threads) row[column] = -kInfinity;
+    for (int column = max(0, end_of_keys(p, row)) + at.thread; column < p.len_k; column += p.threads)
+      scores[column] = -kInfinity;
   }
 }
 

@@ -13,22 +13,30 @@ struct LogSumExp {
   float log_sum;  // of the exponentials of |factor| * (score - origin); -infinity if there is no score
 };
 
-// A pass over all rows of a score matrix [batch, heads_q, len_q, len_k]. An fp32 result may stand in its place.
+// Matrices [len_q, len_k] of the heads of all batch elements, neighbouring columns adjacent: elements from one to the
+// next, and from row to row.
+struct RowMatrix {
+  void* data = nullptr;
+  std::int64_t head = 0, row = 0;
+};
+
+// A pass over all rows of score matrices [batch, heads_q, len_q, len_k]. An fp32 result may stand in their place.
 struct RowPass {
   std::int64_t rows = 0;
   int heads_q = 1, len_q = 0, len_k = 0;
-  int window_begin = 0, window_end = 0;  // query i sees keys [i + window_begin, i + window_end) of [0, len_k)
-  bool masked = false;                   // false: takes all keys, hidden scores hold -inf
-  int threads = 32;                      // of a row, a power of two
+  int window_end = 0;   // query i sees the keys before i + window_end
+  bool masked = false;  // false: takes all keys, hidden scores hold -inf
+  int threads = 32;     // of a row, a power of two
   // Scores are factor times what the matrix holds. Softmaxes flip its sign where the factor is negative and multiply by
   // |factor|, which they take as the least number if it is 0, so that a hidden pair's -inf stays -inf.
   float factor = 1.0f, magnitude = 1.0f, sign = 1.0f;
-  float* scores = nullptr;  // [rows, len_k]: scores, or gradients
-  void* to = nullptr;
-  const void* weights = nullptr;    // probabilities, for their gradient
+  RowMatrix scores;  // fp32: scores, or gradients
+  RowMatrix to;
+  RowMatrix weights;                // probabilities, for their gradient
   TensorRef lse;                    // data may be null
   LogSumExp* statistics = nullptr;  // of each row
-  const float* delta = nullptr;     // of each row; null: the weighted mean of the gradients
+  const float* delta = nullptr;     // of the first row; null: the weighted mean of the gradients
+  std::int64_t delta_head = 0;      // from head to head
 };
 
 enum class Step : std::uint8_t {
