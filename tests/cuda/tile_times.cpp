@@ -3,16 +3,13 @@
 // One row for each kernel, problem and tile: microseconds of a node in a graph of dependent nodes for several numbers
 // of parts; `auto` is what the model of plan.cpp would split this tile into, `*` the library's choice. Answers are
 // compared with the CPU reference (short sequences) or with the library's own.
-#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -23,132 +20,13 @@
 #include "cuda/runtime/device_info.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
+#include "tile_tensors.h"
 #include "tile_variants.h"
 
 namespace fovea::cuda::any {
 namespace {
 
 constexpr std::int64_t kReferenceLength = 512;
-
-// One tensor on the device, with its host copy.
-struct Buffer {
-  std::vector<char> host;
-  MutableTensorView device, on_host;
-
-  Buffer(const Sizes& sizes, DType dtype, unsigned seed) {
-    const auto count = static_cast<std::size_t>(sizes[0] * sizes[1] * sizes[2] * sizes[3]);
-    host.resize(std::max<std::size_t>(count * static_cast<std::size_t>(size_of(dtype)), 16));
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    const std::size_t drawn = std::min<std::size_t>(count, 1 << 20);
-    for (std::size_t i = 0; i < drawn; ++i) {
-      const float value = normal(random);
-      if (dtype == DType::fp32) {
-        std::memcpy(&host[i * 4], &value, 4);
-      } else {
-        const __nv_bfloat16 rounded = __float2bfloat16(value);
-        std::memcpy(&host[i * 2], &rounded, 2);
-      }
-    }
-    const std::size_t bytes = drawn * static_cast<std::size_t>(size_of(dtype));
-    for (std::size_t at = bytes; at < host.size(); at += bytes)
-      std::memcpy(&host[at], host.data(), std::min(bytes, host.size() - at));
-    void* data = nullptr;
-    check(cudaMalloc(&data, host.size()), "cudaMalloc");
-    check(cudaMemcpy(data, host.data(), host.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
-    device = contiguous(data, dtype, sizes, {DeviceKind::cuda, 0});
-    on_host = contiguous(host.data(), dtype, sizes, {DeviceKind::cpu, 0});
-  }
-  ~Buffer() { cudaFree(device.data); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  void clear() { check(cudaMemset(device.data, 0xff, host.size()), "cudaMemset"); }
-  std::vector<float> fetch() const {
-    std::vector<char> raw(host.size());
-    check(cudaMemcpy(raw.data(), device.data, raw.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return widened(raw);
-  }
-  std::vector<float> host_values() const { return widened(host); }
-
- private:
-  std::vector<float> widened(const std::vector<char>& raw) const {
-    const bool wide = device.dtype == DType::fp32;
-    std::vector<float> values(raw.size() / (wide ? 4 : 2));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (wide) {
-        std::memcpy(&values[i], &raw[i * 4], 4);
-      } else {
-        __nv_bfloat16 value;
-        std::memcpy(&value, &raw[i * 2], 2);
-        values[i] = __bfloat162float(value);
-      }
-    }
-    return values;
-  }
-};
-
-struct Tensors {
-  AttentionProblem p;
-  AttentionOptions options;
-  Buffer q, k, v, dout, out, lse, dq, dk, dv;
-
-  explicit Tensors(const AttentionProblem& problem)
-      : p(problem),
-        q({p.batch, p.heads_q, p.len_q, p.dim_qk}, p.dtype, 1),
-        k({p.batch, p.heads_kv, p.len_k, p.dim_qk}, p.dtype, 2),
-        v({p.batch, p.heads_kv, p.len_k, p.dim_v}, p.dtype, 3),
-        dout({p.batch, p.heads_q, p.len_q, p.dim_v}, p.dtype, 4),
-        out({p.batch, p.heads_q, p.len_q, p.dim_v}, p.dtype, 5),
-        lse({p.batch, p.heads_q, p.len_q, 1}, DType::fp32, 6),
-        dq({p.batch, p.heads_q, p.len_q, p.dim_qk}, p.dtype, 7),
-        dk({p.batch, p.heads_kv, p.len_k, p.dim_qk}, p.dtype, 8),
-        dv({p.batch, p.heads_kv, p.len_k, p.dim_v}, p.dtype, 9) {
-    p.device = {DeviceKind::cuda, 0};
-    options.mask = p.mask;
-    options.scale = p.scale;
-  }
-  ForwardTensors forward() {
-    return {.q = q.device, .k = k.device, .v = v.device, .out = out.device, .lse = lse.device};
-  }
-  BackwardTensors backward() {
-    BackwardTensors t{.q = q.device,
-                      .k = k.device,
-                      .v = v.device,
-                      .out = out.device,
-                      .lse = lse.device,
-                      .dout = dout.device,
-                      .dq = dq.device,
-                      .dk = dk.device,
-                      .dv = dv.device};
-    if (!p.wants_dq) t.dq = {};
-    if (!p.wants_dk) t.dk = {};
-    if (!p.wants_dv) t.dv = {};
-    return t;
-  }
-  // The answers of a kernel.
-  std::vector<Buffer*> results() {
-    if (p.pass == Pass::forward) return {&out, &lse};
-    if (p.wants_dq) return {&dq};
-    return {&dk, &dv};
-  }
-  void run_reference() {
-    options.implementation = "reference";
-    attention_forward({.q = q.on_host, .k = k.on_host, .v = v.on_host, .out = out.on_host, .lse = lse.on_host},
-                      options);
-    if (p.pass == Pass::forward) return;
-    attention_backward({.q = q.on_host,
-                        .k = k.on_host,
-                        .v = v.on_host,
-                        .out = out.on_host,
-                        .lse = lse.on_host,
-                        .dout = dout.on_host,
-                        .dq = dq.on_host,
-                        .dk = dk.on_host,
-                        .dv = dv.on_host},
-                       options);
-  }
-};
 
 using Enqueue = std::function<void(cudaStream_t)>;
 
@@ -231,74 +109,68 @@ Planned plan(Tensors& t, Workspace& workspace, const Forced& forced) {
   return result;
 }
 
-// One kernel of one problem: every variant of the head dimension, in several splits.
-int time_kernel(const core::Case& c, Kernel kernel, Workspace& workspace) {
+AttentionProblem problem_of(const core::Case& c, Kernel kernel) {
   AttentionProblem problem = c.problem;
   problem.pass = kernel == Kernel::forward ? Pass::forward : Pass::backward;
   problem.wants_dq = kernel != Kernel::backward_keys;
   problem.wants_dk = problem.wants_dv = kernel != Kernel::backward_queries;
   problem.device = {DeviceKind::cuda, 0};
-  Tensors t(problem);
-  const char* name = kernel == Kernel::forward ? "fwd" : kernel == Kernel::backward_keys ? "dkdv" : "dq";
-  AttentionProblem forward_problem = problem;
-  forward_problem.pass = Pass::forward;
-  const auto call = [&](const Planned& planned) {
-    workspace.of(planned.workspace);
-    for (Buffer* one : t.results()) one->clear();
-    planned.enqueue(nullptr);
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  };
-  {
+  return problem;
+}
+
+// One kernel of one problem: every variant of the head dimension, in several splits.
+class KernelTimes {
+ public:
+  KernelTimes(const core::Case& c, Kernel kernel, Workspace& workspace)
+      : kernel_(kernel), workspace_(workspace), problem_(problem_of(c, kernel)), tensors_(problem_) {
+    AttentionProblem forward_problem = problem_;
+    forward_problem.pass = Pass::forward;
     const ForwardPlan first = plan_forward(forward_problem);
-    enqueue(first, forward_problem, t.forward(), {.workspace = workspace.of(first.workspace_bytes), .stream = nullptr});
+    enqueue(first, forward_problem, tensors_.forward(),
+            {.workspace = workspace.of(first.workspace_bytes), .stream = nullptr});
+    chosen_ = plan(tensors_, workspace, {});
+    call(chosen_);
+    const bool short_enough = problem_.len_q * problem_.batch * problem_.heads_q <= kReferenceLength;
+    if (short_enough) tensors_.run_reference();
+    for (Buffer* one : tensors_.results()) wanted_.push_back(short_enough ? one->host_values() : one->fetch());
   }
-  const Planned chosen = plan(t, workspace, {});
-  call(chosen);
-  std::vector<std::vector<float>> wanted;
-  const bool short_enough = problem.len_q * problem.batch * problem.heads_q <= kReferenceLength;
-  if (short_enough) t.run_reference();
-  for (Buffer* one : t.results()) wanted.push_back(short_enough ? one->host_values() : one->fetch());
-  const double tolerance = problem.dtype == DType::fp32 ? 2e-5 : 2e-2;
-  int failed = 0;
-  const auto error = [&] {
-    double worst = 0;
-    const std::vector<Buffer*> results = t.results();
-    for (std::size_t i = 0; i < results.size(); ++i)
-      worst = std::max(worst, difference(results[i]->fetch(), wanted[i]));
-    failed += worst <= tolerance ? 0 : 1;
-    return worst;
-  };
-  const auto time = [&](const Planned& planned) {
-    const double once = node_us(planned.enqueue, 2);
-    return once > 500 ? once : node_us(planned.enqueue, once > 100 ? 10 : 100);
-  };
-  const double chosen_error = error(), chosen_us = time(chosen);
-  std::printf("%-4s %s b%lld h%lld lq%-6lld d%-4lld %-6.6s * %9.2f us %6.1f TF/s err %.1e  %s\n", name,
-              problem.dtype == DType::fp32 ? "fp32" : "bf16", static_cast<long long>(problem.batch),
-              static_cast<long long>(problem.heads_q), static_cast<long long>(problem.len_q),
-              static_cast<long long>(problem.dim_qk), problem.mask == Mask::none ? "none" : "causal", chosen_us,
-              flops(problem) *
-                  (kernel == Kernel::forward         ? 1.0
-                   : kernel == Kernel::backward_keys ? 0.8
-                                                     : 0.6) /
-                  chosen_us * 1e-6,
-              chosen_error, chosen.text.c_str());
-  const std::vector<KernelInstance> all =
-      variants(kernel, problem.dtype == DType::fp32 ? ElementKind::fp32 : ElementKind::bf16);
-  int dim = 1 << 20;
-  for (const KernelInstance& one : all)
-    if (one.tile.dim >= std::max(problem.dim_qk, problem.dim_v)) dim = std::min(dim, one.tile.dim);
-  for (const KernelInstance& one : all) {
-    if (one.tile.dim != dim || one.shared_bytes > usable_shared_memory(0)) continue;
+
+  // How many answers were wrong.
+  int print() {
+    print_choice();
+    const std::vector<KernelInstance> all =
+        variants(kernel_, problem_.dtype == DType::fp32 ? ElementKind::fp32 : ElementKind::bf16);
+    int dim = 1 << 20;
+    for (const KernelInstance& one : all)
+      if (one.tile.dim >= std::max(problem_.dim_qk, problem_.dim_v)) dim = std::min(dim, one.tile.dim);
+    for (const KernelInstance& one : all)
+      if (one.tile.dim == dim && one.shared_bytes <= usable_shared_memory(0)) print_variant(one);
+    return failed_;
+  }
+
+ private:
+  void print_choice() {
+    // Of the flops of a whole pass, those that this kernel answers for.
+    const double share = kernel_ == Kernel::forward ? 1.0 : kernel_ == Kernel::backward_keys ? 0.8 : 0.6;
+    const char* name = kernel_ == Kernel::forward ? "fwd" : kernel_ == Kernel::backward_keys ? "dkdv" : "dq";
+    const double worst = error(), us = time(chosen_);
+    std::printf("%-4s %s b%lld h%lld lq%-6lld d%-4lld %-6.6s * %9.2f us %6.1f TF/s err %.1e  %s\n", name,
+                problem_.dtype == DType::fp32 ? "fp32" : "bf16", static_cast<long long>(problem_.batch),
+                static_cast<long long>(problem_.heads_q), static_cast<long long>(problem_.len_q),
+                static_cast<long long>(problem_.dim_qk), problem_.mask == Mask::none ? "none" : "causal", us,
+                flops(problem_) * share / us * 1e-6, worst, chosen_.text.c_str());
+  }
+
+  void print_variant(const KernelInstance& one) {
     const TileShape& s = one.tile;
     std::printf("   %dx%d w%d rt%d st%d sh%d %d B:", s.rows(), s.block(), s.warps, s.row_tiles, s.stages, s.sharing,
                 one.shared_bytes);
-    const int chosen_parts = plan(t, workspace, {.kernel = &one, .splits = 0}).split.splits;
+    const int chosen_parts = plan(tensors_, workspace_, {.kernel = &one, .splits = 0}).split.splits;
     std::vector<int> tried;
     double worst = 0;
     for (const int splits : {chosen_parts, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44}) {
-      if ((s.sharing > 1 || problem.batch * problem.heads_q > 4) && splits > 1 && splits != chosen_parts) continue;
-      const Planned planned = plan(t, workspace, {.kernel = &one, .splits = splits});
+      if ((s.sharing > 1 || problem_.batch * problem_.heads_q > 4) && splits > 1 && splits != chosen_parts) continue;
+      const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = splits});
       if (std::find(tried.begin(), tried.end(), planned.split.splits) != tried.end()) continue;
       if (splits < chosen_parts / 5 && splits != chosen_parts) continue;
       tried.push_back(planned.split.splits);
@@ -309,8 +181,36 @@ int time_kernel(const core::Case& c, Kernel kernel, Workspace& workspace) {
     std::printf("  err %.1e\n", worst);
     std::fflush(stdout);
   }
-  return failed;
-}
+
+  void call(const Planned& planned) {
+    workspace_.of(planned.workspace);
+    for (Buffer* one : tensors_.results()) one->clear();
+    planned.enqueue(nullptr);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+
+  double error() {
+    double worst = 0;
+    const std::vector<Buffer*> results = tensors_.results();
+    for (std::size_t i = 0; i < results.size(); ++i)
+      worst = std::max(worst, difference(results[i]->fetch(), wanted_[i]));
+    failed_ += worst <= (problem_.dtype == DType::fp32 ? 2e-5 : 2e-2) ? 0 : 1;
+    return worst;
+  }
+
+  static double time(const Planned& planned) {
+    const double once = node_us(planned.enqueue, 2);
+    return once > 500 ? once : node_us(planned.enqueue, once > 100 ? 10 : 100);
+  }
+
+  Kernel kernel_;
+  Workspace& workspace_;
+  AttentionProblem problem_;
+  Tensors tensors_;
+  Planned chosen_;
+  std::vector<std::vector<float>> wanted_;
+  int failed_ = 0;
+};
 
 // Microseconds of the host for a call of the public API with the caller's workspace, and for its launches alone.
 int time_host() {
@@ -365,10 +265,10 @@ int run(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     for (const core::Case& c : core::parse_sweep(word)) {
       if (c.pass == core::CasePass::fwd) {
-        failed += time_kernel(c, Kernel::forward, workspace);
+        failed += KernelTimes(c, Kernel::forward, workspace).print();
       } else {
-        failed += time_kernel(c, Kernel::backward_keys, workspace);
-        failed += time_kernel(c, Kernel::backward_queries, workspace);
+        failed += KernelTimes(c, Kernel::backward_keys, workspace).print();
+        failed += KernelTimes(c, Kernel::backward_queries, workspace).print();
       }
     }
   }

@@ -12,10 +12,11 @@ namespace {
 using fovea::baselines::counts_of;
 using fovea::baselines::Form;
 
-constexpr std::int64_t kPieceBytes = std::int64_t{32} << 20;  // of the 50 MiB and more of a Hopper
-constexpr std::int64_t kTile = 128;                           // of a product
-constexpr std::int64_t kLeastRows = 2 * kTile;                // of a strip in a head
-constexpr std::int64_t kStripRows = 128 * kTile;              // of all heads, for a tile on each multiprocessor
+constexpr std::int64_t kPieceBytes = std::int64_t{1}
+                                     << 30;       // what fits the L2 cache instead costs more launches than it saves
+constexpr std::int64_t kTile = 128;               // of a product
+constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip in a head
+constexpr std::int64_t kStripRows = 128 * kTile;  // of all heads, for a tile on each multiprocessor
 constexpr std::int64_t kMostStrips = 64;
 
 std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }

@@ -161,6 +161,7 @@ template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     backward_keys(const __grid_constant__ BackwardParameters p) {
   using Core = CoreOf<Element, Tile>;
+  using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
   constexpr bool kBoth = kTile.dim <= 128;
   extern __shared__ __align__(128) std::byte shared_memory[];
@@ -176,8 +177,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     const int head = u.head * s.group + step / blocks, stage = step % kTile.stages;
     const auto gQ = rows_of<Element>(p.q, u.batch, head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, u.batch, head, s.len_q, s.dim_v);
-    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.q[stage], gQ, first_query(step));
-    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.dout[stage], gDout, first_query(step));
+    load_tile<Layout, kTile.threads(), kTile.stream>(shared.q[stage], gQ, first_query(step));
+    load_tile<Layout, kTile.threads(), kTile.stream>(shared.dout[stage], gDout, first_query(step));
     ptx::cp_async_commit();
     load_statistics(shared.lse[stage], shared.delta[stage], p, static_cast<std::int64_t>(u.batch) * s.heads_q + head,
                     first_query(step));
@@ -189,8 +190,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gK = rows_of<Element>(p.k, u.batch, u.head, s.len_k, s.dim_qk);
     const auto gV = rows_of<Element>(p.v, u.batch, u.head, s.len_k, s.dim_v);
-    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.k, gK, u.first_row);
-    if (u.dk) load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.v, gV, u.first_row);
+    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.k, gK, u.first_row);
+    if (u.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(shared.v, gV, u.first_row);
     load_step(u.steps.begin);
     if (s.negate) {
       ptx::cp_async_wait<0>();

@@ -128,6 +128,7 @@ template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     backward_queries(const __grid_constant__ BackwardParameters p) {
   using Core = CoreOf<Element, Tile>;
+  using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardQueriesShared<Element, Tile>*>(shared_memory);
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {
     const int stage = block % kTile.stages;
-    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.k[stage], gK, block * kTile.stream);
-    load_tile<kTile.threads(), kTile.stream, kTile.dim>(shared.v[stage], gV, block * kTile.stream);
+    load_tile<Layout, kTile.threads(), kTile.stream>(shared.k[stage], gK, block * kTile.stream);
+    load_tile<Layout, kTile.threads(), kTile.stream>(shared.v[stage], gV, block * kTile.stream);
     ptx::cp_async_commit();
   };
 
@@ -151,8 +152,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, u.batch, u.head, s.len_q, s.dim_v);
-    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.q, gQ, u.first_row);
-    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.dout, gDout, u.first_row);
+    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);
+    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.dout, gDout, u.first_row);
     load_block(u.blocks.begin);
     load_statistics(shared.lse, shared.delta, p, u);
     if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;

@@ -173,10 +173,29 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
   }
 }
 
+// Where a block of threads stands is read anew: kept through the loop, it would cost registers.
+template <class Element, class Tile>
+__device__ __forceinline__ void write_tile(const ForwardParameters& p, typename CoreOf<Element, Tile>::Results& results,
+                                           RowState (&rows)[CoreOf<Element, Tile>::kRows],
+                                           ForwardShared<Element, Tile>& shared) {
+  using Core = CoreOf<Element, Tile>;
+  constexpr TileShape kTile = Tile::kShape;
+  const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
+  if constexpr (kTile.sharing > 1) {
+    static_assert(sizeof(shared) >=
+                  kTile.sharing * kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
+    __syncthreads();
+    join_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
+  } else {
+    write_forward<Core>(p, u, results, rows);
+  }
+}
+
 template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     forward(const __grid_constant__ ForwardParameters p) {
   using Core = CoreOf<Element, Tile>;
+  using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
@@ -188,8 +207,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {
     const int stage = block % kTile.stages;
-    load_tile<kTile.threads(), kTile.block(), kTile.dim>(shared.k[stage], gK, block * kTile.block());
-    load_tile<kTile.threads(), kTile.block(), kTile.dim>(shared.v[stage], gV, block * kTile.block());
+    load_tile<Layout, kTile.threads(), kTile.block()>(shared.k[stage], gK, block * kTile.block());
+    load_tile<Layout, kTile.threads(), kTile.block()>(shared.v[stage], gV, block * kTile.block());
     ptx::cp_async_commit();
   };
   const int share = kTile.sharing > 1 ? warp_index() % kTile.sharing * kTile.stream : 0;  // first key of a block
@@ -200,7 +219,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   if (u.blocks.begin < u.blocks.end) {
     if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
-    load_tile<kTile.threads(), kTile.rows(), kTile.dim>(shared.q, gQ, u.first_row);
+    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);
     load_block(u.blocks.begin);
     if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;
     if (s.negate) {
@@ -217,25 +236,17 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     if (kTile.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
     const int stage = block % kTile.stages;
     typename Core::Scores scores;
-    Core::multiply_transposed(scores, shared.q, shared.k[stage] + share * Core::Layout::kPitch);
+    Core::multiply_transposed(scores, shared.q, shared.k[stage] + share * Layout::kPitch);
     if (block < u.free.begin || block >= u.free.end)
       mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
     softmax_step<Core>(scores, results, rows, s);
-    Core::multiply(results, scores, shared.v[stage] + share * Core::Layout::kPitch, shared.stage);
+    Core::multiply(results, scores, shared.v[stage] + share * Layout::kPitch, shared.stage);
     if (kTile.stages == 1 && block + 1 < u.blocks.end) {
       __syncthreads();
       load_block(block + 1);
     }
   }
-  if constexpr (kTile.sharing > 1) {
-    using Shared = ForwardShared<Element, Tile>;
-    static_assert(sizeof(Shared) >=
-                  kTile.sharing * kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
-    __syncthreads();
-    join_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
-  } else {
-    write_forward<Core>(p, forward_unit<Tile>(p, ptx::block_index()), results, rows);
-  }
+  write_tile<Element, Tile>(p, results, rows, shared);
 }
 
 template <class Element, class Tile>

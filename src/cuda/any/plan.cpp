@@ -34,7 +34,7 @@ struct Choice {
 
 // Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
 constexpr double kBegin = 6800;           // launching, and what a block of threads does before its first product
-constexpr double kJoin = 3700;            // launching a kernel that joins
+constexpr double kJoin = 4500;            // launching a kernel that joins
 constexpr double kJoinPart = 430;         // a row reads its parts one after the other
 constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
 constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two

@@ -75,6 +75,44 @@ __device__ __forceinline__ void operands(const float* row, int column, int dim, 
   low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
 }
 
+// What a lane reads: its row of the upper eight of a tile and its row of the lower eight; null beyond the last query.
+template <class Element>
+struct LaneRows {
+  const Element *dout[2], *out[2];
+  const float* out_fp32[2];
+};
+
+// Products of eight rows with themselves, as accumulators of two tiles: the upper and the lower rows.
+struct Diagonals {
+  float upper[4] = {}, lower[4] = {};
+};
+
+// Adds the products of 16 columns, of which this lane reads `column`, the next, and the two 8 further on.
+template <class Element>
+__device__ __forceinline__ void add_columns(Diagonals& sums, const StatisticsParameters& p,
+                                            const LaneRows<Element>& rows, int column) {
+  const int dim = p.shape.dim_v;
+  const bool is_fp32 = p.out.kind == ElementKind::fp32;
+  std::uint32_t a[4], b[4], low[4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int at = column + i / 2 * 8;
+    a[i] = operand(rows.dout[i % 2], at, dim, p.dout.vector);
+    if (is_fp32) {
+      operands<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
+    } else {
+      b[i] = operand(rows.out[i % 2], at, dim, p.out.vector);
+    }
+  }
+  float(&upper)[4] = sums.upper, (&lower)[4] = sums.lower;
+  ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, b[0], b[2]);
+  ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, b[1], b[3]);
+  if (is_fp32) {
+    ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, low[0], low[2]);
+    ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, low[1], low[3]);
+  }
+}
+
 // A warp takes 16 rows; delta is the diagonal of dout out^T.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads) statistics(const __grid_constant__ StatisticsParameters p) {
@@ -91,51 +129,24 @@ __global__ void __launch_bounds__(kMemoryKernelThreads) statistics(const __grid_
                ? data + sequence / s.heads_q * tensor.batch + sequence % s.heads_q * tensor.head + query * tensor.row
                : nullptr;
   };
-  float upper[4] = {}, lower[4] = {};  // rows 0..7 of the tile against themselves, and 8..15
-  float first_upper[4] = {}, first_lower[4] = {};
+  Diagonals sums, first_chain;
   if (p.delta.data == nullptr) {
-    const Element* dout[2];
-    const Element* out[2];
-    const float* out_fp32[2];
+    LaneRows<Element> rows;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      dout[i] = row_of(p.dout, static_cast<const Element*>(p.dout.data), first + g + 8 * i);
-      out[i] = row_of(p.out, static_cast<const Element*>(p.out.data), first + g + 8 * i);
-      out_fp32[i] = row_of(p.out, static_cast<const float*>(p.out.data), first + g + 8 * i);
+      rows.dout[i] = row_of(p.dout, static_cast<const Element*>(p.dout.data), first + g + 8 * i);
+      rows.out[i] = row_of(p.out, static_cast<const Element*>(p.out.data), first + g + 8 * i);
+      rows.out_fp32[i] = row_of(p.out, static_cast<const float*>(p.out.data), first + g + 8 * i);
     }
-    const bool is_fp32 = p.out.kind == ElementKind::fp32;
 #pragma unroll 1
     for (int column = 2 * t; column < s.dim_v + 2 * t; column += 16) {
-      if (column == kChain + 2 * t) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          first_upper[i] = upper[i];
-          first_lower[i] = lower[i];
-          upper[i] = lower[i] = 0.0f;
-        }
-      }
-      std::uint32_t a[4], b[4], low[4] = {};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = column + i / 2 * 8;
-        a[i] = operand(dout[i % 2], at, s.dim_v, p.dout.vector);
-        if (is_fp32) {
-          operands<Element>(out_fp32[i % 2], at, s.dim_v, b[i], low[i]);
-        } else {
-          b[i] = operand(out[i % 2], at, s.dim_v, p.out.vector);
-        }
-      }
-      ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, b[0], b[2]);
-      ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, b[1], b[3]);
-      if (is_fp32) {
-        ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, low[0], low[2]);
-        ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, low[1], low[3]);
-      }
+      if (column == kChain + 2 * t) first_chain = sums, sums = {};
+      add_columns(sums, p, rows, column);
     }
   }
   if (t != g / 2) return;  // column g of row g is in the lane of columns 2t and 2t + 1
-  const float deltas[2] = {g % 2 == 0 ? first_upper[0] + upper[0] : first_upper[1] + upper[1],
-                           g % 2 == 0 ? first_lower[2] + lower[2] : first_lower[3] + lower[3]};
+  const float deltas[2] = {g % 2 == 0 ? first_chain.upper[0] + sums.upper[0] : first_chain.upper[1] + sums.upper[1],
+                           g % 2 == 0 ? first_chain.lower[2] + sums.lower[2] : first_chain.lower[3] + sums.lower[3]};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int query = first + g + 8 * i;

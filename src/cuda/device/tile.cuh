@@ -15,8 +15,9 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-template <class Element, int kDim>
+template <class Element_, int kDim>
 struct TileLayout {
+  using Element = Element_;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kChunks = kDim / kPerChunk;
   static constexpr bool kPadded = sizeof(Element) == 4;  // fp32 rows are read by vector loads: padding is enough
@@ -54,9 +55,10 @@ __device__ __forceinline__ void clear_tiles(std::byte* tiles, int bytes) {
 
 // Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads. Asynchronous if the rows are
 // aligned: the caller commits and waits. Otherwise element by element.
-template <int kThreads, int kRows, int kDim, class Element>
-__device__ __forceinline__ void load_tile(std::byte* tile, const Rows<Element>& source, int first_row) {
-  using Layout = TileLayout<Element, kDim>;
+template <class Layout, int kThreads, int kRows>
+__device__ __forceinline__ void load_tile(std::byte* tile, const Rows<typename Layout::Element>& source,
+                                          int first_row) {
+  using Element = typename Layout::Element;
   constexpr int kStep = kThreads / Layout::kChunks;  // rows copied at a time
   static_assert(kThreads % Layout::kChunks == 0);
   const int thread = static_cast<int>(ptx::thread_index());  // read anew: addresses are not kept from copy to copy
