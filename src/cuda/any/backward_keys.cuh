@@ -187,7 +187,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   KeyGradients<Core, kBoth> gradients;
   gradients.clear();
   if (u.steps.begin < u.steps.end) {
-    if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gK = rows_of<Element>(p.k, u.batch, u.head, s.len_k, s.dim_qk);
     const auto gV = rows_of<Element>(p.v, u.batch, u.head, s.len_k, s.dim_v);
     load_tile<Layout, kTile.threads(), kTile.rows()>(shared.k, gK, u.first_row);

@@ -149,7 +149,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   typename Core::Results dq;
   fill(dq, 0.0f);
   if (u.blocks.begin < u.blocks.end) {
-    if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, u.batch, u.head, s.len_q, s.dim_v);
     load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);

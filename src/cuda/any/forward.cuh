@@ -217,7 +217,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   RowState rows[Core::kRows];
   fill(results, 0.0f);
   if (u.blocks.begin < u.blocks.end) {
-    if (min(s.dim_qk, s.dim_v) < kTile.dim) clear_tiles(shared_memory, static_cast<int>(sizeof(shared)));
     const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
     load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);
     load_block(u.blocks.begin);

@@ -45,14 +45,6 @@ struct TileLayout {
   }
 };
 
-// Zeros everywhere, for tensors with fewer columns than the tiles: load_tile leaves the chunks beyond them alone.
-__device__ __forceinline__ void clear_tiles(std::byte* tiles, int bytes) {
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += static_cast<int>(blockDim.x) * 16)
-    *reinterpret_cast<uint4*>(tiles + i) = make_uint4(0, 0, 0, 0);
-  __syncthreads();
-}
-
 // Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads. Asynchronous if the rows are
 // aligned: the caller commits and waits. Otherwise element by element.
 template <class Layout, int kThreads, int kRows>
@@ -64,9 +56,8 @@ __device__ __forceinline__ void load_tile(std::byte* tile, const Rows<typename L
   const int thread = static_cast<int>(ptx::thread_index());  // read anew: addresses are not kept from copy to copy
   const int chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
   const int column = chunk * Layout::kPerChunk;
-  if (column >= source.dim) return;
   const Element* from = source.data + (first_row + row) * source.stride + column;
-  const int valid = source.len - first_row - row;
+  const int valid = column < source.dim ? source.len - first_row - row : 0;
   if (source.vector) {
     const std::uint32_t base = shared_address(tile);
 #pragma unroll
