@@ -13,7 +13,7 @@ namespace {
 
 using fovea::baselines::Form;
 
-constexpr std::int64_t kMost = std::int64_t{32} << 20;
+constexpr std::int64_t kMost = std::int64_t{128} << 20;
 
 AttentionProblem problem(const std::string& line) { return core::parse_case(line + " d=64 device=cuda").problem; }
 
@@ -82,8 +82,8 @@ void expect_strips(const std::string& line, std::size_t count) {
 
 TEST(CudaPieces, StripsEndWhereTheMaskDoes) {
   expect_strips("b=4 hq=16 lq=2048 lk=2048 dtype=bf16 mask=causal", 8);
-  expect_strips("b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 2);
-  expect_strips("b=4 hq=16 lq=512 lk=512 dtype=fp32 mask=causal", 2);
+  expect_strips("b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 1);
+  expect_strips("b=4 hq=16 lq=512 lk=512 dtype=fp32 mask=causal", 1);
   expect_strips("b=4 hq=16 lq=1000 lk=999 dtype=fp16 mask=causal_bottom_right", 4);
   expect_strips("b=4 hq=16 lq=1000 lk=100 dtype=fp16 mask=causal_bottom_right", 1);
   expect_strips("b=4 hq=16 lq=700 lk=3000 dtype=bf16 mask=causal_top_left", 3);
@@ -94,13 +94,13 @@ TEST(CudaPieces, StripsEndWhereTheMaskDoes) {
 }
 
 TEST(CudaPieces, CoverEveryHeadOnce) {
-  expect_cover("b=4 hq=16 lq=512 lk=512 dtype=bf16", 2);
-  expect_cover("b=5 hq=16 lq=512 lk=512 dtype=fp16", 3);
-  expect_cover("b=1 hq=16 lq=2048 lk=2048 dtype=bf16", 8);
-  expect_cover("b=2 hq=7 lq=2048 lk=1024 dtype=bf16", 4);
-  expect_cover("b=2 hq=16 hkv=4 lq=1024 lk=1024 dtype=bf16", 4);
-  expect_cover("b=2 hq=16 hkv=2 lq=2048 lk=1200 dtype=bf16", 12);
-  expect_cover("b=2 hq=3 hkv=1 lq=8192 lk=8192 dtype=bf16", 6);
+  expect_cover("b=4 hq=16 lq=1024 lk=1024 dtype=bf16", 2);
+  expect_cover("b=5 hq=16 lq=1024 lk=1024 dtype=fp16", 3);
+  expect_cover("b=1 hq=16 lq=4096 lk=4096 dtype=bf16", 8);
+  expect_cover("b=2 hq=7 lq=4096 lk=2048 dtype=bf16", 4);
+  expect_cover("b=2 hq=16 hkv=4 lq=2048 lk=2048 dtype=bf16", 4);
+  expect_cover("b=2 hq=16 hkv=2 lq=4096 lk=2400 dtype=bf16", 12);
+  expect_cover("b=2 hq=3 hkv=1 lq=16384 lk=16384 dtype=bf16", 6);
   expect_cover("b=1 hq=1 lq=1 lk=1 dtype=bf16", 1);
 }
 
@@ -117,7 +117,7 @@ TEST(CudaPieces, PlansOfHugeProblemsCountNoPieces) {
 
 // Two bytes a pair and a piece's scores, where the whole fp32 matrix stood.
 TEST(CudaPieces, SixteenBitsHoldHalfTheMatrix) {
-  const AttentionProblem p = problem("b=4 hq=16 lq=2048 lk=2048 dtype=bf16");
+  const AttentionProblem p = problem("b=4 hq=16 lq=4096 lk=4096 dtype=bf16");
   const std::int64_t pairs = score_bytes(p) / 4;
   EXPECT_LT(forward_memory(Form::fused, p, nullptr).bytes, 2 * pairs + pairs / 2);
 }

@@ -68,12 +68,14 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             backward_keys_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
             backward_keys_instance<float, Tile<64, 1, 4, 32, 1, 3, 1>>(),
             backward_keys_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
-            backward_keys_instance<float, Tile<128, 1, 8, 32, 1, 1, 1>>()};
+            backward_keys_instance<float, Tile<128, 1, 8, 32, 1, 1, 1>>(),
+            backward_keys_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
   return {backward_queries_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<64, 2, 4, 32, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<128, 1, 8, 32, 2, 1, 1>>(),
+          backward_queries_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>(),
           backward_queries_instance<float, Tile<128, 2, 4, 32, 1, 1, 1>>()};
 }
 

@@ -12,8 +12,8 @@ namespace {
 using fovea::baselines::counts_of;
 using fovea::baselines::Form;
 
-constexpr std::int64_t kPieceBytes = std::int64_t{1}
-                                     << 30;       // what fits the L2 cache instead costs more launches than it saves
+// Of fp32 scores at a time. Pieces that stay in the L2 cache lost: more launches than the cache saves.
+constexpr std::int64_t kPieceBytes = std::int64_t{128} << 20;
 constexpr std::int64_t kTile = 128;               // of a product
 constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip in a head
 constexpr std::int64_t kStripRows = 128 * kTile;  // of all heads, for a tile on each multiprocessor
@@ -58,7 +58,7 @@ std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
   if (form != Form::fused || p.mask == Mask::none || p.heads_q != p.heads_kv) return p.len_q;
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads_q);
   const std::int64_t rows = up(std::max({kLeastRows, kStripRows / heads, p.len_q / kMostStrips}), kTile);
-  const bool saves_little = 4 * keys_seen(p, rows) > 3 * p.len_k;
+  const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // the launches of few strips cost more
   return saves_little ? p.len_q : rows;
 }
 
