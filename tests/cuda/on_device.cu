@@ -38,7 +38,8 @@ __global__ void hash_words(const std::uint32_t* words, std::int64_t count, unsig
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
     sum += (words[i] + 1ull) * (2ull * static_cast<unsigned long long>(i) + 0x9E3779B97F4A7C15ull);
-  atomicAdd(hash, sum);
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
+  if (threadIdx.x % 32 == 0) atomicAdd(hash, sum);
 }
 
 // Keeps a stream busy so that blocks of the kernel under test start at other times on every launch.
@@ -105,15 +106,8 @@ struct DeviceCase {
   void run(cudaStream_t stream) { c.pass == core::CasePass::fwd ? forward(stream) : backward(stream); }
 };
 
-unsigned long long hash_of(const DeviceBuffer& buffer, cudaStream_t stream) {
-  static unsigned long long* device = nullptr;
-  if (device == nullptr) check(cudaMalloc(&device, sizeof(*device)), "cudaMalloc");
-  check(cudaMemsetAsync(device, 0, sizeof(*device), stream), "cudaMemsetAsync");
-  hash_words<<<512, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.view.data), buffer.bytes / 4, device);
-  unsigned long long host = 0;
-  check(cudaMemcpyAsync(&host, device, sizeof(host), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  return host;
+void add_hash(const DeviceBuffer& buffer, unsigned long long* hash, cudaStream_t stream) {
+  hash_words<<<64, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.view.data), buffer.bytes / 4, hash);
 }
 
 // Milliseconds of `nodes` calls in a graph, over the number of calls: dependent launches without the host's share.
@@ -198,33 +192,40 @@ int print_times(const std::string& sweep) {
 }
 
 int repeat_bitwise(int count) {
+  constexpr int kResults = 3;
   cudaStream_t noise = nullptr, stream = nullptr;
   check(cudaStreamCreateWithFlags(&noise, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   float* noisy = nullptr;
   check(cudaMalloc(&noisy, 4096), "cudaMalloc");
+  std::vector<unsigned long long> hashes(static_cast<std::size_t>(count) * kResults);
+  unsigned long long* on_device = nullptr;
+  check(cudaMalloc(&on_device, hashes.size() * sizeof(hashes[0])), "cudaMalloc");
   int failed = 0, passed = 0;
-  for (const core::Case& c : core::parse_sweep(
-           "op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=777 d=40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
+  // Lengths for tiles of few rows, for whole tiles, and for tiles cut into parts.
+  for (const core::Case& c : core::parse_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
+                                               "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
     DeviceCase one(c);
     one.forward(stream);
-    unsigned long long first[3] = {};
-    int differing = 0;
+    check(cudaMemsetAsync(on_device, 0, hashes.size() * sizeof(hashes[0]), stream), "cudaMemsetAsync");
+    const std::vector<const DeviceBuffer*> results = c.pass == core::CasePass::fwd
+                                                         ? std::vector<const DeviceBuffer*>{&one.out, &one.lse}
+                                                         : std::vector<const DeviceBuffer*>{&one.dq, &one.dk, &one.dv};
     for (int i = 0; i < count; ++i) {
       disturb<<<1 + i % 131, 256, 0, noise>>>(noisy, 200 + i * 37 % 5000);
       one.run(stream);
-      const bool forward = c.pass == core::CasePass::fwd;
-      const unsigned long long hashes[3] = {hash_of(forward ? one.out : one.dq, stream),
-                                            hash_of(forward ? one.lse : one.dk, stream),
-                                            forward ? 0 : hash_of(one.dv, stream)};
-      for (int n = 0; n < 3; ++n) {
-        if (i == 0) first[n] = hashes[n];
-        if (hashes[n] != first[n]) ++differing;
-      }
+      for (std::size_t n = 0; n < results.size(); ++n)
+        add_hash(*results[n], on_device + static_cast<std::size_t>(i) * kResults + n, stream);
     }
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check(cudaMemcpy(hashes.data(), on_device, hashes.size() * sizeof(hashes[0]), cudaMemcpyDeviceToHost),
+          "cudaMemcpy");
+    int differing = 0;
+    for (std::size_t i = 0; i < hashes.size(); ++i) differing += hashes[i] != hashes[i % kResults];
     if (differing > 0) std::printf("DIFFERS %d times: %s\n", differing, core::line_of(c).c_str());
     ++(differing > 0 ? failed : passed);
   }
+  cudaFree(on_device), cudaFree(noisy), cudaStreamDestroy(noise), cudaStreamDestroy(stream);
   std::printf("repeat, %d launches each: %d passed, %d failed\n", count, passed, failed);
   return failed == 0 ? 0 : 1;
 }
