@@ -1,10 +1,11 @@
 # Enforces docs/architecture.md: who may include whom is read from the table there; the limits of its last section too.
+# Every environment variable that is read stands in docs/environment.md.
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-DOCUMENT = "docs/architecture.md"
+DOCUMENT, VARIABLES = "docs/architecture.md", "docs/environment.md"
 MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS = 400, 60, 3
 SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
@@ -117,8 +118,15 @@ def check_links(path, text):
             yield f"{path}: the link {link} leads nowhere"
 
 
+def check_variables(path, text, page):
+    for variable in re.findall(r'getenv\("(\w+)"\)', text):
+        if f"`{variable}`" not in page:
+            yield f"{path}: the variable {variable} is not in {VARIABLES}"
+
+
 def main():
     table = read_table()
+    variables = (ROOT / VARIABLES).read_text()
     problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         problems += check_links(page.relative_to(ROOT), page.read_text())
@@ -139,6 +147,7 @@ def main():
                 problems += check_functions(path, text)
             if top in ("include", "src") and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
+                problems += check_variables(path, text, variables)
     print("\n".join(problems))
     print(f"{count} files, {len(problems)} problems")
     return 1 if problems else 0
