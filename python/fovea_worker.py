@@ -91,6 +91,7 @@ class Kernel:
 
     workspace_bytes = None  # set them in prepare or forward if they are known
     saved_bytes = None
+    peer = None  # the framework that is measured, with its version, for the record
 
     def prepare(self, cell):
         raise NotImplementedError
@@ -207,7 +208,8 @@ class Worker:
         for name, value in self.kernel.results().items():
             if name in self.cell.arrays:
                 self.cell.store(name, value)
-        return {"timer": self.clock.name, **counts}
+        peer = {"peer": str(self.kernel.peer)} if self.kernel.peer else {}
+        return {"timer": self.clock.name, **peer, **counts}
 
     def run_once(self):
         self.kernel.forward()

@@ -53,6 +53,7 @@ class TorchKernel(Kernel):
         if cell.torch is None:
             raise Unsupported("this Python has no torch")
         self.torch, self.scale = cell.torch, cell.scale
+        self.peer = f"PyTorch {self.torch.__version__}"
         self.trains = cell.passes != "fwd"
         self.q, self.k, self.v, self.dout = (cell.tensor(name) for name in ("q", "k", "v", "dout"))
         refuse_blind_rows(cell)
@@ -209,6 +210,7 @@ class OnnxRuntime(Kernel):
             import onnxruntime
         except ImportError as error:
             raise Unsupported(f"this Python has no {error.name}") from error
+        self.peer = f"ONNX Runtime {onnxruntime.__version__}"
         node = onnx.helper.make_node(
             "MultiHeadAttention",
             ["q", "k", "v"],

@@ -55,7 +55,8 @@ def draw_panel(axes, picture: dict, panel: dict, looks: style.Looks) -> None:
         axes.set_yscale("log")
         style.log_labels(axes.yaxis)
     if kind != "published":
-        mark_missing(axes, panel, looks)
+        drawn = [one for one in panel["series"] if kind != "speedup" or one["implementation"] != picture["baseline"]]
+        mark_missing(axes, drawn, looks)
 
 
 def draw_series(axes, picture: dict, panel: dict, looks: style.Looks) -> list[float]:
@@ -118,20 +119,31 @@ def series_colour(picture: dict, one: dict, looks: style.Looks) -> str:
     return looks.colour(one["implementation"])
 
 
-def mark_missing(axes, panel: dict, looks: style.Looks) -> None:
-    """The word of a cell without a time, at its length, stacked from the top: never a point at zero."""
-    height: dict[float, int] = {}
-    words = [cell["x"] for one in panel["series"] for cell in one["missing"]]
-    if words:  # room for the tallest stack above the curves
-        share = 0.03 + 0.07 * max(words.count(x) for x in words)
+def mark_missing(axes, series: list[dict], looks: style.Looks) -> None:
+    """The word of a cell without a time, at its length, from the top down: never a point at zero, none over another."""
+    renderer = axes.figure.canvas.get_renderer()
+    rows: list[list[tuple[float, float]]] = []  # the pixels from left to right that the words of each row take
+    for one in series:
+        for cell in one["missing"]:
+            word = axes.text(cell["x"], 0, cell["word"], transform=axes.get_xaxis_transform(), ha="center", va="top",
+                             fontsize=8, weight="bold", color=looks.colour(one["implementation"]), zorder=5)
+            extent = word.get_window_extent(renderer)
+            row = row_with_room(rows, extent.x0 - 2, extent.x1 + 2)
+            word.set_y(0.985 - 0.07 * row)
+    if rows:  # room for the words above the curves
+        share = 0.03 + 0.07 * len(rows)
         low, high = axes.transData.transform([(1, y) for y in axes.get_ylim()])[:, 1]
         axes.set_ylim(top=axes.transData.inverted().transform((0, low + (high - low) / (1 - share)))[1])
-    for one in panel["series"]:
-        for cell in one["missing"]:
-            row = height.get(cell["x"], 0)
-            height[cell["x"]] = row + 1
-            axes.text(cell["x"], 0.985 - 0.07 * row, cell["word"], transform=axes.get_xaxis_transform(), ha="center",
-                      va="top", fontsize=8, weight="bold", color=looks.colour(one["implementation"]), zorder=5)
+
+
+def row_with_room(rows: list[list[tuple[float, float]]], left: float, right: float) -> int:
+    """The first row in which nothing stands between the two pixels; takes them there."""
+    for number, taken in enumerate(rows):
+        if all(right <= start or end <= left for start, end in taken):
+            taken.append((left, right))
+            return number
+    rows.append([(left, right)])
+    return len(rows) - 1
 
 
 def ratio_axis(axes) -> None:

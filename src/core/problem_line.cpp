@@ -6,10 +6,12 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "core/check.h"
 #include "core/names.h"
+#include "core/printable.h"
 #include "core/tensor_checks.h"
 #include "core/validate.h"
 
@@ -21,13 +23,13 @@ struct Word {
   std::size_t position;  // of the key, counted from 1
 };
 
-[[noreturn]] void refuse(std::size_t position, std::string problem, std::string got, std::string wanted,
+[[noreturn]] void refuse(std::size_t position, std::string problem, std::string_view got, std::string wanted,
                          std::string hint = {}) {
   fail({Status::invalid_argument,
         "parse_problem_line",
         "problem line",
         std::move(problem) + " at position " + std::to_string(position),
-        std::move(got),
+        printable(got),
         std::move(wanted),
         std::move(hint),
         {}});
@@ -252,6 +254,7 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases) {
     if (given[index]) refuse(word.position, "duplicate key", std::string(word.key), "each key once");
     given[index] = true;
     std::vector<Case> expanded;
+    std::set<std::string> values;
     std::size_t start = 0;
     do {
       const std::size_t comma = std::min(word.value.find(',', start), word.value.size());
@@ -267,6 +270,9 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases) {
         }
         expanded.push_back(std::move(c));
       }
+      if (!values.insert(key.print(expanded.back())).second)
+        refuse(word.position + word.key.size() + 1 + start, "a value that is given twice", std::string(value),
+               "each value once");
       start = comma + 1;
     } while (start <= word.value.size());
     cases = std::move(expanded);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
@@ -24,7 +25,7 @@ namespace fovea::program {
 namespace {
 
 struct BenchOptions {
-  std::string preset, problem, device, baseline, python = "python3", output, scale = "quick", memory_limit;
+  std::string preset, problem, device, baseline, python, output, scale, memory_limit;
   std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;
@@ -99,8 +100,10 @@ std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const 
   return result;
 }
 
+bool is_full(const BenchOptions& o) { return o.scale == "full"; }
+
 std::vector<core::Case> cases_of(const BenchOptions& o) {
-  const Scale scale = o.scale == "full" ? Scale::full : Scale::quick;
+  const Scale scale = is_full(o) ? Scale::full : Scale::quick;
   std::vector<core::Case> cases =
       with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
   for (core::Case& c : cases) {
@@ -165,10 +168,22 @@ void check_baseline(const std::string& baseline, const std::vector<Contender>& c
   refuse("--baseline", "not timed in this run", baseline, fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-int run_bench(const BenchOptions& o) {
+// Options that contradict each other, and those that would have no effect.
+void check_options(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
     refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
   if (o.resume && o.output.empty()) refuse("--resume", "there is no file to go on in", "no -o", "-o FILE");
+  if (!o.scale.empty() && o.preset.empty())
+    refuse("--scale", "only presets have a scale", "--problem", "--preset NAME", "leave --scale out");
+  if (o.force && !o.resume)
+    refuse("--force", "it forces a resume", "no --resume", "--resume -o FILE", "leave --force out");
+  if (!o.python.empty() && o.peers.empty() && o.implementations.find(".py:") == std::string::npos)
+    refuse("--python", "nothing here runs in Python", o.python, "--with PEERS, or --impl kernel.py:function",
+           "leave --python out");
+}
+
+int run_bench(const BenchOptions& o) {
+  check_options(o);
   const Machine machine = this_machine();
   const std::vector<core::Case> cases = cases_of(o);
   const DeviceKind device = device_of(cases);
@@ -181,12 +196,13 @@ int run_bench(const BenchOptions& o) {
   std::vector<std::string> names = words_of(o.implementations);
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
-  std::vector<Contender> contenders = contenders_of(names, words_of(o.peers), o.python, device);
+  std::vector<Contender> contenders =
+      contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device);
   check_baseline(o.baseline, contenders);
   CellSettings settings;
-  settings.limits.repeat_for = o.repeat_for > 0                          ? o.repeat_for
-                               : !o.preset.empty() && o.scale == "quick" ? kQuickRepeat
-                                                                         : kFullRepeat;
+  settings.limits.repeat_for = o.repeat_for > 0                   ? o.repeat_for
+                               : !o.preset.empty() && !is_full(o) ? kQuickRepeat
+                                                                  : kFullRepeat;
   settings.limits.timeout = o.timeout;
   settings.threads = o.threads > 0 ? o.threads : default_threads();
   settings.memory_limit =
@@ -212,7 +228,7 @@ int run_bench(const BenchOptions& o) {
   try {
     return run_sweep(bench, sweep, environment);
   } catch (const RecordFileError& error) {
-    std::fprintf(stderr, "fovea: %s\n", error.what());
+    std::fprintf(stderr, "fovea: %s\n", core::printable_lines(error.what()).c_str());
     return 2;
   } catch (const DiskFull& error) {
     std::fprintf(stderr, "fovea: nothing was measured: %s\n", error.what());
@@ -254,7 +270,8 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
       ->check(number_within(0, 0x1p64))
       ->type_name("N");
-  verb->add_option("--scale", o.scale, "of a preset: quick or full")->check(CLI::IsMember({"quick", "full"}));
+  verb->add_option("--scale", o.scale, "of a preset: quick (if left out) or full")
+      ->check(CLI::IsMember({"quick", "full"}));
   verb->add_option("--with", o.peers,
                    "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
       ->check(not_empty())

@@ -171,6 +171,7 @@ void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker)
     process.call(prepare_command(c, entry.plan, places_, settings_), settings_.limits.timeout);
     const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
     entry.row.timer = reply.value("timer", entry.row.timer);
+    entry.row.peer = reply.value("peer", entry.row.peer);
     count_memory(c, entry, reply);
   } catch (const WorkerFailure& failure) {
     // What touched memory that is not there has spoilt the device for the whole process.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/printable.h"
 #include "program/compare_records.h"
 #include "program/table.h"
 #include "program/verbs.h"
@@ -25,7 +26,7 @@ std::string sources_of(const Records& records) {
     sources.insert(e.source.commit.substr(0, 12) + (e.source.dirty ? " with changes" : ""));
   std::string text;
   for (const auto& source : sources) text += (text.empty() ? "" : ", ") + source;
-  return text;
+  return core::printable(text);
 }
 
 Json json_of(const Row& row) { return {{"problem", row.problem}, {"impl", row.impl}, {"threads", row.threads}}; }
@@ -81,7 +82,7 @@ void print_cells(const Comparison& comparison) {
   std::vector<std::vector<std::string>> table{{"problem", "implementation", "A", "B", "B/A", "verdict", "why"}};
   for (std::size_t i = 0; i < comparison.cells.size(); ++i) {
     const ComparedCell& cell = comparison.cells[i];
-    table.push_back({labels.lines[i], cell.a->impl, time_text(cell.a->time_s->median),
+    table.push_back({labels.lines[i], core::printable(cell.a->impl), time_text(cell.a->time_s->median),
                      time_text(cell.b->time_s->median), fmt::format("{:.3f}", cell.judgement.ratio),
                      coloured(cell.judgement.verdict, colour), cell.judgement.reason});
   }
@@ -94,7 +95,7 @@ void print_means(const Comparison& comparison) {
   const auto add = [&table](const std::string& name, const GeometricMean& mean) {
     const auto meaning = mean.ratio <= 1 ? fmt::format("B is {:.3f}x as fast", 1 / mean.ratio)
                                          : fmt::format("A is {:.3f}x as fast", mean.ratio);
-    table.push_back({"  " + name, fmt::format("{:.3f}", mean.ratio),
+    table.push_back({"  " + core::printable(name), fmt::format("{:.3f}", mean.ratio),
                      fmt::format("{} cell{}", mean.cells, mean.cells == 1 ? "" : "s"), meaning});
   };
   for (const auto& [name, mean] : means) {
@@ -106,7 +107,7 @@ void print_means(const Comparison& comparison) {
 
 void print_list(const char* title, const std::vector<const Row*>& rows) {
   if (!rows.empty()) std::printf("%s\n", title);
-  for (const Row* row : rows) std::printf("  %s\n", key_of(*row).c_str());
+  for (const Row* row : rows) std::printf("  %s\n", core::printable(key_of(*row)).c_str());
   if (!rows.empty()) std::printf("\n");
 }
 
@@ -118,8 +119,8 @@ void print_text(const CompareOptions& o, const Records& a, const Records& b, con
   if (!comparison.status_changes.empty()) std::printf("another status\n");
   for (const auto& [before, after] : comparison.status_changes) {
     const std::string& reason = after->status == "ok" ? before->reason : after->reason;
-    std::printf("  %s: %s -> %s%s%s\n", key_of(*before).c_str(), before->status.c_str(), after->status.c_str(),
-                reason.empty() ? "" : ": ", reason.c_str());
+    std::printf("  %s: %s -> %s%s%s\n", core::printable(key_of(*before)).c_str(), before->status.c_str(),
+                after->status.c_str(), reason.empty() ? "" : ": ", core::printable(reason).c_str());
   }
   if (!comparison.status_changes.empty()) std::printf("\n");
   print_list("only in A", comparison.only_a);
@@ -140,7 +141,7 @@ int run_compare(const CompareOptions& o) {
   const std::vector<std::string> differences = condition_differences(a, b);
   if (!differences.empty()) {
     std::fprintf(stderr, "fovea: the two files were not measured under the same conditions\n");
-    for (const auto& difference : differences) std::fprintf(stderr, "  %s\n", difference.c_str());
+    for (const auto& difference : differences) std::fprintf(stderr, "  %s\n", core::printable(difference).c_str());
     if (!o.force) std::fprintf(stderr, "  hint: compare them all the same with --force\n");
     if (!o.force) return 2;
   }

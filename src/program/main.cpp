@@ -10,6 +10,7 @@
 
 #include "baselines/baselines.h"
 #include "baselines/cuda/baselines.h"
+#include "core/printable.h"
 #include "fovea/error.h"
 #include "fovea/version.h"
 #include "program/command_line.h"
@@ -41,7 +42,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fputs(refusal_of(app, error).c_str(), stderr);
+    std::fputs(fovea::core::printable_lines(refusal_of(app, error)).c_str(), stderr);
     return 2;
   }
   return action();
@@ -67,13 +68,13 @@ int main(int argc, char** argv) {
   try {
     code = run(argc, argv);
   } catch (const fovea::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s\n", fovea::core::printable_lines(error.what()).c_str());
     code = exit_code(error.status());
   } catch (const fovea::program::RecordFileError& error) {
-    std::fprintf(stderr, "fovea: %s\n", error.what());
+    std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
     code = 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fovea: %s\n", error.what());
+    std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
   }
   return end_output(code);
 }

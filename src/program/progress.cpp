@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "core/printable.h"
 #include "program/table.h"
 
 namespace fovea::program {
@@ -55,7 +56,8 @@ void Progress::on_turn(const RoundReport& report) {
   const auto now = Clock::now();
   if (!terminal_ || now - shown_ < std::chrono::milliseconds(100)) return;
   shown_ = now;
-  show(fmt::format("{}  {} {} (n={})", position(), report.name, time_text(report.median), report.samples));
+  show(fmt::format("{}  {} {} (n={})", position(), core::printable(report.name), time_text(report.median),
+                   report.samples));
 }
 
 void Progress::on_cell(std::size_t rows_so_far) { done_ = rows_so_far; }
@@ -64,7 +66,7 @@ void Progress::on_row(const Row& row) {
   ++done_;
   ++measured_;
   const std::string result = row.status == "ok" ? time_text(row.time_s->median) : row.status;
-  const std::string text = fmt::format("{}  {} {}", position(), row.impl, result);
+  const std::string text = fmt::format("{}  {} {}", position(), core::printable(row.impl), result);
   if (terminal_) return show(text);
   std::fprintf(stderr, "%s  %s\n", text.c_str(), row.problem.c_str());
 }

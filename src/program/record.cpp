@@ -153,28 +153,29 @@ std::string json_line(const Row& row) {
   Json errors = Json::object();
   for (const auto& [tensor, e] : row.error)
     errors[tensor] = {{"rel_l2", e.rel_l2}, {"max_abs", e.max_abs}, {"ratio_to_plain", e.ratio_to_plain}};
-  const Json json{{"schema", kRowSchema},
-                  {"problem", row.problem},
-                  {"impl", row.impl},
-                  {"status", row.status},
-                  {"reason", row.reason},
-                  {"flags", row.flags},
-                  {"time_s", row.time_s ? json_of(*row.time_s) : Json(nullptr)},
-                  {"flops", row.flops},
-                  {"bytes", row.bytes},
-                  {"tflops", optional_json(row.tflops)},
-                  {"ceiling_share", optional_json(row.ceiling_share)},
-                  {"ceiling", row.ceiling ? json_of(*row.ceiling) : Json(nullptr)},
-                  {"workspace_bytes", optional_json(row.workspace_bytes)},
-                  {"saved_bytes", optional_json(row.saved_bytes)},
-                  {"memory_before_backward_bytes", optional_json(row.memory_before_backward_bytes)},
-                  {"error", errors},
-                  {"threads", row.threads},
-                  {"source", json_of(row.source)},
-                  {"clock_mhz", optional_json(row.clock_mhz)},
-                  {"power_w", optional_json(row.power_w)},
-                  {"timer", row.timer},
-                  {"machine", row.machine}};
+  Json json{{"schema", kRowSchema},
+            {"problem", row.problem},
+            {"impl", row.impl},
+            {"status", row.status},
+            {"reason", row.reason},
+            {"flags", row.flags},
+            {"time_s", row.time_s ? json_of(*row.time_s) : Json(nullptr)},
+            {"flops", row.flops},
+            {"bytes", row.bytes},
+            {"tflops", optional_json(row.tflops)},
+            {"ceiling_share", optional_json(row.ceiling_share)},
+            {"ceiling", row.ceiling ? json_of(*row.ceiling) : Json(nullptr)},
+            {"workspace_bytes", optional_json(row.workspace_bytes)},
+            {"saved_bytes", optional_json(row.saved_bytes)},
+            {"memory_before_backward_bytes", optional_json(row.memory_before_backward_bytes)},
+            {"error", errors},
+            {"threads", row.threads},
+            {"source", json_of(row.source)},
+            {"clock_mhz", optional_json(row.clock_mhz)},
+            {"power_w", optional_json(row.power_w)},
+            {"timer", row.timer},
+            {"machine", row.machine}};
+  if (!row.peer.empty()) json["peer"] = row.peer;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -221,6 +222,7 @@ Row row_from(const Json& j) {
   row.power_w = optional_amount<double>(j, "power_w");
   row.timer = value<std::string>(j, "timer");
   row.machine = value<std::string>(j, "machine");
+  if (j.contains("peer")) row.peer = value<std::string>(j, "peer");
   return row;
 }
 

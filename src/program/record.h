@@ -66,6 +66,7 @@ struct Row {
   std::optional<double> clock_mhz, power_w;
   std::string timer;    // steady_clock, perf_counter, cuda_events
   std::string machine;  // Environment::machine
+  std::string peer;     // the framework that ran it and its version: PyTorch 2.9.1; empty if none did
 
   bool has_flag(std::string_view flag) const;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "program/command_line.h"
 #include "program/report_html.h"
 #include "program/report_tables.h"
@@ -111,11 +112,12 @@ int run_report(const ReportOptions& options) {
                                       {"observations", report.observations}};
     std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
-    std::printf("%s\n", report.headline.c_str());
-    for (const std::string& said : report.observations) std::printf("- %s\n", said.c_str());
+    std::printf("%s\n", core::printable(report.headline).c_str());
+    for (const std::string& said : report.observations) std::printf("- %s\n", core::printable(said).c_str());
   }
   for (const std::string& warning : study.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  if (!report.pictures.missing.empty()) std::fprintf(stderr, "%s\n", report.pictures.missing.c_str());
+  if (!report.pictures.missing.empty())
+    std::fprintf(stderr, "%s\n", core::printable_lines(report.pictures.missing).c_str());
   if (!options.json) std::printf("%s\n", page.c_str());
   return 0;
 }
@@ -129,9 +131,10 @@ void add_report(CLI::App& app, Action& action) {
   verb->add_option("-o,--output", options.folder, "folder to write")->check(not_empty())->capture_default_str();
   verb->add_option("--baseline", options.baseline, "implementation that speed-ups are over (default: naive)")
       ->check(not_empty());
-  verb->add_option("--python", options.python, "Python with matplotlib (default: FOVEA_PYTHON, build/venv, python3)")
-      ->check(not_empty());
-  verb->add_flag("--no-pictures", options.no_pictures, "tables only");
+  auto* python = verb->add_option("--python", options.python,
+                                  "Python with matplotlib (default: FOVEA_PYTHON, build/venv, python3)")
+                     ->check(not_empty());
+  verb->add_flag("--no-pictures", options.no_pictures, "tables only")->excludes(python);
   verb->add_flag("--json", options.json, "print one JSON object instead of text");
   verb->callback([&action] { action = [] { return run_report(options); }; });
 }

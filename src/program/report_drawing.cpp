@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -65,6 +66,20 @@ std::string package_folder() {
   return fs::exists(installed / "fovea_report", none) ? installed.string() : FOVEA_SOURCE_DIR "/python";
 }
 
+// Every picture in both forms.
+std::vector<fs::path> files_of(const nlohmann::json& described, const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& one : described) {
+    for (const char* end : {".svg", ".png"}) files.push_back(folder / (one.at("name").get<std::string>() + end));
+  }
+  return files;
+}
+
+bool is_drawn(const fs::path& file) {
+  std::error_code missing;
+  return fs::file_size(file, missing) > 0 && !missing;
+}
+
 bool can_draw(const std::string& python) { return run({python, "-c", "import matplotlib"}).status == 0; }
 
 std::string text_of(const fs::path& path) {
@@ -116,6 +131,9 @@ Pictures draw_pictures(const std::string& description, const std::string& direct
   fs::create_directories(folder);
   std::ofstream(folder / "pictures.json") << description << "\n";
   Pictures pictures;
+  const auto described = nlohmann::json::parse(description).at("pictures");
+  const std::vector<fs::path> files = files_of(described, folder);
+  for (const fs::path& file : files) fs::remove(file);
   if (python.empty()) {
     pictures.missing = "Pictures need a Python with matplotlib: run scripts/setup, or name one with --python.";
     return pictures;
@@ -124,12 +142,14 @@ Pictures draw_pictures(const std::string& description, const std::string& direct
       fmt::format("import sys; sys.path.insert(0, {}); from fovea_report.__main__ import main; main()",
                   nlohmann::json(package_folder()).dump());
   const Outcome outcome = run({python, "-c", start, (folder / "pictures.json").string(), folder.string()});
-  if (outcome.status != 0) {
-    pictures.missing = "Drawing failed: " + outcome.output;
+  const auto undrawn = std::find_if(files.begin(), files.end(), [](const fs::path& file) { return !is_drawn(file); });
+  if (outcome.status != 0 || undrawn != files.end()) {
+    const std::string without =
+        undrawn == files.end() ? "" : python + " left no " + undrawn->filename().string() + ". ";
+    pictures.missing = "Drawing failed: " + without + outcome.output;
     return pictures;
   }
-  const auto described = nlohmann::json::parse(description);
-  for (const auto& one : described.at("pictures")) {
+  for (const auto& one : described) {
     const std::string name = one.at("name"), title = one.at("title");
     pictures.drawn.push_back({name, title, one.at("conditions"), one.at("description"),
                               inline_svg(text_of(folder / (name + ".svg")), escape_html(title))});

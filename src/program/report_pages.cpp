@@ -157,7 +157,7 @@ Table table_a(const Book& book) {
 // B and D3: a line per configuration; three passes of two implementations, then three speed-ups.
 Table table_of_columns(const Book& book, const std::vector<std::string>& heads,
                        const std::function<bool(const core::Case&, double)>& bold) {
-  Table table{"published-" + book.report->letter,
+  Table table{book.report->letter == "B" ? "published-b" : "published-d3",
               "Report " + book.report->letter + ": two implementations (ms)",
               book.conditions,
               {{"seq_len"}, {"d"}, {"dtype", {}, false}, {"figures", {}, false}}};

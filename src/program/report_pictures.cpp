@@ -255,7 +255,7 @@ std::string describe_pictures(const Study& study, const std::vector<PublishedPag
                  "Median time on logarithmic axes; dashed: the fitted power of the length n.", seconds_point, true});
   add_by_length(pictures, study, groups,
                 {"speedup", "Speed-up over " + study.baseline,
-                 "Above the line faster than " + study.baseline + ", below it slower.",
+                 "Above the line faster than " + study.baseline + ", below it slower; no point where it has no time.",
                  [&](const Configuration& configuration, const Measured& one) -> Json {
                    const auto ratio = speed_up(configuration, one.row.impl, study.baseline);
                    return ratio ? Json{{"y", *ratio}} : Json(nullptr);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <tuple>
 
@@ -86,7 +87,7 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
   std::map<std::string, std::size_t> place_of;
   for (const std::string& path : paths) {
     Records records = load_records(path);
-    if (!records.warning.empty()) study.warnings.push_back(path + ": " + records.warning);
+    if (!records.warning.empty()) study.warnings.push_back(records.warning);
     const std::size_t first = study.environments.size();
     std::move(records.environments.begin(), records.environments.end(), std::back_inserter(study.environments));
     for (std::size_t i = 0; i < records.rows.size(); ++i) {
@@ -220,9 +221,21 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
   return law;
 }
 
+namespace {
+
+// The load of the machine when the session began, if it was more than the session itself brings; else 0.
+double other_load(const Environment& environment) {
+  const auto fact = environment.facts.find("load");
+  const double load = fact == environment.facts.end() ? 0 : std::round(std::strtod(fact->second.c_str(), nullptr));
+  return load > environment.threads ? load : 0;
+}
+
+}  // namespace
+
 std::string conditions_of(const std::vector<const Measured*>& rows) {
-  std::set<std::string> machines, threads, dates, commits;
+  std::set<std::string> machines, threads, dates, commits, peers;
   std::int64_t fewest = 0, most = 0;
+  double load = 0;
   for (const Measured* const one : rows) {
     const auto& facts = one->environment->facts;
     const auto cpu = facts.find("cpu");
@@ -232,6 +245,8 @@ std::string conditions_of(const std::vector<const Measured*>& rows) {
     threads.insert(plural(one->row.threads, "thread"));
     dates.insert(one->environment->date.substr(0, 10));
     commits.insert(one->row.source.commit.substr(0, 10) + (one->row.source.dirty ? " (modified)" : ""));
+    if (!one->row.peer.empty()) peers.insert(one->row.peer);
+    load = std::max(load, other_load(*one->environment));
     if (!one->timed()) continue;
     fewest = fewest == 0 ? one->row.time_s->n : std::min(fewest, one->row.time_s->n);
     most = std::max(most, one->row.time_s->n);
@@ -242,7 +257,9 @@ std::string conditions_of(const std::vector<const Measured*>& rows) {
     text +=
         "; " + (fewest == most ? plural(most, "sample") : fmt::format("{} to {} samples", fewest, most)) + " a cell";
   }
-  return text + "; " + join(dates) + "; commit " + join(commits);
+  if (!peers.empty()) text += "; " + join(peers);
+  text += "; " + join(dates) + "; commit " + join(commits);
+  return load == 0 ? text : text + fmt::format("; other work on the machine: load {:.0f}", load);
 }
 
 std::string conditions_of(const Group& group) {

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/printable.h"
+
 namespace fovea::program {
 namespace {
 
 std::string escape_markdown(std::string_view text) {
   std::string escaped;
-  for (const char c : text) {
+  for (const char c : core::printable_lines(text)) {
     if (c == '|' || c == '\\' || c == '<' || c == '`') escaped += '\\';
     escaped += c == '\n' ? ' ' : c;
   }

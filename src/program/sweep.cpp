@@ -10,6 +10,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "core/printable.h"
 #include "fmt/format.h"
 #include "program/interrupt.h"
 #include "program/progress.h"
@@ -118,8 +119,8 @@ class Sweep {
 void print_failures(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.status == "ok") continue;
-    std::fprintf(stderr, "%s: %s: %s\n  %s\n", row.impl.c_str(), row.status.c_str(), row.reason.c_str(),
-                 row.problem.c_str());
+    std::fprintf(stderr, "%s: %s: %s\n  %s\n", core::printable(row.impl).c_str(), row.status.c_str(),
+                 core::printable(row.reason).c_str(), row.problem.c_str());
   }
 }
 

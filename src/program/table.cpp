@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/printable.h"
 #include "program/ranking.h"
 
 namespace fovea::program {
@@ -161,7 +162,7 @@ std::string bench_table(const std::vector<Row>& rows, const std::map<std::string
   const Grid grid = grid_of(rows);
   const ShortLines labels = shorten(grid.problems);
   std::vector<std::vector<std::string>> table{{bold("problem", colour)}};
-  for (const auto& name : grid.implementations) table[0].push_back(bold(name, colour));
+  for (const auto& name : grid.implementations) table[0].push_back(bold(core::printable(name), colour));
   for (std::size_t i = 0; i < grid.problems.size(); ++i) {
     std::vector<const Row*> rivals;
     const auto baseline = baselines.find(grid.problems[i]);

@@ -7,6 +7,7 @@
 //    "memory_limit":N,"input_bytes":..,"output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32"},...}}
 //   {"command":"run"}                 every pass of the case once, outputs into the shared block
 //       -> {"ok":true,"timer":"steady_clock","workspace_bytes":N|null,"saved_bytes":N|null}
+//          and "peer":"PyTorch 2.9.1" if a framework runs it
 //   {"command":"sample","runs":N,"lead":N}   N timed runs of the case's pass after `lead` untimed ones
 //       -> {"ok":true,"seconds":[...],"clock_mhz":X|null,"power_w":X|null}      the last two of a GPU
 //   {"command":"drop"}                forget the case and its memory

@@ -27,6 +27,7 @@ TEST_P(CommandLine, IsRefused) {
   for (const auto& word : wanted.said) EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
   EXPECT_EQ(run.out, "");
   EXPECT_EQ(run.err.find("terminate called"), std::string::npos) << run.err;
+  EXPECT_EQ(run.err.find('\033'), std::string::npos) << "a terminal would obey";
 }
 
 const std::string kTiny = "lq=4 d=4";
@@ -86,6 +87,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NegativeSize", {"bench", "--problem", "b=-1"}, {"position 3", "-1"}},
         Refusal{"HugeSize", {"bench", "--problem", "b=1e99"}, {"position 3", "1e99"}},
         Refusal{"TrailingGarbage", {"bench", "--problem", "lq=128k8"}, {"position 4", "128k8"}},
+        Refusal{
+            "ControlCharacters", {"explain", "--problem", "lq=\033[31m\n"}, {"position 4", "got:    \\x1b[31m\\n\n"}},
+        Refusal{"ControlCharactersInAnOption", {"bench", "--\033[31m"}, {"`--\\x1b[31m`"}},
+        Refusal{"ValueTwice", {"bench", "--problem", "d=4 lq=8,16,8"}, {"given twice at position 13"}},
+        Refusal{"ValueTwiceInOtherWords", {"bench", "--problem", "lq=1k,1024"}, {"given twice at position 7"}},
+        Refusal{"ScaleWithoutPreset",
+                {"bench", "--problem", kTiny, "--scale", "quick"},
+                {"--scale", "only presets", "--preset"}},
+        Refusal{"ForceWithoutResume", {"bench", "--problem", kTiny, "--force"}, {"--force", "no --resume"}},
+        Refusal{"PythonForNothing", {"bench", "--problem", kTiny, "--python", "python3"}, {"--python", "--with"}},
         Refusal{"EmptyListInLine", {"bench", "--problem", "lq=,8"}, {"position 4"}},
         Refusal{"UnknownKey", {"bench", "--problem", "lqq=8"}, {"lqq", "`lq`"}},
         Refusal{"KeyInCapitals", {"bench", "--problem", "LQ=8"}, {"LQ", "`lq`"}},

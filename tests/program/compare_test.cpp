@@ -43,6 +43,15 @@ TEST_F(CompareVerb, ALostTimeFailsToo) {
   EXPECT_NE(outcome.out.find("ok -> crashed: made to fail"), std::string::npos) << outcome.out;
 }
 
+TEST_F(CompareVerb, TextOfRecordsIsNotObeyedByATerminal) {
+  Row failed = failed_row("b=1", "flash", "crashed");
+  failed.reason = "\033[31mred\nrum";
+  write_text(other_, text_of(made_environment(), {failed}));
+  const Ended outcome = fovea({"compare", a_, other_});
+  EXPECT_NE(outcome.out.find("\\x1b[31mred\\nrum\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
+}
+
 TEST_F(CompareVerb, PrintsTheSameAsJson) {
   const Ended outcome = fovea({"compare", a_, slower_, "--json"});
   const auto json = nlohmann::json::parse(outcome.out);

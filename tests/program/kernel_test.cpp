@@ -18,7 +18,7 @@ std::string python_with_numpy() {
 }
 
 TEST(OwnKernel, TheExampleInC) {
-  const std::string kernel = std::string(FOVEA_MY_KERNEL) + ":my_attention";
+  const std::string kernel = FOVEA_MY_KERNEL ":my_attention";
   const auto rows =
       bench("lq=33 lk=70 d=16 hq=4 hkv=2 mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd", kernel, 0);
   ASSERT_EQ(rows.size(), 6u);
@@ -30,7 +30,7 @@ TEST(OwnKernel, TheExampleInC) {
 TEST(OwnKernel, TheExampleInPython) {
   const std::string python = python_with_numpy();
   if (python.empty()) GTEST_SKIP() << "no Python with numpy";
-  const std::string kernel = std::string(FOVEA_SOURCE_FOLDER) + "/examples/my_kernel.py:attention";
+  const std::string kernel = FOVEA_SOURCE_FOLDER "/examples/my_kernel.py:attention";
   const auto rows = bench("lq=33 lk=70 d=16 hq=4 hkv=2 mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd",
                           kernel, 0, {"--python", python});
   ASSERT_EQ(rows.size(), 6u);
@@ -69,9 +69,36 @@ TEST(OwnKernel, PythonThatFailsLeavesARow) {
   check("not_there", "error", "has no `not_there`", 1);
 }
 
+TEST(OwnKernel, WhatItSaysIsNotObeyedByATerminal) {
+  const std::string python = python_with_numpy();
+  if (python.empty()) GTEST_SKIP() << "no Python with numpy";
+  const Folder folder;
+  const std::string file = folder / "red.py";
+  write_text(file, "def red(q, k, v, mask, scale): raise ValueError('\\x1b[31mred\\nrum')\n");
+  const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", file + ":red", "--python", python});
+  EXPECT_EQ(run.code, 1);
+  EXPECT_NE(run.err.find("ValueError: \\x1b[31mred\\nrum\n"), std::string::npos) << run.err;
+  EXPECT_EQ((run.out + run.err).find('\033'), std::string::npos);
+}
+
+TEST(OwnKernel, NamesTheFrameworkItMeasures) {
+  const std::string python = python_with_numpy();
+  if (python.empty()) GTEST_SKIP() << "no Python with numpy";
+  const Folder folder;
+  const std::string file = folder / "peer.py";
+  write_text(file,
+             "from fovea_worker import FunctionKernel\n"
+             "class Of(FunctionKernel):\n"
+             "    peer = 'Framework 1.2'\n"
+             "    def __init__(self): super().__init__(lambda q, k, v, mask, scale: v)\n");
+  const auto rows = bench("lq=1 d=4", file + ":Of", 0, {"--python", python});
+  EXPECT_EQ(rows.at(0).status, "ok") << rows.at(0).reason;
+  EXPECT_EQ(rows.at(0).peer, "Framework 1.2");
+}
+
 TEST(OwnKernel, APythonThatIsMissingIsARowToo) {
-  const auto rows = bench("lq=8 d=4", std::string(FOVEA_SOURCE_FOLDER) + "/examples/my_kernel.py:attention", 1,
-                          {"--python", "/no/such/python"});
+  const auto rows =
+      bench("lq=8 d=4", FOVEA_SOURCE_FOLDER "/examples/my_kernel.py:attention", 1, {"--python", "/no/such/python"});
   EXPECT_EQ(rows.at(0).status, "crashed");
   EXPECT_NE(rows.at(0).reason.find("no such program"), std::string::npos) << rows.at(0).reason;
 }

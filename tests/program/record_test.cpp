@@ -40,6 +40,7 @@ Row sample_row(const std::string& impl = "cpu.avx2") {
   row.error["out"] = {1e-7, 2e-6, 1.25};
   row.threads = 2;
   row.source = {"abc", true};
+  row.peer = "PyTorch 2.9.1";
   row.clock_mhz = 3200.5;
   row.timer = "steady_clock";
   row.machine = "m";
@@ -111,10 +112,9 @@ TEST(Record, TheCommandHoldsNoPathsOfTheMachine) {
             "run.jsonl ''");
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  ASSERT_EQ(fovea({"bench", "--problem", "lq=4 d=4", "--impl", bad_kernel("right"), "--python", "/usr/bin/python3",
-                   "--repeat-for", "0.01", "-o", file})
-                .code,
-            0);
+  ASSERT_EQ(
+      fovea({"bench", "--problem", "lq=4 d=4", "--impl", bad_kernel("right"), "--repeat-for", "0.01", "-o", file}).code,
+      0);
   const std::string command = program::load_records(file).environments.at(0).command;
   EXPECT_EQ(command.find('/'), std::string::npos) << command;
   EXPECT_TRUE(command.starts_with("fovea bench --problem 'lq=4 d=4' --impl libbad_kernels.so:right")) << command;

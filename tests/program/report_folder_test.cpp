@@ -61,6 +61,26 @@ TEST_F(ReportFolder, IsNotTouchedByWhatIsRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
+TEST_F(ReportFolder, LinksNoPictureThatWasNotDrawn) {
+  const std::string good = record("lq=8,16 d=4");
+  const Ended run = fovea({"report", good, "-o", folder_ / "out", "--python", "/bin/true"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.err.find("Drawing failed: /bin/true left no "), std::string::npos) << run.err;
+  for (const char* page : {"out/report.md", "out/index.html"}) {
+    const std::string text = read_text(folder_ / page);
+    EXPECT_EQ(text.find("pictures/"), std::string::npos) << page;
+    EXPECT_NE(text.find("left no"), std::string::npos) << page;
+  }
+}
+
+TEST_F(ReportFolder, WarnsOfATornLineOnce) {
+  const std::string torn = record("lq=8,16 d=4"), whole = read_text(torn);
+  write_text(torn, whole.substr(0, whole.size() - 9));
+  const Ended run = report({torn});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.err.find("warning: " + torn + ": the last line"), std::string::npos) << run.err;
+}
+
 TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {
   const std::string good = record("lq=8 d=4");
   write_text(folder_ / "out", "a file");

@@ -231,6 +231,13 @@ TEST(Pictures, AreDrawnAndFitIntoThePage) {
   EXPECT_EQ(html.find("http"), std::string::npos);
 }
 
+TEST(Published, TablesAreNamedInOneForm) {
+  const Study study = study_of(report_rows());
+  for (const PublishedPage& page : make_report(study).pages) {
+    for (const Table& table : page.tables) EXPECT_EQ(table.id.find_first_of("ABDE"), std::string::npos) << table.id;
+  }
+}
+
 TEST(Pictures, APythonThatCannotDrawIsRefused) { EXPECT_THROW((void)drawing_python("/bin/false"), Error); }
 
 }  // namespace

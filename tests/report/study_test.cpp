@@ -119,5 +119,22 @@ TEST(Study, DamagedFilesAreRefused) {
   EXPECT_THROW((void)load_study({path}, ""), RecordFileError);
 }
 
+// What else a reader must know of the times: whose they are, and what the machine did beside them.
+TEST(Study, ConditionsNameFrameworksAndOtherWork) {
+  Row peer = timed(kAt + "512", "torch.sdpa", 1e-3);
+  peer.peer = "PyTorch 2.9.1";
+  const Study study = study_of({peer, timed(kAt + "512", "naive", 1e-3)});
+  Environment busy = environment();
+  const auto conditions = [&](const std::string& load) {
+    busy.facts["load"] = load;
+    Measured one = study.rows.front();
+    one.environment = &busy;
+    return conditions_of({&one});
+  };
+  EXPECT_NE(conditions("0.10").find("; PyTorch 2.9.1; 2026-01-31"), std::string::npos) << conditions("0.10");
+  EXPECT_NE(conditions("26.34").find("; other work on the machine: load 26"), std::string::npos) << conditions("26.34");
+  EXPECT_EQ(conditions("2.21").find("other work"), std::string::npos) << "of the run before";
+}
+
 }  // namespace
 }  // namespace fovea::program
