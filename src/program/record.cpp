@@ -102,7 +102,7 @@ std::string problem_of(const Json& object) {
   try {
     (void)core::parse_case(line);
   } catch (const Error& error) {
-    refuse("the problem line has " + error.details().problem + ", `" + error.details().got + "`");
+    refuse("in the problem line: " + error.details().problem + ", `" + error.details().got + "`");
   }
   return line;
 }
