@@ -6,9 +6,15 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-constexpr int kBlocksAtOnce = 2;
 template <int kVector>
-constexpr int kSoftmaxBlocksAtOnce = kVector == 4 ? 2 : 1;  // single elements take a register too many for two
+constexpr int kBlocksAtOnce = kVector == 4 ? 2 : 1;  // single elements take registers too many for two
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+template <int kVector>
+constexpr int kGradientBlocksAtOnce = 1;  // code for these takes some more
+#else
+template <int kVector>
+constexpr int kGradientBlocksAtOnce = kBlocksAtOnce<kVector>;
+#endif
 
 template <int kVector>
 using Scores = Part<kVector, kRowValues / kVector>;
@@ -59,8 +65,7 @@ __device__ __forceinline__ float lse_of(float reference, float sum, const RowPas
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kSoftmaxBlocksAtOnce<kVector>)
-    softmax(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) softmax(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
@@ -76,7 +81,8 @@ __global__ void __launch_bounds__(kMostRowThreads, kSoftmaxBlocksAtOnce<kVector>
 }
 
 template <int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) log_sum_exp(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
+    log_sum_exp(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
@@ -104,7 +110,8 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) log_sum_exp(co
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) exponentials(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
+    exponentials(const __grid_constant__ RowPass p) {
   RowCursor at(p.threads);
   const int chunks = HalfScores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1
@@ -128,7 +135,8 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) exponentials(c
 }
 
 template <class Weight, class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kGradientBlocksAtOnce<kVector>)
+    differentiate(const __grid_constant__ RowPass p) {
   using Half = HalfScores<kVector>;
   RowCursor at(p.threads);
   const int chunks = Half::chunks(p.len_k, p.threads);
@@ -172,7 +180,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) differentiate(
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce) scale(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) scale(const __grid_constant__ RowPass p) {
   RowCursor at(p.threads);
   const int chunks = Scores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1
