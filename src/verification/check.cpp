@@ -123,8 +123,10 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, way_of(n)), nullptr);
   const double flops_of_head = flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
-  for (std::int64_t n = 0; n < std::min(repeats(flops_of_head), kMaxCompanions); ++n) {
-    const Companion companion(p, tensors, static_cast<std::uint64_t>(n));
+  const std::int64_t moving = std::min(repeats(flops_of_head), kMaxCompanions);
+  const std::int64_t keeping = std::is_same_v<Tensors, BackwardTensors> ? moving / 2 : 0;
+  for (std::int64_t n = 0; n < moving + keeping; ++n) {
+    const Companion companion(p, tensors, static_cast<std::uint64_t>(n), n >= moving);
     const Sample all = sample_of(companion.problem(), 0);
     const auto& moved = [&companion]() -> const Tensors& {
       if constexpr (std::is_same_v<Tensors, ForwardTensors>) {

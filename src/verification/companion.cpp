@@ -24,18 +24,21 @@ AttentionProblem one_key_head(AttentionProblem problem) {
 
 }  // namespace
 
-Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number)
+Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,
+                     bool keeps_scores)
     : number_(number),
       batch_(static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
       key_head_(static_cast<std::int64_t>(number) % problem.heads_kv),
       problem_(one_key_head(problem)) {
-  forward_.q = moved(tensors.q, problem_.heads_q, problem_.len_q);
-  forward_.k = moved(tensors.k, 1, problem_.len_k);
+  const double reach = keeps_scores ? 0.0 : 1.0;
+  forward_.q = moved(tensors.q, problem_.heads_q, problem_.len_q, reach);
+  forward_.k = moved(tensors.k, 1, problem_.len_k, reach);
   forward_.v = moved(tensors.v, 1, problem_.len_k);
 }
 
-Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number)
-    : Companion(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, number) {
+Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number,
+                     bool keeps_scores)
+    : Companion(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, number, keeps_scores) {
   backward_.q = forward_.q;
   backward_.k = forward_.k;
   backward_.v = forward_.v;
@@ -60,7 +63,7 @@ double Companion::eighth(std::uint64_t role, std::uint64_t position) const {
   return static_cast<double>(core::philox(number_, role, position)[0] >> 8) * 0x1p-26 - 0.125;
 }
 
-TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int64_t rows) {
+TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int64_t rows, double reach) {
   std::vector<double> values;
   double sum = 0, finite = 0;
   for (std::int64_t h = 0; h < heads; ++h) {
@@ -78,7 +81,7 @@ TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int
   const double typical = sum > 0 ? sum / finite : 1.0;
   const std::uint64_t role = memory_.size();
   for (std::size_t n = 0; n < values.size(); ++n) {
-    const double part = eighth(role, n);
+    const double part = reach * eighth(role, n);
     values[n] = std::isfinite(values[n]) ? values[n] + part * (values[n] + typical) : typical;
   }
   return dense({1, heads, rows, view.sizes[3]}, view.dtype, values);

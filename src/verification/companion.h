@@ -12,11 +12,14 @@ namespace fovea::verification {
 // One key head of the problem and its query heads, every input element moved by up to an eighth of itself and of the
 // typical element. No mask, nothing non-finite, and four keys at least: a row that sees one key is exact in the plain
 // evaluation, whatever it is elsewhere. Where backward is given lse, out or delta, the companion's are those of its own
-// definition.
+// definition. One that `keeps_scores` leaves q and k where they are: moved, scores of thousands differ by so much that
+// one key has all the weight, and no gradient flows.
 class Companion {
  public:
-  Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number);
-  Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number);
+  Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,
+            bool keeps_scores = false);
+  Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number,
+            bool keeps_scores = false);
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
@@ -25,7 +28,7 @@ class Companion {
   const BackwardTensors& backward() const { return backward_; }
 
  private:
-  TensorView moved(const TensorView& view, std::int64_t heads, std::int64_t rows);
+  TensorView moved(const TensorView& view, std::int64_t heads, std::int64_t rows, double reach = 1.0);
   TensorView dense(const Sizes& sizes, DType dtype, const std::vector<double>& values);
   double eighth(std::uint64_t role, std::uint64_t position) const;
 

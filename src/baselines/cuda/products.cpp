@@ -2,11 +2,16 @@
 // is left to strided batches.
 #include "baselines/cuda/products.h"
 
+#include <algorithm>
+
 #include "baselines/cuda/strided_batches.h"
 #include "cuda/measure/matrix_library.h"
 
 namespace fovea::cuda::baselines {
 namespace {
+
+constexpr std::int64_t kChain =
+    128;  // columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold
 
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
 
@@ -50,8 +55,14 @@ void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& ke
                       const Matrices& scores) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = folds(p, rows) && folds(p, scores) ? group_of(p) : 1;
-  multiply_all(call, {.m = folded * p.len_q, .n = p.len_k, .k = dim}, group_of(p) / folded,
-               {rows, query_spread(p, rows)}, {keys, key_spread(keys), true}, {scores, query_spread(p, scores)});
+  const std::int64_t chain = rows.dtype == DType::fp32 ? dim : std::min(dim, kChain);
+  for (std::int64_t first = 0; first < dim; first += chain) {
+    multiply_all(
+        call,
+        {.m = folded * p.len_q, .n = p.len_k, .k = std::min(chain, dim - first), .beta = first == 0 ? 0.0f : 1.0f},
+        group_of(p) / folded, {rows.within(0, first), query_spread(p, rows)},
+        {keys.within(0, first), key_spread(keys), true}, {scores, query_spread(p, scores)});
+  }
 }
 
 void sum_over_keys(const Call& call, float factor, const Matrices& weights, const Matrices& values, std::int64_t dim,
