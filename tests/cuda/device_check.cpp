@@ -1,6 +1,6 @@
 // fovea_cuda_check: what `fovea verify --device cuda` cannot see. Repeated launches bit by bit, refusals that need a
 // GPU, tensors beyond 2^31 elements, and a table of times.
-//   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large | times SWEEP...
+//   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -21,13 +21,6 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "ptx") return fovea::cuda::check_ptx();
   if (words.size() == 1 && words[0] == "reference") return fovea::cuda::check_reference();
   if (words.size() == 1 && words[0] == "large") return fovea::cuda::check_large();
-  if (words.size() >= 2 && words[0] == "times") {
-    int status = 0;
-    for (std::size_t i = 1; i < words.size(); ++i) status |= fovea::cuda::print_times(words[i]);
-    return status;
-  }
-  std::printf(
-      "usage: fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large | times "
-      "SWEEP...\n");
+  std::printf("usage: fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | large\n");
   return 2;
 }

@@ -1,4 +1,4 @@
-// Device buffers of random numbers, calls timed by events and in graphs, hashes of the answers.
+// Device buffers of random numbers, repeated and very large calls, hashes of the answers.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -110,86 +110,7 @@ void add_hash(const DeviceBuffer& buffer, unsigned long long* hash, cudaStream_t
   hash_words<<<64, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.view.data), buffer.bytes / 4, hash);
 }
 
-// Milliseconds of `nodes` calls in a graph, over the number of calls: dependent launches without the host's share.
-float graph_node_ms(DeviceCase& one, int nodes) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  AttentionProblem problem = one.c.problem;
-  problem.device = {DeviceKind::cuda, 0};
-  const std::int64_t bytes = std::max<std::int64_t>(workspace_bytes(problem, "cuda.any"), 256);
-  void* workspace = nullptr;
-  check(cudaMalloc(&workspace, static_cast<std::size_t>(bytes)), "cudaMalloc");
-  one.options.workspace = {workspace, bytes};
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  for (int i = 0; i < nodes; ++i) one.run(stream);
-  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-  cudaEvent_t begin = nullptr, end = nullptr;
-  cudaEventCreate(&begin), cudaEventCreate(&end);
-  float best = 1e30f;
-  for (int i = 0; i < 5; ++i) {
-    cudaEventRecord(begin, stream);
-    check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-    cudaEventRecord(end, stream);
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    best = std::min(best, ms / static_cast<float>(nodes));
-  }
-  one.options.workspace = {};
-  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph), cudaFree(workspace);
-  cudaEventDestroy(begin), cudaEventDestroy(end), cudaStreamDestroy(stream);
-  return best;
-}
-
-float median_ms(DeviceCase& one, float* best) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  cudaEventCreate(&begin), cudaEventCreate(&end);
-  std::vector<float> times;
-  float total = 0;
-  for (int i = 0; i < 3; ++i) one.run(nullptr);
-  while ((total < 60.0f || times.size() < 5) && times.size() < 50) {
-    cudaEventRecord(begin, nullptr);
-    one.run(nullptr);
-    cudaEventRecord(end, nullptr);
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    times.push_back(ms);
-    total += ms;
-  }
-  std::sort(times.begin(), times.end());
-  *best = times.front();
-  cudaEventDestroy(begin), cudaEventDestroy(end);
-  return times[times.size() / 2];
-}
-
 }  // namespace
-
-int print_times(const std::string& sweep) {
-  for (const core::Case& c : core::parse_sweep(sweep)) {
-    DeviceCase one(c);
-    if (c.pass == core::CasePass::bwd) one.forward(nullptr);
-    float best = 0;
-    const float median = median_ms(one, &best);
-    AttentionProblem problem = c.problem;
-    problem.device = {DeviceKind::cuda, 0};
-    const float node = median < 1.0f ? graph_node_ms(one, 100) : median;
-    const Explanation plan = explain(problem, "cuda.any");
-    std::printf(
-        "%-4s %-5s b%-4lld h%-3lld lq%-6lld d%-4lld %-7.7s median %9.4f best %9.4f graph %9.4f ms  %7.1f TF/s  %s\n",
-        std::string(name_of(c.pass)).c_str(), c.problem.dtype == DType::fp32 ? "fp32" : "16bit",
-        static_cast<long long>(problem.batch), static_cast<long long>(problem.heads_q),
-        static_cast<long long>(problem.len_q), static_cast<long long>(problem.dim_qk),
-        problem.mask == Mask::none ? "none" : "causal", static_cast<double>(median), static_cast<double>(best),
-        static_cast<double>(node), flops(problem) / static_cast<double>(std::min(median, node)) * 1e-9,
-        plan.tiles.c_str());
-    std::fflush(stdout);
-  }
-  return 0;
-}
 
 int repeat_bitwise(int count) {
   constexpr int kResults = 3;

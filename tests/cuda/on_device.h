@@ -1,12 +1,7 @@
-// Checks that need the device itself: times, repeated launches bit by bit, refusals, tensors beyond 2^31 elements.
+// Checks that need the device itself: repeated launches bit by bit, refusals, tensors beyond 2^31 elements.
 #pragma once
 
-#include <string>
-
 namespace fovea::cuda {
-
-// One row per problem of the sweep line: best and median milliseconds, TFLOP/s.
-int print_times(const std::string& sweep);
 
 // Launches every kernel family `count` times on the same inputs; 0 if every answer has the same bits.
 int repeat_bitwise(int count);

@@ -79,6 +79,7 @@ TEST_F(ReportFolder, WarnsOfATornLineOnce) {
   const Ended run = report({torn});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_NE(run.err.find("warning: " + torn + ": the last line"), std::string::npos) << run.err;
+  EXPECT_EQ(run.err.find(torn), run.err.rfind(torn)) << run.err;
 }
 
 TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {

@@ -8,7 +8,8 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr int kVector = 4;  // columns of a thread
+constexpr int kVector = 4;            // columns of a thread
+static_assert(kMaxSplits <= 2 * 32);  // merge_forward: a lane of a warp weighs two parts at most
 
 // Threads of a row: each makes kVector columns of each step of 32 threads or, for narrow rows, of fewer.
 __device__ __forceinline__ int threads_of_row(int dim) {

@@ -9,6 +9,8 @@
 
 namespace fovea::cuda::any {
 
+constexpr int kMaxSplits = 64;
+
 // The streamed side of a tile of `rows` is cut into parts of `blocks_per_split` blocks of `block` rows, `splits` at
 // most: a mask may leave a tile fewer. Results of parts go to `partial`, [splits, batch, heads, len, dim] fp32, and are
 // added in order by a kernel of merge.cu.

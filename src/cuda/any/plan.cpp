@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
-constexpr int kMaxSplits = 64;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
