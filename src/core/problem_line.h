@@ -13,6 +13,7 @@
 namespace fovea::core {
 
 enum class CasePass : std::uint8_t { fwd, bwd, e2e };  // e2e: forward, then backward
+inline constexpr CasePass kCasePasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
 
 enum class Layout : std::uint8_t { bhld, blhd };  // order of the dimensions in memory
 

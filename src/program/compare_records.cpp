@@ -9,10 +9,11 @@
 #include <set>
 #include <unordered_map>
 
+#include "program/sampler.h"
+
 namespace fovea::program {
 namespace {
 
-constexpr std::int64_t kLeastSamples = 3;
 constexpr double kSmallChange = 0.005;  // below this, nobody can act on a difference
 constexpr double kWideSpread = 0.1;     // above this, equal medians may hide a change of that size
 constexpr double kClockChange = 0.03;
@@ -42,14 +43,14 @@ Conditions conditions_of(const Records& records) {
   return {{"machine", machines}, {"threads", threads}, {"compiler", compilers}, {"build", builds}};
 }
 
-using RowIndex = std::unordered_map<std::string, const Row*>;
+using RowsByKey = std::unordered_map<std::string, const Row*>;
 
 std::string pairing_key(const Row& row, bool with_threads) {
   return with_threads ? key_of(row) : key_of(row.problem, row.impl, 0, row.timer);
 }
 
-RowIndex index_of(const Records& records, bool with_threads) {
-  RowIndex index;
+RowsByKey index_of(const Records& records, bool with_threads) {
+  RowsByKey index;
   for (const Row& row : records.rows) index[pairing_key(row, with_threads)] = &row;
   return index;
 }
@@ -132,7 +133,7 @@ std::vector<std::string> condition_differences(const Records& a, const Records& 
 
 Comparison compare_records(const Records& a, const Records& b, bool across_threads) {
   const bool with_threads = !across_threads || !one_thread_count(a) || !one_thread_count(b);
-  const RowIndex in_a = index_of(a, with_threads), in_b = index_of(b, with_threads);
+  const RowsByKey in_a = index_of(a, with_threads), in_b = index_of(b, with_threads);
   Comparison comparison;
   for (const Row& row : a.rows) {
     const auto found = in_b.find(pairing_key(row, with_threads));

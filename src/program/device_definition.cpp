@@ -10,14 +10,13 @@
 namespace fovea::program {
 namespace {
 
-using cuda::reference::Row;
 using verification::BackwardValues;
 using verification::ForwardValues;
 using verification::RowIndex;
 using verification::Sample;
 
-std::vector<Row> rows_of(const std::vector<RowIndex>& indices) {
-  std::vector<Row> rows;
+std::vector<cuda::reference::Row> rows_of(const std::vector<RowIndex>& indices) {
+  std::vector<cuda::reference::Row> rows;
   rows.reserve(indices.size());
   for (const auto& [batch, head, index] : indices) rows.push_back({batch, head, index});
   return rows;

@@ -13,7 +13,7 @@ std::string paragraph(std::string_view words, std::string_view style = "") {
   return fmt::format("<p{}>{}</p>\n", style.empty() ? "" : fmt::format(" class=\"{}\"", style), escape_html(words));
 }
 
-std::string list(const std::vector<std::string>& items) {
+std::string html_list(const std::vector<std::string>& items) {
   std::string html = "<ul class=\"observations\">\n";
   for (const std::string& item : items) html += "<li>" + escape_html(item) + "</li>\n";
   return html + "</ul>\n";
@@ -54,12 +54,12 @@ std::string page_section(const Report& report, const PublishedPage& page) {
       fmt::format("Published on {}. {} of its {} figures were also measured here (fovea bench --preset {} "
                   "--scale full measures all).",
                   page.report->hardware, page.matches.size(), page.report->figures.size(), page.report->preset));
-  html += paragraph(page.rule) + list(page.comparisons);
+  html += paragraph(page.rule) + html_list(page.comparisons);
   for (const Picture& picture : report.pictures.drawn) {
     if (picture.name == "published-" + page.report->letter) html += to_html(picture);
   }
   for (const Table& table : page.tables) html += to_html(table);
-  return html + paragraph("What the published figures do not say:") + list(page.findings);
+  return html + paragraph("What the published figures do not say:") + html_list(page.findings);
 }
 
 std::string conditions_section(const Study& study) {
@@ -99,7 +99,7 @@ std::string body_of(const Report& report) {
   const Study& study = *report.study;
   std::string html = section("summary-section", "Summary");
   for (const std::string& warning : study.warnings) html += paragraph(warning, "notice");
-  html += list(report.observations) + to_html(report.summary);
+  html += html_list(report.observations) + to_html(report.summary);
   if (!report.pictures.missing.empty()) html += paragraph(report.pictures.missing, "notice");
   if (!report.pictures.drawn.empty()) html += section("pictures", "Pictures");
   for (const Picture& picture : report.pictures.drawn) {

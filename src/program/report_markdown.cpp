@@ -9,7 +9,7 @@
 namespace fovea::program {
 namespace {
 
-std::string list(const std::vector<std::string>& items) {
+std::string markdown_list(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += "- " + item + "\n";
   return text.empty() ? text : text + "\n";
@@ -40,7 +40,7 @@ Report make_report(const Study& study) {
 std::string to_markdown(const Report& report) {
   std::string text = "# Attention, measured\n\n" + report.headline + "\n\n";
   for (const std::string& warning : report.study->warnings) text += "> " + warning + "\n\n";
-  text += list(report.observations) + to_markdown(report.summary);
+  text += markdown_list(report.observations) + to_markdown(report.summary);
   if (!report.pictures.missing.empty()) text += "> " + report.pictures.missing + "\n\n";
   for (const Picture& one : report.pictures.drawn) {
     if (one.name.rfind("published-", 0) != 0) text += picture(one);
@@ -52,12 +52,12 @@ std::string to_markdown(const Report& report) {
   for (const PublishedPage& page : report.pages) {
     text += fmt::format("## Report {}: {}\n\nPublished on {}. {}\n\n", page.report->letter, page.report->title,
                         page.report->hardware, page.rule);
-    text += list(page.comparisons);
+    text += markdown_list(page.comparisons);
     for (const Picture& one : report.pictures.drawn) {
       if (one.name == "published-" + page.report->letter) text += picture(one);
     }
     for (const Table& table : page.tables) text += to_markdown(table);
-    text += "What the published figures do not say:\n\n" + list(page.findings);
+    text += "What the published figures do not say:\n\n" + markdown_list(page.findings);
   }
   return text;
 }

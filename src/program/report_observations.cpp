@@ -12,8 +12,6 @@
 namespace fovea::program {
 namespace {
 
-constexpr core::CasePass kPasses[] = {core::CasePass::fwd, core::CasePass::bwd, core::CasePass::e2e};
-
 std::string count_of(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
@@ -38,7 +36,7 @@ std::vector<std::string> subjects_of(const Study& study) {
 void say_speed_ups(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
   for (const std::string& name : subjects_of(study)) {
     if (name == study.baseline) continue;
-    for (const core::CasePass pass : kPasses) {
+    for (const core::CasePass pass : core::kCasePasses) {
       const SpeedUps ups = speed_ups_of(groups, pass, name, study.baseline);
       if (ups.ratios.empty()) continue;
       std::string text =
@@ -93,7 +91,7 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
 
 // The fitted exponents of each pass, in the group that reaches farthest.
 void say_growth(const Study& study, std::vector<std::string>& said) {
-  for (const core::CasePass pass : kPasses) {
+  for (const core::CasePass pass : core::kCasePasses) {
     std::string best;
     std::int64_t farthest = 0;
     for (const Group& group : groups_of(study, GroupBy::lengths)) {

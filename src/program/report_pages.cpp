@@ -16,7 +16,6 @@ namespace fovea::program {
 namespace {
 
 using core::CasePass;
-constexpr CasePass kPasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
 constexpr const char* kRoles[] = {"naive", "vectorized", "fused", "flash"};
 
 // What one side, here or published, has for a problem and a role.
@@ -105,7 +104,7 @@ std::string type_word(const core::Case& c) {
 
 std::vector<Side> sides(const Book& book, const core::Case& c, const std::string& role, bool published) {
   std::vector<Side> three;
-  for (const CasePass pass : kPasses) {
+  for (const CasePass pass : core::kCasePasses) {
     three.push_back(published ? book.theirs(c, pass, role) : book.ours(c, pass, role));
   }
   return three;
@@ -320,7 +319,7 @@ void add_tables(PublishedPage& page, const Book& book) {
 // Geometric mean of naive over flash, here and published, over the configurations that both have.
 std::vector<std::string> compare(const Book& book) {
   std::vector<std::string> said;
-  for (const CasePass pass : kPasses) {
+  for (const CasePass pass : core::kCasePasses) {
     double here = 0, there = 0;
     int n = 0;
     for (const core::Case& c : book.configurations) {
@@ -366,7 +365,7 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
     const auto was_measured = [&](CasePass pass) {
       return measured.contains(measurement_of(with_pass(forward, pass)));
     };
-    if (std::none_of(std::begin(kPasses), std::end(kPasses), was_measured)) continue;
+    if (std::none_of(std::begin(core::kCasePasses), std::end(core::kCasePasses), was_measured)) continue;
     auto& all = book.configurations;
     if (std::find(all.begin(), all.end(), forward) == all.end()) all.push_back(forward);
   }

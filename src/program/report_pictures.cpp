@@ -20,7 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using core::CasePass;
 
-constexpr CasePass kPasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
 constexpr std::size_t kMostPanels = 12;  // of one picture; more make several pictures
 constexpr std::size_t kMostRows = 32;    // of one heat map
 
@@ -188,7 +187,7 @@ Json heat_map(const Study& study, CasePass pass, const std::vector<const Configu
 }
 
 void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>& groups) {
-  for (const CasePass pass : kPasses) {
+  for (const CasePass pass : core::kCasePasses) {
     std::vector<const Configuration*> all;
     for (const Group& group : groups) {
       if (group.pass != pass) continue;

@@ -12,13 +12,12 @@
 namespace fovea::program {
 namespace {
 
-struct Column {
+struct ImplementationColumn {
   std::string name;            // in the report
   std::string implementation;  // here
   std::string prefix;          // of its column heads in the file
 };
 
-constexpr core::CasePass kPasses[] = {core::CasePass::fwd, core::CasePass::bwd, core::CasePass::e2e};
 constexpr std::string_view kPassWords[] = {"forward", "backward", "e2e"};
 
 std::int64_t count(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
@@ -61,7 +60,7 @@ std::vector<PublishedFigure> figures_a() {
     for (std::size_t pass = 0; pass < 3; ++pass) {
       PublishedFigure figure;
       figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")), csv.at(row, "dtype"),
-                                   kPasses[pass]);
+                                   core::kCasePasses[pass]);
       figure.column = csv.at(row, "impl");
       figure.implementation = figure.column == "torch" ? "naive" : "flash";
       const std::string head = std::string(kPassWords[pass]) + "_ms_";
@@ -76,14 +75,14 @@ std::vector<PublishedFigure> figures_a() {
 // B and D3: one line per configuration, a column per implementation and pass.
 std::vector<PublishedFigure> figures_of_columns(std::string_view text) {
   const CsvText csv = parse_csv(text);
-  const Column columns[] = {{"torch", "naive", "torch_"}, {"triton", "flash", "flash_"}};
+  const ImplementationColumn columns[] = {{"torch", "naive", "torch_"}, {"triton", "flash", "flash_"}};
   std::vector<PublishedFigure> figures;
   for (std::size_t row = 0; row < csv.rows.size(); ++row) {
-    for (const Column& column : columns) {
+    for (const ImplementationColumn& column : columns) {
       for (std::size_t pass = 0; pass < 3; ++pass) {
         PublishedFigure figure;
         figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")),
-                                     csv.at(row, "dtype"), kPasses[pass]);
+                                     csv.at(row, "dtype"), core::kCasePasses[pass]);
         figure.column = column.name;
         figure.implementation = column.implementation;
         set_time(figure, csv.at(row, column.prefix + std::string(kPassWords[pass]) + "_ms"));
@@ -101,8 +100,8 @@ std::vector<PublishedFigure> figures_d2() {
   for (std::size_t row = 0; row < csv.rows.size(); ++row) {
     for (std::size_t pass = 0; pass < 2; ++pass) {
       PublishedFigure figure;
-      figure.problem =
-          causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")), "float32", kPasses[pass]);
+      figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")), "float32",
+                                   core::kCasePasses[pass]);
       figure.problem.problem.batch = 8;
       figure.problem.problem.mask = Mask::none;
       figure.column = "torch";

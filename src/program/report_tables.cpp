@@ -12,8 +12,6 @@
 namespace fovea::program {
 namespace {
 
-constexpr core::CasePass kPasses[] = {core::CasePass::fwd, core::CasePass::bwd, core::CasePass::e2e};
-
 struct FlagWord {
   std::string_view flag, mark, meaning;
 };
@@ -247,7 +245,7 @@ Table summary_table(const Study& study) {
        {"range"},
        {"losses"},
        {"median share of ceiling"}}};
-  for (const core::CasePass pass : kPasses) {
+  for (const core::CasePass pass : core::kCasePasses) {
     for (const auto& name : study.implementations) {
       if (auto row = summary_row(study, groups, pass, name); !row.empty()) table.rows.push_back(std::move(row));
     }

@@ -8,9 +8,6 @@
 namespace fovea {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 void fill(const MutableTensorView& view, float value) {
   for (std::int64_t b = 0; b < view.sizes[0]; ++b) {
     for (std::int64_t h = 0; h < view.sizes[1]; ++h) {

@@ -8,9 +8,6 @@
 namespace fovea {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 // The element that is struck, of the second batch element: query row 33 of head 2, or key 17 of key head 1, column 5.
 constexpr std::int64_t kBatch = 1, kHead = 2, kKeyHead = 1, kQuery = 33, kKey = 17, kColumn = 5;
 

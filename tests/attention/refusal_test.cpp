@@ -6,8 +6,6 @@
 namespace fovea {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 TEST(Refusal, R01_NullPointers) {
   expect_all_refused({
       {"q", [](Call& c) { c.q_is([](TensorView& q) { q.data = nullptr; }); }, "q", {"null", "48 elements"}},
@@ -285,7 +283,7 @@ TEST(Refusal, R09_DevicesThatDoNotExist) {
 TEST(Refusal, R10_ScalesThatAreNoNumbers) {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_all_refused({
-      {"NaN", [](Call& c) { c.options.scale = double{kNan}; }, "scale", {"nan", "finite"}},
+      {"NaN", [](Call& c) { c.options.scale = std::numeric_limits<double>::quiet_NaN(); }, "scale", {"nan", "finite"}},
       {"infinity", [](Call& c) { c.options.scale = kInfinity; }, "scale", {"inf", "finite"}},
       {"-infinity", [](Call& c) { c.options.scale = -kInfinity; }, "scale", {"-inf", "finite"}},
   });

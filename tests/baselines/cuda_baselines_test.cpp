@@ -11,7 +11,7 @@
 namespace fovea {
 namespace {
 
-const bool kRegistered = (core::register_implementations(cuda::baselines::implementations()), true);
+const bool kCudaRegistered = (core::register_implementations(cuda::baselines::implementations()), true);
 
 TEST(CudaBaselines, TheDeviceChoosesAmongEqualNames) {
   if (cuda::baselines::implementations().empty()) GTEST_SKIP() << "a build without CUDA";

@@ -99,7 +99,7 @@ TEST(CudaBaselineMemory, SixteenBitMatricesAndTheScoresOfAPiece) {
     return static_cast<double>(pass == Pass::forward ? forward_memory(Form::fused, p, nullptr).bytes
                                                      : backward_memory(Form::fused, p, nullptr).bytes);
   };
-  const double small = 48e6;  // tensors, statistics, the library's own
+  const double small = 48e6;                   // tensors, statistics, the library's own
   const double piece = 2 * 4.0 * 4096 * 4096;  // two heads
   EXPECT_NEAR(bytes(Pass::forward, false), 2 * pairs + piece, small);
   EXPECT_NEAR(bytes(Pass::forward, true), piece, small);

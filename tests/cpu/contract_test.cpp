@@ -20,10 +20,10 @@ bool same(const HostTensor& a, const HostTensor& b) {
   return std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.view().buffer_bytes)) == 0;
 }
 
-CaseTensors solve(const Case& c, std::string_view name) {
+CaseTensors solve(const Case& c, std::string_view name, int threads = 1) {
   CaseTensors tensors = verification::make_tensors(c);
-  attention_forward(tensors.forward(), forced(c, name));
-  attention_backward(tensors.backward(), forced(c, name));
+  attention_forward(tensors.forward(), forced(c, name, threads));
+  attention_backward(tensors.backward(), forced(c, name, threads));
   return tensors;
 }
 
@@ -34,6 +34,17 @@ TEST(Contract, ValuesOfOneGiveOne) {
       const CaseTensors t = solve(c, name);
       for (std::int64_t i = 0; i < elements(t.out); ++i) ASSERT_EQ(value(t.out, i), 1.0f) << name << core::line_of(c);
     }
+  }
+}
+
+TEST(Contract, AnyNumberOfThreadsGivesTheSameBits) {
+  const Case c =
+      core::parse_case("pass=e2e b=1 hq=4 hkv=2 lq=130 lk=1100 d=24 dtype=bf16 mask=causal_bottom_right seed=2");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors one = solve(c, name), three = solve(c, name, 3);
+    for (const auto tensor :
+         {&CaseTensors::out, &CaseTensors::lse, &CaseTensors::dq, &CaseTensors::dk, &CaseTensors::dv})
+      EXPECT_TRUE(same(one.*tensor, three.*tensor)) << name;
   }
 }
 

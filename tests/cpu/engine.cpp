@@ -44,12 +44,8 @@ std::span<const core::Implementation> registered() {
 }  // namespace
 
 std::vector<std::string> available(const AttentionProblem& problem) {
-  std::vector<std::string> names;
-  for (const auto list : {implementations(), registered()}) {
-    for (const auto& one : list) {
-      if (one.unavailable().empty() && one.refusal(problem).empty()) names.emplace_back(one.name);
-    }
-  }
+  std::vector<std::string> names = of_this_machine(problem);
+  add_takers(names, registered(), problem);
   return names;
 }
 

@@ -1,6 +1,7 @@
 // What the engine's tests share: every set of kernels that this machine can run.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,21 @@
 
 namespace fovea::cpu {
 
-// The names of the engine's implementations that the machine can run and that take the problem, and of the emulated
-// AVX-512 ones.
+inline void add_takers(std::vector<std::string>& names, std::span<const core::Implementation> list,
+                       const AttentionProblem& problem) {
+  for (const auto& one : list) {
+    if (one.unavailable().empty() && one.refusal(problem).empty()) names.emplace_back(one.name);
+  }
+}
+
+// The names of the engine's implementations that the machine can run and that take the problem.
+inline std::vector<std::string> of_this_machine(const AttentionProblem& problem) {
+  std::vector<std::string> names;
+  add_takers(names, implementations(), problem);
+  return names;
+}
+
+// The same and the emulated AVX-512 ones.
 std::vector<std::string> available(const AttentionProblem& problem);
 
 inline AttentionOptions forced(const core::Case& c, std::string_view name, int threads = 1) {

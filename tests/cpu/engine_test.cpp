@@ -40,6 +40,9 @@ TEST(Engine, LengthsAroundEveryTile) {
       "b=1 hq=1 lq=1,7,8,16,23,24,25,47,48,49,97 lk=0,1,3,4,8,95,96,97,193 d=16 seed=1 mask=none,causal_bottom_right");
 }
 
+// Few enough to be run with every sanitizer.
+TEST(Engine, RaggedTiles) { sweep("b=1 hq=1 lq=1,8,25 lk=1,4,97 d=17 seed=1 mask=none,causal_bottom_right"); }
+
 TEST(Engine, LongerThanFourBlocks) {
   sweep("b=1 hq=2 hkv=1 lq=400,531 lk=400,531 d=32 dv=24 mask=none,causal_top_left,causal_bottom_right seed=2");
 }
@@ -54,7 +57,7 @@ TEST(Engine, GroupedHeads) {
 
 TEST(Engine, EveryFamilyOfData) {
   sweep(
-      "b=2 hq=4 hkv=2 lq=61 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
+      "b=2 hq=4 hkv=2 lq=31 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
       "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5");
 }
 

@@ -43,7 +43,7 @@ const char* const kLines[] = {"pass=e2e b=1 hq=1 lq=700 lk=1700 d=16 mask=causal
 TEST(Threads, AnyNumberGivesTheSameBits) {
   for (const char* line : kLines) {
     const Case c = core::parse_case(line);
-    for (const std::string& name : available(c.problem)) {
+    for (const std::string& name : of_this_machine(c.problem)) {
       const CaseTensors one = solve(c, forced(c, name, 1));
       for (const int threads : {2, 3, 4, 8}) expect_same_bits(one, solve(c, forced(c, name, threads)), name + line);
     }
@@ -126,7 +126,7 @@ TEST(Threads, AStoppedItemStopsTheRest) {
 TEST(Threads, ARaisedFlagCancels) {
   const Case c = core::parse_case("pass=e2e b=1 hq=1 lq=300 lk=300 d=16");
   const std::atomic<bool> raised{true};
-  for (const std::string& name : available(c.problem)) {
+  for (const std::string& name : of_this_machine(c.problem)) {
     const CaseTensors tensors = solve(c, forced(c, name));
     AttentionOptions options = forced(c, name, 2);
     options.cancel = &raised;

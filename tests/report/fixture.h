@@ -14,6 +14,9 @@
 
 namespace fovea::program {
 
+// The problem of most rows, before its length.
+inline const std::string kAt = "d=64 mask=causal lq=";
+
 inline Environment environment() {
   Environment e;
   e.machine = "Test CPU, 2 processors, 24 GiB";

@@ -5,8 +5,6 @@
 namespace fovea::program {
 namespace {
 
-const std::string kAt = "d=64 mask=causal lq=";
-
 std::string all_of(const Study& study) {
   std::string text = headline_of(study) + "\n";
   for (const std::string& said : observations_of(study)) text += said + "\n";

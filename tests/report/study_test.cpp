@@ -7,8 +7,6 @@
 namespace fovea::program {
 namespace {
 
-const std::string kAt = "d=64 mask=causal lq=";
-
 const Configuration& only_configuration(const std::vector<Group>& groups) {
   EXPECT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups.front().configurations.size(), 1u);

@@ -8,8 +8,6 @@
 namespace fovea::program {
 namespace {
 
-const std::string kAt = "d=64 mask=causal lq=";
-
 const Cell& cell(const Table& table, std::size_t row, const std::string& head, const std::string& unit) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (table.columns[i].head == head && table.columns[i].unit == unit) return table.rows.at(row).at(i);

@@ -31,7 +31,7 @@ const core::Implementation& reference() {
 }
 
 // The case says cuda; its tensors lie on the host, where the reference makes what the answer must be close to.
-core::Case case_of(const std::string& pass) {
+core::Case case_of_pass(const std::string& pass) {
   return core::parse_case("pass=" + pass +
                           " b=2 hq=4 hkv=2 lq=9 lk=13 d=8 mask=causal_bottom_right device=cuda seed=3");
 }
@@ -39,7 +39,7 @@ core::Case case_of(const std::string& pass) {
 TEST(Differential, ChecksCallsThatAreCarriedElsewhere) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
     carried = 0;
-    const Outcome outcome = Differential(case_of(pass), plain_variation(), kRight).run(reference());
+    const Outcome outcome = Differential(case_of_pass(pass), plain_variation(), kRight).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << pass << ": " << outcome.reason;
     EXPECT_GT(carried, 0) << pass;
   }
@@ -47,7 +47,7 @@ TEST(Differential, ChecksCallsThatAreCarriedElsewhere) {
 
 TEST(Differential, FindsAnAnswerThatWasNotBroughtBack) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    const Outcome outcome = Differential(case_of(pass), plain_variation(), kForgetful).run(reference());
+    const Outcome outcome = Differential(case_of_pass(pass), plain_variation(), kForgetful).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::failed) << pass;
   }
 }
@@ -71,7 +71,7 @@ TEST(Differential, AsksTheGivenDefinitionForLargeProblems) {
   EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << outcome.reason;
   EXPECT_EQ(forward, 2);  // all rows for backward, the sample's for forward's check
   EXPECT_EQ(backward, 1);
-  Differential(case_of("e2e"), plain_variation(), calls).run(reference());
+  Differential(case_of_pass("e2e"), plain_variation(), calls).run(reference());
   EXPECT_EQ(forward, 2);
 }
 
