@@ -33,7 +33,8 @@ enum { FOVEA_CPU = 0, FOVEA_CUDA = 1 };
 enum { FOVEA_FORWARD = 0, FOVEA_BACKWARD = 1 };
 enum { FOVEA_MASK_NONE = 0, FOVEA_MASK_CAUSAL = 1, FOVEA_MASK_CAUSAL_TOP_LEFT = 2, FOVEA_MASK_CAUSAL_BOTTOM_RIGHT = 3 };
 
-// A [batch, heads, length, dim] tensor that the caller owns; lse and delta have dim 1. Strides count elements.
+// A [batch, heads, length, dim] tensor that the caller owns; lse and delta have dim 1. Strides count elements;
+// those of an output nest: sorted, each is at least the extent of the dimensions with smaller ones.
 typedef struct fovea_tensor {
   size_t struct_size;
   void* data;  // never written through where the tensor is an input

@@ -22,7 +22,8 @@ using Sizes = std::array<std::int64_t, 4>;
 
 // A [batch, heads, length, dim] tensor; the log-sum-exp uses dim = 1. Strides count elements, not bytes.
 // The last dimension must be contiguous (stride 1). A stride of 0 (broadcast) is allowed on inputs only; negative
-// strides are refused; the stride of a dimension of size 1 is ignored.
+// strides are refused; the stride of a dimension of size 1 is ignored. Strides of an output nest: sorted, each is at
+// least the extent of the dimensions with smaller ones, so that every index has an element of its own.
 template <class Pointer>
 struct BasicTensorView {
   Pointer data = nullptr;

@@ -164,8 +164,9 @@ void Validator::check_memory(const Named& t) const {
   }
 }
 
-// Two indices of an output must not share an element: sorted by stride, each must step over all smaller ones.
-void Validator::check_distinct(const Named& t) const {
+// No two indices of an output may share an element. Strides that nest make sure of it: sorted, each steps over all that
+// the smaller ones reach. Some that interleave would do as well; they are refused rather than searched.
+void Validator::check_nested(const Named& t) const {
   const TensorView& v = t.view;
   std::array<int, 4> order{0, 1, 2, 3};
   for (int i = 0; i < 4; ++i) {
@@ -177,8 +178,10 @@ void Validator::check_distinct(const Named& t) const {
   for (const int i : order) {
     if (v.sizes[i] <= 1) continue;
     if (v.strides[i] < span) {
-      refuse(t.name, v.strides[i] == 0 ? "stride 0 on an output" : "an output that overlaps itself",
-             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides), "a different element for every index",
+      refuse(t.name, v.strides[i] == 0 ? "stride 0 on an output" : "strides of an output that do not nest",
+             "sizes " + to_string(v.sizes) + " strides " + to_string(v.strides),
+             "strides[" + to_string(i) + "] of " + to_string(span) +
+                 " or more, the extent of the dimensions with smaller ones",
              "dense_strides(sizes) gives strides that fit");
     }
     span += (v.sizes[i] - 1) * v.strides[i];
@@ -206,7 +209,7 @@ void Validator::check_device(const Named& t, Device wanted) const {
 void Validator::check_overlap(const std::vector<Named>& tensors) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].is_output || element_count(tensors[i].view) == 0) continue;
-    check_distinct(tensors[i]);
+    check_nested(tensors[i]);
     for (std::size_t j = 0; j < tensors.size(); ++j) {
       if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
       if (may_overlap(tensors[i].view, tensors[j].view)) {

@@ -50,8 +50,8 @@ class Validator {
   const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 
  private:
-  void check_memory(const Named& t) const;    // pointer, strides, extent of a tensor that has elements
-  void check_distinct(const Named& t) const;  // every index of an output has an element of its own
+  void check_memory(const Named& t) const;  // pointer, strides, extent of a tensor that has elements
+  void check_nested(const Named& t) const;  // so that every index of an output has an element of its own
   void check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const;
 
   std::string_view call_;

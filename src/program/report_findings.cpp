@@ -136,7 +136,7 @@ std::vector<std::string> findings_d2(const PublishedReport& report) {
       fmt::format("Its memory before backward is explained by one saved score matrix, 8 n\u00b2 \u00b7 4 bytes, four "
                   "tensors of 8 n d \u00b7 4 bytes, and 17.5 MB that the framework holds: within {:.1f} MB in all {} "
                   "rows. The forward needed several score matrices at once, hence OOM at 16k.",
-                  largest / 1e6, rows),
+                  std::ceil(largest / 1e5) / 10, rows),
   };
 }
 

@@ -210,7 +210,15 @@ TEST(Refusal, R07_StridesAndSharedMemory) {
       {"overlapping rows",
        [](Call& c) { c.forward.out.strides[2] = 7; },
        "out",
-       {"overlaps", "(48, 24, 7, 1)"},
+       {"do not nest", "(48, 24, 7, 1)", "strides[2] of 8 or more"},
+       true,
+       false},
+      {"interleaved heads",  // every index has an element of its own all the same
+       [](Call& c) {
+         c.forward.out.strides = {96, 24, 16, 1};
+       },
+       "out",
+       {"do not nest", "(96, 24, 16, 1)", "strides[1] of 40 or more"},
        true,
        false},
       {"out is q", [](Call& c) { c.forward.out.data = c.q.data(); }, "out", {"`q`", "overlapping"}, true, false},
