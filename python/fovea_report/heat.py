@@ -15,8 +15,8 @@ MOST = 16.0
 
 def draw_heat(picture: dict, looks: style.Looks):
     columns, rows = picture["columns"], picture["rows"]
-    width, height = 2.9 + 1.45 * len(columns), 1.6 + 0.34 * len(rows)
-    width = max(width, 6.4)
+    width = max(2.9 + 1.45 * len(columns), 6.4)
+    height = 1.44 + 0.34 * len(rows) + 0.16 * len(style.conditions_of(picture, width))
     figure, axes = plt.subplots(figsize=(width, height))
     for y, row in enumerate(rows):
         for x, cell in enumerate(row["cells"]):
@@ -30,8 +30,7 @@ def draw_heat(picture: dict, looks: style.Looks):
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    style.frame(figure, picture, bottom=0.5)
-    draw_key(figure, height)
+    draw_key(figure, height, style.frame(figure, picture, bottom=0.5))
     return figure
 
 
@@ -49,9 +48,9 @@ def draw_cell(axes, x: int, y: int, cell: dict) -> None:
               weight="bold" if cell["best"] else "normal")
 
 
-def draw_key(figure, height: float) -> None:
-    """What the colours mean: time over the fastest of the row."""
-    axes = figure.add_axes((0.30, (0.35 + 0.16) / height, 0.4, 0.14 / height))
+def draw_key(figure, height: float, bottom: float) -> None:
+    """What the colours mean: time over the fastest of the row. Its labels begin `bottom` inches up."""
+    axes = figure.add_axes((0.30, (bottom + 0.23) / height, 0.4, 0.14 / height))
     axes.imshow([[i / 255 for i in range(256)]], aspect="auto", cmap=SHADES, extent=(0, math.log2(MOST), 0, 1))
     axes.set_yticks([])
     axes.set_xticks([0, 1, 2, 3, 4], ["1\u00d7", "2\u00d7", "4\u00d7", "8\u00d7", "16\u00d7 and more"], fontsize=8.5)
@@ -59,4 +58,4 @@ def draw_key(figure, height: float) -> None:
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    figure.text(0.29, 0.58 / height, "time over the fastest", ha="right", va="center", fontsize=8.5)
+    figure.text(0.29, (bottom + 0.30) / height, "time over the fastest", ha="right", va="center", fontsize=8.5)

@@ -75,15 +75,22 @@ def wrap(words: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def frame(figure, picture: dict, handles: list = (), bottom: float = 0) -> None:
-    """Title and legend above the panels, the conditions below them; `bottom`: inches kept free above the conditions."""
+def conditions_of(picture: dict, width: float) -> list[str]:
+    """The lines that the conditions take below a picture of that many inches."""
+    return textwrap.wrap(picture["conditions"], int(width * 13.5))
+
+
+def frame(figure, picture: dict, handles: list = (), bottom: float = 0) -> float:
+    """Title and legend above the panels, the conditions below them; `bottom`: inches kept free above the conditions,
+    from the height on that is returned."""
     width, height = figure.get_size_inches()
-    lines = textwrap.wrap(picture["conditions"], int(width * 13.5))
+    lines = conditions_of(picture, width)
     figure.text(0.1 / width, 1 - 0.12 / height, picture["title"], ha="left", va="top", fontsize=14, weight="bold")
     figure.text(0.1 / width, 0.1 / height, "\n".join(lines), ha="left", va="bottom", fontsize=8.5, color=SOFT)
     rows = legend(figure, handles, 1 - 0.4 / height) if handles else 0
-    figure.tight_layout(rect=(0, (0.12 + 0.16 * len(lines) + bottom) / height, 1, 1 - (0.48 + 0.24 * rows) / height),
-                        h_pad=1.4, w_pad=1.6)
+    free = 0.12 + 0.16 * len(lines)
+    figure.tight_layout(rect=(0, (free + bottom) / height, 1, 1 - (0.48 + 0.24 * rows) / height), h_pad=1.4, w_pad=1.6)
+    return free
 
 
 def hollow() -> Line2D:
