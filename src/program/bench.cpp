@@ -268,7 +268,7 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
-      ->check(number_within(0, 0x1p64))
+      ->check(whole_number_within(0, UINT64_MAX))
       ->type_name("N");
   verb->add_option("--scale", o.scale, "of a preset: quick (if left out) or full")
       ->check(CLI::IsMember({"quick", "full"}));
@@ -287,7 +287,7 @@ void add_timing_options(CLI::App* verb, BenchOptions& o) {
                    "on a GPU: cold (L2 flushed before every run, the default), hot, or graph (one of up to 100 runs)")
       ->check(CLI::IsMember({"cold", "hot", "graph"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
-      ->check(number_within(1, 4096))
+      ->check(whole_number_within(1, 4096))
       ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,
                    "most seconds of samples per cell and implementation (10; quick presets 0.5)")

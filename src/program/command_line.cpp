@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "core/problem_line.h"
@@ -41,6 +42,8 @@ std::string plain_words(const std::string& what) {
   const std::string option = what.substr(0, what.find(':'));
   if (what.find(": At Most 1 required but received") != std::string::npos) return option + " is given more than once";
   if (what.ends_with(" missing") && what.find(" required ") != std::string::npos) return option + " has no value";
+  if (const std::size_t at = what.find(" excludes "); at != std::string::npos)
+    return what.substr(0, at) + " cannot stand beside " + what.substr(at + std::string_view(" excludes ").size());
   return what;
 }
 
@@ -118,6 +121,16 @@ CLI::Validator number_within(double least, double most) {
     const double value = std::strtod(text.c_str(), &end);
     if (!text.empty() && *end == '\0' && value >= least && value <= most) return {};
     return fmt::format("got `{}`, wanted a number from {:g} to {:g}", text, least, most);
+  };
+  return {check, ""};
+}
+
+CLI::Validator whole_number_within(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    std::uint64_t value = 0;
+    const auto error = std::from_chars(text.data(), text.data() + text.size(), value).ec;
+    if (error == std::errc() && text == std::to_string(value) && value >= least && value <= most) return {};
+    return fmt::format("got `{}`, wanted a whole number from {} to {} in plain decimal digits", text, least, most);
   };
   return {check, ""};
 }

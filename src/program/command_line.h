@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,8 @@ CLI::Validator not_empty();
 
 // A number within [least, most]; unlike CLI::Range it refuses NaN.
 CLI::Validator number_within(double least, double most);
+
+// A whole number within [least, most] as it would be printed: CLI11 takes 010 for 8 and 2^64 for 2^64 - 1.
+CLI::Validator whole_number_within(std::uint64_t least, std::uint64_t most);
 
 }  // namespace fovea::program

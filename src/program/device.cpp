@@ -8,7 +8,7 @@
 
 namespace fovea::program {
 
-std::string missing_device(DeviceKind device, const std::string& verb) {
+std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead) {
   if (device == DeviceKind::cpu) return "";
   std::string reasons;
   for (const auto& one : implementations()) {
@@ -20,9 +20,9 @@ std::string missing_device(DeviceKind device, const std::string& verb) {
   return fmt::format(
       "fovea {}: no device: device=cuda was asked for, but no implementation can run there\n  found:  {}{}\n"
       "  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
-      "  hint:   --device cpu runs the same here\n",
+      "  hint:   {} runs the same here\n",
       verb, machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
-      reasons.empty() ? "; this build has no CUDA implementations" : reasons);
+      reasons.empty() ? "; this build has no CUDA implementations" : reasons, instead);
 }
 
 }  // namespace fovea::program

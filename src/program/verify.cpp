@@ -33,7 +33,7 @@ struct VerifyOptions {
   std::int64_t cases = 2000;
   std::uint64_t seed = 1;
   std::vector<std::string> implementations;
-  std::string device = "cpu";
+  std::string device;  // empty: the line's, else cpu
   std::vector<std::string> passes;
   std::string problem;
   int threads = 0, jobs = 0;
@@ -42,6 +42,28 @@ struct VerifyOptions {
 
 constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
 constexpr std::int64_t kManyCases = 200;  // below, one process does
+
+bool names_device(const std::string& line) { return line.find("device=") != std::string::npos; }
+
+// The cases of the line, on the device that it names or else that of --device, which ends up in the options.
+std::vector<core::Case> replayed_cases(VerifyOptions& o) {
+  std::vector<core::Case> cases = o.problem.empty() ? std::vector<core::Case>{} : core::parse_sweep(o.problem);
+  const bool named = names_device(o.problem);
+  const std::string wanted = !o.device.empty() ? "--device " + o.device : "one device";
+  if (o.device.empty()) o.device = named ? core::name_of(cases.front().problem.device.kind) : "cpu";
+  for (core::Case& c : cases) {
+    const std::string device(core::name_of(c.problem.device.kind));
+    if (named && device != o.device)
+      core::fail({.status = Status::invalid_argument,
+                  .call = "verify",
+                  .argument = "--problem",
+                  .problem = "a line of another device",
+                  .got = "device=" + device,
+                  .wanted = wanted});
+    c.problem.device.kind = *core::device_kind_of(o.device);
+  }
+  return cases;
+}
 
 // What a signal handler can still say: which case was running.
 char crash_note[2048];
@@ -91,7 +113,8 @@ struct Tally {
 
 class Verification {
  public:
-  explicit Verification(const VerifyOptions& options) : options_(options), calls_(calls_on(options.device)) {}
+  Verification(const VerifyOptions& options, const std::vector<core::Case>& replayed)
+      : options_(options), replayed_(replayed), calls_(calls_on(options.device)) {}
 
   int run();
 
@@ -107,6 +130,7 @@ class Verification {
   void print_summary();
 
   const VerifyOptions& options_;
+  const std::vector<core::Case>& replayed_;  // instead of random cases
   const verification::AttentionCalls calls_;
   std::vector<const core::Implementation*> implementations_;
   Tally tally_;
@@ -279,8 +303,10 @@ void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgre
 }
 
 int Verification::run() {
-  const auto replayed = options_.problem.empty() ? std::vector<core::Case>{} : core::parse_sweep(options_.problem);
-  if (const std::string missing = missing_device(*core::device_kind_of(options_.device), "verify"); !missing.empty()) {
+  const std::string missing =
+      missing_device(*core::device_kind_of(options_.device), "verify",
+                     names_device(options_.problem) ? "device=cpu in the line" : "--device cpu");
+  if (!missing.empty()) {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;
   }
@@ -297,10 +323,7 @@ int Verification::run() {
   const bool many = options_.device == "cpu" && options_.cases >= kManyCases;
   const int jobs = options_.jobs > 0 ? options_.jobs : many ? default_threads() : 1;
   if (!options_.problem.empty()) {
-    for (core::Case c : replayed) {
-      c.problem.device.kind = *core::device_kind_of(options_.device);
-      run_case(c);
-    }
+    for (const core::Case& c : replayed_) run_case(c);
   } else if (jobs == 1) {
     SharedProgress progress{};
     run_cases(0, 1, progress);
@@ -327,36 +350,41 @@ int Verification::run() {
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<VerifyOptions>();
   auto* verb = app.add_subcommand("verify", "Check the implementations against the reference on random cases");
-  verb->add_option("--cases", options->cases, "how many random cases; 20000 are a full run")
-      ->check(number_within(1, 1e9))
-      ->capture_default_str()
-      ->type_name("N");
-  verb->add_option("--seed", options->seed, "another seed, other cases")
-      ->check(number_within(0, 0x1p64))
-      ->capture_default_str()
-      ->type_name("N");
+  auto* cases = verb->add_option("--cases", options->cases, "how many random cases; 20000 are a full run")
+                    ->check(whole_number_within(1, 1'000'000'000))
+                    ->capture_default_str()
+                    ->type_name("N");
+  auto* seed = verb->add_option("--seed", options->seed, "another seed, other cases")
+                   ->check(whole_number_within(0, UINT64_MAX))
+                   ->capture_default_str()
+                   ->type_name("N");
   verb->add_option("--impl", options->implementations, "only these, as cpu.avx2,reference (default: all that run here)")
       ->delimiter(',')
       ->type_name("LIST");
-  verb->add_option("--device", options->device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  verb->add_option("--passes", options->passes, "fwd, bwd or both")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"fwd", "bwd"}))
-      ->type_name("LIST");
+  verb->add_option("--device", options->device, "cpu or cuda (default: the one the line names, else cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  auto* passes = verb->add_option("--passes", options->passes, "fwd, bwd or both")
+                     ->delimiter(',')
+                     ->check(CLI::IsMember({"fwd", "bwd"}))
+                     ->type_name("LIST");
   verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
       ->check(not_empty())
+      ->excludes(cases, seed, passes)
       ->type_name("LINE");
   verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
-      ->check(number_within(1, 1024))
+      ->check(whole_number_within(1, 1024))
       ->type_name("N");
   verb->add_option("--jobs", options->jobs, "processes that share the cases (default: one per processor on the CPU)")
-      ->check(number_within(1, 1024))
+      ->check(whole_number_within(1, 1024))
       ->type_name("N");
   verb->add_flag("--json", options->json, "one JSON object instead of text");
   verb->footer(kProblemLineHelp);
-  verb->callback([options, &action] { action = [options] { return Verification(*options).run(); }; });
+  verb->callback([options, &action] {
+    action = [options] {
+      const std::vector<core::Case> replayed = replayed_cases(*options);
+      return Verification(*options, replayed).run();
+    };
+  });
 }
 
 }  // namespace fovea::program

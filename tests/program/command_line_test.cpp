@@ -81,6 +81,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"EmptyFolder", {"report", "/dev/null", "-o", ""}, {"--output", "empty value"}},
         Refusal{"ResumeWithoutAFile", {"bench", "--problem", kTiny, "--resume"}, {"--resume", "-o FILE"}},
         Refusal{"BeginningOfAnOption", {"--vers"}, {"`--vers`", "`--version`"}},
+        Refusal{"SeedOneBeyond64Bits",
+                {"verify", "--seed", "18446744073709551616"},
+                {"--seed", "got `18446744073709551616`", "from 0 to 18446744073709551615"}},
+        Refusal{
+            "HexThreads", {"bench", "--problem", kTiny, "--threads", "0x10"}, {"--threads", "got `0x10`", "wanted"}},
+        Refusal{"OctalThreads", {"bench", "--problem", kTiny, "--threads", "010"}, {"got `010`", "decimal digits"}},
+        Refusal{"HexCases", {"verify", "--cases", "0x10"}, {"--cases", "got `0x10`", "whole number from 1 to"}},
+        Refusal{"CasesWithAnExponent", {"verify", "--cases", "1e3"}, {"--cases", "got `1e3`", "whole number"}},
+        Refusal{"JobsWithAFraction", {"verify", "--jobs", "1.5"}, {"--jobs", "got `1.5`", "whole number"}},
+        Refusal{"PassesBesideALine",
+                {"verify", "--problem", kTiny, "--passes", "bwd"},
+                {"--passes", "cannot stand beside", "--problem"}},
+        Refusal{"SeedBesideALine", {"verify", "--problem", kTiny, "--seed", "7"}, {"--seed", "--problem"}},
         Refusal{"NegativeSeedOfVerify", {"verify", "--seed=-3"}, {"--seed", "-3"}},
         Refusal{"TwoForms", {"info", "--json", "--matrix"}, {"--matrix", "--json"}},
         Refusal{"UnknownToExplain", {"explain", "--problem", kTiny, "--impl", "nope"}, {"nope", "one of"}},
@@ -128,6 +141,20 @@ INSTANTIATE_TEST_SUITE_P(
                 {"device=cuda", "found:", "--device cpu"},
                 4},
         Refusal{"NoGpuToVerify", {"verify", "--device", "cuda"}, {"no device: ", "found:", "--device cpu"}, 4},
+        Refusal{"NoGpuForALineToVerify",
+                {"verify", "--problem", kTiny + " device=cuda"},
+                {"no device: ", "found:", "hint:   device=cpu in the line"},
+                4},
+        Refusal{"NoGpuForALineAndItsOption",
+                {"verify", "--device", "cuda", "--problem", kTiny + " device=cuda"},
+                {"no device: "},
+                4},
+        Refusal{"LineOfAnotherDevice",
+                {"verify", "--device", "cpu", "--problem", kTiny + " device=cuda"},
+                {"--problem", "got:    device=cuda", "wanted: --device cpu"}},
+        Refusal{"LineOfTwoDevicesToVerify",
+                {"verify", "--problem", kTiny + " device=cpu,cuda"},
+                {"--problem", "got:    device=cuda", "wanted: one device"}},
         Refusal{"TwoDevices", {"bench", "--problem", kTiny + " device=cpu,cuda"}, {"two devices", "--device"}},
         Refusal{"TimingOfACpu", {"bench", "--problem", kTiny, "--timing", "hot"}, {"--timing", "--device cuda"}},
         Refusal{
@@ -228,6 +255,22 @@ TEST(CommandLineOutput, ExplainOfBothPassesAddsThem) {
     flops[pass] = nlohmann::json::parse(run.out)["flops"];
   }
   EXPECT_EQ(flops["e2e"], flops["fwd"] + flops["bwd"]);
+}
+
+TEST(CommandLineOutput, TheLargestSeedIsASeed) {
+  const Ended run = fovea({"verify", "--cases", "10", "--seed", "18446744073709551615", "--json"});
+  const auto told = nlohmann::json::parse(run.out);
+  EXPECT_EQ(told["cases"], 10);
+  EXPECT_EQ(told["seed"], UINT64_MAX);
+}
+
+// The line that an error prints names its device, and so does the one that a test copies from a record.
+TEST(CommandLineOutput, VerifyReplaysALineOnTheDeviceItNames) {
+  for (const char* line : {"lq=4 d=4", "lq=4 d=4 device=cpu"}) {
+    const Ended run = fovea({"verify", "--impl", "reference", "--problem", line});
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_NE(run.out.find("1 passed, 0 failed"), std::string::npos) << run.out;
+  }
 }
 
 TEST(CommandLineOutput, R05_AnUnknownNameInTheEnvironmentIsNamed) {
