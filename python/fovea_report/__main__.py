@@ -1,5 +1,6 @@
 """Reads a description of pictures and writes each as PNG and SVG: python -m fovea_report pictures.json FOLDER."""
 
+import errno
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,9 @@ DRAW = {
     "roofline": draw_roofline,
 }
 
+OUTPUT_LOST = 3  # exit code, as of every verb of the program
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def draw(picture: dict, looks: style.Looks, folder: Path) -> None:
     style.save(DRAW[picture["kind"]](picture, looks), folder, picture["name"])
@@ -36,8 +40,14 @@ def main() -> None:
     looks = style.Looks(description["implementations"])
     with ProcessPoolExecutor(initializer=style.apply) as pool:
         done = [pool.submit(draw, picture, looks, folder) for picture in description["pictures"]]
-    for one in done:
-        one.result()  # raises what drawing raised
+    try:
+        for one in done:
+            one.result()  # raises what drawing raised
+    except OSError as lost:
+        if lost.errno not in FULL:
+            raise
+        print(lost, file=sys.stderr)
+        sys.exit(OUTPUT_LOST)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include "program/command_line.h"
 #include "program/device.h"
 #include "program/interrupt.h"
+#include "program/output_file.h"
 #include "program/presets.h"
 #include "program/progress.h"
 #include "program/sweep.h"
@@ -230,9 +231,9 @@ int run_bench(const BenchOptions& o) {
   } catch (const RecordFileError& error) {
     std::fprintf(stderr, "fovea: %s\n", core::printable_lines(error.what()).c_str());
     return 2;
-  } catch (const DiskFull& error) {
+  } catch (const OutputLost& error) {
     std::fprintf(stderr, "fovea: nothing was measured: %s\n", error.what());
-    return 3;
+    return kOutputLost;
   }
 }
 

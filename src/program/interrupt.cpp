@@ -22,8 +22,6 @@ void watch_interrupts() {
   struct sigaction action {};
   action.sa_handler = count;  // without SA_RESTART: a wait for a worker must wake up
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool interrupted() { return signals.load() > 0; }

@@ -3,7 +3,7 @@
 
 namespace fovea::program {
 
-// Installs handlers for SIGINT, SIGTERM and SIGHUP; SIGPIPE and SIGXFSZ become errors of the write that met them.
+// Installs handlers for SIGINT, SIGTERM and SIGHUP.
 void watch_interrupts();
 
 bool interrupted();

@@ -14,12 +14,11 @@
 #include "fovea/error.h"
 #include "fovea/version.h"
 #include "program/command_line.h"
+#include "program/output_file.h"
 #include "program/record_file.h"
 #include "program/verbs.h"
 
 namespace {
-
-constexpr int kOutputLost = 3;
 
 int exit_code(fovea::Status status) { return status == fovea::Status::invalid_argument ? 2 : 1; }
 
@@ -57,13 +56,14 @@ int end_output(int code) {
   const bool piped = fstat(STDOUT_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
   if (error == EPIPE || piped) return code;
   std::fprintf(stderr, "fovea: the output could not be written: %s\n", std::strerror(error == 0 ? EIO : error));
-  return kOutputLost;
+  return fovea::program::kOutputLost;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has enough (`| head`) ends the output, not the work
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails
   int code = 1;
   try {
     code = run(argc, argv);
@@ -73,6 +73,10 @@ int main(int argc, char** argv) {
   } catch (const fovea::program::RecordFileError& error) {
     std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
     code = 2;
+  } catch (const fovea::program::OutputLost& error) {
+    std::fprintf(stderr, "fovea: the output could not be written: %s\n",
+                 fovea::core::printable_lines(error.what()).c_str());
+    code = fovea::program::kOutputLost;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
   }

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "program/output_file.h"
+
 namespace fovea::program {
 namespace {
 
@@ -205,7 +207,7 @@ void RecordFile::append_line(const std::string& line) {
   }
   if (ftruncate(descriptor_, end_) != 0) {
   }  // what was there stays valid even if the torn line stays behind it
-  throw DiskFull(path_ + ": " + std::strerror(done == text.size() ? errno : error));
+  throw OutputLost(path_ + ": " + std::strerror(done == text.size() ? errno : error));
 }
 
 }  // namespace fovea::program

@@ -13,10 +13,6 @@ namespace fovea::program {
 struct RecordFileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// The disk is full (or the quota, or the file size limit). Everything written before is intact.
-struct DiskFull : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct Records {
   std::vector<Environment> environments;  // one per session that wrote to the file
@@ -29,11 +25,13 @@ struct Records {
 // Reads a whole file. Throws RecordFileError for anything but a torn last line.
 Records load_records(const std::string& path);
 
-// Appends rows, each with one write and one fsync. Cuts off a torn last line when it opens an existing file.
+// Appends rows, each with one write and one fsync, or throws OutputLost. Cuts off a torn last line when it opens an
+// existing file.
 class RecordFile {
  public:
   // Creates the file, or with `resume` goes on in one that may exist. Refuses files that are not records or were
-  // written on another machine or by a build of other sources (unless `force`). Writes the environment, which is the probe that the disk takes rows.
+  // written on another machine or by a build of other sources (unless `force`). Writes the environment, which is the
+  // probe that the disk takes rows.
   RecordFile(const std::string& path, const Environment& environment, bool resume, bool force);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

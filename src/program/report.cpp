@@ -1,17 +1,15 @@
 // fovea report: records in, a folder with a page, Markdown, CSV and pictures out.
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/check.h"
 #include "core/printable.h"
 #include "program/command_line.h"
+#include "program/output_file.h"
 #include "program/report_html.h"
 #include "program/report_tables.h"
 #include "program/verbs.h"
@@ -34,32 +32,30 @@ struct ReportOptions {
 class ReportFolder {
  public:
   explicit ReportFolder(const fs::path& path) : path_(path) {
-    std::error_code failed;
-    fs::create_directories(path_ / "tables", failed);
-    if (failed)
+    try {
+      make_folder(path_ / "tables");
+    } catch (const fs::filesystem_error& failed) {
       core::fail({Status::invalid_argument,
                   "report",
                   "--output",
-                  "no folder: " + failed.message(),
+                  "no folder: " + failed.code().message(),
                   path_.string(),
                   "the name of a folder that can be written to",
                   {},
                   {}});
+    }
     remove_earlier();
   }
 
   const fs::path& path() const { return path_; }
 
   void write(const std::string& name, const std::string& text) {
-    std::ofstream file(path_ / name, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw std::runtime_error("cannot write " + (path_ / name).string() + ": " + std::strerror(errno));
+    write_file(path_ / name, text);
     made(name);
   }
 
   // Something else wrote this file. The list grows line by line, so that it is true even after an interruption.
-  void made(const std::string& name) { std::ofstream(path_ / kList, std::ios::app) << name << "\n"; }
+  void made(const std::string& name) { write_file(path_ / kList, name + "\n", WriteMode::at_end); }
 
  private:
   static constexpr const char* kList = "files.txt";

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "core/check.h"
+#include "program/output_file.h"
 #include "program/report_pictures.h"
 #include "program/report_table.h"
 
@@ -128,8 +129,8 @@ std::string drawing_python(const std::string& named) {
 
 Pictures draw_pictures(const std::string& description, const std::string& directory, const std::string& python) {
   const fs::path folder = directory;
-  fs::create_directories(folder);
-  std::ofstream(folder / "pictures.json") << description << "\n";
+  make_folder(folder);
+  write_file(folder / "pictures.json", description + "\n");
   Pictures pictures;
   const auto described = nlohmann::json::parse(description).at("pictures");
   const std::vector<fs::path> files = files_of(described, folder);
@@ -142,6 +143,7 @@ Pictures draw_pictures(const std::string& description, const std::string& direct
       fmt::format("import sys; sys.path.insert(0, {}); from fovea_report.__main__ import main; main()",
                   nlohmann::json(package_folder()).dump());
   const Outcome outcome = run({python, "-c", start, (folder / "pictures.json").string(), folder.string()});
+  if (outcome.status == kOutputLost) throw OutputLost(folder.string() + ": " + outcome.output);
   const auto undrawn = std::find_if(files.begin(), files.end(), [](const fs::path& file) { return !is_drawn(file); });
   if (outcome.status != 0 || undrawn != files.end()) {
     const std::string without =

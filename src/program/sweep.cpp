@@ -13,13 +13,14 @@
 #include "core/printable.h"
 #include "fmt/format.h"
 #include "program/interrupt.h"
+#include "program/output_file.h"
 #include "program/progress.h"
 #include "program/table.h"
 
 namespace fovea::program {
 namespace {
 
-constexpr int kFull = 3, kInterrupted = 130;
+constexpr int kInterrupted = 130;
 // flops/s of the slowest contender worth timing, double-precision check included; on a GPU that check has a limit.
 constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
 constexpr double kGpuCheckSeconds = 5;
@@ -60,9 +61,9 @@ class Sweep {
       }
     } catch (const Interrupted&) {
       ended_ = kInterrupted;
-    } catch (const DiskFull& full) {
+    } catch (const OutputLost& full) {
       std::fprintf(stderr, "\nfovea: the disk is full, measuring stops: %s\n", full.what());
-      ended_ = kFull;
+      ended_ = kOutputLost;
     }
     return ended_;
   }
@@ -93,7 +94,7 @@ class Sweep {
     if (file_) {
       try {
         file_->append(row);
-      } catch (const DiskFull&) {
+      } catch (const OutputLost&) {
         std::fprintf(stderr, "%s\n", json_line(row).c_str());
         throw;
       }

@@ -6,7 +6,7 @@
 
 namespace fovea::program {
 
-// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the disk is full, 4 no such device,
+// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the output could not be written, 4 no such device,
 // 130 interrupted.
 using Action = std::function<int()>;
 

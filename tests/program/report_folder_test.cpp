@@ -24,6 +24,13 @@ class ReportFolder : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return fovea(arguments);
   }
+  // A Python that has matplotlib, and to draw does these words of the shell.
+  std::string python_that(const std::string& words) {
+    const std::string file = folder_ / "python";
+    write_text(file, "#!/bin/sh\n[ \"$2\" = 'import matplotlib' ] && exit 0\n" + words + "\n");
+    fs::permissions(file, fs::perms::owner_all);
+    return file;
+  }
   std::size_t tables() const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(folder_ / "out/tables"), fs::directory_iterator()));
@@ -89,6 +96,30 @@ TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {
   EXPECT_EQ(run.code, 2) << run.err;
   EXPECT_NE(run.err.find(folder_ / "out"), std::string::npos) << run.err;
   EXPECT_EQ(read_text(folder_ / "out"), "a file");
+}
+
+TEST_F(ReportFolder, R44_OnAFullDiskLosesTheOutput) {
+  const std::string good = record("lq=8 d=4");
+  const std::vector<std::string> arguments{"report", good, "-o", folder_ / "out", "--no-pictures"};
+  // Full before the table of rows, and before the page.
+  for (const auto& [size, file] :
+       std::vector<std::pair<std::int64_t, std::string>>{{200, "rows.csv"}, {8000, "index.html"}}) {
+    const Ended run = fovea(arguments, {.file_size_limit = size});
+    EXPECT_EQ(run.code, 3) << run.err;
+    EXPECT_NE(run.err.find("could not be written: " + (folder_ / ("out/" + file)) + ": File too large"),
+              std::string::npos)
+        << run.err;
+    EXPECT_EQ(run.out, "");
+  }
+  EXPECT_EQ(fovea(arguments).code, 0);
+}
+
+TEST_F(ReportFolder, R44_OnADiskThatPicturesFillLosesTheOutput) {
+  const std::string good = record("lq=8,16 d=4"), python = python_that("echo No space left on device; exit 3");
+  const Ended run = fovea({"report", good, "-o", folder_ / "out", "--python", python});
+  EXPECT_EQ(run.code, 3) << run.err;
+  EXPECT_NE(run.err.find("could not be written: " + (folder_ / "out/pictures: No space left")), std::string::npos)
+      << run.err;
 }
 
 }  // namespace
