@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "reference/definition.h"
 #include "verification/companion.h"
 #include "verification/evaluation.h"
+#include "verification/score_sizes.h"
 
 namespace fovea::verification {
 namespace {
@@ -61,6 +63,29 @@ void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std:
     bound.may_poison[n] = std::any_of(values.begin(), values.end(), [&p, row = i](std::int64_t j) {
       return !reference::visible(p, row, j) && in_a_visible_tile(p, row, j);
     });
+  }
+}
+
+// Rows whose scores, multiplied by the scale, fp32 may not hold: infinite ones poison the row.
+std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows) {
+  std::vector<bool> marks(rows.size());
+  std::vector<double> sizes;
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    const auto& [b, h, i] = rows[n];
+    if (n == 0 || b != rows[n - 1].batch || h != rows[n - 1].head) sizes = score_sizes(p, t.q, t.k, b, h);
+    const double size = sizes[static_cast<std::size_t>(i)];
+    marks[n] = std::isfinite(size) && size > std::numeric_limits<float>::max();
+  }
+  return marks;
+}
+
+// What the type cannot hold is infinite in it.
+void overflow(DType type, RowValues& truth) {
+  for (double& value : truth.values) {
+    float stored = 0;
+    core::store_from_float(&stored, type, 0, static_cast<float>(value));
+    stored = core::load_as_float(&stored, type, 0);
+    if (std::isinf(stored)) value = stored;
   }
 }
 
@@ -127,7 +152,7 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   const std::int64_t keeping = std::is_same_v<Tensors, BackwardTensors> ? moving / 2 : 0;
   for (std::int64_t n = 0; n < moving + keeping; ++n) {
     const Companion companion(p, tensors, static_cast<std::uint64_t>(n), n >= moving);
-    const Sample all = sample_of(companion.problem(), 0);
+    Sample all = sample_of(companion.problem(), 0);
     const auto& moved = [&companion]() -> const Tensors& {
       if constexpr (std::is_same_v<Tensors, ForwardTensors>) {
         return companion.forward();
@@ -135,6 +160,8 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
         return companion.backward();
       }
     }();
+    if constexpr (std::is_same_v<Tensors, BackwardTensors>)
+      all = known_to_backward(companion.problem(), moved, std::move(all));
     const auto truth = by_definition(companion.problem(), moved, all);
     add(plainly(companion.problem(), moved, all, way_of(n)), &truth);
   }
@@ -189,14 +216,18 @@ std::string Verdict::reason() const {
 Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed,
                            const Definition& definition) {
   const Sample sample = sample_of(p, seed);
-  const ForwardValues truth =
+  ForwardValues truth =
       !sample.complete && definition.forward ? definition.forward(p, inputs, sample) : by_definition(p, inputs, sample);
+  overflow(p.result_dtype, truth.out);
+  overflow(DType::fp32, truth.lse);
   Bound bound{.factor = kForwardFactor, .stored = p.result_dtype};
   mark_forward(p, inputs, sample.queries, bound);
   mark_exact(p, false, sample.queries, bound);
   ExpectedTensor out{"out", truth.out, bound}, lse{"lse", truth.lse, bound};
-  std::fill(lse.bound.may_poison.begin(), lse.bound.may_poison.end(), false);
   lse.bound.is_lse = true;
+  lse.bound.may_poison = overflowing(p, inputs, sample.queries);
+  for (std::size_t n = 0; n < sample.queries.size(); ++n)
+    out.bound.may_poison[n] = out.bound.may_poison[n] || lse.bound.may_poison[n];
   measure_plain(p, inputs, sample, [&](const ForwardValues& plain, const ForwardValues* own) {
     out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : truth.out));
     lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : truth.lse));
@@ -206,10 +237,11 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
 
 Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
                             const Gradients& before, const Definition& definition) {
-  const Sample sample = sample_of(p, seed);
+  const Sample sample = known_to_backward(p, inputs, sample_of(p, seed));
   BackwardValues truth = !sample.complete && definition.backward ? definition.backward(p, inputs, sample)
                                                                  : by_definition(p, inputs, sample);
   add_before(before, truth, false);
+  for (RowValues* gradient : {&truth.dq, &truth.dk, &truth.dv}) overflow(p.result_dtype, *gradient);
   Expectation expected{!sample.complete, {}};
   const auto add = [&](const char* name, const RowValues& values, bool of_keys) {
     Bound bound{.factor = kBackwardFactor, .stored = p.result_dtype};

@@ -45,7 +45,7 @@ std::string outright_difference(const RowValues& got, const RowValues& truth, co
     const std::size_t row = n / static_cast<std::size_t>(truth.columns);
     const bool both_finite = std::isfinite(g) && std::isfinite(t);
     if (both_finite && (g == t || !is_set(bound.exact, row))) continue;
-    if (!both_finite && std::isfinite(t) && is_set(bound.may_poison, row)) continue;
+    if (is_set(bound.may_poison, row) && (bound.is_lse ? std::isnan(g) : !std::isfinite(g))) continue;
     if (!std::isfinite(t) && same_non_finite(g, t, bound)) continue;
     return place(truth.rows[row], static_cast<std::int64_t>(n) % truth.columns) + ": got " + print(g) + ", wanted " +
            print(t) + (both_finite ? " exactly" : "");

@@ -50,7 +50,7 @@ struct Bound {
       stored{};  // type of the tensor: the floor is half its ulp at the root mean square of the truth, 2^-126 at least
   bool poisoned = false;              // inputs hold NaN or infinity: any non-finite value stands for any other
   bool is_lse = false;                // whose -inf always means a row without keys
-  std::vector<bool> may_poison = {};  // per row: hidden non-finite values may poison it; empty: none
+  std::vector<bool> may_poison = {};  // per row: hidden or overflowing values may poison it; empty: none
   std::vector<bool> exact = {};       // per row: nothing is summed, so the truth must be met exactly; empty: none
 };
 

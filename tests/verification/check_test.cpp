@@ -70,6 +70,61 @@ TEST(Check, FailsOneWrongElementOfAnyTensor) {
   }
 }
 
+TEST(Check, AnLseBeyondFp32IsInfiniteAndNoOther) {
+  const core::Case c = core::parse_case("lq=8 d=16 scale=1e38 seed=1"),
+                   within = core::parse_case("lq=8 d=16 scale=1e37");
+  const CaseTensors beyond = solved(c), held = solved(within);
+  const Verdict verdict = check_forward(c.problem, beyond.forward(), 1);
+  EXPECT_TRUE(verdict.ok) << verdict.reason();
+  for (const float wrong : {-HUGE_VALF, 3e38f, 0.0f}) {
+    const CaseTensors tensors = solved(c);
+    core::store_from_float(tensors.lse.view().data, DType::fp32, 0, wrong);
+    EXPECT_FALSE(check_forward(c.problem, tensors.forward(), 1).ok) << wrong;
+  }
+  EXPECT_TRUE(check_forward(within.problem, held.forward(), 1).ok);
+  for (const float wrong : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+    core::store_from_float(held.lse.view().data, DType::fp32, 0, wrong);
+    EXPECT_FALSE(check_forward(within.problem, held.forward(), 1).ok) << wrong;
+  }
+}
+
+TEST(Check, AGradientBeyondFp16IsInfinite) {
+  const core::Case c = core::parse_case("pass=e2e lq=8 lk=1 d=16 dtype=fp16");  // dv is the sum of dout
+  const CaseTensors tensors = make_tensors(c);
+  const auto dout = tensors.dout.view(), dv = tensors.dv.view();
+  for (std::int64_t n = 0; n < 8 * 16; ++n) core::store_from_float(dout.data, dout.dtype, n, n % 16 == 0 ? 6e4f : 1.0f);
+  attention_forward(tensors.forward(), by_reference(c));
+  attention_backward(tensors.backward(), by_reference(c));
+  EXPECT_EQ(core::load_as_float(dv.data, dv.dtype, 0), HUGE_VALF);
+  const Verdict verdict = check_backward(backward_problem(c), tensors.backward(), 1);
+  EXPECT_TRUE(verdict.ok) << verdict.reason();
+  core::store_from_float(dv.data, dv.dtype, 1, HUGE_VALF);
+  EXPECT_FALSE(check_backward(backward_problem(c), tensors.backward(), 1).ok);
+}
+
+// Scores of one query are beyond what fp32 can tell apart: its gradient and those of the keys that it sees are not
+// compared, all others are.
+TEST(Check, BackwardIsComparedWhereScoresAreKnown) {
+  const core::Case c = core::parse_case("pass=e2e lq=6 d=4 mask=causal_top_left seed=2");
+  const CaseTensors tensors = make_tensors(c);
+  const auto q = tensors.q.view();
+  for (std::int64_t n = 2 * 4; n < 3 * 4; ++n) core::store_from_float(q.data, q.dtype, n, 1e9f);
+  attention_forward(tensors.forward(), by_reference(c));
+  attention_backward(tensors.backward(), by_reference(c));
+  const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
+  const auto compared = [&expected](std::size_t tensor) {
+    std::vector<std::int64_t> rows;
+    for (const RowIndex& row : expected.tensors[tensor].truth.rows) rows.push_back(row.index);
+    return rows;
+  };
+  EXPECT_EQ(compared(0), (std::vector<std::int64_t>{0, 1, 3, 4, 5}));
+  EXPECT_EQ(compared(1), (std::vector<std::int64_t>{3, 4, 5}));
+  EXPECT_EQ(compared(2), (std::vector<std::int64_t>{3, 4, 5}));
+  EXPECT_TRUE(compare(expected, tensors.backward()).ok);
+  core::store_from_float(tensors.dk.view().data, DType::fp32, 3 * 4, 1e3f);
+  EXPECT_FALSE(compare(expected, tensors.backward()).ok);
+}
+
 TEST(Check, FailsADroppedKey) {
   const core::Case c = core::parse_case("lq=40 lk=65 d=16"), shorter = core::parse_case("lq=40 lk=64 d=16");
   const CaseTensors tensors = make_tensors(c), wrong = make_tensors(shorter);
