@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kProductSize = 512;
 constexpr int kProductRounds = 5;
 constexpr double kLongProbe = 0.05;
+constexpr int kMoreProbes = 3;
 
 // One square product on every thread at once, each with matrices of its own.
 double product_round(int threads, std::vector<std::vector<float>>& matrices) {
@@ -48,6 +49,19 @@ double probe_flops(DeviceKind device, DType dtype, int threads, double seconds) 
   if (device != DeviceKind::cpu) return cuda::product_flops(dtype, seconds);
   const double fma = cpu::fma_flops_per_second(cpu::best_isa(), threads, seconds);
   return dtype == DType::bf16 ? std::max(fma, cpu::bf16_dot_flops_per_second(threads, seconds)) : fma;
+}
+
+RowCeiling row_ceiling(double probe_before, double probe_after, double best_product,
+                       const std::function<double()>& probe) {
+  RowCeiling ceiling{.probe_before = probe_before, .probe_after = probe_after, .best_product = best_product};
+  for (int n = 0; n < kMoreProbes && is_low_probe(ceiling, 0); ++n)
+    ceiling.probe_after = std::max(ceiling.probe_after, probe());
+  ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, best_product});
+  return ceiling;
+}
+
+bool is_low_probe(const RowCeiling& ceiling, double rate) {
+  return std::max(ceiling.probe_before, ceiling.probe_after) < std::max(ceiling.best_product, rate);
 }
 
 double probe_product(int threads) {

@@ -1,16 +1,26 @@
 // What the machine can do at most, measured now: the denominators of `ceiling_share`.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
 #include "fovea/tensor.h"
+#include "program/record.h"
 
 namespace fovea::program {
 
 // What the device can do with inputs of this type, flops/s, from a probe of about `seconds`: on a CPU multiply-adds of
 // `threads` threads in registers, on a GPU a large matrix product. 0 where there is no probe.
 double probe_flops(DeviceKind device, DType dtype, int threads, double seconds);
+
+// The ceiling of a row. A probe that the run's best library product beats was disturbed: up to three more are taken and
+// the best counts. The ceiling is the larger of probes and product.
+RowCeiling row_ceiling(double probe_before, double probe_after, double best_product,
+                       const std::function<double()>& probe);
+
+// Did the product, or the row itself at `rate` flops/s, beat the probes all the same? They are no ceiling then.
+bool is_low_probe(const RowCeiling& ceiling, double rate);
 
 // Rate of the best library matrix product, fp32, flops/s.
 double probe_product(int threads);

@@ -216,12 +216,11 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
   const DeviceKind device = c.problem.device.kind;
   // A look at a cell that lasts milliseconds is not worth probes that last longer.
   const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
-  RowCeiling ceiling{.probe_before = probe_flops(device, c.problem.dtype, settings_.threads, probe)};
+  const auto probed = [&] { return probe_flops(device, c.problem.dtype, settings_.threads, probe); };
   const auto product = settings_.ceilings.find(product_name(device, c.problem.dtype));
-  if (product != settings_.ceilings.end()) ceiling.best_product = product->second;
+  const double before = probed(), best_product = product == settings_.ceilings.end() ? 0 : product->second;
   std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
-  ceiling.probe_after = probe_flops(device, c.problem.dtype, settings_.threads, probe);
-  ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, ceiling.best_product});
+  const RowCeiling ceiling = row_ceiling(before, probed(), best_product, probed);
   for (std::size_t i = 0; i < timed.size(); ++i) {
     if (outcomes[i].status != "ok") {
       fail(timed[i]->row, outcomes[i].status, outcomes[i].reason);
@@ -257,7 +256,9 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
     row.ceiling_share = row.flops / t.median / ceiling.flops_per_s;
   }
   const double floor = row.flops / fastest_honest(c);
-  if (t.min <= 0 || (std::isfinite(floor) && t.min < floor)) row.flags.emplace_back("impossible");
+  const bool impossible = t.min <= 0 || (std::isfinite(floor) && t.min < floor);
+  if (impossible) row.flags.emplace_back("impossible");
+  if (row.ceiling && is_low_probe(ceiling, impossible ? 0 : row.flops / t.median)) row.flags.emplace_back("low_probe");
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds && settings_.timing != "graph") row.flags.emplace_back("launch_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");

@@ -17,8 +17,8 @@ inline constexpr std::string_view kEnvSchema = "fovea.env/1";
 inline constexpr std::string_view kRowSchema = "fovea.bench/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
-inline constexpr std::string_view kRowFlags[] = {"impossible",  "noisy",         "launch_bound",
-                                                 "few_samples", "sampled_check", "inaccurate"};
+inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      "launch_bound", "few_samples",
+                                                 "sampled_check", "inaccurate", "low_probe"};
 
 struct Source {
   std::string commit;  // of the sources the program was built from; "unknown" outside a repository
@@ -42,7 +42,7 @@ struct ErrorFigures {
 struct RowCeiling {
   double flops_per_s = 0;   // the larger of the two probes and of the best library product of the run
   double probe_before = 0;  // multiply-add probe at the row's thread count and type
-  double probe_after = 0;
+  double probe_after = 0;   // the best of several where best_product beat the first
   double best_product = 0;  // best library matrix product of the run; 0 if none was measured
 };
 

@@ -202,7 +202,8 @@ void say_flags(const Study& study, std::vector<std::string>& said) {
   constexpr std::pair<std::string_view, std::string_view> flags[] = {
       {"impossible", "shown, but neither ranked nor counted above"},
       {"launch_bound", "shown, but neither ranked nor counted above"},
-      {"noisy", "counted above only where the quartiles of the compared cells do not overlap"}};
+      {"noisy", "counted above only where the quartiles of the compared cells do not overlap"},
+      {"low_probe", "the best library product or the cell itself beat the probe, which is no ceiling there"}};
   for (const auto& [flag, meaning] : flags) {
     const auto n = static_cast<std::size_t>(std::count_if(study.rows.begin(), study.rows.end(),
                                                           [f = flag](const auto& one) { return one.row.has_flag(f); }));

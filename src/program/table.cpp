@@ -71,6 +71,7 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   if (row->has_flag("launch_bound")) text += " ^";
   if (row->has_flag("noisy")) text += " ~";
   if (row->has_flag("inaccurate")) text += " !";
+  if (row->has_flag("low_probe")) text += " %";
   if (!best) return text;
   return bold(text + " *", colour);
 }
@@ -84,6 +85,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("launch_bound")) text += "   ^ launch-bound: little but the call itself is timed";
   if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
   if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
+  if (occurs("low_probe")) text += "   % its probe is no ceiling: a library product or itself beat it";
   if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
   return text + "\n";
 }
