@@ -2,7 +2,11 @@
 
 import errno
 import json
+import multiprocessing
+import os
+import signal
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -29,7 +33,20 @@ def draw(picture: dict, looks: style.Looks, folder: Path) -> None:
     style.save(DRAW[picture["kind"]](picture, looks), folder, picture["name"])
 
 
+def leave_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def begin() -> None:
+    """In each process of the pool, which would go on to its next picture after a KeyboardInterrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    style.apply()
+
+
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if len(sys.argv) != 3:
         sys.exit("usage: python -m fovea_report pictures.json FOLDER")
     description = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -38,7 +55,7 @@ def main() -> None:
     folder = Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     looks = style.Looks(description["implementations"])
-    with ProcessPoolExecutor(initializer=style.apply) as pool:
+    with ProcessPoolExecutor(initializer=begin) as pool:
         done = [pool.submit(draw, picture, looks, folder) for picture in description["pictures"]]
     try:
         for one in done:

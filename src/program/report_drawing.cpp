@@ -1,11 +1,13 @@
 // Running Python on the description of the pictures, and taking up what it drew.
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,8 +18,6 @@
 #include "program/output_file.h"
 #include "program/report_pictures.h"
 #include "program/report_table.h"
-
-extern char** environ;
 
 namespace fovea::program {
 namespace {
@@ -31,21 +31,21 @@ struct Outcome {
 
 Outcome run(std::vector<std::string> words) {
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return {};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody would take up what it draws
+    dup2(ends[1], 1);
+    dup2(ends[1], 2);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
   close(ends[1]);
   Outcome outcome;
-  if (failed == 0) {
+  if (child > 0) {
     std::array<char, 4096> buffer{};
     for (ssize_t n = 0; (n = read(ends[0], buffer.data(), buffer.size())) > 0;) {
       outcome.output.append(buffer.data(), static_cast<std::size_t>(n));

@@ -1,6 +1,11 @@
 // What a report does to the folder that it is written to.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "run_program.h"
@@ -120,6 +125,29 @@ TEST_F(ReportFolder, R44_OnADiskThatPicturesFillLosesTheOutput) {
   EXPECT_EQ(run.code, 3) << run.err;
   EXPECT_NE(run.err.find("could not be written: " + (folder_ / "out/pictures: No space left")), std::string::npos)
       << run.err;
+}
+
+// The pipe that the Python of the pictures holds open ends with it.
+TEST_F(ReportFolder, R45_AnInterruptEndsTheDrawing) {
+  const std::string good = record("lq=8,16 d=4"), pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string python = python_that("exec 9>" + pipe + "; echo begun >&9; exec sleep 3600");
+  const int heard = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const auto wait_for = [heard](short event) {
+    pollfd wait{heard, event, 0};
+    EXPECT_EQ(poll(&wait, 1, 60'000), 1);
+    return wait.revents;
+  };
+  const Ended run =
+      fovea({"report", good, "-o", folder_ / "out", "--python", python}, {.while_it_runs = [&](pid_t pid) {
+              EXPECT_TRUE(wait_for(POLLIN) & POLLIN);
+              kill(pid, SIGINT);
+            }});
+  EXPECT_EQ(run.code, 130);
+  char said[16];
+  EXPECT_EQ(read(heard, said, sizeof said), 6);
+  EXPECT_TRUE(wait_for(0) & POLLHUP) << "it still draws";
+  close(heard);
 }
 
 }  // namespace
