@@ -89,10 +89,12 @@ class Worker {
     return {{"ok", true}};
   }
 
-  // The kernel first: on a device it may hold memory of its own.
+  // The kernel first: on a device it may hold memory of its own. Other workers need what is left.
   Json drop() {
+    const bool on_device = prepared_ && prepared_->c.problem.device.kind == DeviceKind::cuda;
     kernel_.reset();
     prepared_.reset();
+    if (on_device) cuda::give_workspaces_back();
     return {{"ok", true}};
   }
 

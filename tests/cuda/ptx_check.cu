@@ -15,42 +15,18 @@
 #include "core/float16.h"
 #include "cuda/ptx/arithmetic.cuh"
 #include "cuda/ptx/cp_async.cuh"
-#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/special_registers.cuh"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/launch.h"
 #include "on_device.h"
+#include "ptx_checks.h"
 
 namespace fovea::cuda {
 namespace {
 
 constexpr int kRounds = 200;
-
-// A vector that lies on the device while it lives; `read` brings it back.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& host) : count_(host.size()) {
-    check(cudaMalloc(&data_, count_ * sizeof(T)), "cudaMalloc");
-    check(cudaMemcpy(data_, host.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
-  }
-  ~OnDevice() { cudaFree(data_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  T* data() const { return data_; }
-  std::vector<T> read() const {
-    check(cudaGetLastError(), "a kernel");
-    std::vector<T> host(count_);
-    check(cudaMemcpy(host.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return host;
-  }
-
- private:
-  std::size_t count_;
-  T* data_ = nullptr;
-};
 
 template <class Element>
 constexpr DType kType = std::is_same_v<Element, __half> ? DType::fp16 : DType::bf16;
@@ -310,71 +286,31 @@ bool thread_index_is_the_thread() {
   return indices.read() == wanted;
 }
 
-// Block n writes late, after it has let the next kernel begin.
-__global__ void write_late(unsigned* numbers) {
-  ptx::let_next_kernel_begin();
-  for (int i = 0; i < 200; ++i) __nanosleep(500);
-  numbers[blockIdx.x] = blockIdx.x + 1;
-}
-
-struct FromTo {
-  const unsigned* from;
-  unsigned* to;
-};
-// Reads what all blocks of the kernel ahead wrote.
-__global__ void double_reversed(const __grid_constant__ FromTo p) {
-  ptx::let_next_kernel_begin();
-  ptx::wait_for_earlier_kernels();
-  p.to[blockIdx.x] = 2 * p.from[gridDim.x - 1 - blockIdx.x];
-}
-
-bool kernels_that_begin_early_wait() {
-  constexpr std::size_t kBlocks = 64;
-  const std::vector<unsigned> zeros(kBlocks);
-  for (int round = 0; round < 20; ++round) {
-    const OnDevice<unsigned> a(zeros), b(zeros), c(zeros);
-    write_late<<<kBlocks, 1>>>(a.data());
-    const FromTo first{a.data(), b.data()}, second{b.data(), c.data()};
-    const auto* function = reinterpret_cast<const void*>(&double_reversed);
-    launch(function, kBlocks, 1, 0, nullptr, &first, Begin::early);
-    launch(function, kBlocks, 1, 0, nullptr, &second, Begin::early);
-    const auto got = c.read();
-    for (std::size_t i = 0; i < kBlocks; ++i) {
-      if (got[i] != 4 * (i + 1)) return false;
-    }
-  }
-  return true;
-}
-
-struct Named {
-  const char* name;
-  bool (*holds)();
-};
-
-constexpr Named kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloat16>},
-                             {"mma_m16n8k16, fp16", mma_is_exact<__half>},
-                             {"ldmatrix_x4", ldmatrix_is_exact<false>},
-                             {"ldmatrix_x4_trans", ldmatrix_is_exact<true>},
-                             {"cp_async_16, 0 to 16 bytes", cp_async_fills_with_zeros},
-                             {"cp_async_wait<0>", cp_async_waits<0>},
-                             {"cp_async_wait<1>", cp_async_waits<1>},
-                             {"cp_async_wait<2>", cp_async_waits<2>},
-                             {"exp2_approx, integers and limits", exp2_is_exact_on_integers},
-                             {"exp2_approx, between", exp2_is_close},
-                             {"pack, bf16", pack_rounds_to_even<__nv_bfloat16>},
-                             {"pack, fp16", pack_rounds_to_even<__half>},
-                             {"block_index", block_index_is_the_block},
-                             {"thread_index", thread_index_is_the_thread},
-                             {"griddepcontrol", kernels_that_begin_early_wait}};
+constexpr NamedCheck kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloat16>},
+                                  {"mma_m16n8k16, fp16", mma_is_exact<__half>},
+                                  {"ldmatrix_x4", ldmatrix_is_exact<false>},
+                                  {"ldmatrix_x4_trans", ldmatrix_is_exact<true>},
+                                  {"cp_async_16, 0 to 16 bytes", cp_async_fills_with_zeros},
+                                  {"cp_async_wait<0>", cp_async_waits<0>},
+                                  {"cp_async_wait<1>", cp_async_waits<1>},
+                                  {"cp_async_wait<2>", cp_async_waits<2>},
+                                  {"exp2_approx, integers and limits", exp2_is_exact_on_integers},
+                                  {"exp2_approx, between", exp2_is_close},
+                                  {"pack, bf16", pack_rounds_to_even<__nv_bfloat16>},
+                                  {"pack, fp16", pack_rounds_to_even<__half>},
+                                  {"block_index", block_index_is_the_block},
+                                  {"thread_index", thread_index_is_the_thread}};
 
 }  // namespace
 
 int check_ptx() {
   int passed = 0, failed = 0;
-  for (const auto& [name, holds] : kChecks) {
-    const bool ok = holds();
-    if (!ok) std::printf("PTX %s: differs from its scalar model\n", name);
-    ++(ok ? passed : failed);
+  for (const std::span<const NamedCheck> checks : {std::span<const NamedCheck>(kChecks), grid_checks()}) {
+    for (const auto& [name, holds] : checks) {
+      const bool ok = holds();
+      if (!ok) std::printf("PTX %s: differs from its scalar model\n", name);
+      ++(ok ? passed : failed);
+    }
   }
   std::printf("ptx: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;

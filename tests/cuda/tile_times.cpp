@@ -18,6 +18,7 @@
 #include "cuda/any/run.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "tile_tensors.h"
@@ -177,6 +178,15 @@ class KernelTimes {
       call(planned);
       worst = std::max(worst, error());
       std::printf(" %s%d=%.2f", tried.size() == 1 ? "auto " : "", planned.split.splits, time(planned));
+    }
+    for (const int cluster : {2, 4, 8}) {
+      if (s.sharing > 1 || one.split_roles ||
+          resident_clusters(one.function, s.threads(), one.shared_bytes, cluster, 0) == 0)
+        continue;
+      const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = cluster, .in_cluster = true});
+      call(planned);
+      worst = std::max(worst, error());
+      std::printf(" c%d=%.2f", cluster, time(planned));
     }
     std::printf("  err %.1e\n", worst);
     std::fflush(stdout);

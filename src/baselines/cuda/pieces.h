@@ -35,8 +35,7 @@ struct Piece {
 };
 
 // fp32 scores become the result in their own memory: one piece. Those of 16-bit inputs are read once and become a
-// matrix of half their size elsewhere: pieces of up to 32 MiB, or of one head, that the L2 cache holds until they are
-// read.
+// matrix of half their size elsewhere: pieces of up to 128 MiB, or of one head.
 std::vector<Piece> pieces_of(const AttentionProblem& problem, const Strip& strip);
 
 // Scores of the largest piece, without counting them all.

@@ -10,8 +10,9 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-constexpr std::int64_t kChain =
-    128;  // columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold
+// Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. Kernels of the library for odd
+// dimensions cut off more often.
+std::int64_t chain_of(std::int64_t dim) { return dim % 128 == 0 ? 128 : 64; }
 
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
 
@@ -55,7 +56,7 @@ void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& ke
                       const Matrices& scores) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = folds(p, rows) && folds(p, scores) ? group_of(p) : 1;
-  const std::int64_t chain = rows.dtype == DType::fp32 ? dim : std::min(dim, kChain);
+  const std::int64_t chain = rows.dtype == DType::fp32 ? dim : std::min(dim, chain_of(dim));
   for (std::int64_t first = 0; first < dim; first += chain) {
     multiply_all(
         call,

@@ -37,6 +37,23 @@ struct Exponential {
   }
 };
 
+// The exponential of what is not above 1, good to 0.6 units of the last place: where all scores of a row are equal, so
+// are the errors of its weights, and those of expf, up to two units, add up. Below 2^-126 it is 0.
+__device__ __forceinline__ float exact_to_rounding(float x) {
+  if (x < -87.0f) return 0.0f;
+  const float n = rintf(x * kLog2e);
+  const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));  // ln 2 in two parts
+  float sum = 1.0f / 5040;
+  sum = fmaf(sum, r, 1.0f / 720);
+  sum = fmaf(sum, r, 1.0f / 120);
+  sum = fmaf(sum, r, 1.0f / 24);
+  sum = fmaf(sum, r, 1.0f / 6);
+  sum = fmaf(sum, r, 0.5f);
+  sum = fmaf(sum, r, 1.0f);
+  sum = fmaf(sum, r, 1.0f);
+  return sum * __int_as_float((static_cast<int>(n) + 127) << 23);
+}
+
 template <int kVector>
 __device__ __forceinline__ void load_scores(Scores<kVector>& part, const RowPass& p, const Row& row, int end, int chunk,
                                             int thread) {
@@ -104,7 +121,11 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
     }
     sum = row_sum(sum, p.threads);
     if (at.thread != 0) continue;
-    p.statistics[row.index] = {reference, sum == 0.0f ? -kInfinity : logf(sum)};
+    // Every weight of the row inherits the logarithm's error, hence what its rounding left out.
+    const double logarithm = log(double{sum});
+    const float rounded = sum == 0.0f ? -kInfinity : static_cast<float>(logarithm);
+    p.statistics[row.index] = {reference, rounded,
+                               sum == 0.0f ? 0.0f : static_cast<float>(logarithm - double{rounded})};
     if (p.lse.data != nullptr) *lse_of_row(p, row) = lse_of(reference, sum, p);
   }
 }
@@ -117,7 +138,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
 #pragma unroll 1
   for (; at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
-    const LogSumExp of = p.statistics != nullptr ? p.statistics[row.index] : LogSumExp{0.0f, *lse_of_row(p, row)};
+    const LogSumExp of = p.statistics != nullptr ? p.statistics[row.index] : LogSumExp{0.0f, *lse_of_row(p, row), 0.0f};
     const int end = of.log_sum == -kInfinity ? 0 : end_of_keys(p, row);
     const float origin = of.origin * p.sign, hidden = -kInfinity * p.sign;
 #pragma unroll 1
@@ -127,7 +148,8 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
       part.load(row.of<float>(p.scores), end, hidden);
       part.each([&](int s, int i) {
         float& v = part.values[s][i];
-        v = v == hidden ? 0.0f : expf(fmaf(v - origin, p.factor, -of.log_sum));
+        const float weight = exact_to_rounding(fmaf(v - origin, p.factor, -of.log_sum));
+        v = v == hidden ? 0.0f : fmaf(-of.left_out, weight, weight);
       });
       part.store(row.of<Element>(p.to), p.len_k);
     }

@@ -9,8 +9,9 @@ namespace fovea::cuda::baselines {
 
 // Of factor * scores, in two parts, since their sum would lose what is small beside a large score.
 struct LogSumExp {
-  float origin;   // the score of the largest product, its sign flipped if the factor is negative
-  float log_sum;  // of the exponentials of |factor| * (score - origin); -infinity if there is no score
+  float origin;    // the score of the largest product, its sign flipped if the factor is negative
+  float log_sum;   // of the exponentials of |factor| * (score - origin); -infinity if there is no score
+  float left_out;  // of log_sum by its rounding
 };
 
 // Matrices [len_q, len_k] of the heads of all batch elements, neighbouring columns adjacent: elements from one to the

@@ -4,6 +4,7 @@
 // are.
 #pragma once
 
+#include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
 #include "cuda/device/mask.cuh"
@@ -71,10 +72,7 @@ __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsig
   u.blocks = blocks_of(queries_of_any(s, u.first_row, last), kTile.stream);
   const int count = (u.blocks.end - u.blocks.begin) * s.group;
   u.steps = {0, u.dk || u.dv ? count : 0};
-  if (splits > 1) {
-    u.steps.begin = min(u.steps.end, u.split * p.split.blocks_per_split);
-    u.steps.end = min(u.steps.end, u.steps.begin + p.split.blocks_per_split);
-  }
+  if (splits > 1) u.steps = part_of(u.steps, p.split, u.split);
   const Range all = queries_of_all(s, u.first_row, last);
   // The last block may lie half outside the queries: their lse of +inf makes their probabilities 0.
   u.free = {(all.begin + kTile.stream - 1) / kTile.stream, all.end == s.len_q ? u.blocks.end : all.end / kTile.stream};
@@ -141,8 +139,11 @@ __device__ __forceinline__ void keys_step(BackwardKeysShared<Element, Tile>& sha
 template <class Core>
 __device__ __forceinline__ void write_gradient(const BackwardParameters& p, const TensorRef& t, float* partial,
                                                const KeysUnit& u, const typename Core::Results& results, int dim,
-                                               float factor) {
+                                               float factor, float* values) {
   const Shape& s = p.shape;
+  if (p.split.in_cluster)
+    return join_cluster_gradient<Core>(values, results, factor, p.split, u.split, t,
+                                       u.batch * t.batch + u.head * t.head, u.first_row, s.len_k, dim, p.accumulate);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const int key = u.first_row + Core::row(i);
@@ -166,11 +167,11 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   constexpr bool kBoth = kTile.dim <= 128;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardKeysShared<Element, Tile>*>(shared_memory);
-  ptx::let_next_kernel_begin();
   ptx::wait_for_earlier_kernels();
+  ptx::let_next_kernel_begin();  // only now: it may rely on the statistics
   const Shape& s = p.shape;
   const KeysUnit u = keys_unit<Tile, kBoth>(p, ptx::block_index());
-  if (p.split.splits > 1 && u.steps.begin >= u.steps.end) return;  // a part without work
+  if (p.split.splits > 1 && !p.split.in_cluster && u.steps.begin >= u.steps.end) return;  // a part without work
   const int blocks = u.blocks.end - u.blocks.begin;
   const auto first_query = [&](int step) { return (u.blocks.begin + step % blocks) * kTile.stream; };
   const auto load_step = [&](int step) {
@@ -210,8 +211,10 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     }
   }
   const KeysUnit again = keys_unit<Tile, kBoth>(p, ptx::block_index());
-  if (again.dk) write_gradient<Core>(p, p.dk, p.partial_first, again, gradients.dk, s.dim_qk, s.scale);
-  if (again.dv) write_gradient<Core>(p, p.dv, p.partial_second, again, gradients.dv, s.dim_v, 1.0f);
+  static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
+  auto* values = reinterpret_cast<float*>(&shared);
+  if (again.dk) write_gradient<Core>(p, p.dk, p.partial_first, again, gradients.dk, s.dim_qk, s.scale, values);
+  if (again.dv) write_gradient<Core>(p, p.dv, p.partial_second, again, gradients.dv, s.dim_v, 1.0f, values);
 }
 
 template <class Element, class Tile>

@@ -2,6 +2,7 @@
 // Computes scores and dp a second time rather than adding to dq from every block of keys: no atomics, no order.
 #pragma once
 
+#include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
 #include "cuda/device/mask.cuh"
@@ -43,10 +44,7 @@ __device__ __forceinline__ QueriesUnit queries_unit(const BackwardParameters& p,
   u.first_row = static_cast<int>(tiles - 1 - tile) * kTile.rows();  // the longest rows of a causal mask first
   const int last = min(u.first_row + kTile.rows(), s.len_q) - 1;
   u.blocks = blocks_of(keys_of_any(s, u.first_row, last), kTile.stream);
-  if (splits > 1) {
-    u.blocks.begin += u.split * p.split.blocks_per_split;
-    u.blocks.end = min(u.blocks.end, u.blocks.begin + p.split.blocks_per_split);
-  }
+  if (splits > 1) u.blocks = part_of(u.blocks, p.split, u.split);
   const Range all = keys_of_all(s, u.first_row, last);
   u.free = {(all.begin + kTile.stream - 1) / kTile.stream, all.end / kTile.stream};
   return u;
@@ -107,8 +105,12 @@ __device__ __forceinline__ void queries_step(BackwardQueriesShared<Element, Tile
 
 template <class Core>
 __device__ __forceinline__ void write_dq(const BackwardParameters& p, const QueriesUnit& u,
-                                         const typename Core::Results& dq) {
+                                         const typename Core::Results& dq, float* values) {
   const Shape& s = p.shape;
+  if (p.split.in_cluster)
+    return join_cluster_gradient<Core>(values, dq, s.scale, p.split, u.split, p.dq,
+                                       u.batch * p.dq.batch + u.head * p.dq.head, u.first_row, s.len_q, s.dim_qk,
+                                       p.accumulate);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const int query = u.first_row + Core::row(i);
@@ -133,10 +135,13 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardQueriesShared<Element, Tile>*>(shared_memory);
   ptx::let_next_kernel_begin();
-  ptx::wait_for_earlier_kernels();
+  if (!p.statistics_are_ready) ptx::wait_for_earlier_kernels();
   const Shape& s = p.shape;
   const QueriesUnit u = queries_unit<Tile>(p, ptx::block_index());
-  if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work
+  if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) {  // a part without work
+    ptx::wait_for_earlier_kernels();
+    return;
+  }
   auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
   auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {
@@ -174,7 +179,9 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
       load_block(block + 1);
     }
   }
-  write_dq<Core>(p, queries_unit<Tile>(p, ptx::block_index()), dq);
+  static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
+  write_dq<Core>(p, queries_unit<Tile>(p, ptx::block_index()), dq, reinterpret_cast<float*>(&shared));
+  ptx::wait_for_earlier_kernels();  // where it ran beside the one for dk and dv: who waits for this one waits for both
 }
 
 template <class Element, class Tile>

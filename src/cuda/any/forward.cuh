@@ -3,6 +3,7 @@
 // of 256. Schedule and shared-memory map: docs/kernels/cuda_any.md.
 #pragma once
 
+#include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
 #include "cuda/device/mask.cuh"
@@ -44,10 +45,7 @@ __device__ __forceinline__ ForwardUnit forward_unit(const ForwardParameters& p, 
   u.first_row = static_cast<int>(tiles - 1 - tile) * Tile::kShape.rows();  // the longest rows of a causal mask first
   const int last = min(u.first_row + Tile::kShape.rows(), s.len_q) - 1;
   u.blocks = blocks_of(keys_of_any(s, u.first_row, last), Tile::kShape.block());
-  if (splits > 1) {
-    u.blocks.begin += u.split * p.split.blocks_per_split;
-    u.blocks.end = min(u.blocks.end, u.blocks.begin + p.split.blocks_per_split);
-  }
+  if (splits > 1) u.blocks = part_of(u.blocks, p.split, u.split);
   const Range all = keys_of_all(s, u.first_row, last);
   u.free = {(all.begin + Tile::kShape.block() - 1) / Tile::kShape.block(), all.end / Tile::kShape.block()};
   return u;
@@ -173,6 +171,52 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
   }
 }
 
+// The same for the blocks of threads of a cluster, which found parts of the same rows: each writes its share of them.
+template <class Core>
+__device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& p, const ForwardUnit& u,
+                                                       const typename Core::Results& results,
+                                                       RowState (&rows)[Core::kRows], float* values) {
+  using Join = ClusterJoin<Core>;
+  const Shape& s = p.shape;
+  auto* states = reinterpret_cast<RowState*>(values + Join::kFloats);  // [rows]
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    rows[i].sum = lanes_sum<Core::kLanes>(rows[i].sum);
+    if (Core::lane() % Core::kLanes == 0) states[Core::row(i)] = rows[i];
+  }
+  Join::put(values, results, 1.0f);
+  ptx::cluster_barrier();
+  const Join join(values, p.split.splits, u.split);
+  const std::uint32_t state_address = shared_address(states);
+  for (int row = join.first_row(); row < join.end_row() && u.first_row + row < s.len_q; row += Join::kRowsAtOnce) {
+    const auto state_of = [&](int part) {
+      const float2 state = ptx::load_cluster_float2(
+          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), part));
+      return RowState{state.x, state.y};
+    };
+    float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
+#pragma unroll 4
+    for (int part = 0; part < p.split.splits; ++part) maximum = fmaxf(maximum, state_of(part).maximum);
+    const float reference = reference_of(maximum);
+#pragma unroll 4
+    for (int part = 0; part < p.split.splits; ++part) {
+      const RowState state = state_of(part);
+      const float weight = Core::Weights::weight(state.maximum - reference, s);
+      sum = fmaf(weight, state.sum, sum);
+      join.add(joined, row, part, weight);
+    }
+    const Finished done = finish(maximum, sum, s);
+    const int query = u.first_row + row;
+    if (join.column == 0 && p.lse.data != nullptr)
+      static_cast<float*>(p.lse.data)[u.batch * p.lse.batch + u.head * p.lse.head + query * p.lse.row] = done.lse;
+#pragma unroll
+    for (float& value : joined) value *= done.factor;
+    store<typename Core::Element, 4>(p.out, u.batch * p.out.batch + u.head * p.out.head + query * p.out.row,
+                                     join.column, s.dim_v, false, joined);
+  }
+  ptx::cluster_barrier();  // others may still read this block's shared memory
+}
+
 // Where a block of threads stands is read anew: kept through the loop, it would cost registers.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename CoreOf<Element, Tile>::Results& results,
@@ -186,6 +230,10 @@ __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename 
                   kTile.sharing * kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
     __syncthreads();
     join_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
+  } else if (p.split.in_cluster) {
+    static_assert(sizeof(shared) >= kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
+    __syncthreads();
+    join_cluster_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
   } else {
     write_forward<Core>(p, u, results, rows);
   }
@@ -202,7 +250,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   const Shape& s = p.shape;
   const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
   ptx::let_next_kernel_begin();
-  if (p.split.splits > 1 && u.blocks.begin >= u.blocks.end) return;  // a part without work
+  if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) return;  // a part without work
   auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
   auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
   const auto load_block = [&](int block) {

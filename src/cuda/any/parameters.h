@@ -13,9 +13,11 @@ constexpr int kMaxSplits = 64;
 
 // The streamed side of a tile of `rows` is cut into parts of `blocks_per_split` blocks of `block` rows, `splits` at
 // most: a mask may leave a tile fewer. Results of parts go to `partial`, [splits, batch, heads, len, dim] fp32, and are
-// added in order by a kernel of merge.cu.
+// added in order by a kernel of merge.cu; or the parts of a tile are a cluster of blocks of threads, which share its
+// blocks evenly and add their results themselves.
 struct Split {
   int splits = 1;
+  bool in_cluster = false;
   int blocks_per_split = 0;
   int rows = 0, block = 0;
 };
@@ -41,6 +43,7 @@ struct BackwardParameters {
   const float* lse = nullptr;
   const float* delta = nullptr;
   bool accumulate = false;
+  bool statistics_are_ready = false;  // the kernel ahead let this one begin only when they were
   Split split;
   float* partial_first = nullptr;   // dk, or dq
   float* partial_second = nullptr;  // dv

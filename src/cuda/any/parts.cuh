@@ -10,6 +10,16 @@ __device__ __forceinline__ int parts_of(int blocks, const Split& split) {
   return min(split.splits, (blocks + split.blocks_per_split - 1) / split.blocks_per_split);
 }
 
+// Of the blocks that a tile visits, those of one part.
+__device__ __forceinline__ Range part_of(Range blocks, const Split& split, int part) {
+  if (split.in_cluster) {
+    const int count = blocks.end - blocks.begin;
+    return {blocks.begin + count * part / split.splits, blocks.begin + count * (part + 1) / split.splits};
+  }
+  const int begin = blocks.begin + part * split.blocks_per_split;
+  return {begin, min(blocks.end, begin + split.blocks_per_split)};
+}
+
 // Of the tile of queries that holds `query`.
 __device__ __forceinline__ int parts_of_query(const Shape& s, const Split& split, int query) {
   const int first = query / split.rows * split.rows;

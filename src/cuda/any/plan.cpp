@@ -1,126 +1,18 @@
-// Tiles by head dimension and shared memory, splits by a small model of the chip's load.
+// Tiles by head dimension and shared memory; of several that fit, the fastest by the model of split_model.h.
 #include "cuda/any/plan.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "cuda/any/instances.h"
+#include "cuda/any/split_model.h"
 #include "cuda/runtime/device_info.h"
-#include "cuda/runtime/launch.h"
 
 namespace fovea::cuda::any {
 namespace {
 
 constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// A kernel instance and its split are chosen together, by the time that this model of the chip gives them, in clocks.
-// Rows of blocks, one per tile: `work` blocks in `tiles` rows of up to `longest`.
-struct Load {
-  std::int64_t tiles = 0, longest = 0;
-  double work = 0;
-  double products = 0;       // of rows x block x dim each, per block
-  double result_floats = 0;  // that one tile writes to a part, per row of the tile
-  double joins = 1;          // kernels that join parts
-};
-
-struct Choice {
-  Split split;
-  double clocks = 0;
-};
-
-// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
-constexpr double kBegin = 6800;           // launching, and what a block of threads does before its first product
-constexpr double kJoin = 4500;            // launching a kernel that joins
-constexpr double kJoinPart = 430;         // a row reads its parts one after the other
-constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
-constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two
-constexpr double kShortestProduct = 930;  // the chain of one product of a block, its share of softmax and barriers
-constexpr double kShortestShared = 830;   // the same where warps share rows
-
-// Multiply-add operations that one multiprocessor was seen to make in a clock.
-double rate_of(const TileShape& tile, ElementKind kind) {
-  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 75;
-  return tile.sharing > 1 ? 270 : tile.row_tiles > 1 ? 810 : 580;
-}
-
-double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                 double processors, double resident) {
-  const TileShape& tile = kernel.tile;
-  const bool even = load.work >= 0.99 * static_cast<double>(load.tiles * load.longest);
-  const double capacity = processors * resident, tiles = static_cast<double>(load.tiles);
-  const double part = static_cast<double>(divide_up(load.longest, splits)), all = tiles * static_cast<double>(splits);
-  const double parts = even ? all : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
-  // Parts without work count here: where they pass by, those with work are no longer spread evenly.
-  const double alone = all <= processors && resident > 1 ? kAloneSpeed : 1.0;
-  const double block =
-      std::max(load.products * (tile.sharing > 1 ? kShortestShared : kShortestProduct),
-               alone * load.products * tile.rows() * tile.block() * tile.dim * resident / rate_of(tile, kind));
-  const double part_bytes = 4 * load.result_floats * tile.rows();
-  const double once = kBegin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
-  const double longest = part * block + once;
-  double clocks = std::ceil(std::max(1.0, parts / capacity)) * longest;
-  if (parts > capacity && !even) {
-    // Whole and halved rows come longest first and fit well; shorter parts leave about half of one at the end.
-    const double tail = splits <= 2 ? 0.03 : 0.53;
-    clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
-  }
-  if (splits > 1)
-    clocks +=
-        load.joins * (kJoin + kJoinPart * static_cast<double>(splits)) + parts * part_bytes / (processors * kStoreRate);
-  return clocks;
-}
-
-Split split_into(std::int64_t splits, const TileShape& tile, const Load& load) {
-  const std::int64_t part = divide_up(std::max<std::int64_t>(load.longest, 1), splits);
-  return {.splits = static_cast<int>(divide_up(std::max<std::int64_t>(load.longest, 1), part)),
-          .blocks_per_split = static_cast<int>(part),
-          .rows = tile.rows(),
-          .block = tile.block()};
-}
-
-Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& load, int device) {
-  const CurrentDevice current(device);
-  const double processors = device_info(device).multiprocessors;
-  const double resident = resident_blocks(kernel.function, kernel.tile.threads(), kernel.shared_bytes, device);
-  const auto clocks = [&](std::int64_t splits) { return clocks_of(splits, kernel, kind, load, processors, resident); };
-  Choice best{.split = split_into(1, kernel.tile, load), .clocks = clocks(1)};
-  if (kernel.tile.sharing > 1 || static_cast<double>(load.tiles) >= 4 * processors * resident) return best;
-  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
-    if (divide_up(load.longest, divide_up(load.longest, splits)) != splits) continue;
-    if (const double time = clocks(splits); time < best.clocks)
-      best = {.split = split_into(splits, kernel.tile, load), .clocks = time};
-  }
-  return best;
-}
-
-// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
-// those that no warps share the first is the fastest where there is much to do; in forward, the first with two 16-row
-// tiles a warp, and those of one tile before it are for less.
-template <class With>
-void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
-  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
-  const int limit = usable_shared_memory(p.device.index);
-  int found = 0;
-  for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
-    if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
-    with(one);
-    found = one.tile.dim;
-    if (one.tile.sharing == 1 && (kernel != Kernel::forward || one.tile.row_tiles > 1)) return;
-  }
-}
-
-// Hands out parts of the workspace, 256-byte aligned.
-struct Arena {
-  std::int64_t bytes = 0;
-  std::int64_t take(std::int64_t floats) {
-    const std::int64_t offset = bytes;
-    bytes += divide_up(floats * 4, 256) * 256;
-    return offset;
-  }
-};
 
 // Share of the query-key pairs that the mask leaves.
 double density(const AttentionProblem& p) {
@@ -148,22 +40,51 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
   return load;
 }
 
+bool fills_chip(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
+  return load_of(kernel, instance, p).tiles >= device_info(p.device.index).multiprocessors;
+}
+
+// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
+// those that no warps share the first is the fastest where there is much to do; in forward, the first with two 16-row
+// tiles a warp, and those of one tile before it are for less. In backward, one that has a multiprocessor to itself is
+// for less.
+template <class With>
+void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
+  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
+  const int limit = usable_shared_memory(p.device.index);
+  int found = 0;
+  for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
+    if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
+    if (kernel != Kernel::forward && one.tile.resident == 1 && fills_chip(kernel, one, p)) continue;
+    with(one);
+    found = one.tile.dim;
+    if (one.tile.sharing == 1 && (kernel != Kernel::forward || one.tile.row_tiles > 1)) return;
+  }
+}
+
+// Hands out parts of the workspace, 256-byte aligned.
+struct Arena {
+  std::int64_t bytes = 0;
+  std::int64_t take(std::int64_t floats) {
+    const std::int64_t offset = bytes;
+    bytes += divide_up(floats * 4, 256) * 256;
+    return offset;
+  }
+};
+
 struct Chosen {
   const KernelInstance* kernel = nullptr;
-  Split split;
+  Choice choice = {.clocks = HUGE_VAL};
   std::int64_t blocks = 0;
 };
 
 Chosen choose(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
   Chosen chosen;
-  double best = 0;
   const auto consider = [&](const KernelInstance& one) {
     const Load load = load_of(kernel, one, p);
-    Choice choice = choose_split(one, kind_of(p.dtype), load, p.device.index);
-    if (chosen.kernel != nullptr && choice.clocks >= best) return;
-    if (forced.splits > 0) choice.split = split_into(forced.splits, one.tile, load);
-    best = choice.clocks;
-    chosen = {.kernel = &one, .split = choice.split, .blocks = load.tiles * choice.split.splits};
+    const Choice choice = choose_split(one, kind_of(p.dtype), load, p.device.index, forced);
+    if (choice.clocks < chosen.choice.clocks)
+      chosen = {.kernel = &one, .choice = choice, .blocks = load.tiles * choice.split.splits};
   };
   if (forced.kernel != nullptr) {
     consider(*forced.kernel);
@@ -173,11 +94,19 @@ Chosen choose(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
   return chosen;
 }
 
+template <class Plan>
+Plan plan_of(const Chosen& chosen) {
+  const auto& [kernel, choice, blocks] = chosen;
+  return {.kernel = kernel, .split = choice.split, .shared_bytes = choice.shared_bytes, .blocks = blocks};
+}
+
+// Parts that a kernel of merge.cu joins.
+std::int64_t parts_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
+
 GradientPlan plan_keys(const AttentionProblem& p, Arena& arena, const Forced& forced) {
-  const auto [kernel, split, blocks] = choose(Kernel::backward_keys, p, forced);
-  GradientPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
-  if (split.splits > 1) {
-    const std::int64_t rows = split.splits * p.batch * p.heads_kv * p.len_k;
+  auto plan = plan_of<GradientPlan>(choose(Kernel::backward_keys, p, forced));
+  if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
+    const std::int64_t rows = parts * p.batch * p.heads_kv * p.len_k;
     if (p.wants_dk) plan.partial_first = arena.take(rows * p.dim_qk);
     if (p.wants_dv) plan.partial_second = arena.take(rows * p.dim_v);
   }
@@ -185,9 +114,9 @@ GradientPlan plan_keys(const AttentionProblem& p, Arena& arena, const Forced& fo
 }
 
 GradientPlan plan_queries(const AttentionProblem& p, Arena& arena, const Forced& forced) {
-  const auto [kernel, split, blocks] = choose(Kernel::backward_queries, p, forced);
-  GradientPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
-  if (split.splits > 1) plan.partial_first = arena.take(split.splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
+  auto plan = plan_of<GradientPlan>(choose(Kernel::backward_queries, p, forced));
+  if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1)
+    plan.partial_first = arena.take(parts * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
 }
 
@@ -210,7 +139,9 @@ std::string describe_tile(const KernelInstance& kernel, const Split& split) {
   std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.block()) + " of " + std::to_string(t.dim) +
                      " columns, " + std::to_string(t.warps) + " warps, " + std::to_string(kernel.shared_bytes) +
                      " bytes shared";
-  if (split.splits > 1)
+  if (split.in_cluster)
+    text += ", clusters of " + std::to_string(split.splits);
+  else if (split.splits > 1)
     text += ", " + std::to_string(split.splits) + " parts of " + std::to_string(split.blocks_per_split) + " blocks";
   return text;
 }
@@ -297,11 +228,10 @@ BackwardPlan plan_backward(const AttentionProblem& p) {
 }
 
 ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
-  const auto [kernel, split, blocks] = choose(Kernel::forward, p, forced);
-  ForwardPlan plan{.kernel = kernel, .split = split, .blocks = blocks};
+  auto plan = plan_of<ForwardPlan>(choose(Kernel::forward, p, forced));
   Arena arena;
-  if (split.splits > 1) {
-    const std::int64_t rows = split.splits * p.batch * p.heads_q * p.len_q;
+  if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
+    const std::int64_t rows = parts * p.batch * p.heads_q * p.len_q;
     plan.partial_out = arena.take(rows * p.dim_v);
     plan.partial_state = arena.take(rows * 2);
   }

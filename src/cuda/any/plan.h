@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/any/parameters.h"
+#include "cuda/any/split_model.h"
 #include "fovea/problem.h"
 
 namespace fovea::cuda::any {
@@ -13,6 +13,7 @@ namespace fovea::cuda::any {
 struct ForwardPlan {
   const KernelInstance* kernel = nullptr;
   Split split;
+  int shared_bytes = 0;     // of a block of threads
   std::int64_t blocks = 0;  // of threads
   std::int64_t partial_out = -1, partial_state = -1;
   std::int64_t workspace_bytes = 0;
@@ -21,6 +22,7 @@ struct ForwardPlan {
 struct GradientPlan {
   const KernelInstance* kernel = nullptr;
   Split split;
+  int shared_bytes = 0;
   std::int64_t blocks = 0;
   std::int64_t partial_first = -1, partial_second = -1;
 };
@@ -37,12 +39,7 @@ Shape shape_of(const AttentionProblem& problem);
 // Why these kernels do not take the problem; empty if they do.
 std::string refusal(const AttentionProblem& problem);
 
-// What measurements put in the place of the choice; the kernel must take the problem.
-struct Forced {
-  const KernelInstance* kernel = nullptr;
-  int splits = 0;
-};
-
+// With `forced` in the place of the choice.
 ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced);
 BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys, const Forced& queries);
 

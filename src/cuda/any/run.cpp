@@ -35,9 +35,10 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
 }
 
 template <class Parameters>
-void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, cudaStream_t stream, const Parameters& parameters,
-                  Begin begin) {
-  launch(kernel.function, blocks, kernel.tile.threads(), kernel.shared_bytes, stream, &parameters, begin);
+void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, int shared_bytes, cudaStream_t stream,
+                  const Parameters& parameters, Begin begin) {
+  launch(kernel.function, blocks, kernel.tile.threads(), shared_bytes, stream, &parameters, begin,
+         parameters.split.in_cluster ? parameters.split.splits : 1);
 }
 
 void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
@@ -84,8 +85,8 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
       .split = plan.split,
       .partial_out = at(context.workspace, plan.partial_out),
       .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
-  launch_tiles(*plan.kernel, plan.blocks, stream, p, Begin::after);
-  if (plan.split.splits == 1) return;
+  launch_tiles(*plan.kernel, plan.blocks, plan.shared_bytes, stream, p, Begin::after);
+  if (plan.partial_out < 0) return;
   const MergeForwardParameters merge{.shape = p.shape,
                                      .split = plan.split,
                                      .partial_out = p.partial_out,
@@ -118,14 +119,16 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
     p.split = plan.keys.split;
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
-    launch_tiles(*plan.keys.kernel, plan.keys.blocks, stream, p, Begin::early);
+    launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
     if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, true, kind, stream);
     if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, true, kind, stream);
   }
   if (plan.queries.kernel != nullptr) {
+    // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
+    p.statistics_are_ready = plan.keys.blocks > 0 && plan.keys.partial_first < 0 && plan.keys.partial_second < 0;
     p.split = plan.queries.split;
     p.partial_first = at(context.workspace, plan.queries.partial_first);
-    launch_tiles(*plan.queries.kernel, plan.queries.blocks, stream, p, Begin::early);
+    launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
     if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, false, kind, stream);
   }
 }

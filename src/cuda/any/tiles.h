@@ -23,13 +23,13 @@ struct Forward256 {
 
 // Half the queries: twice the blocks of threads, where a problem of one head barely fills the chip.
 struct HalfForward32 {
-  static constexpr TileShape kShape{.dim = 32, .row_tiles = 1, .warps = 4, .stream = 128, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3};
 };
 struct HalfForward64 {
-  static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 128, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3};
 };
 struct HalfForward128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 3};
 };
 
 // For problems of few rows: the warps share 16 queries and divide the keys.
@@ -111,6 +111,10 @@ struct BackwardFp32_32 {
 };
 struct BackwardFp32_64 {
   static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 1, .resident = 2};
+};
+// 214 KB.
+struct BackwardFp32_128Largest {
+  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 8, .stream = 48, .stages = 1, .resident = 1};
 };
 // 110.6 KB: two blocks of threads on one multiprocessor of an H100 or H200.
 struct BackwardFp32_128Large {

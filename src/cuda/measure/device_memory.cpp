@@ -60,4 +60,6 @@ std::int64_t workspace_peak() { return pool_peak(0); }
 
 void reset_workspace_peak() { reset_pool_peak(0); }
 
+void give_workspaces_back() { empty_pool(0); }
+
 }  // namespace fovea::cuda

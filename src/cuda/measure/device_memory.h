@@ -41,4 +41,7 @@ std::int64_t free_device_bytes();
 std::int64_t workspace_peak();
 void reset_workspace_peak();
 
+// Gives back what calls without a workspace of their own took and use no longer.
+void give_workspaces_back();
+
 }  // namespace fovea::cuda

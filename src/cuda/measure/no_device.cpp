@@ -25,6 +25,7 @@ void DeviceMemory::download(void*) const { refuse(); }
 std::int64_t free_device_bytes() { return 0; }
 std::int64_t workspace_peak() { return 0; }
 void reset_workspace_peak() {}
+void give_workspaces_back() {}
 
 std::vector<DeviceFacts> device_facts() { return {}; }
 std::string driver_text() { return ""; }

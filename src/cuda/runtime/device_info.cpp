@@ -27,7 +27,8 @@ DeviceInfo ask(int device) {
           .major = properties.major,
           .minor = properties.minor,
           .multiprocessors = properties.multiProcessorCount,
-          .shared_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)};
+          .shared_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          .shared_of_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
 }
 
 std::atomic<int>& shared_cap() {

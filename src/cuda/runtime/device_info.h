@@ -10,7 +10,8 @@ struct DeviceInfo {
   std::string name;
   int major = 0, minor = 0;
   int multiprocessors = 0;
-  int shared_limit = 0;  // bytes of shared memory that one block may ask for
+  int shared_limit = 0;              // bytes of shared memory that one block may ask for
+  int shared_of_multiprocessor = 0;  // that its blocks have together, each with 1 KB more than it asks for
 };
 
 // Throws Error if the driver does not answer.

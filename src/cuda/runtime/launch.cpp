@@ -5,18 +5,21 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
 
 namespace fovea::cuda {
 namespace {
 
 constexpr int kMaxDevices = 64;
-constexpr int kFirstThatWaits = 90;  // ptx/grid_dependency.cuh
+constexpr int kFirstWithBoth = 90;  // ptx/grid_dependency.cuh, ptx/cluster.cuh
 
-// Whether the code that the current device runs was compiled to wait for earlier kernels. A newer device than this
-// build knows runs code of an older one. All kernels of a build are compiled for the same architectures.
+// Whether the code that the current device runs was compiled to wait for earlier kernels and for its cluster. A newer
+// device than this build knows runs code of an older one. All kernels of a build are compiled for the same
+// architectures.
 bool waits_itself(const void* function) {
   enum : std::int8_t { unknown, no, yes };
   static std::array<std::atomic<std::int8_t>, kMaxDevices> known{};
@@ -26,9 +29,17 @@ bool waits_itself(const void* function) {
   if (answer == unknown) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
-    answer = attributes.ptxVersion >= kFirstThatWaits ? yes : no;
+    answer = attributes.ptxVersion >= kFirstWithBoth ? yes : no;
   }
   return answer == yes;
+}
+
+cudaLaunchAttribute cluster_of(int blocks) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(blocks);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  return attribute;
 }
 
 }  // namespace
@@ -38,7 +49,7 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
   static auto& known = *new std::map<std::pair<const void*, int>, int>;  // never destroyed: calls may come at exit
   const std::lock_guard lock(mutex);
   if (const auto found = known.find({function, device}); found != known.end()) return found->second;
-  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, device_info(device).shared_limit),
         "cudaFuncSetAttribute");
   int blocks = 0;
   check(
@@ -48,20 +59,45 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
   return blocks;
 }
 
+int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::tuple<const void*, int, int, int>, int>;  // never destroyed
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find({function, shared_bytes, cluster, device}); found != known.end())
+    return found->second;
+  int clusters = 0;
+  if (waits_itself(function)) {
+    cudaLaunchAttribute together = cluster_of(cluster);
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(cluster));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.attrs = &together;
+    config.numAttrs = 1;
+    check(cudaOccupancyMaxActiveClusters(&clusters, function, &config), "cudaOccupancyMaxActiveClusters");
+  }
+  known[{function, shared_bytes, cluster, device}] = clusters;
+  return clusters;
+}
+
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Begin begin) {
+            const void* parameters, Begin begin, int cluster) {
   if (blocks == 0) return;
   void* arguments[] = {const_cast<void*>(parameters)};
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (cluster > 1) attributes[count++] = cluster_of(cluster);
+  if (begin == Begin::early && waits_itself(function)) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = begin == Begin::early && waits_itself(function) ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   check(cudaLaunchKernelExC(&config, function, arguments), "cudaLaunchKernelExC");
 }
 

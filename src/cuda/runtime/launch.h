@@ -8,15 +8,20 @@
 namespace fovea::cuda {
 
 // Blocks of this kernel that one multiprocessor of the device holds at once. Asked once per kernel and device; raises
-// the kernel's limit of dynamic shared memory on the way, so it must come before the first launch.
+// the kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first launch.
 int resident_blocks(const void* function, int threads, int shared_bytes, int device);
 
 // When a kernel's blocks may be placed: after the kernel ahead in the stream, or, on devices that can, while it runs;
 // the kernel must then call ptx::wait_for_earlier_kernels().
 enum class Begin : std::uint8_t { after, early };
 
+// How many clusters of so many blocks the current device holds at once; 0 where it or the kernel's code has none. Asked
+// once per kernel, size and device, after resident_blocks.
+int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
+
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.
+// `cluster` neighbouring blocks are placed together.
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Begin begin);
+            const void* parameters, Begin begin, int cluster = 1);
 
 }  // namespace fovea::cuda

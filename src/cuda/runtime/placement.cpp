@@ -1,6 +1,8 @@
 // Pointers and streams, as the driver knows them.
 #include "cuda/runtime/placement.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <string>
 
@@ -22,11 +24,33 @@ namespace {
               .line = core::line_of(problem)});
 }
 
+// The driver's own question for one fact, in half the time of the runtime's for all; null if it cannot be found.
+decltype(&cuPointerGetAttribute) find_pointer_attribute() {
+  constexpr unsigned kDriver = 12000;  // its interface as of this version
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &function, kDriver, cudaEnableDefault, &found);
+  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
+  return reinterpret_cast<decltype(&cuPointerGetAttribute)>(function);
+}
+
+// Whether the driver knows the pointer and places it on this device; if not, the runtime tells why.
+bool lies_on(const void* pointer, int device) {
+  static const auto pointer_attribute = find_pointer_attribute();
+  int ordinal = -1;
+  return pointer_attribute != nullptr &&
+         pointer_attribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, reinterpret_cast<CUdeviceptr>(pointer)) ==
+             CUDA_SUCCESS &&
+         ordinal == device;
+}
+
 }  // namespace
 
 void check_placement(const TensorView& tensor, std::string_view name, const AttentionProblem& problem) {
   const bool empty = std::ranges::find(tensor.sizes, 0) != tensor.sizes.end();
   if (!tensor || empty) return;  // nothing is read from an empty tensor, wherever it points
+  if (lies_on(tensor.data, problem.device.index)) return;
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, tensor.data), "cudaPointerGetAttributes");
   if (attributes.type == cudaMemoryTypeUnregistered) {

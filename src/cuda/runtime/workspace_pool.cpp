@@ -1,4 +1,4 @@
-// One memory pool a device, which never gives memory back while the process lives.
+// One memory pool a device, which gives memory back only when told to.
 #include "cuda/runtime/workspace_pool.h"
 
 #include <array>
@@ -83,6 +83,12 @@ std::int64_t pool_peak(int device) {
 void reset_pool_peak(int device) {
   std::uint64_t none = 0;
   check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
+}
+
+void empty_pool(int device) {
+  const CurrentDevice current(device);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
 }
 
 }  // namespace fovea::cuda

@@ -15,4 +15,7 @@ void release_workspace(const AttentionProblem& problem, void* workspace, void* s
 std::int64_t pool_peak(int device);
 void reset_pool_peak(int device);
 
+// Gives back to the device what no call uses now; waits for its work to end.
+void empty_pool(int device);
+
 }  // namespace fovea::cuda

@@ -1,0 +1,155 @@
+// The model: parts of work in clocks, fitted to measurements.
+#include "cuda/any/split_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::any {
+namespace {
+
+// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
+constexpr double kBegin = 6800;           // launching, and what a block of threads does before its first product
+constexpr double kJoin = 4500;            // launching a kernel that joins
+constexpr double kJoinPart = 430;         // a row reads its parts one after the other
+constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
+constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two
+constexpr double kShortestProduct = 930;  // the chain of one product of a block, its share of softmax and barriers
+constexpr double kShortestShared = 830;   // the same where warps share rows
+constexpr double kClusterJoin = 2230;     // two barriers of a cluster, and what each part adds to them
+constexpr double kClusterPart = 119;
+constexpr double kClusterRate = 10.5;     // bytes a clock and multiprocessor of results that its blocks join
+constexpr double kClusterShortest = 847;  // the chain of one product where parts share the blocks evenly
+constexpr double kClusterAlone = 0.78;    // as kAloneSpeed
+// Clusters that come one after the other: shares of all products, of what the blocks do besides, of the longest part.
+constexpr double kClusterProducts = 0.91, kClusterOnce = 0.53, kClusterTail = 0.31;
+
+// Multiply-add operations that one multiprocessor was seen to make in a clock.
+double rate_of(const TileShape& tile, ElementKind kind) {
+  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 75;
+  return tile.sharing > 1 ? 270 : tile.row_tiles > 1 ? 810 : 580;
+}
+
+// Of a block of threads, for one block of the passing side.
+double block_clocks(const KernelInstance& kernel, ElementKind kind, const Load& load, double shortest,
+                    double resident) {
+  const TileShape& tile = kernel.tile;
+  return load.products * std::max(shortest, static_cast<double>(tile.rows() * tile.block() * tile.dim) * resident /
+                                                rate_of(tile, kind));
+}
+
+// Whether all tiles have as much work.
+bool is_even(const Load& load) { return load.work >= 0.99 * static_cast<double>(load.tiles * load.longest); }
+
+double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
+                 double processors, double resident) {
+  const TileShape& tile = kernel.tile;
+  const bool even = is_even(load);
+  const double capacity = processors * resident, tiles = static_cast<double>(load.tiles);
+  const double part = static_cast<double>(divide_up(load.longest, splits)), all = tiles * static_cast<double>(splits);
+  const double parts = even ? all : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
+  // Parts without work count here: where they pass by, those with work are no longer spread evenly.
+  const double alone = all <= processors && resident > 1 ? kAloneSpeed : 1.0;
+  const double block =
+      block_clocks(kernel, kind, load, tile.sharing > 1 ? kShortestShared : kShortestProduct, alone * resident);
+  const double part_bytes = 4 * load.result_floats * tile.rows();
+  const double once = kBegin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
+  const double longest = part * block + once;
+  double clocks = std::ceil(std::max(1.0, parts / capacity)) * longest;
+  if (parts > capacity && !even) {
+    // Whole and halved rows come longest first and fit well; shorter parts leave about half of one at the end.
+    const double tail = splits <= 2 ? 0.03 : 0.53;
+    clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
+  }
+  if (splits > 1)
+    clocks +=
+        load.joins * (kJoin + kJoinPart * static_cast<double>(splits)) + parts * part_bytes / (processors * kStoreRate);
+  return clocks;
+}
+
+// The same where the parts of a tile are a cluster. `resident` blocks of threads share a multiprocessor, or one is
+// alone that could share it; `capacity` find a place at once.
+double clocks_of_clusters(int cluster, const KernelInstance& kernel, ElementKind kind, const Load& load,
+                          double resident, bool alone, double capacity) {
+  const double all = static_cast<double>(load.tiles * cluster);
+  const double block = block_clocks(kernel, kind, load, kClusterShortest, alone ? kClusterAlone * 2 : resident);
+  const double once = kBegin + load.joins * (kClusterJoin + kClusterPart * cluster) +
+                      4 * load.result_floats * kernel.tile.rows() * resident / kClusterRate;
+  const double longest = static_cast<double>(divide_up(load.longest, cluster)) * block + once;
+  if (all <= capacity) return longest;
+  if (is_even(load)) return std::ceil(all / capacity) * longest;
+  return std::max(
+      longest, (kClusterProducts * load.work * block + kClusterOnce * all * once) / capacity + kClusterTail * longest);
+}
+
+// The least shared memory with which no more than `resident` blocks of threads find a place on a multiprocessor: those
+// of a cluster are else put on few of them, while others have nothing to do.
+int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device) {
+  constexpr int kReserved = 1024;  // of each block
+  const auto one_more = static_cast<int>(device_info(device).shared_of_multiprocessor / (resident + 1)) - kReserved;
+  return std::clamp(one_more / 128 * 128 + 128, kernel.shared_bytes,
+                    std::max(kernel.shared_bytes, usable_shared_memory(device)));
+}
+
+Split split_into(std::int64_t splits, const TileShape& tile, const Load& load) {
+  const std::int64_t part = divide_up(std::max<std::int64_t>(load.longest, 1), splits);
+  return {.splits = static_cast<int>(divide_up(std::max<std::int64_t>(load.longest, 1), part)),
+          .blocks_per_split = static_cast<int>(part),
+          .rows = tile.rows(),
+          .block = tile.block()};
+}
+
+Split cluster_of(int blocks, const TileShape& tile) {
+  return {.splits = blocks, .in_cluster = true, .rows = tile.rows(), .block = tile.block()};
+}
+
+}  // namespace
+
+Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& load, int device,
+                    const Forced& forced) {
+  const CurrentDevice current(device);
+  const TileShape& tile = kernel.tile;
+  const std::int64_t processors = device_info(device).multiprocessors;
+  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  Choice best{.clocks = HUGE_VAL};
+  const auto consider = [&best](const Split& split, int shared_bytes, double clocks) {
+    if (clocks < best.clocks) best = {.split = split, .shared_bytes = shared_bytes, .clocks = clocks};
+  };
+  const auto consider_parts = [&](std::int64_t splits) {
+    consider(split_into(splits, tile, load), kernel.shared_bytes,
+             clocks_of(splits, kernel, kind, load, static_cast<double>(processors), resident));
+  };
+  // As few blocks of threads to a multiprocessor as let all find a place.
+  const auto consider_cluster = [&](int cluster) {
+    const std::int64_t all = load.tiles * cluster;
+    const auto together = std::clamp<std::int64_t>(divide_up(all, processors), 1, resident);
+    for (std::int64_t most = together;; ++most) {
+      const int bytes = spread_bytes(kernel, most, device);
+      const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
+      if (capacity < all && most < resident) continue;
+      if (capacity > 0)
+        consider(cluster_of(cluster, tile), bytes,
+                 clocks_of_clusters(cluster, kernel, kind, load, static_cast<double>(together),
+                                    together == 1 && resident > 1, capacity));
+      return;
+    }
+  };
+  if (forced.splits > 0) {
+    forced.in_cluster ? consider_cluster(forced.splits) : consider_parts(forced.splits);
+    return best;
+  }
+  consider_parts(1);
+  if (tile.sharing > 1 || load.tiles >= 4 * processors * resident) return best;
+  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
+    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) consider_parts(splits);
+  }
+  if (kernel.split_roles) return best;  // neighbouring blocks of threads make different results
+  for (const int cluster : {2, 4, 8}) {
+    if (cluster <= load.longest) consider_cluster(cluster);
+  }
+  return best;
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,49 @@
+// Blocks of threads that are placed together and read each other's shared memory. PTX ISA, "Parallel synchronization:
+// barrier.cluster", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only where they were
+// compiled for that.
+#pragma once
+
+#include <cstdint>
+
+namespace fovea::cuda::ptx {
+
+// Every thread of the cluster has come here, and what they wrote to shared memory before can be read.
+// "barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned", sm_90.
+__device__ __forceinline__ void cluster_barrier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n\t"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#endif
+}
+
+// Where the cluster's n-th block has what this one has at a shared address. "mapa.shared::cluster.u32", sm_90.
+__device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t shared_address, int block) {
+  std::uint32_t address = shared_address;
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(block));
+#endif
+  return address;
+}
+
+// "ld.shared::cluster.v2.f32", "ld.shared::cluster.v4.f32", sm_90.
+__device__ __forceinline__ float2 load_cluster_float2(std::uint32_t address) {
+  float2 value = {0.0f, 0.0f};
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+#endif
+  return value;
+}
+__device__ __forceinline__ float4 load_cluster_float4(std::uint32_t address) {
+  float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+#endif
+  return value;
+}
+
+}  // namespace fovea::cuda::ptx
