@@ -25,6 +25,7 @@ struct BackwardKeysShared {
   alignas(16) float lse[kStages][kStream];
   float delta[kStages][kStream];
   alignas(16) typename Core::Stage stage;
+  Range free;  // of the unit: fp32 tiles have no registers left for it
 };
 
 // The two results of a block of threads. Above 128 columns both do not fit the registers: then one block makes dv, its
@@ -112,7 +113,8 @@ __device__ __forceinline__ void keys_step(BackwardKeysShared<Element, Tile>& sha
                                           const Shape& s, int first_query) {
   using Core = CoreOf<Element, Tile>;
   const int block = first_query / Tile::kShape.stream;
-  const bool masked = block < u.free.begin || block >= u.free.end;
+  const Range free = sizeof(Element) == 4 ? shared.free : u.free;
+  const bool masked = block < free.begin || block >= free.end;
   typename Core::Scores p;
   Core::multiply_transposed(p, shared.k, shared.q[stage]);
 #pragma unroll
@@ -193,6 +195,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     load_tile<Layout, kTile.threads(), kTile.rows()>(shared.k, gK, u.first_row);
     if (u.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(shared.v, gV, u.first_row);
     load_step(u.steps.begin);
+    if (sizeof(Element) == 4 && threadIdx.x == 0) shared.free = u.free;
     if (s.negate) {
       ptx::cp_async_wait<0>();
       __syncthreads();
