@@ -10,10 +10,10 @@ template <int kVector>
 constexpr int kBlocksAtOnce = kVector == 4 ? 2 : 1;  // single elements take registers too many for two
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
 template <int kVector>
-constexpr int kGradientBlocksAtOnce = 1;  // code for these takes some more
+constexpr int kWideBlocksAtOnce = 1;  // code for some kernels takes more here
 #else
 template <int kVector>
-constexpr int kGradientBlocksAtOnce = kBlocksAtOnce<kVector>;
+constexpr int kWideBlocksAtOnce = kBlocksAtOnce<kVector>;
 #endif
 
 template <int kVector>
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) softm
 }
 
 template <int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
+__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
     log_sum_exp(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
 }
 
 template <class Weight, class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kGradientBlocksAtOnce<kVector>)
+__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
     differentiate(const __grid_constant__ RowPass p) {
   using Half = HalfScores<kVector>;
   RowCursor at(p.threads);
