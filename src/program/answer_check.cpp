@@ -14,7 +14,9 @@ void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
   for (const auto& tensor : verdict.tensors)
     result.error[tensor.tensor] = {tensor.rel_l2, tensor.max_abs, tensor.ratio_to_plain};
   result.sampled = result.sampled || verdict.sampled;
-  if (!verdict.ok) result.wrong += (result.wrong.empty() ? "" : "; ") + verdict.reason();
+  if (verdict.ok && !verdict.unjudged) return;
+  result.wrong +=
+      (result.wrong.empty() ? "" : "; ") + (verdict.ok ? std::string(verification::kUnjudged) : verdict.reason());
 }
 
 }  // namespace

@@ -275,7 +275,8 @@ void Verification::print_summary() {
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused as the support matrix says\n", tally_.refused);
   if (tally_.exempt > 0)
-    fmt::print("{} not judged: baselines are exempt from the rules for NaN and infinity\n", tally_.exempt);
+    fmt::print("{} not judged: baselines are exempt from the rules for NaN and infinity, and {}\n", tally_.exempt,
+               verification::kUnjudged);
   fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
 }
 

@@ -81,11 +81,10 @@ std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t
 
 // What the type cannot hold is infinite in it.
 void overflow(DType type, RowValues& truth) {
-  for (double& value : truth.values) {
-    float stored = 0;
-    core::store_from_float(&stored, type, 0, static_cast<float>(value));
-    stored = core::load_as_float(&stored, type, 0);
-    if (std::isinf(stored)) value = stored;
+  RowValues stored = truth;
+  round_to(type, stored);
+  for (std::size_t n = 0; n < truth.values.size(); ++n) {
+    if (std::isinf(stored.values[n])) truth.values[n] = stored.values[n];
   }
 }
 
@@ -192,7 +191,8 @@ std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors&
 }
 
 Verdict verdict_of(const Expectation& expected, std::vector<TensorError> tensors) {
-  Verdict verdict{.ok = true, .tensors = std::move(tensors), .sampled = expected.sampled};
+  Verdict verdict{
+      .ok = true, .tensors = std::move(tensors), .sampled = expected.sampled, .unjudged = expected.unjudged};
   for (const auto& tensor : verdict.tensors) verdict.ok = verdict.ok && tensor.ok;
   return verdict;
 }
@@ -232,17 +232,19 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
     out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : truth.out));
     lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : truth.lse));
   });
-  return {!sample.complete, {std::move(out), std::move(lse)}};
+  return {.sampled = !sample.complete, .tensors = {std::move(out), std::move(lse)}};
 }
 
 Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
                             const Gradients& before, const Definition& definition) {
-  const Sample sample = known_to_backward(p, inputs, sample_of(p, seed));
+  const Sample drawn = sample_of(p, seed), sample = known_to_backward(p, inputs, drawn);
   BackwardValues truth = !sample.complete && definition.backward ? definition.backward(p, inputs, sample)
                                                                  : by_definition(p, inputs, sample);
   add_before(before, truth, false);
   for (RowValues* gradient : {&truth.dq, &truth.dk, &truth.dv}) overflow(p.result_dtype, *gradient);
-  Expectation expected{!sample.complete, {}};
+  Expectation expected{.sampled = !sample.complete};
+  expected.unjudged = (p.wants_dq && sample.queries.empty() && !drawn.queries.empty()) ||
+                      ((p.wants_dk || p.wants_dv) && sample.keys.empty() && !drawn.keys.empty());
   const auto add = [&](const char* name, const RowValues& values, bool of_keys) {
     Bound bound{.factor = kBackwardFactor, .stored = p.result_dtype};
     mark_backward(p, inputs, of_keys, values.rows, bound);

@@ -23,7 +23,7 @@ struct AttentionCalls {
 struct Outcome {
   enum class Kind { passed, failed, refused, exempt };
   Kind kind = Kind::passed;
-  std::string reason;  // what is wrong, or why it refuses
+  std::string reason;  // what is wrong, why it refuses, or why nothing is judged
 };
 
 // Holds a case's inputs and, computed once, what every implementation's answer must be close to.

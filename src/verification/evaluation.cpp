@@ -130,14 +130,6 @@ BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample
   return values;
 }
 
-void round_to(DType type, RowValues& values) {
-  for (double& value : values.values) {
-    float rounded = 0;
-    core::store_from_float(&rounded, type, 0, static_cast<float>(value));
-    value = core::load_as_float(&rounded, type, 0);
-  }
-}
-
 // `count` random indices below `size` and those at tile edges.
 std::set<std::int64_t> sampled_indices(std::int64_t size, std::int64_t count, std::uint64_t seed,
                                        std::uint64_t stream) {
@@ -159,6 +151,14 @@ std::set<std::int64_t> sampled_indices(std::int64_t size, std::int64_t count, st
 }
 
 }  // namespace
+
+void round_to(DType type, RowValues& values) {
+  for (double& value : values.values) {
+    float rounded = 0;
+    core::store_from_float(&rounded, type, 0, static_cast<float>(value));
+    value = core::load_as_float(&rounded, type, 0);
+  }
+}
 
 Sample sample_of(const AttentionProblem& p, std::uint64_t seed) {
   Sample sample;

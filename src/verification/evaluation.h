@@ -18,6 +18,9 @@ struct Sample {
   bool complete = true;
 };
 
+// Rounds every value to the type; what that cannot hold becomes infinite.
+void round_to(DType type, RowValues& values);
+
 // Everything up to 2 GFLOP; above, 256 random rows and keys of up to four key heads, and rows at tile edges. Keys that
 // many query rows share cost more than rows: where 256 of them would take too long, as many as 4e9 multiplications buy.
 Sample sample_of(const AttentionProblem& problem, std::uint64_t seed);

@@ -9,14 +9,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-PACKAGE = str(ROOT / "python")
-sys.path.insert(0, PACKAGE)
-try:
-    import fovea_report.style  # noqa: F401
-except ImportError as missing:
-    print(missing)
-    sys.exit(77)
+from fixture import PACKAGE
 
 # Two processes draw pictures, each of which says that it is begun and never ends.
 ENDLESS = f"""

@@ -1,17 +1,10 @@
 # The heat map's colour key: between the panel and the conditions, however many lines these take. heat_test.py ROOT; 77
 # without matplotlib.
-import pathlib
-import sys
 import unittest
 
-ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-sys.path.insert(0, str(ROOT / "python"))
-try:
-    from fovea_report.heat import draw_heat
-    from fovea_report.style import Looks
-except ImportError as missing:
-    print(missing)
-    sys.exit(77)
+import fixture  # noqa: F401
+from fovea_report.heat import draw_heat
+from fovea_report.style import Looks
 
 
 class Key(unittest.TestCase):

@@ -1,16 +1,9 @@
 # Words of cells without a time in the pictures: where they stand, and whose. lengths_test.py ROOT; 77 without matplotlib.
-import pathlib
-import sys
 import unittest
 
-ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-sys.path.insert(0, str(ROOT / "python"))
-try:
-    from fovea_report.lengths import draw_lengths
-    from fovea_report.style import Looks
-except ImportError as missing:
-    print(missing)
-    sys.exit(77)
+import fixture  # noqa: F401
+from fovea_report.lengths import draw_lengths
+from fovea_report.style import Looks
 
 
 def series(name: str, missing: list[int]) -> dict:

@@ -75,5 +75,13 @@ TEST(Differential, AsksTheGivenDefinitionForLargeProblems) {
   EXPECT_EQ(forward, 2);
 }
 
+// fp32 tells nothing of such gradients: neither right nor wrong.
+TEST(Differential, JudgesNoGradientsOfScoresBeyondFp32) {
+  const core::Case c = core::parse_case("pass=bwd b=1 hq=1 lq=8 lk=8 d=8 scale=1e12 seed=3");
+  const Outcome outcome = Differential(c, plain_variation()).run(reference());
+  EXPECT_EQ(outcome.kind, Outcome::Kind::exempt) << outcome.reason;
+  EXPECT_EQ(outcome.reason, kUnjudged);
+}
+
 }  // namespace
 }  // namespace fovea::verification
