@@ -37,9 +37,9 @@ struct Exponential {
   }
 };
 
-// The exponential of what is not above 1, good to 0.6 units of the last place: where all scores of a row are equal, so
-// are the errors of its weights, and those of expf, up to two units, add up. Below 2^-126 it is 0.
-__device__ __forceinline__ float exact_to_rounding(float x) {
+// The exponential of what is not above 1, good to a unit of the last place: where all scores of a row are equal, so are
+// the errors of its weights, and with those of expf three equal scores missed the bound. Below 2^-126 it is 0.
+__device__ __forceinline__ float exponential_to_a_unit(float x) {
   if (x < -87.0f) return 0.0f;
   const float n = rintf(x * kLog2e);
   const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));  // ln 2 in two parts
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
       part.load(row.of<float>(p.scores), end, hidden);
       part.each([&](int s, int i) {
         float& v = part.values[s][i];
-        const float weight = exact_to_rounding(fmaf(v - origin, p.factor, -of.log_sum));
+        const float weight = exponential_to_a_unit(fmaf(v - origin, p.factor, -of.log_sum));
         v = v == hidden ? 0.0f : fmaf(-of.left_out, weight, weight);
       });
       part.store(row.of<Element>(p.to), p.len_k);
