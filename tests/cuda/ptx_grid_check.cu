@@ -64,7 +64,8 @@ __global__ void read_across(float* numbers) {
   const float2 half = ptx::load_cluster_float2(there + 8);
   const float read[] = {all.x, all.y, all.z, all.w, half.x, half.y};
   for (int i = 0; i < 6; ++i) numbers[6 * blockIdx.x + i] = read[i];
-  ptx::cluster_barrier();
+  ptx::cluster_barrier_after_reading();
+  own[rank] = -1.0f;  // nobody reads it any more
 }
 
 bool clusters_read_across() {

@@ -49,7 +49,8 @@ struct KeyGradients<Core, false> {
 // Keys from `first_row` of one key head; steps [begin, end) over the query blocks of all heads of the group, block
 // `step % blocks` of head `step / blocks`, counted from the first block that sees a key of the tile.
 struct KeysUnit {
-  int batch, head, split, first_row;
+  Place place;
+  int first_row;
   bool dk, dv;
   Range steps, blocks, free;
 };
@@ -57,23 +58,17 @@ struct KeysUnit {
 template <class Tile, bool kBoth>
 __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsigned block) {
   constexpr TileShape kTile = Tile::kShape;
+  constexpr unsigned kRoles = kBoth ? 1 : 2;
   const Shape& s = p.shape;
-  const unsigned tiles = (static_cast<unsigned>(s.len_k) + kTile.rows() - 1) / kTile.rows();
-  const unsigned splits = static_cast<unsigned>(p.split.splits), roles = kBoth ? 1u : 2u;
-  const unsigned role = block % roles, part = block / roles;
-  const unsigned tile = part / splits % tiles, sequence = part / splits / tiles;
-  KeysUnit u;
-  u.split = static_cast<int>(part % splits);
-  u.batch = static_cast<int>(sequence) / s.heads_kv;
-  u.head = static_cast<int>(sequence) % s.heads_kv;
-  u.first_row = static_cast<int>(tile) * kTile.rows();
+  const unsigned role = block % kRoles;
+  KeysUnit u{.place = place_of(block / kRoles, p.split, p.grid)};
+  u.first_row = u.place.tile * kTile.rows();
   u.dk = p.dk.data != nullptr && (kBoth || role == 0);
   u.dv = p.dv.data != nullptr && (kBoth || role == 1);
   const int last = min(u.first_row + kTile.rows(), s.len_k) - 1;
   u.blocks = blocks_of(queries_of_any(s, u.first_row, last), kTile.stream);
   const int count = (u.blocks.end - u.blocks.begin) * s.group;
-  u.steps = {0, u.dk || u.dv ? count : 0};
-  if (splits > 1) u.steps = part_of(u.steps, p.split, u.split);
+  u.steps = part_of({0, u.dk || u.dv ? count : 0}, p.split, u.place.part);
   const Range all = queries_of_all(s, u.first_row, last);
   // The last block may lie half outside the queries: their lse of +inf makes their probabilities 0.
   u.free = {(all.begin + kTile.stream - 1) / kTile.stream, all.end == s.len_q ? u.blocks.end : all.end / kTile.stream};
@@ -104,6 +99,20 @@ __device__ __forceinline__ void mask_transposed(typename Core::Scores& values, c
       if (key < visible.begin || key >= visible.end) values[i][j] = 0.0f;
     }
   }
+}
+
+// The tile's keys and, where dk is wanted, values.
+template <class Element, class Tile>
+__device__ __forceinline__ void load_kept(BackwardKeysShared<Element, Tile>& shared, const BackwardParameters& p,
+                                          const KeysUnit& u) {
+  using Layout = typename CoreOf<Element, Tile>::Layout;
+  constexpr TileShape kTile = Tile::kShape;
+  const auto gK = rows_of<Element>(p.k, u.place.batch, u.place.head, p.shape.len_k, p.shape.dim_qk);
+  const auto gV = rows_of<Element>(p.v, u.place.batch, u.place.head, p.shape.len_k, p.shape.dim_v);
+  load_by(gK.vector && gV.vector, [&](auto chunks) {
+    load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.k, gK, u.first_row);
+    if (u.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.v, gV, u.first_row);
+  });
 }
 
 // One block of queries: probabilities, dv += P^T dout, their gradients, dk += dS^T Q.
@@ -144,18 +153,20 @@ __device__ __forceinline__ void write_gradient(const BackwardParameters& p, cons
                                                float factor, float* values) {
   const Shape& s = p.shape;
   if (p.split.in_cluster)
-    return join_cluster_gradient<Core>(values, results, factor, p.split, u.split, t,
-                                       u.batch * t.batch + u.head * t.head, u.first_row, s.len_k, dim, p.accumulate);
+    return join_cluster_gradient<Core>(values, results, factor, p.split, u.place, t, u.first_row, s.len_k, dim,
+                                       p.accumulate);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const int key = u.first_row + Core::row(i);
     if (key >= s.len_k) continue;
     if (p.split.splits > 1) {
       const std::int64_t row =
-          ((static_cast<std::int64_t>(u.split) * s.batch + u.batch) * s.heads_kv + u.head) * s.len_k + key;
+          ((static_cast<std::int64_t>(u.place.part) * s.batch + u.place.batch) * s.heads_kv + u.place.head) * s.len_k +
+          key;
       store_partial_row<Core>(partial + row * dim, dim, results[i], factor);
     } else {
-      store_row<Core>(t, u.batch * t.batch + u.head * t.head + key * t.row, dim, p.accumulate, results[i], factor);
+      store_row<Core>(t, u.place.batch * t.batch + u.place.head * t.head + key * t.row, dim, p.accumulate, results[i],
+                      factor);
     }
   }
 }
@@ -177,26 +188,25 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   const int blocks = u.blocks.end - u.blocks.begin;
   const auto first_query = [&](int step) { return (u.blocks.begin + step % blocks) * kTile.stream; };
   const auto load_step = [&](int step) {
-    const int head = u.head * s.group + step / blocks, stage = step % kTile.stages;
-    const auto gQ = rows_of<Element>(p.q, u.batch, head, s.len_q, s.dim_qk);
-    const auto gDout = rows_of<Element>(p.dout, u.batch, head, s.len_q, s.dim_v);
-    load_tile<Layout, kTile.threads(), kTile.stream>(shared.q[stage], gQ, first_query(step));
-    load_tile<Layout, kTile.threads(), kTile.stream>(shared.dout[stage], gDout, first_query(step));
+    const int batch = u.place.batch, head = u.place.head * s.group + step / blocks, stage = step % kTile.stages;
+    const auto gQ = rows_of<Element>(p.q, batch, head, s.len_q, s.dim_qk);
+    const auto gDout = rows_of<Element>(p.dout, batch, head, s.len_q, s.dim_v);
+    load_by(gQ.vector && gDout.vector, [&](auto chunks) {
+      load_tile<Layout, kTile.threads(), kTile.stream>(chunks, shared.q[stage], gQ, first_query(step));
+      load_tile<Layout, kTile.threads(), kTile.stream>(chunks, shared.dout[stage], gDout, first_query(step));
+    });
     ptx::cp_async_commit();
-    load_statistics(shared.lse[stage], shared.delta[stage], p, static_cast<std::int64_t>(u.batch) * s.heads_q + head,
+    load_statistics(shared.lse[stage], shared.delta[stage], p, static_cast<std::int64_t>(batch) * s.heads_q + head,
                     first_query(step));
   };
 
   KeyGradients<Core, kBoth> gradients;
   gradients.clear();
   if (u.steps.begin < u.steps.end) {
-    const auto gK = rows_of<Element>(p.k, u.batch, u.head, s.len_k, s.dim_qk);
-    const auto gV = rows_of<Element>(p.v, u.batch, u.head, s.len_k, s.dim_v);
-    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.k, gK, u.first_row);
-    if (u.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(shared.v, gV, u.first_row);
+    load_kept(shared, p, u);
     load_step(u.steps.begin);
     if (sizeof(Element) == 4 && threadIdx.x == 0) shared.free = u.free;
-    if (s.negate) {
+    if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();
       __syncthreads();
       negate_tile<Element>(shared.k, sizeof(shared.k));

@@ -5,6 +5,7 @@
 #include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
+#include "cuda/any/passing_blocks.cuh"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
@@ -26,7 +27,8 @@ struct BackwardQueriesShared {
 };
 
 struct QueriesUnit {
-  int batch, head, split, first_row;
+  Place place;
+  int first_row;
   Range blocks, free;
 };
 
@@ -34,17 +36,10 @@ template <class Tile>
 __device__ __forceinline__ QueriesUnit queries_unit(const BackwardParameters& p, unsigned block) {
   constexpr TileShape kTile = Tile::kShape;
   const Shape& s = p.shape;
-  const unsigned tiles = (static_cast<unsigned>(s.len_q) + kTile.rows() - 1) / kTile.rows();
-  const unsigned splits = static_cast<unsigned>(p.split.splits);
-  const unsigned tile = block / splits % tiles, sequence = block / splits / tiles;
-  QueriesUnit u;
-  u.split = static_cast<int>(block % splits);
-  u.batch = static_cast<int>(sequence) / s.heads_q;
-  u.head = static_cast<int>(sequence) % s.heads_q;
-  u.first_row = static_cast<int>(tiles - 1 - tile) * kTile.rows();  // the longest rows of a causal mask first
+  QueriesUnit u{.place = place_of(block, p.split, p.grid)};
+  u.first_row = (p.grid.tiles - 1 - u.place.tile) * kTile.rows();  // the longest rows of a causal mask first
   const int last = min(u.first_row + kTile.rows(), s.len_q) - 1;
-  u.blocks = blocks_of(keys_of_any(s, u.first_row, last), kTile.stream);
-  if (splits > 1) u.blocks = part_of(u.blocks, p.split, u.split);
+  u.blocks = part_of(blocks_of(keys_of_any(s, u.first_row, last), kTile.stream), p.split, u.place.part);
   const Range all = keys_of_all(s, u.first_row, last);
   u.free = {(all.begin + kTile.stream - 1) / kTile.stream, all.end / kTile.stream};
   return u;
@@ -68,7 +63,7 @@ __device__ __forceinline__ void mask_gradients(typename Core::Scores& values, co
 template <int kRows>
 __device__ __forceinline__ void load_statistics(float (&lse)[kRows], float (&delta)[kRows], const BackwardParameters& p,
                                                 const QueriesUnit& u) {
-  const std::int64_t sequence = static_cast<std::int64_t>(u.batch) * p.shape.heads_q + u.head;
+  const std::int64_t sequence = static_cast<std::int64_t>(u.place.batch) * p.shape.heads_q + u.place.head;
   for (int i = static_cast<int>(threadIdx.x); i < kRows; i += static_cast<int>(blockDim.x)) {
     const bool inside = u.first_row + i < p.shape.len_q;
     const std::int64_t row = sequence * p.shape.len_q + u.first_row + i;
@@ -108,8 +103,7 @@ __device__ __forceinline__ void write_dq(const BackwardParameters& p, const Quer
                                          const typename Core::Results& dq, float* values) {
   const Shape& s = p.shape;
   if (p.split.in_cluster)
-    return join_cluster_gradient<Core>(values, dq, s.scale, p.split, u.split, p.dq,
-                                       u.batch * p.dq.batch + u.head * p.dq.head, u.first_row, s.len_q, s.dim_qk,
+    return join_cluster_gradient<Core>(values, dq, s.scale, p.split, u.place, p.dq, u.first_row, s.len_q, s.dim_qk,
                                        p.accumulate);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
@@ -117,11 +111,12 @@ __device__ __forceinline__ void write_dq(const BackwardParameters& p, const Quer
     if (query >= s.len_q) continue;
     if (p.split.splits > 1) {
       const std::int64_t row =
-          ((static_cast<std::int64_t>(u.split) * s.batch + u.batch) * s.heads_q + u.head) * s.len_q + query;
+          ((static_cast<std::int64_t>(u.place.part) * s.batch + u.place.batch) * s.heads_q + u.place.head) * s.len_q +
+          query;
       store_partial_row<Core>(p.partial_first + row * s.dim_qk, s.dim_qk, dq[i], s.scale);
     } else {
-      store_row<Core>(p.dq, u.batch * p.dq.batch + u.head * p.dq.head + query * p.dq.row, s.dim_qk, p.accumulate, dq[i],
-                      s.scale);
+      store_row<Core>(p.dq, u.place.batch * p.dq.batch + u.place.head * p.dq.head + query * p.dq.row, s.dim_qk,
+                      p.accumulate, dq[i], s.scale);
     }
   }
 }
@@ -142,26 +137,24 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     ptx::wait_for_earlier_kernels();
     return;
   }
-  auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
-  auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
-  const auto load_block = [&](int block) {
-    const int stage = block % kTile.stages;
-    load_tile<Layout, kTile.threads(), kTile.stream>(shared.k[stage], gK, block * kTile.stream);
-    load_tile<Layout, kTile.threads(), kTile.stream>(shared.v[stage], gV, block * kTile.stream);
-    ptx::cp_async_commit();
-  };
-
+  const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
+  PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>> passing{
+      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
+      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v)};
   typename Core::Results dq;
   fill(dq, 0.0f);
   if (u.blocks.begin < u.blocks.end) {
-    const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
-    const auto gDout = rows_of<Element>(p.dout, u.batch, u.head, s.len_q, s.dim_v);
-    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);
-    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.dout, gDout, u.first_row);
-    load_block(u.blocks.begin);
+    const auto gQ = rows_of<Element>(p.q, batch, u.place.head, s.len_q, s.dim_qk);
+    const auto gDout = rows_of<Element>(p.dout, batch, u.place.head, s.len_q, s.dim_v);
+    load_by(gQ.vector && gDout.vector && passing.vector(), [&](auto chunks) {
+      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, u.first_row);
+      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.dout, gDout, u.first_row);
+      passing.load(chunks, u.blocks.begin);
+    });
+    ptx::cp_async_commit();
     load_statistics(shared.lse, shared.delta, p, u);
-    if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;
-    if (s.negate) {
+    if (threadIdx.x == 0) shared.keys = passing.k.data, shared.values = passing.v.data;
+    if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();
       __syncthreads();
       negate_tile<Element>(shared.q, sizeof(shared.q));
@@ -171,12 +164,12 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    gK.data = shared.keys, gV.data = shared.values;
-    if (kTile.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
+    passing.k.data = shared.keys, passing.v.data = shared.values;
+    if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
     queries_step<Element, Tile>(shared, block % kTile.stages, dq, u, s, block);
     if (kTile.stages == 1 && block + 1 < u.blocks.end) {
       __syncthreads();
-      load_block(block + 1);
+      passing.load_next(block + 1);
     }
   }
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));

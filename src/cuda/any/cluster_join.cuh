@@ -1,5 +1,5 @@
-// What the blocks of threads of a cluster found of the same rows, added in the order of the blocks: each makes the sum
-// of its share of the rows, through the others' shared memory.
+// What blocks of threads of a cluster found of the same rows, added in the order of the blocks: each makes the sum of
+// its share of the rows, through the others' shared memory.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,41 @@ namespace fovea::cuda::any {
 template <class Core>
 struct ClusterJoin {
   static constexpr TileShape kTile = Core::kTile;
-  static constexpr int kPitch = kTile.dim + 4;  // floats of a row
+  static constexpr int kPitch = kJoinPitch<Core>;
   static constexpr int kFloats = kTile.rows() * kPitch;
   static constexpr int kGroups = kTile.dim / 4;  // a thread adds four neighbouring columns
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0);
 
   std::uint32_t address;  // of the values
-  int rows, part;         // rows of a share, and which one is this block's
+  int parts;
+  Range rows;  // this thread's, every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
-  __device__ __forceinline__ ClusterJoin(const float* values, int parts, int own)
-      : address(shared_address(values)), rows(kTile.rows() / parts), part(own) {}
+  // Of `len` rows and `dim` columns the share of block `part`.
+  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part, int len, int dim)
+      : address(shared_address(values)), parts(split.splits) {
+    const int share = static_cast<int>(quotient(kTile.rows(), split.by_splits));
+    rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, column < dim ? min((part + 1) * share, len) : 0};
+  }
 
   // Before the barrier: this block's results.
   static __device__ __forceinline__ void put(float* values, const typename Core::Results& results, float factor) {
 #pragma unroll
-    for (int i = 0; i < Core::kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < Core::kColumns; ++j) values[Core::row(i) * kPitch + Core::column(j)] = results[i][j] * factor;
-    }
+    for (int i = 0; i < Core::kRows; ++i) put_row<Core>(values + Core::row(i) * kPitch, results[i], factor);
   }
 
-  // This thread's rows, every kRowsAtOnce-th.
-  __device__ __forceinline__ int first_row() const { return part * rows + static_cast<int>(threadIdx.x) / kGroups; }
-  __device__ __forceinline__ int end_row() const { return (part + 1) * rows; }
-
-  // After it: what the n-th block found of this thread's columns.
-  __device__ __forceinline__ void add(float (&sum)[4], int row, int n, float weight) const {
-    const float4 value = ptx::load_cluster_float4(
-        ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), n));
+  // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
+  __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
+#pragma unroll
+    for (int n = 0; n < kMaxCluster; ++n) {
+      values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (n < parts)
+        values[n] = ptx::load_cluster_float4(
+            ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), n));
+    }
+  }
+  static __device__ __forceinline__ void add(float (&sum)[4], const float4& value, float weight) {
     sum[0] = fmaf(weight, value.x, sum[0]), sum[1] = fmaf(weight, value.y, sum[1]);
     sum[2] = fmaf(weight, value.z, sum[2]), sum[3] = fmaf(weight, value.w, sum[3]);
   }
@@ -52,21 +57,24 @@ struct ClusterJoin {
 // columns at `dim`. `values` is shared memory that this block of threads may still be reading.
 template <class Core>
 __device__ __forceinline__ void join_cluster_gradient(float* values, const typename Core::Results& results,
-                                                      float factor, const Split& split, int part, const TensorRef& t,
-                                                      std::int64_t offset, int first_row, int len, int dim,
+                                                      float factor, const Split& split, const Place& place,
+                                                      const TensorRef& t, int first_row, int len, int dim,
                                                       bool accumulate) {
   using Join = ClusterJoin<Core>;
   __syncthreads();
   Join::put(values, results, factor);
   ptx::cluster_barrier();
-  const Join join(values, split.splits, part);
-  for (int row = join.first_row(); row < join.end_row() && first_row + row < len; row += Join::kRowsAtOnce) {
+  const Join join(values, split, place.part, len - first_row, dim);
+  const std::int64_t offset = place.batch * t.batch + place.head * t.head;
+  for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
+    float4 parts[kMaxCluster];
+    join.read(parts, row);
     float sum[4] = {};
-#pragma unroll 4
-    for (int n = 0; n < split.splits; ++n) join.add(sum, row, n, 1.0f);
+#pragma unroll
+    for (const float4& value : parts) Join::add(sum, value, 1.0f);
     store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, dim, accumulate, sum);
   }
-  ptx::cluster_barrier();  // others may still read this block's shared memory
+  ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
 }  // namespace fovea::cuda::any

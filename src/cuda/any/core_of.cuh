@@ -42,6 +42,19 @@ __device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offse
   }
 }
 
+// Floats of a row in shared memory where blocks of threads or warps join their results: stores of pairs, eight rows at
+// once, meet no bank twice.
+template <class Core>
+constexpr int kJoinPitch = Core::kTile.dim + 8;
+
+// One row of results to shared memory, scaled.
+template <class Core>
+__device__ __forceinline__ void put_row(float* to, const float (&row)[Core::kColumns], float factor) {
+#pragma unroll
+  for (int j = 0; j < Core::kColumns; j += 2)
+    *reinterpret_cast<float2*>(to + Core::column(j)) = {row[j] * factor, row[j + 1] * factor};
+}
+
 template <class Core>
 __device__ __forceinline__ void store_partial_row(float* row, int dim, const float (&values)[Core::kColumns],
                                                   float factor) {

@@ -6,6 +6,7 @@
 #include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
+#include "cuda/any/passing_blocks.cuh"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
@@ -23,29 +24,25 @@ struct ForwardShared {
   std::byte v[Tile::kShape.stages][Tile::kShape.block() * kPitch];
   alignas(16) typename Core::Stage stage;
   Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
+  int first_row;           // of the unit
+  Place place;
 };
 
 // What one block of threads does: queries from `first_row` of one head, key blocks [begin, end), of which those in
 // [free_begin, free_end) need no mask.
 struct ForwardUnit {
-  int batch, head, split, first_row;
+  Place place;
+  int first_row;
   Range blocks, free;
 };
 
 template <class Tile>
 __device__ __forceinline__ ForwardUnit forward_unit(const ForwardParameters& p, unsigned block) {
   const Shape& s = p.shape;
-  const unsigned tiles = (static_cast<unsigned>(s.len_q) + Tile::kShape.rows() - 1) / Tile::kShape.rows();
-  const unsigned splits = static_cast<unsigned>(p.split.splits);
-  const unsigned tile = block / splits % tiles, sequence = block / splits / tiles;
-  ForwardUnit u;
-  u.split = static_cast<int>(block % splits);
-  u.batch = static_cast<int>(sequence) / s.heads_q;
-  u.head = static_cast<int>(sequence) % s.heads_q;
-  u.first_row = static_cast<int>(tiles - 1 - tile) * Tile::kShape.rows();  // the longest rows of a causal mask first
+  ForwardUnit u{.place = place_of(block, p.split, p.grid)};
+  u.first_row = (p.grid.tiles - 1 - u.place.tile) * Tile::kShape.rows();  // the longest rows of a causal mask first
   const int last = min(u.first_row + Tile::kShape.rows(), s.len_q) - 1;
-  u.blocks = blocks_of(keys_of_any(s, u.first_row, last), Tile::kShape.block());
-  if (splits > 1) u.blocks = part_of(u.blocks, p.split, u.split);
+  u.blocks = part_of(blocks_of(keys_of_any(s, u.first_row, last), Tile::kShape.block()), p.split, u.place.part);
   const Range all = keys_of_all(s, u.first_row, last);
   u.free = {(all.begin + Tile::kShape.block() - 1) / Tile::kShape.block(), all.end / Tile::kShape.block()};
   return u;
@@ -88,27 +85,28 @@ __device__ __forceinline__ void softmax_step(typename Core::Scores& scores, type
 }
 
 template <class Core>
-__device__ __forceinline__ void write_forward(const ForwardParameters& p, const ForwardUnit& u,
+__device__ __forceinline__ void write_forward(const ForwardParameters& p, const Place& place, int first_row,
                                               const typename Core::Results& results,
                                               const RowState (&rows)[Core::kRows]) {
   const Shape& s = p.shape;
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const float sum = lanes_sum<Core::kLanes>(rows[i].sum);
-    const int query = u.first_row + Core::row(i);
+    const int query = first_row + Core::row(i);
     if (query >= s.len_q) continue;
     const bool first_lane = Core::lane() % Core::kLanes == 0;
     if (p.split.splits > 1) {
       const std::int64_t row =
-          ((static_cast<std::int64_t>(u.split) * s.batch + u.batch) * s.heads_q + u.head) * s.len_q + query;
+          ((static_cast<std::int64_t>(place.part) * s.batch + place.batch) * s.heads_q + place.head) * s.len_q + query;
       if (first_lane) p.partial_state[row] = {rows[i].maximum, sum};
       // A part without keys is told by its sum alone.
       if (sum != 0.0f) store_partial_row<Core>(p.partial_out + row * s.dim_v, s.dim_v, results[i], 1.0f);
     } else {
       const Finished done = finish(rows[i].maximum, sum, s);
       if (first_lane && p.lse.data != nullptr)
-        static_cast<float*>(p.lse.data)[u.batch * p.lse.batch + u.head * p.lse.head + query * p.lse.row] = done.lse;
-      store_row<Core>(p.out, u.batch * p.out.batch + u.head * p.out.head + query * p.out.row, s.dim_v, false,
+        static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
+            done.lse;
+      store_row<Core>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row, s.dim_v, false,
                       results[i], done.factor);
     }
   }
@@ -117,11 +115,11 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
 // Joins what the warps that share the rows found, in the order of their keys, and writes it. `values` is memory of
 // the block of threads that nobody reads any more.
 template <class Core>
-__device__ __forceinline__ void join_and_write(const ForwardParameters& p, const ForwardUnit& u,
+__device__ __forceinline__ void join_and_write(const ForwardParameters& p, const Place& place, int first_row,
                                                typename Core::Results& results, RowState (&rows)[Core::kRows],
                                                float* values) {
   constexpr TileShape kTile = Core::kTile;
-  constexpr int kTileRows = kTile.rows(), kPitch = kTile.dim + 4, kPart = kTileRows * kPitch;
+  constexpr int kTileRows = kTile.rows(), kPitch = kJoinPitch<Core>, kPart = kTileRows * kPitch;
   const Shape& s = p.shape;
   const int part = warp_index() % kTile.sharing;
   auto* states = reinterpret_cast<RowState*>(values + kTile.sharing * kPart);  // [sharing][rows]
@@ -138,9 +136,7 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
     for (int n = 0; n < kTile.sharing; ++n) maximum = fmaxf(maximum, states[n * kTileRows + Core::row(i)].maximum);
     const float reference = reference_of(maximum);
     const float factor = Core::Weights::weight(rows[i].maximum - reference, s);
-#pragma unroll
-    for (int j = 0; j < Core::kColumns; ++j)
-      values[part * kPart + Core::row(i) * kPitch + Core::column(j)] = results[i][j] * factor;
+    put_row<Core>(values + part * kPart + Core::row(i) * kPitch, results[i], factor);
   }
   __syncthreads();
   constexpr int kGroups = kTile.dim / 4;  // a thread makes four neighbouring columns
@@ -148,7 +144,7 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
   const int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 #pragma unroll 1
   for (int row = static_cast<int>(threadIdx.x) / kGroups; row < kTileRows; row += kTile.threads() / kGroups) {
-    const int query = u.first_row + row;
+    const int query = first_row + row;
     if (query >= s.len_q) return;
     float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
 #pragma unroll
@@ -163,17 +159,18 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
     }
     const Finished done = finish(maximum, sum, s);
     if (column == 0 && p.lse.data != nullptr)
-      static_cast<float*>(p.lse.data)[u.batch * p.lse.batch + u.head * p.lse.head + query * p.lse.row] = done.lse;
+      static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
+          done.lse;
 #pragma unroll
     for (float& value : joined) value *= done.factor;
-    store<typename Core::Element, 4>(p.out, u.batch * p.out.batch + u.head * p.out.head + query * p.out.row, column,
-                                     s.dim_v, false, joined);
+    store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
+                                     column, s.dim_v, false, joined);
   }
 }
 
 // The same for the blocks of threads of a cluster, which found parts of the same rows: each writes its share of them.
 template <class Core>
-__device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& p, const ForwardUnit& u,
+__device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& p, const Place& place, int first_row,
                                                        const typename Core::Results& results,
                                                        RowState (&rows)[Core::kRows], float* values) {
   using Join = ClusterJoin<Core>;
@@ -186,56 +183,63 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   }
   Join::put(values, results, 1.0f);
   ptx::cluster_barrier();
-  const Join join(values, p.split.splits, u.split);
+  const Join join(values, p.split, place.part, s.len_q - first_row, s.dim_v);
   const std::uint32_t state_address = shared_address(states);
-  for (int row = join.first_row(); row < join.end_row() && u.first_row + row < s.len_q; row += Join::kRowsAtOnce) {
-    const auto state_of = [&](int part) {
+  for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
+    RowState states[kMaxCluster];
+    float4 parts[kMaxCluster];
+    join.read(parts, row);
+#pragma unroll
+    for (int n = 0; n < kMaxCluster; ++n) {
+      if (n >= p.split.splits) continue;
       const float2 state = ptx::load_cluster_float2(
-          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), part));
-      return RowState{state.x, state.y};
-    };
+          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), n));
+      states[n] = {state.x, state.y};
+    }
     float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
-#pragma unroll 4
-    for (int part = 0; part < p.split.splits; ++part) maximum = fmaxf(maximum, state_of(part).maximum);
+#pragma unroll
+    for (const RowState& state : states) maximum = fmaxf(maximum, state.maximum);
     const float reference = reference_of(maximum);
-#pragma unroll 4
-    for (int part = 0; part < p.split.splits; ++part) {
-      const RowState state = state_of(part);
-      const float weight = Core::Weights::weight(state.maximum - reference, s);
-      sum = fmaf(weight, state.sum, sum);
-      join.add(joined, row, part, weight);
+#pragma unroll
+    for (int n = 0; n < kMaxCluster; ++n) {
+      const float weight = Core::Weights::weight(states[n].maximum - reference, s);
+      sum = fmaf(weight, states[n].sum, sum);
+      Join::add(joined, parts[n], weight);
     }
     const Finished done = finish(maximum, sum, s);
-    const int query = u.first_row + row;
+    const int query = first_row + row;
     if (join.column == 0 && p.lse.data != nullptr)
-      static_cast<float*>(p.lse.data)[u.batch * p.lse.batch + u.head * p.lse.head + query * p.lse.row] = done.lse;
+      static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
+          done.lse;
 #pragma unroll
     for (float& value : joined) value *= done.factor;
-    store<typename Core::Element, 4>(p.out, u.batch * p.out.batch + u.head * p.out.head + query * p.out.row,
+    store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
                                      join.column, s.dim_v, false, joined);
   }
-  ptx::cluster_barrier();  // others may still read this block's shared memory
+  ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
-// Where a block of threads stands is read anew: kept through the loop, it would cost registers.
+// Where a block of threads stands was kept in shared memory: through the loop it would cost registers.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename CoreOf<Element, Tile>::Results& results,
                                            RowState (&rows)[CoreOf<Element, Tile>::kRows],
                                            ForwardShared<Element, Tile>& shared) {
   using Core = CoreOf<Element, Tile>;
+  using Shared = ForwardShared<Element, Tile>;
   constexpr TileShape kTile = Tile::kShape;
-  const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
+  __syncthreads();  // nobody reads keys or values any more
+  const Place place = shared.place;
+  const int first_row = shared.first_row;
+  auto* values = reinterpret_cast<float*>(&shared);
   if constexpr (kTile.sharing > 1) {
-    static_assert(sizeof(shared) >=
-                  kTile.sharing * kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
-    __syncthreads();
-    join_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
+    static_assert(offsetof(Shared, keys) >=
+                  kTile.sharing * kTile.rows() * (kJoinPitch<Core> * sizeof(float) + sizeof(RowState)));
+    join_and_write<Core>(p, place, first_row, results, rows, values);
   } else if (p.split.in_cluster) {
-    static_assert(sizeof(shared) >= kTile.rows() * ((kTile.dim + 4) * sizeof(float) + sizeof(RowState)));
-    __syncthreads();
-    join_cluster_and_write<Core>(p, u, results, rows, reinterpret_cast<float*>(&shared));
+    static_assert(offsetof(Shared, keys) >= kTile.rows() * (kJoinPitch<Core> * sizeof(float) + sizeof(RowState)));
+    join_cluster_and_write<Core>(p, place, first_row, results, rows, values);
   } else {
-    write_forward<Core>(p, u, results, rows);
+    write_forward<Core>(p, place, first_row, results, rows);
   }
 }
 
@@ -251,25 +255,27 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
   ptx::let_next_kernel_begin();
   if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) return;  // a part without work
-  auto gK = rows_of<Element>(p.k, u.batch, u.head / s.group, s.len_k, s.dim_qk);
-  auto gV = rows_of<Element>(p.v, u.batch, u.head / s.group, s.len_k, s.dim_v);
-  const auto load_block = [&](int block) {
-    const int stage = block % kTile.stages;
-    load_tile<Layout, kTile.threads(), kTile.block()>(shared.k[stage], gK, block * kTile.block());
-    load_tile<Layout, kTile.threads(), kTile.block()>(shared.v[stage], gV, block * kTile.block());
-    ptx::cp_async_commit();
-  };
+  const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
+  PassingBlocks<Element, Tile, ForwardShared<Element, Tile>> passing{
+      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
+      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v)};
   const int share = kTile.sharing > 1 ? warp_index() % kTile.sharing * kTile.stream : 0;  // first key of a block
 
   typename Core::Results results;
   RowState rows[Core::kRows];
   fill(results, 0.0f);
+  if (threadIdx.x == 0) {
+    shared.keys = passing.k.data, shared.values = passing.v.data;
+    shared.first_row = u.first_row, shared.place = u.place;
+  }
   if (u.blocks.begin < u.blocks.end) {
-    const auto gQ = rows_of<Element>(p.q, u.batch, u.head, s.len_q, s.dim_qk);
-    load_tile<Layout, kTile.threads(), kTile.rows()>(shared.q, gQ, u.first_row);
-    load_block(u.blocks.begin);
-    if (threadIdx.x == 0) shared.keys = gK.data, shared.values = gV.data;
-    if (s.negate) {
+    const auto gQ = rows_of<Element>(p.q, batch, u.place.head, s.len_q, s.dim_qk);
+    load_by(gQ.vector && passing.vector(), [&](auto chunks) {
+      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, u.first_row);
+      passing.load(chunks, u.blocks.begin);
+    });
+    ptx::cp_async_commit();
+    if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();
       __syncthreads();
       negate_tile<Element>(shared.q, sizeof(shared.q));
@@ -279,8 +285,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    gK.data = shared.keys, gV.data = shared.values;
-    if (kTile.stages > 1 && block + 1 < u.blocks.end) load_block(block + 1);
+    passing.k.data = shared.keys, passing.v.data = shared.values;
+    if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
     const int stage = block % kTile.stages;
     typename Core::Scores scores;
     Core::multiply_transposed(scores, shared.q, shared.k[stage] + share * Layout::kPitch);
@@ -290,7 +296,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     Core::multiply(results, scores, shared.v[stage] + share * Layout::kPitch, shared.stage);
     if (kTile.stages == 1 && block + 1 < u.blocks.end) {
       __syncthreads();
-      load_block(block + 1);
+      passing.load_next(block + 1);
     }
   }
   write_tile<Element, Tile>(p, results, rows, shared);

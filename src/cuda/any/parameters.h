@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cuda/device/divisor.h"
 #include "cuda/device/tensor_ref.h"
 #include "cuda/device/tile_shape.h"
 
@@ -20,6 +21,16 @@ struct Split {
   bool in_cluster = false;
   int blocks_per_split = 0;
   int rows = 0, block = 0;
+  Divisor by_splits;
+};
+
+constexpr int kMaxCluster = 8;  // blocks of threads of a cluster
+
+// How blocks of threads are numbered: ((batch * heads + head) * tiles + tile) * splits + part.
+struct Grid {
+  int tiles = 1, heads = 1;
+  Divisor by_tiles, by_heads;
+  Divisor by_group;  // a query head's key head
 };
 
 // What a row's softmax needs to know of a part: its largest product and the sum of the weights relative to it.
@@ -29,8 +40,9 @@ struct PartialState {
 
 struct ForwardParameters {
   Shape shape;
-  TensorRef q, k, v, out, lse;  // lse.data may be null
   Split split;
+  Grid grid;
+  TensorRef q, k, v, out, lse;   // lse.data may be null
   float* partial_out = nullptr;  // not divided by the sum; not written where the sum is 0
   PartialState* partial_state = nullptr;
 };
@@ -45,6 +57,7 @@ struct BackwardParameters {
   bool accumulate = false;
   bool statistics_are_ready = false;  // the kernel ahead let this one begin only when they were
   Split split;
+  Grid grid;
   float* partial_first = nullptr;   // dk, or dq
   float* partial_second = nullptr;  // dv
 };

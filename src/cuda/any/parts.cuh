@@ -1,4 +1,5 @@
-// How many parts of a split have work: the others neither write nor are read.
+// Which part of which tile a block of threads works on, and how many parts of a split have work: the others neither
+// write nor are read.
 #pragma once
 
 #include "cuda/any/parameters.h"
@@ -6,15 +7,36 @@
 
 namespace fovea::cuda::any {
 
+struct Place {
+  int batch, head, tile, part;
+};
+
+__device__ __forceinline__ Place place_of(unsigned block, const Split& split, const Grid& grid) {
+  const unsigned tile = quotient(block, split.by_splits), sequence = quotient(tile, grid.by_tiles);
+  const unsigned batch = quotient(sequence, grid.by_heads);
+  return {.batch = static_cast<int>(batch),
+          .head = static_cast<int>(sequence - batch * static_cast<unsigned>(grid.heads)),
+          .tile = static_cast<int>(tile - sequence * static_cast<unsigned>(grid.tiles)),
+          .part = static_cast<int>(block - tile * static_cast<unsigned>(split.splits))};
+}
+
+__device__ __forceinline__ int key_head(int query_head, const Grid& grid) {
+  return static_cast<int>(quotient(static_cast<unsigned>(query_head), grid.by_group));
+}
+
 __device__ __forceinline__ int parts_of(int blocks, const Split& split) {
   return min(split.splits, (blocks + split.blocks_per_split - 1) / split.blocks_per_split);
 }
 
 // Of the blocks that a tile visits, those of one part.
 __device__ __forceinline__ Range part_of(Range blocks, const Split& split, int part) {
+  if (split.splits == 1) return blocks;
   if (split.in_cluster) {
-    const int count = blocks.end - blocks.begin;
-    return {blocks.begin + count * part / split.splits, blocks.begin + count * (part + 1) / split.splits};
+    const auto share = [&](int parts) {
+      const auto all = static_cast<unsigned>((blocks.end - blocks.begin) * parts);
+      return blocks.begin + static_cast<int>(quotient(all, split.by_splits));
+    };
+    return {share(part), share(part + 1)};
   }
   const int begin = blocks.begin + part * split.blocks_per_split;
   return {begin, min(blocks.end, begin + split.blocks_per_split)};

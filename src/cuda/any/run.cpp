@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cuda/any/plan.h"
@@ -32,6 +33,17 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
   std::int64_t threads = 1;
   while (threads < 32 && threads * 4 < dim) threads *= 2;
   return (rows * threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
+}
+
+// Of tiles of `rows` queries, or keys.
+Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
+  const std::int64_t tiles = divide_up(of_keys ? p.len_k : p.len_q, rows), heads = of_keys ? p.heads_kv : p.heads_q;
+  const std::int64_t group = p.heads_q / std::max<std::int64_t>(p.heads_kv, 1);
+  return {.tiles = static_cast<int>(tiles),
+          .heads = static_cast<int>(heads),
+          .by_tiles = divisor(std::max<std::int64_t>(tiles, 1)),
+          .by_heads = divisor(std::max<std::int64_t>(heads, 1)),
+          .by_group = divisor(std::max<std::int64_t>(group, 1))};
 }
 
 template <class Parameters>
@@ -77,12 +89,13 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
   auto* stream = static_cast<cudaStream_t>(context.stream);
   const ForwardParameters p{
       .shape = shape_of(problem),
+      .split = plan.split,
+      .grid = grid_of(problem, false, plan.split.rows),
       .q = ref(t.q),
       .k = ref(t.k),
       .v = ref(t.v),
       .out = ref(t.out),
       .lse = ref(t.lse),
-      .split = plan.split,
       .partial_out = at(context.workspace, plan.partial_out),
       .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
   launch_tiles(*plan.kernel, plan.blocks, plan.shared_bytes, stream, p, Begin::after);
@@ -113,10 +126,12 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
                        .lse = at(context.workspace, plan.lse),
                        .delta = at(context.workspace, plan.delta),
                        .accumulate = problem.accumulate,
-                       .split = {}};
+                       .split = {},
+                       .grid = {}};
   launch_statistics(problem, t, p, stream);
   if (plan.keys.kernel != nullptr) {
     p.split = plan.keys.split;
+    p.grid = grid_of(problem, true, p.split.rows);
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
     launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
@@ -127,6 +142,7 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
     // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
     p.statistics_are_ready = plan.keys.blocks > 0 && plan.keys.partial_first < 0 && plan.keys.partial_second < 0;
     p.split = plan.queries.split;
+    p.grid = grid_of(problem, false, p.split.rows);
     p.partial_first = at(context.workspace, plan.queries.partial_first);
     launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
     if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, false, kind, stream);

@@ -94,15 +94,18 @@ int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device
 }
 
 Split split_into(std::int64_t splits, const TileShape& tile, const Load& load) {
-  const std::int64_t part = divide_up(std::max<std::int64_t>(load.longest, 1), splits);
-  return {.splits = static_cast<int>(divide_up(std::max<std::int64_t>(load.longest, 1), part)),
+  const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), part = divide_up(longest, splits);
+  const std::int64_t parts = divide_up(longest, part);
+  return {.splits = static_cast<int>(parts),
           .blocks_per_split = static_cast<int>(part),
           .rows = tile.rows(),
-          .block = tile.block()};
+          .block = tile.block(),
+          .by_splits = divisor(parts)};
 }
 
 Split cluster_of(int blocks, const TileShape& tile) {
-  return {.splits = blocks, .in_cluster = true, .rows = tile.rows(), .block = tile.block()};
+  return {
+      .splits = blocks, .in_cluster = true, .rows = tile.rows(), .block = tile.block(), .by_splits = divisor(blocks)};
 }
 
 }  // namespace
@@ -146,7 +149,7 @@ Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& 
     if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) consider_parts(splits);
   }
   if (kernel.split_roles) return best;  // neighbouring blocks of threads make different results
-  for (const int cluster : {2, 4, 8}) {
+  for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
     if (cluster <= load.longest) consider_cluster(cluster);
   }
   return best;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/device/sequence.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -45,10 +46,21 @@ struct TileLayout {
   }
 };
 
-// Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads. Asynchronous if the rows are
-// aligned: the caller commits and waits. Otherwise element by element.
+// Calls `load(std::true_type{})` where all rows can be copied in whole chunks, `load(std::false_type{})` elsewhere:
+// tiles that are loaded together work out their addresses side by side.
+template <class Load>
+__device__ __forceinline__ void load_by(bool chunks, Load load) {
+  if (chunks) [[likely]] {
+    load(std::true_type{});
+  } else {
+    load(std::false_type{});
+  }
+}
+
+// Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads: asynchronously in whole
+// chunks, the caller commits and waits; or element by element.
 template <class Layout, int kThreads, int kRows>
-__device__ __forceinline__ void load_tile(std::byte* tile, const Rows<typename Layout::Element>& source,
+__device__ __forceinline__ void load_tile(auto chunks, std::byte* tile, const Rows<typename Layout::Element>& source,
                                           int first_row) {
   using Element = typename Layout::Element;
   constexpr int kStep = kThreads / Layout::kChunks;  // rows copied at a time
@@ -58,12 +70,12 @@ __device__ __forceinline__ void load_tile(std::byte* tile, const Rows<typename L
   const int column = chunk * Layout::kPerChunk;
   const Element* from = source.data + (first_row + row) * source.stride + column;
   const int valid = column < source.dim ? source.len - first_row - row : 0;
-  if (source.vector) {
+  if constexpr (chunks.value) {
     const std::uint32_t base = shared_address(tile);
 #pragma unroll
     for (int i = 0; i < kRows; i += kStep, from += kStep * source.stride) {
       if (kRows % kStep != 0 && row + i >= kRows) break;
-      ptx::cp_async_16(base + Layout::below(row, i, chunk), i < valid ? from : source.data, i < valid ? 16 : 0);
+      ptx::cp_async_16(base + Layout::below(row, i, chunk), from, i < valid ? 16 : 0);
     }
   } else {
     const int columns = min(source.dim - column, Layout::kPerChunk);

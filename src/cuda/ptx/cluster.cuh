@@ -18,6 +18,17 @@ __device__ __forceinline__ void cluster_barrier() {
 #endif
 }
 
+// Every thread of the cluster has come here, with all that it read of the others. Orders nothing.
+// "barrier.cluster.arrive.relaxed.aligned", sm_90.
+__device__ __forceinline__ void cluster_barrier_after_reading() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.relaxed.aligned;\n\t"
+      "barrier.cluster.wait.aligned;" ::
+          : "memory");
+#endif
+}
+
 // Where the cluster's n-th block has what this one has at a shared address. "mapa.shared::cluster.u32", sm_90.
 __device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t shared_address, int block) {
   std::uint32_t address = shared_address;
