@@ -74,7 +74,7 @@ struct Arena {
 
 struct Chosen {
   const KernelInstance* kernel = nullptr;
-  Choice choice = {.clocks = HUGE_VAL};
+  Choice choice;
   std::int64_t blocks = 0;
 };
 
@@ -83,7 +83,7 @@ Chosen choose(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
   const auto consider = [&](const KernelInstance& one) {
     const Load load = load_of(kernel, one, p);
     const Choice choice = choose_split(one, kind_of(p.dtype), load, p.device.index, forced);
-    if (choice.clocks < chosen.choice.clocks)
+    if (chosen.kernel == nullptr || choice.clocks < chosen.choice.clocks)
       chosen = {.kernel = &one, .choice = choice, .blocks = load.tiles * choice.split.splits};
   };
   if (forced.kernel != nullptr) {

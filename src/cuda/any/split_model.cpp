@@ -11,20 +11,22 @@ namespace fovea::cuda::any {
 namespace {
 
 // Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
-constexpr double kBegin = 6800;           // launching, and what a block of threads does before its first product
+constexpr double kBegin = 5400;           // launching, and what a block of threads does before its first product
 constexpr double kJoin = 4500;            // launching a kernel that joins
 constexpr double kJoinPart = 430;         // a row reads its parts one after the other
 constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
 constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two
 constexpr double kShortestProduct = 930;  // the chain of one product of a block, its share of softmax and barriers
 constexpr double kShortestShared = 830;   // the same where warps share rows
-constexpr double kClusterJoin = 2230;     // two barriers of a cluster, and what each part adds to them
-constexpr double kClusterPart = 119;
-constexpr double kClusterRate = 10.5;     // bytes a clock and multiprocessor of results that its blocks join
-constexpr double kClusterShortest = 847;  // the chain of one product where parts share the blocks evenly
-constexpr double kClusterAlone = 0.78;    // as kAloneSpeed
+constexpr double kClusterJoin = 2430;     // two barriers of a cluster, and what each part adds to them
+constexpr double kClusterPart = 86;
+constexpr double kClusterRate = 16.8;     // bytes a clock and multiprocessor of results that its blocks join
+constexpr double kClusterShortest = 435;  // the chain of one product where parts share the blocks evenly
+constexpr double kClusterAlone = 0.87;    // as kAloneSpeed
+constexpr double kClusterSpeed = 1.18;    // of warps with 16 rows in forward, of which many find a place
+constexpr double kClusterShort = 0.51;    // of the places that short parts leave, how many count
 // Clusters that come one after the other: shares of all products, of what the blocks do besides, of the longest part.
-constexpr double kClusterProducts = 0.91, kClusterOnce = 0.53, kClusterTail = 0.31;
+constexpr double kClusterProducts = 0.85, kClusterOnce = 0.98, kClusterTail = 0.19;
 
 // Multiply-add operations that one multiprocessor was seen to make in a clock.
 double rate_of(const TileShape& tile, ElementKind kind) {
@@ -69,19 +71,25 @@ double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind 
   return clocks;
 }
 
-// The same where the parts of a tile are a cluster. `resident` blocks of threads share a multiprocessor, or one is
-// alone that could share it; `capacity` find a place at once.
+// The same where the parts of a tile are a cluster. Up to `most` blocks of threads find a place on a multiprocessor,
+// `capacity` on the chip. Under a mask the longest parts share theirs with short ones, which leave early.
 double clocks_of_clusters(int cluster, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                          double resident, bool alone, double capacity) {
+                          double processors, double resident, double most, double capacity) {
   const double all = static_cast<double>(load.tiles * cluster);
-  const double block = block_clocks(kernel, kind, load, kClusterShortest, alone ? kClusterAlone * 2 : resident);
+  const double alone = resident > 1 ? kClusterAlone * 2 : 1.0;
+  const double evenness = load.work / static_cast<double>(load.tiles * load.longest);
+  const double together = std::min(most, all / processors) * (evenness + (1 - evenness) * kClusterShort);
+  const bool faster = kernel.tile.row_tiles == 1 && kind != ElementKind::fp32 && load.products == 2;
+  const double speed = faster ? kClusterSpeed : 1.0;
+  const double block = block_clocks(kernel, kind, load, kClusterShortest, std::max(alone, together) / speed);
   const double once = kBegin + load.joins * (kClusterJoin + kClusterPart * cluster) +
-                      4 * load.result_floats * kernel.tile.rows() * resident / kClusterRate;
+                      4 * load.result_floats * kernel.tile.rows() * most / kClusterRate;
   const double longest = static_cast<double>(divide_up(load.longest, cluster)) * block + once;
   if (all <= capacity) return longest;
   if (is_even(load)) return std::ceil(all / capacity) * longest;
-  return std::max(
-      longest, (kClusterProducts * load.work * block + kClusterOnce * all * once) / capacity + kClusterTail * longest);
+  const double crowded = block_clocks(kernel, kind, load, kClusterShortest, std::max(alone, most) / speed);
+  return std::max(longest, (kClusterProducts * load.work * crowded + kClusterOnce * all * once) / capacity +
+                               kClusterTail * longest);
 }
 
 // The least shared memory with which no more than `resident` blocks of threads find a place on a multiprocessor: those
@@ -116,9 +124,10 @@ Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& 
   const TileShape& tile = kernel.tile;
   const std::int64_t processors = device_info(device).multiprocessors;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
-  Choice best{.clocks = HUGE_VAL};
+  Choice best;
   const auto consider = [&best](const Split& split, int shared_bytes, double clocks) {
-    if (clocks < best.clocks) best = {.split = split, .shared_bytes = shared_bytes, .clocks = clocks};
+    if (best.split.rows == 0 || clocks < best.clocks)
+      best = {.split = split, .shared_bytes = shared_bytes, .clocks = clocks};
   };
   const auto consider_parts = [&](std::int64_t splits) {
     consider(split_into(splits, tile, load), kernel.shared_bytes,
@@ -134,8 +143,8 @@ Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& 
       if (capacity < all && most < resident) continue;
       if (capacity > 0)
         consider(cluster_of(cluster, tile), bytes,
-                 clocks_of_clusters(cluster, kernel, kind, load, static_cast<double>(together),
-                                    together == 1 && resident > 1, capacity));
+                 clocks_of_clusters(cluster, kernel, kind, load, static_cast<double>(processors), resident,
+                                    static_cast<double>(most), capacity));
       return;
     }
   };
