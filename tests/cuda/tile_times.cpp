@@ -222,6 +222,18 @@ class KernelTimes {
   int failed_ = 0;
 };
 
+// All kernels of a backward call, as the library chooses them: some of them run side by side.
+void time_backward(const core::Case& c, Workspace& workspace) {
+  AttentionProblem problem = problem_of(c, Kernel::backward_keys);
+  problem.wants_dq = true;
+  Tensors t(problem);
+  const Planned planned = plan(t, workspace, {});
+  workspace.of(planned.workspace);
+  const double once = node_us(planned.enqueue, 2), us = once > 500 ? once : node_us(planned.enqueue, 50);
+  std::printf("bwd  %s * %9.2f us %6.1f TF/s  %s\n", core::line_of(problem).c_str(), us, flops(problem) / us * 1e-6,
+              planned.text.c_str());
+}
+
 // Microseconds of the host for a call of the public API with the caller's workspace, and for its launches alone.
 int time_host() {
   for (const char* line : {"op=attention pass=fwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal",
@@ -277,6 +289,7 @@ int run(const std::vector<std::string>& words) {
       if (c.pass == core::CasePass::fwd) {
         failed += KernelTimes(c, Kernel::forward, workspace).print();
       } else {
+        time_backward(c, workspace);
         failed += KernelTimes(c, Kernel::backward_keys, workspace).print();
         failed += KernelTimes(c, Kernel::backward_queries, workspace).print();
       }

@@ -9,7 +9,7 @@ namespace {
 
 using Half = __nv_bfloat16;
 
-// dim, 16-row tiles of a warp, warps, stream, stages, resident blocks, warps that share rows.
+// dim, 16-row tiles of a warp, warps, stream, stages, resident blocks, warps that share rows; lane rows, if not 4.
 template <int... kNumbers>
 struct Tile {
   static constexpr int kList[] = {kNumbers...};
@@ -19,7 +19,8 @@ struct Tile {
                                     .stream = kList[3],
                                     .stages = kList[4],
                                     .resident = kList[5],
-                                    .sharing = kList[6]};
+                                    .sharing = kList[6],
+                                    .lane_rows = sizeof...(kNumbers) > 7 ? kList[sizeof...(kNumbers) - 1] : 4};
 };
 
 }  // namespace
@@ -57,26 +58,27 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             forward_instance<float, Tile<64, 2, 4, 32, 2, 2, 1>>(),
             forward_instance<float, Tile<64, 2, 4, 64, 1, 2, 1>>(),
             forward_instance<float, Tile<64, 1, 8, 16, 2, 1, 8>>(),
-            forward_instance<float, Tile<128, 1, 8, 64, 1, 1, 1>>(),
-            forward_instance<float, Tile<128, 2, 8, 32, 1, 1, 1>>(),
+            forward_instance<float, Tile<128, 1, 8, 128, 1, 1, 1, 2>>(),
+            forward_instance<float, Tile<128, 1, 4, 64, 1, 2, 1, 2>>(),
+            forward_instance<float, Tile<128, 1, 4, 32, 1, 3, 1>>(),
+            forward_instance<float, Tile<128, 2, 4, 32, 1, 2, 1>>(),
             forward_instance<float, Tile<128, 1, 8, 16, 1, 1, 8>>(),
             forward_instance<float, Tile<256, 1, 2, 16, 1, 2, 1>>(),
             forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 2>>(),
-            forward_instance<float, Tile<256, 1, 4, 32, 1, 1, 1>>()};
+            forward_instance<float, Tile<256, 1, 4, 32, 1, 1, 1, 2>>()};
   if (kernel == Kernel::backward_keys)
     return {backward_keys_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
             backward_keys_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
             backward_keys_instance<float, Tile<64, 1, 4, 32, 1, 3, 1>>(),
             backward_keys_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
-            backward_keys_instance<float, Tile<128, 1, 8, 32, 1, 1, 1>>(),
+            backward_keys_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
             backward_keys_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
   return {backward_queries_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<64, 2, 4, 32, 1, 2, 1>>(),
           backward_queries_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
-          backward_queries_instance<float, Tile<128, 1, 8, 32, 2, 1, 1>>(),
-          backward_queries_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>(),
-          backward_queries_instance<float, Tile<128, 2, 4, 32, 1, 1, 1>>()};
+          backward_queries_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
+          backward_queries_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
 }
 
 }  // namespace fovea::cuda::any

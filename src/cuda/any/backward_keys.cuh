@@ -14,20 +14,6 @@
 
 namespace fovea::cuda::any {
 
-template <class Element, class Tile>
-struct BackwardKeysShared {
-  using Core = CoreOf<Element, Tile>;
-  static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
-  alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
-  std::byte v[Tile::kShape.rows() * kPitch];
-  std::byte q[kStages][kStream * kPitch];
-  std::byte dout[kStages][kStream * kPitch];
-  alignas(16) float lse[kStages][kStream];
-  float delta[kStages][kStream];
-  alignas(16) typename Core::Stage stage;
-  Range free;  // of the unit: fp32 tiles have no registers left for it
-};
-
 // The two results of a block of threads. Above 128 columns both do not fit the registers: then one block makes dv, its
 // neighbour dk, and the scores are computed twice.
 template <class Core, bool kBoth>
@@ -55,6 +41,19 @@ struct KeysUnit {
   Range steps, blocks, free;
 };
 
+template <class Element, class Tile>
+struct BackwardKeysShared {
+  using Core = CoreOf<Element, Tile>;
+  static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
+  alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
+  std::byte v[Tile::kShape.rows() * kPitch];
+  std::byte passing[2 * kStages][kStream * kPitch];  // queries and dout
+  alignas(16) float lse[kStages][kStream];
+  float delta[kStages][kStream];
+  alignas(16) typename Core::Stage stage;
+  KeysUnit unit;  // here because fp32 tiles have no registers left for it
+};
+
 template <class Tile, bool kBoth>
 __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsigned block) {
   constexpr TileShape kTile = Tile::kShape;
@@ -75,17 +74,66 @@ __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsig
   return u;
 }
 
-// Row statistics of a block of queries; queries outside get an lse of +inf, that is probabilities of 0.
-template <int kStream>
-__device__ __forceinline__ void load_statistics(float (&lse)[kStream], float (&delta)[kStream],
-                                                const BackwardParameters& p, std::int64_t sequence, int first_query) {
-  const int i = static_cast<int>(threadIdx.x);
-  if (i >= kStream) return;
-  const bool inside = first_query + i < p.shape.len_q;
-  const std::int64_t row = sequence * p.shape.len_q + first_query + i;
-  lse[i] = inside ? p.lse[row] : kInfinity;
-  delta[i] = inside ? p.delta[row] : 0.0f;
-}
+// Row statistics of one query; those outside get an lse of +inf, that is probabilities of 0.
+struct RowStatistics {
+  float lse = kInfinity, delta = 0.0f;
+};
+
+// The blocks of queries, with dout, that pass by a tile. A single stage has queries and dout change places from step to
+// step: the next queries arrive where dout was, while dk still reads these.
+template <class Element, class Tile>
+struct PassingQueries {
+  static constexpr TileShape kTile = Tile::kShape;
+  const BackwardParameters& p;
+  const KeysUnit& u;
+  BackwardKeysShared<Element, Tile>& shared;
+
+  __device__ __forceinline__ int blocks() const { return u.blocks.end - u.blocks.begin; }
+  __device__ __forceinline__ int head(int step) const { return u.place.head * p.shape.group + step / blocks(); }
+  __device__ __forceinline__ int first(int step) const { return (u.blocks.begin + step % blocks()) * kTile.stream; }
+  __device__ __forceinline__ std::byte* queries(int step) const {
+    return shared.passing[kTile.stages > 1 ? step % kTile.stages * 2 : step % 2];
+  }
+  __device__ __forceinline__ std::byte* dout(int step) const {
+    return shared.passing[kTile.stages > 1 ? step % kTile.stages * 2 + 1 : 1 - step % 2];
+  }
+  __device__ __forceinline__ Rows<Element> rows(const TensorRef& t, int dim, int step) const {
+    return rows_of<Element>(t, u.place.batch, head(step), p.shape.len_q, dim);
+  }
+  __device__ __forceinline__ void load(auto chunks, std::byte* place, const Rows<Element>& from, int step) const {
+    load_tile<typename CoreOf<Element, Tile>::Layout, kTile.threads(), kTile.stream>(chunks, place, from, first(step));
+  }
+  __device__ __forceinline__ void load_queries(int step) const {
+    const auto gQ = rows(p.q, p.shape.dim_qk, step);
+    load_by(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
+    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ void load_dout(int step) const {
+    const auto gDout = rows(p.dout, p.shape.dim_v, step);
+    load_by(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
+    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ void load_both(int step) const {
+    const auto gQ = rows(p.q, p.shape.dim_qk, step), gDout = rows(p.dout, p.shape.dim_v, step);
+    load_by(gQ.vector && gDout.vector, [&](auto chunks) {
+      load(chunks, queries(step), gQ, step);
+      load(chunks, dout(step), gDout, step);
+    });
+    ptx::cp_async_commit();
+  }
+  // In registers first, so that nobody waits for them.
+  __device__ __forceinline__ RowStatistics read_statistics(int step) const {
+    const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
+    if (i >= kTile.stream || query >= p.shape.len_q) return {};
+    const std::int64_t row =
+        (static_cast<std::int64_t>(u.place.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + query;
+    return {p.lse[row], p.delta[row]};
+  }
+  __device__ __forceinline__ void keep_statistics(int step, const RowStatistics& row) const {
+    const int i = static_cast<int>(threadIdx.x), stage = step % kTile.stages;
+    if (i < kTile.stream) shared.lse[stage][i] = row.lse, shared.delta[stage][i] = row.delta;
+  }
+};
 
 template <class Core>
 __device__ __forceinline__ void mask_transposed(typename Core::Scores& values, const Shape& s, int first_key,
@@ -115,36 +163,71 @@ __device__ __forceinline__ void load_kept(BackwardKeysShared<Element, Tile>& sha
   });
 }
 
-// One block of queries: probabilities, dv += P^T dout, their gradients, dk += dS^T Q.
-template <class Element, class Tile, bool kBoth>
-__device__ __forceinline__ void keys_step(BackwardKeysShared<Element, Tile>& shared, int stage,
-                                          KeyGradients<CoreOf<Element, Tile>, kBoth>& gradients, const KeysUnit& u,
-                                          const Shape& s, int first_query) {
-  using Core = CoreOf<Element, Tile>;
-  const int block = first_query / Tile::kShape.stream;
-  const Range free = sizeof(Element) == 4 ? shared.free : u.free;
-  const bool masked = block < free.begin || block >= free.end;
-  typename Core::Scores p;
-  Core::multiply_transposed(p, shared.k, shared.q[stage]);
+// P^T = exp(K Q^T - lse) of one block of queries, from `first_query`.
+template <class Core, int kStream>
+__device__ __forceinline__ void probabilities(typename Core::Scores& p, const std::byte* k, const std::byte* q,
+                                              const float (&lse)[kStream], bool masked, const KeysUnit& u,
+                                              const Shape& s, int first_query) {
+  Core::multiply_transposed(p, k, q);
 #pragma unroll
   for (int j = 0; j < Core::kScoreColumns; ++j) {
-    const float lse = shared.lse[stage][Core::score_column(j)];
+    const float row_lse = lse[Core::score_column(j)];
 #pragma unroll
-    for (int i = 0; i < Core::kRows; ++i) p[i][j] = Core::Weights::probability(p[i][j], lse, s);
+    for (int i = 0; i < Core::kRows; ++i) p[i][j] = Core::Weights::probability(p[i][j], row_lse, s);
   }
   if (masked) mask_transposed<Core>(p, s, u.first_row, first_query);
-  if (u.dv) Core::multiply(gradients.dv, p, shared.dout[stage], shared.stage);
-  if (!u.dk) return;
-  typename Core::Scores ds;
-  Core::multiply_transposed(ds, shared.v, shared.dout[stage]);
+}
+
+// dS^T = P^T (V dout^T - delta), in the place of P^T.
+template <class Core, int kStream>
+__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const std::byte* v, const std::byte* dout,
+                                                const float (&delta)[kStream], bool masked, const KeysUnit& u,
+                                                const Shape& s, int first_query) {
+  typename Core::Scores dp;
+  Core::multiply_transposed(dp, v, dout);
 #pragma unroll
   for (int j = 0; j < Core::kScoreColumns; ++j) {
-    const float delta = shared.delta[stage][Core::score_column(j)];
+    const float row_delta = delta[Core::score_column(j)];
 #pragma unroll
-    for (int i = 0; i < Core::kRows; ++i) ds[i][j] = p[i][j] * (ds[i][j] - delta);
+    for (int i = 0; i < Core::kRows; ++i) p[i][j] *= dp[i][j] - row_delta;
   }
-  if (masked) mask_transposed<Core>(ds, s, u.first_row, first_query);
-  Core::multiply(gradients.dk, ds, shared.q[stage], shared.stage);
+  if (masked) mask_transposed<Core>(p, s, u.first_row, first_query);
+}
+
+// One block of queries: probabilities, dv += P^T dout, their gradients, dk += dS^T Q; and what the next step needs is
+// asked for. All of it is there when this begins, but for the dout of a single stage, which arrives meanwhile.
+template <class Element, class Tile, bool kBoth>
+__device__ __forceinline__ void keys_step(const PassingQueries<Element, Tile>& passing,
+                                          KeyGradients<CoreOf<Element, Tile>, kBoth>& gradients, int step, bool more) {
+  using Core = CoreOf<Element, Tile>;
+  constexpr bool kSingle = Tile::kShape.stages == 1;
+  const KeysUnit& u = passing.u;
+  const Shape& s = passing.p.shape;
+  auto& shared = passing.shared;
+  RowStatistics next;
+  if (kSingle && step != u.steps.begin) passing.load_dout(step);
+  if (!kSingle && more) {
+    passing.load_both(step + 1);
+    next = passing.read_statistics(step + 1);
+  }
+  const int stage = step % Tile::kShape.stages, query = passing.first(step), block = query / Tile::kShape.stream;
+  const std::byte *q = passing.queries(step), *dout = passing.dout(step);
+  const bool masked = block < u.free.begin || block >= u.free.end;
+  typename Core::Scores scores;
+  probabilities<Core>(scores, shared.k, q, shared.lse[stage], masked, u, s, query);
+  if (kSingle) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // dout has arrived for everyone
+  }
+  if (u.dv) Core::multiply(gradients.dv, scores, dout, shared.stage);
+  if (u.dk) score_gradients<Core>(scores, shared.v, dout, shared.delta[stage], masked, u, s, query);
+  if (kSingle && more) {
+    __syncthreads();  // everyone is done with dout and the statistics
+    passing.load_queries(step + 1);
+    next = passing.read_statistics(step + 1);
+  }
+  if (u.dk) Core::multiply(gradients.dk, scores, q, shared.stage);
+  if (more) passing.keep_statistics(step + 1, next);
 }
 
 template <class Core>
@@ -175,7 +258,6 @@ template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     backward_keys(const __grid_constant__ BackwardParameters p) {
   using Core = CoreOf<Element, Tile>;
-  using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
   constexpr bool kBoth = kTile.dim <= 128;
   extern __shared__ __align__(128) std::byte shared_memory[];
@@ -183,29 +265,25 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   ptx::wait_for_earlier_kernels();
   ptx::let_next_kernel_begin();  // only now: it may rely on the statistics
   const Shape& s = p.shape;
-  const KeysUnit u = keys_unit<Tile, kBoth>(p, ptx::block_index());
+  const KeysUnit own = keys_unit<Tile, kBoth>(p, ptx::block_index());
+  if (sizeof(Element) == 4) {
+    if (threadIdx.x == 0) shared.unit = own;
+    __syncthreads();
+  }
+  const KeysUnit& u = sizeof(Element) == 4 ? shared.unit : own;
   if (p.split.splits > 1 && !p.split.in_cluster && u.steps.begin >= u.steps.end) return;  // a part without work
-  const int blocks = u.blocks.end - u.blocks.begin;
-  const auto first_query = [&](int step) { return (u.blocks.begin + step % blocks) * kTile.stream; };
-  const auto load_step = [&](int step) {
-    const int batch = u.place.batch, head = u.place.head * s.group + step / blocks, stage = step % kTile.stages;
-    const auto gQ = rows_of<Element>(p.q, batch, head, s.len_q, s.dim_qk);
-    const auto gDout = rows_of<Element>(p.dout, batch, head, s.len_q, s.dim_v);
-    load_by(gQ.vector && gDout.vector, [&](auto chunks) {
-      load_tile<Layout, kTile.threads(), kTile.stream>(chunks, shared.q[stage], gQ, first_query(step));
-      load_tile<Layout, kTile.threads(), kTile.stream>(chunks, shared.dout[stage], gDout, first_query(step));
-    });
-    ptx::cp_async_commit();
-    load_statistics(shared.lse[stage], shared.delta[stage], p, static_cast<std::int64_t>(batch) * s.heads_q + head,
-                    first_query(step));
-  };
-
+  const PassingQueries<Element, Tile> passing{p, u, shared};
   KeyGradients<Core, kBoth> gradients;
   gradients.clear();
   if (u.steps.begin < u.steps.end) {
     load_kept(shared, p, u);
-    load_step(u.steps.begin);
-    if (sizeof(Element) == 4 && threadIdx.x == 0) shared.free = u.free;
+    if (kTile.stages == 1) {
+      passing.load_queries(u.steps.begin);
+      passing.load_dout(u.steps.begin);
+    } else {
+      passing.load_both(u.steps.begin);
+    }
+    passing.keep_statistics(u.steps.begin, passing.read_statistics(u.steps.begin));
     if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();
       __syncthreads();
@@ -214,14 +292,13 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   }
 #pragma unroll 1
   for (int step = u.steps.begin; step < u.steps.end; ++step) {
-    ptx::cp_async_wait<0>();
-    __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    if (kTile.stages > 1 && step + 1 < u.steps.end) load_step(step + 1);
-    keys_step<Element, Tile, kBoth>(shared, step % kTile.stages, gradients, u, s, first_query(step));
-    if (kTile.stages == 1 && step + 1 < u.steps.end) {
-      __syncthreads();
-      load_step(step + 1);
+    if (kTile.stages == 1 && step == u.steps.begin) {
+      ptx::cp_async_wait<1>();  // the first dout is still under way
+    } else {
+      ptx::cp_async_wait<0>();
     }
+    __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
+    keys_step<Element, Tile, kBoth>(passing, gradients, step, step + 1 < u.steps.end);
   }
   const KeysUnit again = keys_unit<Tile, kBoth>(p, ptx::block_index());
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));

@@ -17,10 +17,10 @@ template <class Element, class Tile>
 struct BackwardQueriesShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
+  static constexpr bool kExchange = true;
   alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
   std::byte dout[Tile::kShape.rows() * kPitch];
-  std::byte k[kStages][kStream * kPitch];
-  std::byte v[kStages][kStream * kPitch];
+  std::byte passing[2 * kStages][kStream * kPitch];
   float lse[Tile::kShape.rows()], delta[Tile::kShape.rows()];
   alignas(16) typename Core::Stage stage;
   Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
@@ -72,30 +72,56 @@ __device__ __forceinline__ void load_statistics(float (&lse)[kRows], float (&del
   }
 }
 
-// One block of keys: dS = P (dout V^T - delta), dq += dS K.
+// P = exp(Q K^T - lse) of one block of keys.
+template <class Core, int kRows>
+__device__ __forceinline__ void probabilities(typename Core::Scores& p, const std::byte* q, const std::byte* k,
+                                              const float (&lse)[kRows], const Shape& s) {
+  Core::multiply_transposed(p, q, k);
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    const float row_lse = lse[Core::row(i)];
+#pragma unroll
+    for (int j = 0; j < Core::kScoreColumns; ++j) p[i][j] = Core::Weights::probability(p[i][j], row_lse, s);
+  }
+}
+
+// dS = P (dout V^T - delta), in the place of P.
+template <class Core, int kRows>
+__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const std::byte* dout, const std::byte* v,
+                                                const float (&delta)[kRows]) {
+  typename Core::Scores dp;
+  Core::multiply_transposed(dp, dout, v);
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    const float row_delta = delta[Core::row(i)];
+#pragma unroll
+    for (int j = 0; j < Core::kScoreColumns; ++j) p[i][j] *= dp[i][j] - row_delta;
+  }
+}
+
+// One block of keys: dS = P (dout V^T - delta), dq += dS K. The values of a single stage arrive meanwhile, and its next
+// keys are asked for as soon as nobody needs the values any more.
 template <class Element, class Tile>
-__device__ __forceinline__ void queries_step(BackwardQueriesShared<Element, Tile>& shared, int stage,
-                                             typename CoreOf<Element, Tile>::Results& dq, const QueriesUnit& u,
-                                             const Shape& s, int block) {
+__device__ __forceinline__ void queries_step(
+    BackwardQueriesShared<Element, Tile>& shared,
+    const PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>>& passing,
+    typename CoreOf<Element, Tile>::Results& dq, const QueriesUnit& u, const Shape& s, int block) {
   using Core = CoreOf<Element, Tile>;
-  typename Core::Scores p, ds;
-  Core::multiply_transposed(p, shared.q, shared.k[stage]);
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const float lse = shared.lse[Core::row(i)];
-#pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) p[i][j] = Core::Weights::probability(p[i][j], lse, s);
+  constexpr bool kSingle = Tile::kShape.stages == 1;
+  typename Core::Scores scores;
+  probabilities<Core>(scores, shared.q, passing.keys(block), shared.lse, s);
+  if (kSingle) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the values have arrived for everyone
   }
-  Core::multiply_transposed(ds, shared.dout, shared.v[stage]);
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const float delta = shared.delta[Core::row(i)];
-#pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) ds[i][j] = p[i][j] * (ds[i][j] - delta);
-  }
+  score_gradients<Core>(scores, shared.dout, passing.values(block), shared.delta);
   if (block < u.free.begin || block >= u.free.end)
-    mask_gradients<Core>(ds, s, u.first_row, block * Tile::kShape.stream);
-  Core::multiply(dq, ds, shared.k[stage], shared.stage);
+    mask_gradients<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
+  if (kSingle && block + 1 < u.blocks.end) {
+    __syncthreads();  // everyone is done with the values
+    passing.load_next_keys(block + 1);
+  }
+  Core::multiply(dq, scores, passing.keys(block), shared.stage);
 }
 
 template <class Core>
@@ -121,6 +147,12 @@ __device__ __forceinline__ void write_dq(const BackwardParameters& p, const Quer
   }
 }
 
+// At the end: where this kernel runs beside the one for dk and dv, who waits for it waits for both. One block of
+// threads sees to that, the others leave their places to those that have work.
+__device__ __forceinline__ void let_later_kernels_wait_for_all() {
+  if (ptx::block_index() == 0) ptx::wait_for_earlier_kernels();
+}
+
 template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     backward_queries(const __grid_constant__ BackwardParameters p) {
@@ -133,10 +165,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   if (!p.statistics_are_ready) ptx::wait_for_earlier_kernels();
   const Shape& s = p.shape;
   const QueriesUnit u = queries_unit<Tile>(p, ptx::block_index());
-  if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) {  // a part without work
-    ptx::wait_for_earlier_kernels();
-    return;
-  }
+  if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end)  // a part without work
+    return let_later_kernels_wait_for_all();
   const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
   PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>> passing{
       shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
@@ -151,7 +181,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.dout, gDout, u.first_row);
       passing.load(chunks, u.blocks.begin);
     });
-    ptx::cp_async_commit();
     load_statistics(shared.lse, shared.delta, p, u);
     if (threadIdx.x == 0) shared.keys = passing.k.data, shared.values = passing.v.data;
     if (s.negate) [[unlikely]] {
@@ -162,19 +191,17 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   }
 #pragma unroll 1
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
-    ptx::cp_async_wait<0>();
+    const bool first = block == u.blocks.begin;
+    passing.wait(first);
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
     passing.k.data = shared.keys, passing.v.data = shared.values;
     if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
-    queries_step<Element, Tile>(shared, block % kTile.stages, dq, u, s, block);
-    if (kTile.stages == 1 && block + 1 < u.blocks.end) {
-      __syncthreads();
-      passing.load_next(block + 1);
-    }
+    if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while probabilities are made
+    queries_step<Element, Tile>(shared, passing, dq, u, s, block);
   }
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
   write_dq<Core>(p, queries_unit<Tile>(p, ptx::block_index()), dq, reinterpret_cast<float*>(&shared));
-  ptx::wait_for_earlier_kernels();  // where it ran beside the one for dk and dv: who waits for this one waits for both
+  let_later_kernels_wait_for_all();
 }
 
 template <class Element, class Tile>

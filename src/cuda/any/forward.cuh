@@ -19,9 +19,9 @@ template <class Element, class Tile>
 struct ForwardShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch;
+  static constexpr bool kExchange = false;
   alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
-  std::byte k[Tile::kShape.stages][Tile::kShape.block() * kPitch];
-  std::byte v[Tile::kShape.stages][Tile::kShape.block() * kPitch];
+  std::byte passing[2 * Tile::kShape.stages][Tile::kShape.block() * kPitch];
   alignas(16) typename Core::Stage stage;
   Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
   int first_row;           // of the unit
@@ -72,7 +72,7 @@ __device__ __forceinline__ void softmax_step(typename Core::Scores& scores, type
     float maximum = scores[i][0];
 #pragma unroll
     for (int j = 1; j < Core::kScoreColumns; ++j) maximum = fmaxf(maximum, scores[i][j]);
-    const float factor = raise<Weights>(rows[i], lanes_max<Core::kLanes>(maximum), s);
+    const float factor = raise<Weights>(rows[i], lanes_max<Core::kLanes, Core::kLaneStep>(maximum), s);
     const float reference = reference_of(rows[i].maximum);
 #pragma unroll
     for (int j = 0; j < Core::kScoreColumns; ++j) {
@@ -91,10 +91,10 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
   const Shape& s = p.shape;
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
-    const float sum = lanes_sum<Core::kLanes>(rows[i].sum);
+    const float sum = lanes_sum<Core::kLanes, Core::kLaneStep>(rows[i].sum);
     const int query = first_row + Core::row(i);
     if (query >= s.len_q) continue;
-    const bool first_lane = Core::lane() % Core::kLanes == 0;
+    const bool first_lane = Core::score_column(0) == 0;
     if (p.split.splits > 1) {
       const std::int64_t row =
           ((static_cast<std::int64_t>(place.part) * s.batch + place.batch) * s.heads_q + place.head) * s.len_q + query;
@@ -125,8 +125,8 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
   auto* states = reinterpret_cast<RowState*>(values + kTile.sharing * kPart);  // [sharing][rows]
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
-    rows[i].sum = lanes_sum<Core::kLanes>(rows[i].sum);
-    if (Core::lane() % Core::kLanes == 0) states[part * kTileRows + Core::row(i)] = rows[i];
+    rows[i].sum = lanes_sum<Core::kLanes, Core::kLaneStep>(rows[i].sum);
+    if (Core::score_column(0) == 0) states[part * kTileRows + Core::row(i)] = rows[i];
   }
   __syncthreads();
 #pragma unroll
@@ -178,8 +178,8 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   auto* states = reinterpret_cast<RowState*>(values + Join::kFloats);  // [rows]
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
-    rows[i].sum = lanes_sum<Core::kLanes>(rows[i].sum);
-    if (Core::lane() % Core::kLanes == 0) states[Core::row(i)] = rows[i];
+    rows[i].sum = lanes_sum<Core::kLanes, Core::kLaneStep>(rows[i].sum);
+    if (Core::score_column(0) == 0) states[Core::row(i)] = rows[i];
   }
   Join::put(values, results, 1.0f);
   ptx::cluster_barrier();
@@ -274,7 +274,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, u.first_row);
       passing.load(chunks, u.blocks.begin);
     });
-    ptx::cp_async_commit();
     if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();
       __syncthreads();
@@ -283,21 +282,23 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   }
 #pragma unroll 1
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
-    ptx::cp_async_wait<0>();
+    const bool first = block == u.blocks.begin, last = block + 1 == u.blocks.end;
+    passing.wait(first);
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
     passing.k.data = shared.keys, passing.v.data = shared.values;
-    if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
-    const int stage = block % kTile.stages;
+    if (kTile.stages > 1 && !last) passing.load_next(block + 1);
+    if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while the scores are made
     typename Core::Scores scores;
-    Core::multiply_transposed(scores, shared.q, shared.k[stage] + share * Layout::kPitch);
+    Core::multiply_transposed(scores, shared.q, passing.keys(block) + share * Layout::kPitch);
     if (block < u.free.begin || block >= u.free.end)
       mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
     softmax_step<Core>(scores, results, rows, s);
-    Core::multiply(results, scores, shared.v[stage] + share * Layout::kPitch, shared.stage);
-    if (kTile.stages == 1 && block + 1 < u.blocks.end) {
-      __syncthreads();
-      passing.load_next(block + 1);
+    if (kTile.stages == 1) {
+      ptx::cp_async_wait<0>();
+      __syncthreads();  // the values have arrived for everyone, and everyone is done with the keys
+      if (!last) passing.load_next_keys(block + 1);
     }
+    Core::multiply(results, scores, passing.values(block) + share * Layout::kPitch, shared.stage);
   }
   write_tile<Element, Tile>(p, results, rows, shared);
 }

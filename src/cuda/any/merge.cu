@@ -87,25 +87,29 @@ template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __grid_constant__ SumPartialsParameters p) {
   ptx::let_next_kernel_begin();
   ptx::wait_for_earlier_kernels();
-  const int threads = threads_of_row(p.dim), lane = static_cast<int>(threadIdx.x) % threads;
-  const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * p.heads * p.len;
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / threads;
+  const unsigned block = blockIdx.x;
+  const int last = p.count - 1;
+  const PartialSum& sum = p.sums[block >= p.sums[last].first_block ? last : block >= p.sums[1].first_block ? 1 : 0];
+  const int threads = threads_of_row(sum.dim), lane = static_cast<int>(threadIdx.x) % threads;
+  const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * sum.heads * sum.len;
+  const std::int64_t thread = static_cast<std::int64_t>(block - sum.first_block) * kMemoryKernelThreads + threadIdx.x;
+  const std::int64_t row = thread / threads;
   if (row >= rows) return;
-  const std::int64_t index = row % p.len, sequence = row / p.len;
+  const std::int64_t index = row % sum.len, sequence = row / sum.len;
   const std::int64_t offset =
-      sequence / p.heads * p.result.batch + sequence % p.heads * p.result.head + index * p.result.row;
-  const int parts = p.of_keys ? parts_of_key(p.shape, p.split, static_cast<int>(index))
-                              : parts_of_query(p.shape, p.split, static_cast<int>(index));
-  for (int column = lane * kVector; column < p.dim; column += threads * kVector) {
+      sequence / sum.heads * sum.result.batch + sequence % sum.heads * sum.result.head + index * sum.result.row;
+  const int parts = sum.of_keys ? parts_of_key(p.shape, sum.split, static_cast<int>(index))
+                                : parts_of_query(p.shape, sum.split, static_cast<int>(index));
+  for (int column = lane * kVector; column < sum.dim; column += threads * kVector) {
     float result[kVector] = {};
 #pragma unroll 4
     for (int i = 0; i < parts; ++i) {
       float part[kVector];
-      read_partial(part, p.partial + (i * rows + row) * p.dim, column, p.dim);
+      read_partial(part, sum.partial + (i * rows + row) * sum.dim, column, sum.dim);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) result[j] += part[j];
     }
-    store<Element, kVector>(p.result, offset, column, p.dim, p.accumulate, result);
+    store<Element, kVector>(sum.result, offset, column, sum.dim, p.accumulate, result);
   }
 }
 

@@ -26,10 +26,12 @@ struct Split {
 
 constexpr int kMaxCluster = 8;  // blocks of threads of a cluster
 
-// How blocks of threads are numbered: ((batch * heads + head) * tiles + tile) * splits + part.
+// How blocks of threads are numbered: in turns, each of them `together` neighbouring tiles of every
+// sequence; the parts of a tile follow each other.
 struct Grid {
-  int tiles = 1, heads = 1;
-  Divisor by_tiles, by_heads;
+  int tiles = 1, heads = 1, together = 1;
+  unsigned turn = 1;  // tiles of a turn
+  Divisor by_turn, by_together, by_heads;
   Divisor by_group;  // a query head's key head
 };
 
@@ -77,14 +79,21 @@ struct MergeForwardParameters {
   TensorRef out, lse;
 };
 
-struct SumPartialsParameters {
-  Shape shape;
+// Of one gradient; `first_block` is the first block of threads that works on it.
+struct PartialSum {
   Split split;
   bool of_keys = false;  // rows are keys, parts of queries
   int heads = 1, len = 0, dim = 0;
   const float* partial = nullptr;
   TensorRef result;
+  unsigned first_block = 0;
+};
+
+struct SumPartialsParameters {
+  Shape shape;
   bool accumulate = false;
+  int count = 0;
+  PartialSum sums[3];
 };
 
 // One compiled kernel. `split_roles`: dk and dv are made by different blocks of threads, the grid is twice as large.

@@ -12,12 +12,13 @@ struct Place {
 };
 
 __device__ __forceinline__ Place place_of(unsigned block, const Split& split, const Grid& grid) {
-  const unsigned tile = quotient(block, split.by_splits), sequence = quotient(tile, grid.by_tiles);
-  const unsigned batch = quotient(sequence, grid.by_heads);
+  const unsigned index = quotient(block, split.by_splits), turn = quotient(index, grid.by_turn);
+  const unsigned together = static_cast<unsigned>(grid.together), in_turn = index - turn * grid.turn;
+  const unsigned sequence = quotient(in_turn, grid.by_together), batch = quotient(sequence, grid.by_heads);
   return {.batch = static_cast<int>(batch),
           .head = static_cast<int>(sequence - batch * static_cast<unsigned>(grid.heads)),
-          .tile = static_cast<int>(tile - sequence * static_cast<unsigned>(grid.tiles)),
-          .part = static_cast<int>(block - tile * static_cast<unsigned>(split.splits))};
+          .tile = static_cast<int>(turn * together + in_turn - sequence * together),
+          .part = static_cast<int>(block - index * static_cast<unsigned>(split.splits))};
 }
 
 __device__ __forceinline__ int key_head(int query_head, const Grid& grid) {

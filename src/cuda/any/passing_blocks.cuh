@@ -6,23 +6,57 @@
 
 namespace fovea::cuda::any {
 
-// `Shared` has k and v, [stages] each.
+// `Shared` has passing, [2 stages]: keys and values of every stage. The halves of a single stage are loaded as they
+// become free. Where keys are read again after the values (kExchange), both change places from block to block: the next
+// keys arrive where the values were.
 template <class Element, class Tile, class Shared>
 struct PassingBlocks {
   using Layout = typename CoreOf<Element, Tile>::Layout;
-  static constexpr int kThreads = Tile::kShape.threads(), kRows = Tile::kShape.block();
+  static constexpr int kThreads = Tile::kShape.threads(), kRows = Tile::kShape.block(), kStages = Tile::kShape.stages;
+  static constexpr bool kSingle = kStages == 1;
   Shared& shared;
   Rows<Element> k, v;
 
   __device__ __forceinline__ bool vector() const { return k.vector && v.vector; }
-  __device__ __forceinline__ void load(auto chunks, int block) const {
-    const int stage = block % Tile::kShape.stages;
-    load_tile<Layout, kThreads, kRows>(chunks, shared.k[stage], k, block * kRows);
-    load_tile<Layout, kThreads, kRows>(chunks, shared.v[stage], v, block * kRows);
+  __device__ __forceinline__ std::byte* keys(int block) const { return shared.passing[place(block)]; }
+  __device__ __forceinline__ std::byte* values(int block) const { return shared.passing[place(block) ^ 1]; }
+
+  __device__ __forceinline__ void load_keys(auto chunks, int block) const {
+    load_tile<Layout, kThreads, kRows>(chunks, keys(block), k, block * kRows);
+    if (kSingle) ptx::cp_async_commit();
   }
+  __device__ __forceinline__ void load_values(auto chunks, int block) const {
+    load_tile<Layout, kThreads, kRows>(chunks, values(block), v, block * kRows);
+    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ void load(auto chunks, int block) const {
+    load_keys(chunks, block);
+    load_values(chunks, block);
+  }
+  // When everyone is done with the block before; of a single stage, keys and values one by one.
   __device__ __forceinline__ void load_next(int block) const {
     load_by(vector(), [&](auto chunks) { load(chunks, block); });
-    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ void load_next_keys(int block) const {
+    load_by(vector(), [&](auto chunks) { load_keys(chunks, block); });
+  }
+  __device__ __forceinline__ void load_next_values(int block) const {
+    load_by(vector(), [&](auto chunks) { load_values(chunks, block); });
+  }
+  // Waits for this thread's share of what the first product of a block needs. The first block's values are still under
+  // way then if there is a single stage.
+  static __device__ __forceinline__ void wait(bool first) {
+    if (kSingle && first) {
+      ptx::cp_async_wait<1>();
+    } else {
+      ptx::cp_async_wait<0>();
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int place(int block) {
+    if (kSingle) return Shared::kExchange ? block % 2 : 0;
+    return block % kStages * 2;
   }
 };
 

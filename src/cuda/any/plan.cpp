@@ -40,14 +40,9 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
   return load;
 }
 
-bool fills_chip(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
-  return load_of(kernel, instance, p).tiles >= device_info(p.device.index).multiprocessors;
-}
-
 // Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
-// those that no warps share the first is the fastest where there is much to do; in forward, the first with two 16-row
-// tiles a warp, and those of one tile before it are for less. In backward, one that has a multiprocessor to itself is
-// for less.
+// those that no warps share one ends the list: in forward, the first with two 16-row tiles a warp, in backward, the
+// first of which several share a multiprocessor.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -55,10 +50,9 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   int found = 0;
   for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
     if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
-    if (kernel != Kernel::forward && one.tile.resident == 1 && fills_chip(kernel, one, p)) continue;
     with(one);
     found = one.tile.dim;
-    if (one.tile.sharing == 1 && (kernel != Kernel::forward || one.tile.row_tiles > 1)) return;
+    if (one.tile.sharing == 1 && (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.resident > 1)) return;
   }
 }
 

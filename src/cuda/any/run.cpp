@@ -35,15 +35,23 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
   return (rows * threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
 }
 
-// Of tiles of `rows` queries, or keys.
+// Of tiles of `rows` queries, or keys. 16-bit elements want all tiles of a sequence together, to find its keys and
+// values in the L2. fp32 makes so much of every byte that 128 rows do; the tiles with most to do under a causal mask
+// then come first in all sequences, and at the end there are only short ones to wait for.
 Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
-  const std::int64_t tiles = divide_up(of_keys ? p.len_k : p.len_q, rows), heads = of_keys ? p.heads_kv : p.heads_q;
-  const std::int64_t group = p.heads_q / std::max<std::int64_t>(p.heads_kv, 1);
+  const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
+  const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
+  const std::int64_t group = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1);
+  const std::int64_t together = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
+  const std::int64_t turn = together * heads * std::max<std::int64_t>(p.batch, 1);
   return {.tiles = static_cast<int>(tiles),
           .heads = static_cast<int>(heads),
-          .by_tiles = divisor(std::max<std::int64_t>(tiles, 1)),
-          .by_heads = divisor(std::max<std::int64_t>(heads, 1)),
-          .by_group = divisor(std::max<std::int64_t>(group, 1))};
+          .together = static_cast<int>(together),
+          .turn = static_cast<unsigned>(turn),
+          .by_turn = divisor(turn),
+          .by_together = divisor(together),
+          .by_heads = divisor(heads),
+          .by_group = divisor(group)};
 }
 
 template <class Parameters>
@@ -67,20 +75,35 @@ void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t
          kMemoryKernelThreads, 0, stream, &statistics, Begin::after);
 }
 
-void launch_sum(const TensorView& like, const TensorRef& result, const float* partial, const BackwardParameters& p,
-                bool of_keys, ElementKind kind, cudaStream_t stream) {
-  const SumPartialsParameters sum{.shape = p.shape,
-                                  .split = p.split,
-                                  .of_keys = of_keys,
-                                  .heads = static_cast<int>(like.sizes[1]),
-                                  .len = static_cast<int>(like.sizes[2]),
-                                  .dim = static_cast<int>(like.sizes[3]),
-                                  .partial = partial,
-                                  .result = result,
-                                  .accumulate = p.accumulate};
-  launch(sum_partials_function(kind), row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]),
-         kMemoryKernelThreads, 0, stream, &sum, Begin::early);
-}
+// The parts of every gradient that was cut into some, joined by one kernel.
+class PartialSums {
+ public:
+  PartialSums(const BackwardParameters& p, ElementKind kind)
+      : sums_{.shape = p.shape, .accumulate = p.accumulate, .sums = {}}, kind_(kind) {}
+
+  // Of a gradient of the sizes of `like`; null `partial`: not cut.
+  void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool of_keys) {
+    if (partial == nullptr) return;
+    sums_.sums[sums_.count++] = {.split = split,
+                                 .of_keys = of_keys,
+                                 .heads = static_cast<int>(like.sizes[1]),
+                                 .len = static_cast<int>(like.sizes[2]),
+                                 .dim = static_cast<int>(like.sizes[3]),
+                                 .partial = partial,
+                                 .result = result,
+                                 .first_block = static_cast<unsigned>(blocks_)};
+    blocks_ += row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]);
+  }
+  void launch(cudaStream_t stream) {
+    if (sums_.count > 0)
+      cuda::launch(sum_partials_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_, Begin::early);
+  }
+
+ private:
+  SumPartialsParameters sums_;
+  ElementKind kind_;
+  std::int64_t blocks_ = 0;
+};
 
 }  // namespace
 
@@ -129,24 +152,26 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
                        .split = {},
                        .grid = {}};
   launch_statistics(problem, t, p, stream);
+  PartialSums sums(p, kind);
   if (plan.keys.kernel != nullptr) {
     p.split = plan.keys.split;
     p.grid = grid_of(problem, true, p.split.rows);
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
     launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
-    if (p.partial_first != nullptr) launch_sum(t.k, p.dk, p.partial_first, p, true, kind, stream);
-    if (p.partial_second != nullptr) launch_sum(t.v, p.dv, p.partial_second, p, true, kind, stream);
+    sums.add(t.k, p.dk, p.partial_first, p.split, true);
+    sums.add(t.v, p.dv, p.partial_second, p.split, true);
   }
   if (plan.queries.kernel != nullptr) {
     // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
-    p.statistics_are_ready = plan.keys.blocks > 0 && plan.keys.partial_first < 0 && plan.keys.partial_second < 0;
+    p.statistics_are_ready = plan.keys.blocks > 0;
     p.split = plan.queries.split;
     p.grid = grid_of(problem, false, p.split.rows);
     p.partial_first = at(context.workspace, plan.queries.partial_first);
     launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
-    if (p.partial_first != nullptr) launch_sum(t.q, p.dq, p.partial_first, p, false, kind, stream);
+    sums.add(t.q, p.dq, p.partial_first, p.split, false);
   }
+  sums.launch(stream);
 }
 
 void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {

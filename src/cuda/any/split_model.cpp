@@ -30,7 +30,7 @@ constexpr double kClusterProducts = 0.85, kClusterOnce = 0.98, kClusterTail = 0.
 
 // Multiply-add operations that one multiprocessor was seen to make in a clock.
 double rate_of(const TileShape& tile, ElementKind kind) {
-  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : 75;
+  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : tile.lane_rows == 2 ? 82 : 79;
   return tile.sharing > 1 ? 270 : tile.row_tiles > 1 ? 810 : 580;
 }
 

@@ -1,6 +1,8 @@
 // Products of fp32 tiles by fused multiply-adds: fp32 that is really fp32. The same interface as tensor_core.cuh.
-// A warp's lanes form a 4 x 8 grid: a thread holds rows g, g + 4, ... (g = lane / 8), of scores the columns t, t + 8,
-// ... (t = lane % 8), of results four neighbouring columns out of every 32.
+// A warp's lanes form a grid of lane_rows x 32 / lane_rows: a thread holds rows g, g + lane_rows, ..., of scores the
+// columns t, t + kLanes, ..., of results four neighbouring columns out of every 4 kLanes. Lanes 2 i and 2 i + 1 are one
+// below the other, lanes i and i + 2 side by side: shared memory serves 16 lanes at a time if every second reads what
+// its neighbour reads.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +19,31 @@ struct Fp32Core {
   using Weights = AccurateWeights;
   using Element = float;
   using Layout = TileLayout<float, kTile.dim>;
-  static constexpr int kRows = 4 * kTile.row_tiles;
-  static constexpr int kLanes = 8;
-  static constexpr int kScoreColumns = kTile.stream / 8;
-  static constexpr int kColumns = kTile.dim / 8;
+  static constexpr int kLaneRows = kTile.lane_rows;
+  static constexpr int kLanes = 32 / kLaneRows;
+  static constexpr int kLaneStep = 2;
+  static constexpr int kRows = 16 / kLaneRows * kTile.row_tiles;
+  static constexpr int kScoreColumns = kTile.stream / kLanes;
+  static constexpr int kColumns = kTile.dim / kLanes;
   static constexpr int kVector = 4;
+  static constexpr int kUnroll = kLaneRows == 4 ? 4 : 2;  // more does not fit the registers
   using Scores = float[kRows][kScoreColumns];
   using Results = float[kRows][kColumns];
-  // Probabilities pass through shared memory, each warp its own rows; the padding keeps float4 reads aligned.
+  // Probabilities pass through shared memory, each warp its own rows, kPiece columns at a time; the padding keeps the
+  // rows apart.
+  static constexpr int kPiece = kTile.stream < 2 * kLanes ? kTile.stream : 2 * kLanes;
   struct Stage {
-    float p[kTile.sharing][kTile.rows()][kTile.stream + 4];
+    float p[kTile.sharing][kTile.rows()][kPiece + kLanes];
   };
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int row(int i) {
-    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTile.row_tiles + lane() / 8 + 4 * i;
+    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTile.row_tiles + lane() % 2 +
+           lane() / (2 * kLanes) * 2 + kLaneRows * i;
   }
-  static __device__ __forceinline__ int score_column(int j) { return lane() % 8 + 8 * j; }
-  static __device__ __forceinline__ int column(int j) { return j / 4 * 32 + lane() % 8 * 4 + j % 4; }
+  static __device__ __forceinline__ int lane_column() { return lane() / kLaneStep % kLanes; }
+  static __device__ __forceinline__ int score_column(int j) { return lane_column() + kLanes * j; }
+  static __device__ __forceinline__ int column(int j) { return j / 4 * 4 * kLanes + lane_column() * 4 + j % 4; }
 
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
 #pragma unroll
@@ -44,14 +53,14 @@ struct Fp32Core {
     }
     const std::byte* a_row = a + Layout::offset(row(0), 0);
     const std::byte* b_row = b + Layout::offset(score_column(0), 0);
-#pragma unroll 2
+#pragma unroll kUnroll
     for (int chunk = 0; chunk < Layout::kChunks; ++chunk) {
       float4 rb[kScoreColumns];
 #pragma unroll
-      for (int j = 0; j < kScoreColumns; ++j) rb[j] = read(b_row + Layout::offset(8 * j, chunk));
+      for (int j = 0; j < kScoreColumns; ++j) rb[j] = read(b_row + Layout::offset(kLanes * j, chunk));
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        const float4 ra = read(a_row + Layout::offset(4 * i, chunk));
+        const float4 ra = read(a_row + Layout::offset(kLaneRows * i, chunk));
 #pragma unroll
         for (int j = 0; j < kScoreColumns; ++j) {
           scores[i][j] = fmaf(ra.x, rb[j].x, scores[i][j]);
@@ -65,24 +74,25 @@ struct Fp32Core {
 
   static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage& stage) {
     auto& own = stage.p[static_cast<int>(threadIdx.x) / 32 % kTile.sharing];
+    const std::byte* b_column = b + Layout::offset(0, lane_column());
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int piece = 0; piece < kTile.stream; piece += kPiece, b_column += kPiece * Layout::kPitch) {
 #pragma unroll
-      for (int j = 0; j < kScoreColumns; ++j) own[row(i)][score_column(j)] = p[i][j];
-    }
-    __syncwarp();
-    const std::byte* b_column = b + Layout::offset(0, lane() % 8);
-#pragma unroll 1
-    for (int k = 0; k < kTile.stream; k += 4) {
-      float4 rp[kRows];
+      for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&own[row(i)][k]);
-#pragma unroll
-      for (int n = 0; n < kColumns / 4; ++n) {
-        step(results, n, rp, b_column + Layout::offset(k, 8 * n));
+        for (int j = 0; j < kPiece / kLanes; ++j) own[row(i)][score_column(j)] = p[i][piece / kLanes + j];
       }
+      __syncwarp();
+#pragma unroll 1
+      for (int k = 0; k < kPiece; k += 4) {
+        float4 rp[kRows];
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&own[row(i)][k]);
+#pragma unroll
+        for (int n = 0; n < kColumns / 4; ++n) step(results, n, rp, b_column + Layout::offset(k, kLanes * n));
+      }
+      __syncwarp();  // the stage is written again only after every lane has read it
     }
-    __syncwarp();  // the stage is written again only after every lane has read it
   }
 
  private:

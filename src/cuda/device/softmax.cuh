@@ -12,18 +12,19 @@ namespace fovea::cuda {
 constexpr float kLog2e = 1.44269504088896341f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Sum and maximum over the kLanes neighbouring lanes that share a row.
-template <int kLanes>
+// Sum and maximum over the kLanes lanes that share a row, each kStep from the next.
+template <int kLanes, int kStep = 1>
 __device__ __forceinline__ float lanes_max(float value) {
 #pragma unroll
-  for (int step = 1; step < kLanes; step *= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  for (int step = kStep; step < kStep * kLanes; step *= 2)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
   return value;
 }
 
-template <int kLanes>
+template <int kLanes, int kStep = 1>
 __device__ __forceinline__ float lanes_sum(float value) {
 #pragma unroll
-  for (int step = 1; step < kLanes; step *= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  for (int step = kStep; step < kStep * kLanes; step *= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
   return value;
 }
 

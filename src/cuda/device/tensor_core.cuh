@@ -21,8 +21,9 @@ struct TensorCore {
   using Element = Element_;
   using Layout = TileLayout<Element, kTile.dim>;
   static constexpr int kTiles = kTile.row_tiles;
-  static constexpr int kRows = 2 * kTiles;                // rows of which a thread holds a share
-  static constexpr int kLanes = 4;                        // neighbouring lanes that share a row
+  static constexpr int kRows = 2 * kTiles;  // rows of which a thread holds a share
+  static constexpr int kLanes = 4;          // neighbouring lanes that share a row
+  static constexpr int kLaneStep = 1;
   static constexpr int kScoreColumns = kTile.stream / 4;  // columns a thread holds of a row of scores
   static constexpr int kColumns = kTile.dim / 4;          // columns a thread holds of a row of results
   static constexpr int kVector = 2;                       // of them, neighbours in memory
