@@ -25,6 +25,7 @@ struct ForwardShared {
   alignas(16) typename Core::Stage stage;
   Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
   int first_row;           // of the unit
+  Range free;
   Place place;
 };
 
@@ -266,7 +267,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   fill(results, 0.0f);
   if (threadIdx.x == 0) {
     shared.keys = passing.k.data, shared.values = passing.v.data;
-    shared.first_row = u.first_row, shared.place = u.place;
+    shared.first_row = u.first_row, shared.place = u.place, shared.free = u.free;
   }
   if (u.blocks.begin < u.blocks.end) {
     const auto gQ = rows_of<Element>(p.q, batch, u.place.head, s.len_q, s.dim_qk);
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while the scores are made
     typename Core::Scores scores;
     Core::multiply_transposed(scores, shared.q, passing.keys(block) + share * Layout::kPitch);
-    if (block < u.free.begin || block >= u.free.end)
+    if (block < shared.free.begin || block >= shared.free.end)
       mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
     softmax_step<Core>(scores, results, rows, s);
     if (kTile.stages == 1) {
