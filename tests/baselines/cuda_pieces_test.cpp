@@ -93,6 +93,36 @@ TEST(CudaPieces, StripsEndWhereTheMaskDoes) {
   expect_strips("b=4 hq=16 hkv=4 lq=2048 lk=2048 dtype=bf16 mask=causal", 1);
 }
 
+// Forward's products of a strip: all its rows, each with the keys it sees.
+void expect_products(Form form, const std::string& line, std::size_t count) {
+  SCOPED_TRACE(line);
+  const AttentionProblem p = problem(line);
+  const Strip strip = strips_of(form, p).front();
+  const std::vector<Strip> parts = halves_of(form, p, strip);
+  EXPECT_EQ(parts.size(), count);
+  std::int64_t query = strip.query;
+  for (const Strip& part : parts) {
+    EXPECT_EQ(part.query, query);
+    query += part.queries;
+    EXPECT_GE(part.keys, std::min(p.len_k, query - 1 + key_window(p).end));
+    EXPECT_TRUE(part.keys % 128 == 0 || part.keys == p.len_k);
+  }
+  EXPECT_EQ(query, strip.query + strip.queries);
+  EXPECT_EQ(parts.back().keys, strip.keys);
+}
+
+TEST(CudaPieces, ProductsOfOneStripLeaveOutABlock) {
+  expect_products(Form::fused, "b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 2);
+  expect_products(Form::fused, "b=4 hq=16 lq=512 lk=512 dtype=fp32 mask=causal", 2);
+  expect_products(Form::fused, "b=4 hq=16 lq=700 lk=699 dtype=fp16 mask=causal_bottom_right", 2);
+  expect_products(Form::fused, "b=1 hq=8 lq=512 lk=512 dtype=bf16 mask=causal", 1);
+  expect_products(Form::fused, "b=4 hq=16 hkv=4 lq=512 lk=512 dtype=bf16 mask=causal", 1);
+  expect_products(Form::fused, "b=4 hq=16 lq=512 lk=2048 dtype=bf16 mask=causal_bottom_right", 1);
+  expect_products(Form::fused, "b=4 hq=16 lq=2048 lk=2048 dtype=bf16 mask=causal", 1);
+  expect_products(Form::fused, "b=4 hq=16 lq=512 lk=512 dtype=bf16", 1);
+  expect_products(Form::naive, "b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 1);
+}
+
 TEST(CudaPieces, CoverEveryHeadOnce) {
   expect_cover("b=4 hq=16 lq=1024 lk=1024 dtype=bf16", 2);
   expect_cover("b=5 hq=16 lq=1024 lk=1024 dtype=fp16", 3);

@@ -3,6 +3,7 @@
 #include "baselines/cuda/forward.h"
 
 #include <limits>
+#include <vector>
 
 #include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/passes.h"
@@ -73,6 +74,7 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
   const Matrices probabilities =
       pairs(p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities, p.dtype);
   for (const Strip& strip : strips_of(form, p)) {
+    const std::vector<Strip> whole{strip}, halves = halves_of(form, p, strip);
     for (const Piece& piece : pieces_of(p, strip)) {
       const Matrices found = probabilities.from(piece.batch, piece.head_q).within(strip.query);
       const Run run{piece,
@@ -81,13 +83,19 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
                     found,
                     memory.lse,
                     lse_of(piece, tensors.lse)};
-      multiply_by_keys(run.call, q.from(piece.batch, piece.head_q).within(strip.query),
-                       k.from(piece.batch, piece.head_kv), p.dim_qk, run.scores);
+      for (const Strip& part : halves) {
+        const AttentionProblem rows = rows_of(piece.problem, part);
+        multiply_by_keys({rows, context.stream, memory.products}, q.from(piece.batch, piece.head_q).within(part.query),
+                         k.from(piece.batch, piece.head_kv), p.dim_qk, run.scores.within(part.query - strip.query));
+      }
       find_probabilities(form, run);
     }
-    const AttentionProblem rows = rows_of(p, strip);
-    sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(strip.query), v, p.dim_v,
-                  result(tensors.out).within(strip.query), false);
+    // Zeros of 16 bits are read in less time than a launch takes.
+    for (const Strip& part : p.dtype == DType::fp32 ? halves : whole) {
+      const AttentionProblem rows = rows_of(p, part);
+      sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(part.query), v, p.dim_v,
+                    result(tensors.out).within(part.query), false);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "baselines/cuda/short_softmax.h"
 #include "baselines/cuda/tensor_passes.h"
 #include "cuda/runtime/launch.h"
 
@@ -27,10 +28,10 @@ bool is_vector(const RowMatrix& m, DType type) {
 
 template <class Parameters>
 void launch_rows(const void* kernel, std::int64_t rows, int rows_of_block, int threads, const Call& call,
-                 const Parameters& parameters) {
+                 const Parameters& parameters, Begin begin = Begin::after) {
   constexpr std::int64_t kMostBlocks = 0x7fffffff;
   launch(kernel, std::min((rows + rows_of_block - 1) / rows_of_block, kMostBlocks), threads, 0,
-         static_cast<cudaStream_t>(call.stream), &parameters, Begin::after);
+         static_cast<cudaStream_t>(call.stream), &parameters, begin);
 }
 
 void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
@@ -39,6 +40,43 @@ void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
   pass.len = static_cast<int>(sizes[2]);
   pass.dim = static_cast<int>(sizes[3]);
   launch_rows(tensor_copy_kernel(), pass.rows, kTensorPassThreads / 32, kTensorPassThreads, call, pass);
+}
+
+// Without a division by the heads: those of all batch elements follow each other at one stride.
+RowMatrix lse_of_sequences(const RowPass& pass) {
+  const TensorRef& lse = pass.lse;
+  return {lse.data, pass.heads_q == 1 ? lse.batch : lse.head, lse.row};
+}
+
+// Of a softmax of vectors.
+bool is_short(const RowPass& pass, DType to) {
+  const RowMatrix lse = lse_of_sequences(pass);
+  const bool one_stride = lse.data == nullptr || pass.rows == std::int64_t{pass.heads_q} * pass.len_q ||
+                          pass.lse.batch == pass.heads_q * lse.head;
+  for (const RowMatrix& m : {pass.scores, pass.to, lse}) {
+    constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
+    if (std::clamp<std::int64_t>(m.head, 0, kMost) != m.head || std::clamp<std::int64_t>(m.row, 0, kMost) != m.row)
+      return false;
+  }
+  return to != DType::fp32 && pass.len_k <= kShortRow && pass.rows <= std::numeric_limits<int>::max() && one_stride;
+}
+
+void enqueue_short(const Call& call, const RowPass& pass, DType to) {
+  const auto narrow = [](const RowMatrix& m) {
+    return ShortMatrix{m.data, static_cast<unsigned>(m.head), static_cast<unsigned>(m.row)};
+  };
+  const ShortSoftmax softmax{.rows = static_cast<unsigned>(pass.rows),
+                             .len_q = static_cast<unsigned>(pass.len_q),
+                             .by_len_q = divisor(pass.len_q),
+                             .len_k = pass.len_k,
+                             .window_end = pass.masked ? pass.window_end : pass.len_k,
+                             .magnitude = pass.magnitude,
+                             .sign = pass.sign,
+                             .scores = narrow(pass.scores),
+                             .to = narrow(pass.to),
+                             .lse = narrow(lse_of_sequences(pass))};
+  launch_rows(short_softmax_kernel(kind_of(to)), pass.rows, kShortRowThreads / 32, kShortRowThreads, call, softmax,
+              Begin::early);
 }
 
 }  // namespace
@@ -74,6 +112,7 @@ void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to)
   pass.threads = threads_of_row(pass.len_k, step);
   const bool vector = pass.len_k % 4 == 0 && is_vector(pass.scores, DType::fp32) && is_vector(pass.to, to) &&
                       (step != Step::differentiate || is_vector(pass.weights, element));
+  if (step == Step::softmax && vector && is_short(pass, to)) return enqueue_short(call, pass, to);
   constexpr int kShortRows = 4;  // of a block
   const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
   launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,

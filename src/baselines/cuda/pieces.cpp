@@ -54,10 +54,19 @@ std::int64_t keys_seen(const AttentionProblem& p, std::int64_t query) {
   return std::min(p.len_k, up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
 }
 
-std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
-  if (form != Form::fused || p.mask == Mask::none || p.heads_q != p.heads_kv) return p.len_q;
+bool leaves_out(Form form, const AttentionProblem& p) {
+  return form == Form::fused && p.mask != Mask::none && p.heads_q == p.heads_kv;
+}
+
+// That make products large enough to fill the chip.
+std::int64_t least_rows(const AttentionProblem& p) {
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads_q);
-  const std::int64_t rows = up(std::max({kLeastRows, kStripRows / heads, p.len_q / kMostStrips}), kTile);
+  return up(std::max(kLeastRows, kStripRows / heads), kTile);
+}
+
+std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
+  if (!leaves_out(form, p)) return p.len_q;
+  const std::int64_t rows = std::max(least_rows(p), up(p.len_q / kMostStrips, kTile));
   const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // the launches of few strips cost more
   return saves_little ? p.len_q : rows;
 }
@@ -74,6 +83,14 @@ std::vector<Strip> strips_of(Form form, const AttentionProblem& p) {
     before = keys;
   }
   return strips;
+}
+
+std::vector<Strip> halves_of(Form form, const AttentionProblem& p, const Strip& strip) {
+  const std::int64_t rows = up((p.len_q + 1) / 2, kTile);
+  if (!leaves_out(form, p) || strip.queries < p.len_q || rows >= p.len_q || rows < least_rows(p)) return {strip};
+  const std::int64_t keys = keys_seen(p, rows);
+  if (3 * keys > 2 * p.len_k) return {strip};
+  return {{0, rows, 0, keys}, {rows, p.len_q - rows, keys, p.len_k}};
 }
 
 AttentionProblem rows_of(const AttentionProblem& p, const Strip& strip) {

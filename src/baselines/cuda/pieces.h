@@ -20,6 +20,10 @@ struct Strip {
 // mask hides; the other forms, and groups of heads, whose rows are folded into one product, have one strip.
 std::vector<Strip> strips_of(fovea::baselines::Form form, const AttentionProblem& problem);
 
+// The strip cut in two for products of forward alone, where its upper half sees few enough of the keys; else itself.
+// One pass takes both: a launch of its own would cost more than the half saves.
+std::vector<Strip> halves_of(fovea::baselines::Form form, const AttentionProblem& problem, const Strip& strip);
+
 // The products of a strip's rows with the keys they see, and of its new keys with the rows that see them, as problems.
 AttentionProblem rows_of(const AttentionProblem& problem, const Strip& strip);
 AttentionProblem columns_of(const AttentionProblem& problem, const Strip& strip);
