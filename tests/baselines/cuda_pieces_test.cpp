@@ -93,7 +93,7 @@ TEST(CudaPieces, StripsEndWhereTheMaskDoes) {
   expect_strips("b=4 hq=16 hkv=4 lq=2048 lk=2048 dtype=bf16 mask=causal", 1);
 }
 
-// Forward's products of a strip: all its rows, each with the keys it sees.
+// Products of a strip that one pass takes: all its rows, each with the keys it sees.
 void expect_products(Form form, const std::string& line, std::size_t count) {
   SCOPED_TRACE(line);
   const AttentionProblem p = problem(line);

@@ -27,6 +27,7 @@ struct Run {
 // A piece's share of the run.
 struct Part {
   const Run& run;
+  const Strip& strip;
   const Piece& piece;
   Call call{piece.problem, run.call.stream, run.call.products};
 
@@ -62,7 +63,12 @@ void differentiate_scores(const Part& part) {
   const AttentionProblem& p = part.piece.problem;
   const bool naive = run.form == Form::naive;
   const Matrices gradients = part.scores(run.gradients);
-  multiply_by_keys(part.call, part.of_queries(run.dout), part.of_keys(run.v), p.dim_v, gradients);
+  for (const Strip& half : halves_of(run.form, run.call.problem, part.strip)) {
+    const AttentionProblem rows = rows_of(p, half);
+    const std::int64_t first = half.query - part.strip.query;
+    multiply_by_keys({rows, part.call.stream, part.call.products}, part.of_queries(run.dout).within(first),
+                     part.of_keys(run.v), p.dim_v, gradients.within(first));
+  }
   RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
   pass.weights = row_matrix(part.of_queries(run.probabilities));
   pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
@@ -122,14 +128,14 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
                 strips_of(form, p)};
   if (!p.saved_state)
     for (const Strip& strip : run.strips)
-      for (const Piece& piece : pieces_of(p, strip)) find_probabilities({run, piece});
+      for (const Piece& piece : pieces_of(p, strip)) find_probabilities({run, strip, piece});
   if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
   if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, memory.delta);
   // The vectorized form leaves the scaling to the products.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   for (const Strip& strip : run.strips) {
-    for (const Piece& piece : pieces_of(p, strip)) differentiate_scores({run, piece});
+    for (const Piece& piece : pieces_of(p, strip)) differentiate_scores({run, strip, piece});
     if (p.wants_dq) query_gradient(run, strip, factor);
   }
   if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, run.gradients, run.q, factor);

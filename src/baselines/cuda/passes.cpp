@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
+#include "baselines/cuda/short_gradient.h"
 #include "baselines/cuda/short_softmax.h"
 #include "baselines/cuda/tensor_passes.h"
 #include "cuda/runtime/launch.h"
@@ -48,35 +50,67 @@ RowMatrix lse_of_sequences(const RowPass& pass) {
   return {lse.data, pass.heads_q == 1 ? lse.batch : lse.head, lse.row};
 }
 
-// Of a softmax of vectors.
-bool is_short(const RowPass& pass, DType to) {
-  const RowMatrix lse = lse_of_sequences(pass);
-  const bool one_stride = lse.data == nullptr || pass.rows == std::int64_t{pass.heads_q} * pass.len_q ||
-                          pass.lse.batch == pass.heads_q * lse.head;
-  for (const RowMatrix& m : {pass.scores, pass.to, lse}) {
+// Of rows of vectors.
+bool is_short(const RowPass& pass, std::initializer_list<RowMatrix> matrices) {
+  for (const RowMatrix& m : matrices) {
     constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
     if (std::clamp<std::int64_t>(m.head, 0, kMost) != m.head || std::clamp<std::int64_t>(m.row, 0, kMost) != m.row)
       return false;
   }
-  return to != DType::fp32 && pass.len_k <= kShortRow && pass.rows <= std::numeric_limits<int>::max() && one_stride;
+  return pass.len_k <= kShortRow && pass.rows <= std::numeric_limits<int>::max();
 }
 
-void enqueue_short(const Call& call, const RowPass& pass, DType to) {
-  const auto narrow = [](const RowMatrix& m) {
-    return ShortMatrix{m.data, static_cast<unsigned>(m.head), static_cast<unsigned>(m.row)};
-  };
-  const ShortSoftmax softmax{.rows = static_cast<unsigned>(pass.rows),
-                             .len_q = static_cast<unsigned>(pass.len_q),
-                             .by_len_q = divisor(pass.len_q),
-                             .len_k = pass.len_k,
-                             .window_end = pass.masked ? pass.window_end : pass.len_k,
+bool is_short_softmax(const RowPass& pass) {
+  const RowMatrix lse = lse_of_sequences(pass);
+  const bool one_stride = lse.data == nullptr || pass.rows == std::int64_t{pass.heads_q} * pass.len_q ||
+                          pass.lse.batch == pass.heads_q * lse.head;
+  return one_stride && is_short(pass, {pass.scores, pass.to, lse});
+}
+
+ShortMatrix narrow(const RowMatrix& m) { return {m.data, static_cast<unsigned>(m.head), static_cast<unsigned>(m.row)}; }
+
+ShortRows short_rows(const RowPass& pass) {
+  return {static_cast<unsigned>(pass.rows), static_cast<unsigned>(pass.len_q), divisor(pass.len_q), pass.len_k,
+          pass.masked ? pass.window_end : pass.len_k};
+}
+
+template <class Parameters>
+void launch_short(const void* kernel, const Call& call, const Parameters& parameters) {
+  launch_rows(kernel, parameters.rows.count, kShortRowThreads / 32, kShortRowThreads, call, parameters, Begin::early);
+}
+
+void enqueue_short_softmax(const Call& call, const RowPass& pass, DType to) {
+  const ShortSoftmax softmax{.rows = short_rows(pass),
                              .magnitude = pass.magnitude,
                              .sign = pass.sign,
                              .scores = narrow(pass.scores),
                              .to = narrow(pass.to),
                              .lse = narrow(lse_of_sequences(pass))};
-  launch_rows(short_softmax_kernel(kind_of(to)), pass.rows, kShortRowThreads / 32, kShortRowThreads, call, softmax,
-              Begin::early);
+  launch_short(short_softmax_kernel(kind_of(to)), call, softmax);
+}
+
+void enqueue_short_gradient(const Call& call, const RowPass& pass, DType to) {
+  const ShortGradient gradient{.rows = short_rows(pass),
+                               .factor = pass.factor,
+                               .gradients = narrow(pass.scores),
+                               .weights = narrow(pass.weights),
+                               .to = narrow(pass.to),
+                               .delta = pass.delta,
+                               .delta_head = static_cast<unsigned>(pass.delta_head)};
+  launch_short(short_gradient_kernel(kind_of(to)), call, gradient);
+}
+
+// Rows of vectors, results of 16 bits: whether they were short.
+bool enqueue_short(const Call& call, Step step, const RowPass& pass, DType to) {
+  if (step == Step::softmax && is_short_softmax(pass)) {
+    enqueue_short_softmax(call, pass, to);
+    return true;
+  }
+  if (step == Step::differentiate && is_short(pass, {pass.scores, pass.weights, pass.to})) {
+    enqueue_short_gradient(call, pass, to);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -112,7 +146,7 @@ void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to)
   pass.threads = threads_of_row(pass.len_k, step);
   const bool vector = pass.len_k % 4 == 0 && is_vector(pass.scores, DType::fp32) && is_vector(pass.to, to) &&
                       (step != Step::differentiate || is_vector(pass.weights, element));
-  if (step == Step::softmax && vector && is_short(pass, to)) return enqueue_short(call, pass, to);
+  if (vector && to != DType::fp32 && enqueue_short(call, step, pass, to)) return;
   constexpr int kShortRows = 4;  // of a block
   const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
   launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,

@@ -20,8 +20,8 @@ struct Strip {
 // mask hides; the other forms, and groups of heads, whose rows are folded into one product, have one strip.
 std::vector<Strip> strips_of(fovea::baselines::Form form, const AttentionProblem& problem);
 
-// The strip cut in two for products of forward alone, where its upper half sees few enough of the keys; else itself.
-// One pass takes both: a launch of its own would cost more than the half saves.
+// The strip cut in two for products whose results one pass takes, where its upper half sees few enough of the keys;
+// else itself. A second launch of that pass would cost more than the half saves.
 std::vector<Strip> halves_of(fovea::baselines::Form form, const AttentionProblem& problem, const Strip& strip);
 
 // The products of a strip's rows with the keys they see, and of its new keys with the rows that see them, as problems.

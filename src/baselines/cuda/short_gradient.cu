@@ -1,0 +1,110 @@
+// The gradient of short rows of scores.
+#include "baselines/cuda/short_gradient.h"
+#include "baselines/cuda/short_row.cuh"
+#include "cuda/device/softmax.cuh"
+#include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+// Both of a register. Moved, not converted: code of the conversion needs a register too many.
+template <class Element>
+__device__ __forceinline__ float2 unpacked(unsigned pair);
+
+template <>
+__device__ __forceinline__ float2 unpacked<__nv_bfloat16>(unsigned pair) {
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+}
+
+template <>
+__device__ __forceinline__ float2 unpacked<__half>(unsigned pair) {
+  return __half22float2(reinterpret_cast<const __half2&>(pair));
+}
+
+// Of the first kLive blocks; both 0 behind the row's last key.
+template <class Element, int kLive>
+struct Pairs {
+  alignas(16) float gradients[kLive][4];
+  uint2 weights[kLive];  // as they lie in memory
+
+  // Both leave the L2 cache first: the gradients of the scores stay there for the next products.
+  __device__ __forceinline__ void load(const ShortGradient& p, const ShortRow& row) {
+    const float* const from = row.columns<const float>(p.gradients);
+    const Element* const weight = row.columns<const Element>(p.weights);
+#pragma unroll
+    for (int block = 0; block < kLive; ++block) {
+      float4 four{0.0f, 0.0f, 0.0f, 0.0f};
+      weights[block] = {0, 0};
+      if (has_keys<kLive>(row, block)) {
+        weights[block] = __ldcs(reinterpret_cast<const uint2*>(weight + block * kBlock));
+        four = __ldcs(reinterpret_cast<const float4*>(from + block * kBlock));
+      }
+      *reinterpret_cast<float4*>(gradients[block]) = four;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& last = gradients[kLive - 1][i];
+      last = (kLive - 1) * kBlock + i < row.seen ? last : 0.0f;
+    }
+  }
+  __device__ __forceinline__ float weight(int block, int i) const {
+    const float2 two = unpacked<Element>(i < 2 ? weights[block].x : weights[block].y);
+    return i % 2 == 0 ? two.x : two.y;
+  }
+  __device__ __forceinline__ float mean_gradient() const {
+    float sum = 0.0f, of_weights = 0.0f;
+#pragma unroll
+    for (int block = 0; block < kLive; ++block) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sum = fmaf(weight(block, i), gradients[block][i], sum);
+        of_weights += weight(block, i);
+      }
+    }
+    sum = lanes_sum<32>(sum);
+    of_weights = lanes_sum<32>(of_weights);
+    return of_weights > 0.0f ? __fdividef(sum, of_weights) : 0.0f;
+  }
+  // Zeros behind the keys.
+  __device__ __forceinline__ void store(Element* to, const ShortRow& row, float delta, float factor) const {
+    const auto pair = [&](int block, int i) {
+      const auto one = [&](int at) { return weight(block, at) * (gradients[block][at] - delta) * factor; };
+      return ptx::pack<Element>(one(i), one(i + 1));
+    };
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      if (block * kBlock >= row.length) break;
+      uint2 four{0, 0};
+      if (block < kLive) four = {pair(block, 0), pair(block, 2)};
+      *reinterpret_cast<uint2*>(to + block * kBlock) = four;
+    }
+  }
+};
+
+template <class Element, int kLive>
+__device__ __forceinline__ void differentiate(const ShortGradient& p, const ShortRow& row) {
+  Pairs<Element, kLive> pairs;
+  pairs.load(p, row);
+  const float delta =
+      p.delta == nullptr ? pairs.mean_gradient() : p.delta[std::uint64_t{row.sequence} * p.delta_head + row.query];
+  pairs.store(row.columns<Element>(p.to), row, delta, p.factor);
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kShortRowThreads, kAtOnce) short_gradient(const __grid_constant__ ShortGradient p) {
+  ptx::wait_for_earlier_kernels();
+  const unsigned index = short_row_of_warp();
+  if (index >= p.rows.count) return;
+  const ShortRow row(p.rows, index);
+  with_live_blocks(row, [&](auto live) { differentiate<Element, live()>(p, row); });
+}
+
+}  // namespace
+
+const void* short_gradient_kernel(ElementKind element) {
+  return element == ElementKind::bf16 ? reinterpret_cast<const void*>(&short_gradient<__nv_bfloat16>)
+                                      : reinterpret_cast<const void*>(&short_gradient<__half>);
+}
+
+}  // namespace fovea::cuda::baselines
