@@ -13,6 +13,7 @@
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "on_device.h"
+#include "tensor_set.h"
 
 namespace fovea::cuda {
 namespace {
@@ -50,64 +51,39 @@ __global__ void disturb(float* data, int rounds) {
 }
 
 struct DeviceBuffer {
-  MutableTensorView view;
+  MutableTensorView device;
   std::int64_t bytes = 0;
   DeviceBuffer(const Sizes& sizes, DType dtype, std::uint32_t seed) {
     const std::int64_t count = sizes[0] * sizes[1] * sizes[2] * sizes[3];
     bytes = std::max<std::int64_t>(count * size_of(dtype), 4);
     void* data = nullptr;
     check(cudaMalloc(&data, static_cast<std::size_t>(bytes)), "cudaMalloc");
-    view = contiguous(data, dtype, sizes, {DeviceKind::cuda, 0});
+    device = contiguous(data, dtype, sizes, {DeviceKind::cuda, 0});
     if (dtype == DType::fp32) fill_normal<<<1024, 256>>>(static_cast<float*>(data), count, seed);
     if (dtype == DType::bf16) fill_normal<<<1024, 256>>>(static_cast<__nv_bfloat16*>(data), count, seed);
     if (dtype == DType::fp16) fill_normal<<<1024, 256>>>(static_cast<__half*>(data), count, seed);
   }
-  ~DeviceBuffer() { cudaFree(view.data); }
+  ~DeviceBuffer() { cudaFree(device.data); }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 };
 
-struct DeviceCase {
-  core::Case c;
-  AttentionOptions options;
-  DeviceBuffer q, k, v, dout, out, lse, dq, dk, dv;
-  explicit DeviceCase(const core::Case& given)
-      : c(given),
-        q({c.problem.batch, c.problem.heads_q, c.problem.len_q, c.problem.dim_qk}, c.problem.dtype, 1),
-        k({c.problem.batch, c.problem.heads_kv, c.problem.len_k, c.problem.dim_qk}, c.problem.dtype, 2),
-        v({c.problem.batch, c.problem.heads_kv, c.problem.len_k, c.problem.dim_v}, c.problem.dtype, 3),
-        dout({c.problem.batch, c.problem.heads_q, c.problem.len_q, c.problem.dim_v}, c.problem.dtype, 4),
-        out(dout.view.sizes, c.problem.dtype, 5),
-        lse({c.problem.batch, c.problem.heads_q, c.problem.len_q, 1}, DType::fp32, 6),
-        dq(q.view.sizes, c.problem.dtype, 7),
-        dk(k.view.sizes, c.problem.dtype, 8),
-        dv(v.view.sizes, c.problem.dtype, 9) {
-    options.mask = c.problem.mask;
-    options.scale = c.problem.scale;
-    options.implementation = "cuda.any";
-  }
-  void forward(cudaStream_t stream) {
+struct DeviceCase : TensorSet<DeviceBuffer> {
+  core::CasePass pass;
+  explicit DeviceCase(const core::Case& c) : TensorSet(c.problem), pass(c.pass) { options.implementation = "cuda.any"; }
+  void run_forward(cudaStream_t stream) {
     options.stream = stream;
-    attention_forward({.q = q.view, .k = k.view, .v = v.view, .out = out.view, .lse = lse.view}, options);
+    attention_forward(forward(), options);
   }
-  void backward(cudaStream_t stream) {
+  void run_backward(cudaStream_t stream) {
     options.stream = stream;
-    attention_backward({.q = q.view,
-                        .k = k.view,
-                        .v = v.view,
-                        .out = out.view,
-                        .lse = lse.view,
-                        .dout = dout.view,
-                        .dq = dq.view,
-                        .dk = dk.view,
-                        .dv = dv.view},
-                       options);
+    attention_backward(backward(), options);
   }
-  void run(cudaStream_t stream) { c.pass == core::CasePass::fwd ? forward(stream) : backward(stream); }
+  void run(cudaStream_t stream) { pass == core::CasePass::fwd ? run_forward(stream) : run_backward(stream); }
 };
 
 void add_hash(const DeviceBuffer& buffer, unsigned long long* hash, cudaStream_t stream) {
-  hash_words<<<64, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.view.data), buffer.bytes / 4, hash);
+  hash_words<<<64, 256, 0, stream>>>(static_cast<const std::uint32_t*>(buffer.device.data), buffer.bytes / 4, hash);
 }
 
 }  // namespace
@@ -127,7 +103,7 @@ int repeat_bitwise(int count) {
   for (const core::Case& c : core::parse_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
                                                "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
     DeviceCase one(c);
-    one.forward(stream);
+    one.run_forward(stream);
     check(cudaMemsetAsync(on_device, 0, hashes.size() * sizeof(hashes[0]), stream), "cudaMemsetAsync");
     const std::vector<const DeviceBuffer*> results = c.pass == core::CasePass::fwd
                                                          ? std::vector<const DeviceBuffer*>{&one.out, &one.lse}
@@ -203,42 +179,42 @@ core::Case long_case(std::int64_t len_q, std::int64_t len_k) {
 // Query rows do not depend on each other: the last ones alone must come out the same.
 int wrong_with_long_queries() {
   DeviceCase whole(long_case(kLong, 128)), tail(long_case(kTail, 128));
-  whole.forward(nullptr), whole.backward(nullptr);
+  whole.run_forward(nullptr), whole.run_backward(nullptr);
   AttentionOptions options = whole.options;
-  attention_forward({.q = tail_of(whole.q.view, kTail),
-                     .k = whole.k.view,
-                     .v = whole.v.view,
-                     .out = tail.out.view,
-                     .lse = tail.lse.view},
+  attention_forward({.q = tail_of(whole.q.device, kTail),
+                     .k = whole.k.device,
+                     .v = whole.v.device,
+                     .out = tail.out.device,
+                     .lse = tail.lse.device},
                     options);
-  attention_backward({.q = tail_of(whole.q.view, kTail),
-                      .k = whole.k.view,
-                      .v = whole.v.view,
-                      .out = tail.out.view,
-                      .lse = tail.lse.view,
-                      .dout = tail_of(whole.dout.view, kTail),
-                      .dq = tail.dq.view},
+  attention_backward({.q = tail_of(whole.q.device, kTail),
+                      .k = whole.k.device,
+                      .v = whole.v.device,
+                      .out = tail.out.device,
+                      .lse = tail.lse.device,
+                      .dout = tail_of(whole.dout.device, kTail),
+                      .dq = tail.dq.device},
                      options);
-  return !same_values("out", tail_of(whole.out.view, kTail), tail.out.view) +
-         !same_values("lse", tail_of(whole.lse.view, kTail), tail.lse.view) +
-         !same_values("dq", tail_of(whole.dq.view, kTail), tail.dq.view);
+  return !same_values("out", tail_of(whole.out.device, kTail), tail.out.device) +
+         !same_values("lse", tail_of(whole.lse.device, kTail), tail.lse.device) +
+         !same_values("dq", tail_of(whole.dq.device, kTail), tail.dq.device);
 }
 
 // Nor do gradients of keys, once lse and out are given.
 int wrong_with_long_keys() {
   DeviceCase whole(long_case(128, kLong)), tail(long_case(128, kTail));
-  whole.forward(nullptr), whole.backward(nullptr);
-  attention_backward({.q = whole.q.view,
-                      .k = tail_of(whole.k.view, kTail),
-                      .v = tail_of(whole.v.view, kTail),
-                      .out = whole.out.view,
-                      .lse = whole.lse.view,
-                      .dout = whole.dout.view,
-                      .dk = tail.dk.view,
-                      .dv = tail.dv.view},
+  whole.run_forward(nullptr), whole.run_backward(nullptr);
+  attention_backward({.q = whole.q.device,
+                      .k = tail_of(whole.k.device, kTail),
+                      .v = tail_of(whole.v.device, kTail),
+                      .out = whole.out.device,
+                      .lse = whole.lse.device,
+                      .dout = whole.dout.device,
+                      .dk = tail.dk.device,
+                      .dv = tail.dv.device},
                      whole.options);
-  return !same_values("dk", tail_of(whole.dk.view, kTail), tail.dk.view) +
-         !same_values("dv", tail_of(whole.dv.view, kTail), tail.dv.view);
+  return !same_values("dk", tail_of(whole.dk.device, kTail), tail.dk.device) +
+         !same_values("dv", tail_of(whole.dv.device, kTail), tail.dv.device);
 }
 
 }  // namespace

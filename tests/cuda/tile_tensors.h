@@ -11,6 +11,7 @@
 
 #include "cuda/runtime/check.h"
 #include "fovea/attention.h"
+#include "tensor_set.h"
 
 namespace fovea::cuda::any {
 
@@ -72,44 +73,8 @@ struct Buffer {
   }
 };
 
-struct Tensors {
-  AttentionProblem p;
-  AttentionOptions options;
-  Buffer q, k, v, dout, out, lse, dq, dk, dv;
-
-  explicit Tensors(const AttentionProblem& problem)
-      : p(problem),
-        q({p.batch, p.heads_q, p.len_q, p.dim_qk}, p.dtype, 1),
-        k({p.batch, p.heads_kv, p.len_k, p.dim_qk}, p.dtype, 2),
-        v({p.batch, p.heads_kv, p.len_k, p.dim_v}, p.dtype, 3),
-        dout({p.batch, p.heads_q, p.len_q, p.dim_v}, p.dtype, 4),
-        out({p.batch, p.heads_q, p.len_q, p.dim_v}, p.dtype, 5),
-        lse({p.batch, p.heads_q, p.len_q, 1}, DType::fp32, 6),
-        dq({p.batch, p.heads_q, p.len_q, p.dim_qk}, p.dtype, 7),
-        dk({p.batch, p.heads_kv, p.len_k, p.dim_qk}, p.dtype, 8),
-        dv({p.batch, p.heads_kv, p.len_k, p.dim_v}, p.dtype, 9) {
-    p.device = {DeviceKind::cuda, 0};
-    options.mask = p.mask;
-    options.scale = p.scale;
-  }
-  ForwardTensors forward() {
-    return {.q = q.device, .k = k.device, .v = v.device, .out = out.device, .lse = lse.device};
-  }
-  BackwardTensors backward() {
-    BackwardTensors t{.q = q.device,
-                      .k = k.device,
-                      .v = v.device,
-                      .out = out.device,
-                      .lse = lse.device,
-                      .dout = dout.device,
-                      .dq = dq.device,
-                      .dk = dk.device,
-                      .dv = dv.device};
-    if (!p.wants_dq) t.dq = {};
-    if (!p.wants_dk) t.dk = {};
-    if (!p.wants_dv) t.dv = {};
-    return t;
-  }
+struct Tensors : TensorSet<Buffer> {
+  using TensorSet::TensorSet;
   // The answers of a kernel.
   std::vector<Buffer*> results() {
     if (p.pass == Pass::forward) return {&out, &lse};

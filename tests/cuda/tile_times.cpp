@@ -1,5 +1,5 @@
 // fovea_cuda_tiles: times of cuda.any with tiles and splits that the library does not choose beside its own choice.
-//   fovea_cuda_tiles SWEEP... | host
+//   fovea_cuda_tiles SWEEP... | pairs SWEEP... | host
 // One row for each kernel, problem and tile: microseconds of a node in a graph of dependent nodes for several numbers
 // of parts; `auto` is what the model of plan.cpp would split this tile into, `*` the library's choice. Answers are
 // compared with the CPU reference (short sequences) or with the library's own.
@@ -234,6 +234,59 @@ void time_backward(const core::Case& c, Workspace& workspace) {
               planned.text.c_str());
 }
 
+// A tile with a number of parts, and its name.
+struct Option {
+  std::string name;
+  Forced forced;
+};
+
+// The library's tiles for the problem, each in several numbers of parts that are no longer than 24 blocks.
+std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
+  std::vector<Option> all;
+  for (const KernelInstance& one : instances(kernel, kind_of(problem.dtype))) {
+    const TileShape& tile = one.tile;
+    const std::int64_t dim = std::max(problem.dim_qk, problem.dim_v), blocks = divide_up(problem.len_q, tile.block());
+    if (tile.dim < dim || (tile.dim > 32 && tile.dim / 2 >= dim) || tile.resident > 2) continue;
+    const std::string name = std::to_string(tile.rows()) + "x" + std::to_string(tile.block()) + ":";
+    std::int64_t last = 0;
+    for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 15, 16, 19, 22, 32}) {
+      const std::int64_t length = divide_up(blocks, splits);
+      if (splits > blocks || length > 24 || length == last) continue;
+      last = length;
+      all.push_back({name + std::to_string(splits), {.kernel = &one, .splits = splits}});
+    }
+    for (const int cluster : {4, 8}) {
+      if (cluster <= blocks && resident_clusters(one.function, tile.threads(), one.shared_bytes, cluster, 0) > 0)
+        all.push_back({name + "c" + std::to_string(cluster), {.kernel = &one, .splits = cluster, .in_cluster = true}});
+    }
+  }
+  return all;
+}
+
+// Microseconds of a whole backward call for pairs of cuts of its gradient kernels, which run side by side.
+void time_pairs(const core::Case& c, Workspace& workspace) {
+  AttentionProblem problem = problem_of(c, Kernel::backward_keys);
+  problem.wants_dq = true;
+  Tensors t(problem);
+  time_backward(c, workspace);  // the limits of shared memory are raised by the first plan
+  const std::vector<Option> all = options_of(Kernel::backward_queries, problem);
+  for (const Option& keys : options_of(Kernel::backward_keys, problem)) {
+    std::printf("  %s |", keys.name.c_str());
+    for (const Option& queries : all) {
+      if (keys.forced.kernel->tile.rows() != queries.forced.kernel->tile.rows()) continue;
+      const BackwardPlan made = plan_backward(t.p, keys.forced, queries.forced);
+      workspace.of(made.workspace_bytes);
+      const auto once = [&](cudaStream_t stream) {
+        enqueue(made, t.p, t.backward(), {.workspace = workspace.data, .stream = stream});
+      };
+      const int nodes = problem.len_q > 4096 ? 2 : problem.len_q > 1024 ? 8 : 20;
+      std::printf(" %s=%.1f", queries.name.c_str(), node_us(once, nodes));
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
 // Microseconds of the host for a call of the public API with the caller's workspace, and for its launches alone.
 int time_host() {
   for (const char* line : {"op=attention pass=fwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal",
@@ -284,6 +337,11 @@ int run(const std::vector<std::string>& words) {
   if (words.size() == 1 && words[0] == "host") return time_host();
   int failed = 0;
   Workspace workspace;
+  if (words.size() > 1 && words[0] == "pairs") {
+    for (std::size_t i = 1; i < words.size(); ++i)
+      for (const core::Case& c : core::parse_sweep(words[i])) time_pairs(c, workspace);
+    return 0;
+  }
   for (const std::string& word : words) {
     for (const core::Case& c : core::parse_sweep(word)) {
       if (c.pass == core::CasePass::fwd) {

@@ -262,8 +262,6 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   constexpr bool kBoth = kTile.dim <= 128;
   extern __shared__ __align__(128) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardKeysShared<Element, Tile>*>(shared_memory);
-  ptx::wait_for_earlier_kernels();
-  ptx::let_next_kernel_begin();  // only now: it may rely on the statistics
   const Shape& s = p.shape;
   const KeysUnit own = keys_unit<Tile, kBoth>(p, ptx::block_index());
   if (sizeof(Element) == 4) {
@@ -271,10 +269,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     __syncthreads();
   }
   const KeysUnit& u = sizeof(Element) == 4 ? shared.unit : own;
-  if (p.split.splits > 1 && !p.split.in_cluster && u.steps.begin >= u.steps.end) return;  // a part without work
   const PassingQueries<Element, Tile> passing{p, u, shared};
-  KeyGradients<Core, kBoth> gradients;
-  gradients.clear();
   if (u.steps.begin < u.steps.end) {
     load_kept(shared, p, u);
     if (kTile.stages == 1) {
@@ -283,6 +278,13 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     } else {
       passing.load_both(u.steps.begin);
     }
+  }
+  ptx::wait_for_earlier_kernels();  // for the statistics; that kernel began when all before this call had ended
+  ptx::let_next_kernel_begin();     // only now: it may rely on the statistics
+  if (p.split.splits > 1 && !p.split.in_cluster && u.steps.begin >= u.steps.end) return;  // a part without work
+  KeyGradients<Core, kBoth> gradients;
+  gradients.clear();
+  if (u.steps.begin < u.steps.end) {
     passing.keep_statistics(u.steps.begin, passing.read_statistics(u.steps.begin));
     if (s.negate) [[unlikely]] {
       ptx::cp_async_wait<0>();

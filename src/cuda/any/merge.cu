@@ -9,6 +9,7 @@ namespace fovea::cuda::any {
 namespace {
 
 constexpr int kVector = 4;            // columns of a thread
+constexpr int kTogether = 4;          // parts that a thread of sum_partials reads at once
 static_assert(kMaxSplits <= 2 * 32);  // merge_forward: a lane of a warp weighs two parts at most
 
 // Threads of a row: each makes kVector columns of each step of 32 threads or, for narrow rows, of fewer.
@@ -102,12 +103,18 @@ __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __gri
                                 : parts_of_query(p.shape, sum.split, static_cast<int>(index));
   for (int column = lane * kVector; column < sum.dim; column += threads * kVector) {
     float result[kVector] = {};
-#pragma unroll 4
-    for (int i = 0; i < parts; ++i) {
-      float part[kVector];
-      read_partial(part, sum.partial + (i * rows + row) * sum.dim, column, sum.dim);
+    for (int first = 0; first < parts; first += kTogether) {
+      float values[kTogether][kVector] = {};
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) result[j] += part[j];
+      for (int i = 0; i < kTogether; ++i) {
+        if (first + i < parts)
+          read_partial(values[i], sum.partial + ((first + i) * rows + row) * sum.dim, column, sum.dim);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) result[j] += values[i][j];
+      }
     }
     store<Element, kVector>(sum.result, offset, column, sum.dim, p.accumulate, result);
   }

@@ -115,5 +115,6 @@ std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::in
 const void* merge_forward_function(ElementKind kind);
 const void* sum_partials_function(ElementKind kind);
 constexpr int kMemoryKernelThreads = 256;
+constexpr int kStatisticsThreads = 64;  // few: the rows of one head are spread over all multiprocessors
 
 }  // namespace fovea::cuda::any

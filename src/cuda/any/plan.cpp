@@ -1,11 +1,15 @@
-// Tiles by head dimension and shared memory; of several that fit, the fastest by the model of split_model.h.
+// Tiles by head dimension and shared memory; of several that fit, the fastest by the models of split_model.h and
+// pair_model.h.
 #include "cuda/any/plan.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "cuda/any/instances.h"
-#include "cuda/any/split_model.h"
+#include "cuda/any/pair_model.h"
 #include "cuda/runtime/device_info.h"
 
 namespace fovea::cuda::any {
@@ -66,39 +70,44 @@ struct Arena {
   }
 };
 
-struct Chosen {
-  const KernelInstance* kernel = nullptr;
-  Choice choice;
-  std::int64_t blocks = 0;
-};
-
-Chosen choose(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
-  Chosen chosen;
-  const auto consider = [&](const KernelInstance& one) {
+std::vector<TileCut> tile_cuts(Kernel kernel, const AttentionProblem& p, const Forced& forced) {
+  std::vector<TileCut> all;
+  const auto add = [&](const KernelInstance& one) {
     const Load load = load_of(kernel, one, p);
-    const Choice choice = choose_split(one, kind_of(p.dtype), load, p.device.index, forced);
-    if (chosen.kernel == nullptr || choice.clocks < chosen.choice.clocks)
-      chosen = {.kernel = &one, .choice = choice, .blocks = load.tiles * choice.split.splits};
+    for (const Cut& cut : cuts_of(one, load, p.device.index, forced))
+      all.push_back({.kernel = &one, .load = load, .cut = cut});
   };
   if (forced.kernel != nullptr) {
-    consider(*forced.kernel);
+    add(*forced.kernel);
   } else {
-    for_each_candidate(kernel, p, consider);
+    for_each_candidate(kernel, p, add);
   }
-  return chosen;
+  return all;
+}
+
+TileCut fastest(const std::vector<TileCut>& all, const AttentionProblem& p) {
+  TileCut best;
+  double least = 0;
+  for (const TileCut& one : all) {
+    const double clocks = clocks_of(one.cut, *one.kernel, kind_of(p.dtype), one.load, p.device.index);
+    if (best.kernel == nullptr || clocks < least) best = one, least = clocks;
+  }
+  return best;
 }
 
 template <class Plan>
-Plan plan_of(const Chosen& chosen) {
-  const auto& [kernel, choice, blocks] = chosen;
-  return {.kernel = kernel, .split = choice.split, .shared_bytes = choice.shared_bytes, .blocks = blocks};
+Plan plan_of(const TileCut& chosen) {
+  return {.kernel = chosen.kernel,
+          .split = chosen.cut.split,
+          .shared_bytes = chosen.cut.shared_bytes,
+          .blocks = chosen.load.tiles * chosen.cut.split.splits};
 }
 
 // Parts that a kernel of merge.cu joins.
 std::int64_t parts_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
-GradientPlan plan_keys(const AttentionProblem& p, Arena& arena, const Forced& forced) {
-  auto plan = plan_of<GradientPlan>(choose(Kernel::backward_keys, p, forced));
+GradientPlan plan_keys(const TileCut& chosen, const AttentionProblem& p, Arena& arena) {
+  auto plan = plan_of<GradientPlan>(chosen);
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
     const std::int64_t rows = parts * p.batch * p.heads_kv * p.len_k;
     if (p.wants_dk) plan.partial_first = arena.take(rows * p.dim_qk);
@@ -107,8 +116,8 @@ GradientPlan plan_keys(const AttentionProblem& p, Arena& arena, const Forced& fo
   return plan;
 }
 
-GradientPlan plan_queries(const AttentionProblem& p, Arena& arena, const Forced& forced) {
-  auto plan = plan_of<GradientPlan>(choose(Kernel::backward_queries, p, forced));
+GradientPlan plan_queries(const TileCut& chosen, const AttentionProblem& p, Arena& arena) {
+  auto plan = plan_of<GradientPlan>(chosen);
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1)
     plan.partial_first = arena.take(parts * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
@@ -222,7 +231,7 @@ BackwardPlan plan_backward(const AttentionProblem& p) {
 }
 
 ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
-  auto plan = plan_of<ForwardPlan>(choose(Kernel::forward, p, forced));
+  auto plan = plan_of<ForwardPlan>(fastest(tile_cuts(Kernel::forward, p, forced), p));
   Arena arena;
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
     const std::int64_t rows = parts * p.batch * p.heads_q * p.len_q;
@@ -238,8 +247,16 @@ BackwardPlan plan_backward(const AttentionProblem& p, const Forced& keys, const 
   Arena arena;
   plan.lse = arena.take(p.batch * p.heads_q * p.len_q);
   plan.delta = arena.take(p.batch * p.heads_q * p.len_q);
-  if (p.wants_dk || p.wants_dv) plan.keys = plan_keys(p, arena, keys);
-  if (p.wants_dq) plan.queries = plan_queries(p, arena, queries);
+  std::vector<TileCut> of_keys, of_queries;
+  if (p.wants_dk || p.wants_dv) of_keys = tile_cuts(Kernel::backward_keys, p, keys);
+  if (p.wants_dq) of_queries = tile_cuts(Kernel::backward_queries, p, queries);
+  // Before sm_90 kernels follow one another; 16-bit parts are mostly clusters, which are chosen as if they ran alone.
+  const bool together =
+      p.dtype == DType::fp32 && !of_keys.empty() && !of_queries.empty() && device_info(p.device.index).major >= 9;
+  const auto [first, second] = together ? choose_pair(of_keys, of_queries, p.device.index)
+                                        : std::pair(fastest(of_keys, p), fastest(of_queries, p));
+  if (first.kernel != nullptr) plan.keys = plan_keys(first, p, arena);
+  if (second.kernel != nullptr) plan.queries = plan_queries(second, p, arena);
   plan.workspace_bytes = arena.bytes;
   return plan;
 }

@@ -58,7 +58,7 @@ template <class Parameters>
 void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, int shared_bytes, cudaStream_t stream,
                   const Parameters& parameters, Begin begin) {
   launch(kernel.function, blocks, kernel.tile.threads(), shared_bytes, stream, &parameters, begin,
-         parameters.split.in_cluster ? parameters.split.splits : 1);
+         Memory::mostly_shared, parameters.split.in_cluster ? parameters.split.splits : 1);
 }
 
 void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
@@ -72,7 +72,7 @@ void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t
                                         .delta_result = const_cast<float*>(p.delta)};
   const ElementKind kind = kind_of(problem.dtype);
   launch(statistics_function(kind), statistics_blocks(kind, problem.batch * problem.heads_q, problem.len_q),
-         kMemoryKernelThreads, 0, stream, &statistics, Begin::after);
+         kStatisticsThreads, 0, stream, &statistics, Begin::after, Memory::mostly_shared);
 }
 
 // The parts of every gradient that was cut into some, joined by one kernel.
@@ -96,7 +96,8 @@ class PartialSums {
   }
   void launch(cudaStream_t stream) {
     if (sums_.count > 0)
-      cuda::launch(sum_partials_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_, Begin::early);
+      cuda::launch(sum_partials_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_, Begin::early,
+                   Memory::mostly_shared);
   }
 
  private:
@@ -131,7 +132,7 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
                                      .lse = p.lse};
   const std::int64_t warps = problem.batch * problem.heads_q * problem.len_q;
   launch(merge_forward_function(kind_of(problem.dtype)), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
-         kMemoryKernelThreads, 0, stream, &merge, Begin::early);
+         kMemoryKernelThreads, 0, stream, &merge, Begin::early, Memory::mostly_shared);
 }
 
 void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& t,

@@ -42,15 +42,13 @@ double block_clocks(const KernelInstance& kernel, ElementKind kind, const Load& 
                                                 rate_of(tile, kind));
 }
 
-// Whether all tiles have as much work.
-bool is_even(const Load& load) { return load.work >= 0.99 * static_cast<double>(load.tiles * load.longest); }
-
-double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                 double processors, double resident) {
+double clocks_of_parts(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load,
+                       double processors) {
   const TileShape& tile = kernel.tile;
   const bool even = is_even(load);
-  const double capacity = processors * resident, tiles = static_cast<double>(load.tiles);
-  const double part = static_cast<double>(divide_up(load.longest, splits)), all = tiles * static_cast<double>(splits);
+  const int splits = cut.split.splits;
+  const double capacity = cut.capacity, resident = cut.most, tiles = static_cast<double>(load.tiles);
+  const double part = static_cast<double>(cut.split.blocks_per_split), all = tiles * splits;
   const double parts = even ? all : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
   // Parts without work count here: where they pass by, those with work are no longer spread evenly.
   const double alone = all <= processors && resident > 1 ? kAloneSpeed : 1.0;
@@ -65,16 +63,16 @@ double clocks_of(std::int64_t splits, const KernelInstance& kernel, ElementKind 
     const double tail = splits <= 2 ? 0.03 : 0.53;
     clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
   }
-  if (splits > 1)
-    clocks +=
-        load.joins * (kJoin + kJoinPart * static_cast<double>(splits)) + parts * part_bytes / (processors * kStoreRate);
+  if (splits > 1) clocks += load.joins * (kJoin + kJoinPart * splits) + parts * part_bytes / (processors * kStoreRate);
   return clocks;
 }
 
-// The same where the parts of a tile are a cluster. Up to `most` blocks of threads find a place on a multiprocessor,
-// `capacity` on the chip. Under a mask the longest parts share theirs with short ones, which leave early.
-double clocks_of_clusters(int cluster, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                          double processors, double resident, double most, double capacity) {
+// The same where the parts of a tile are a cluster. Under a mask the longest parts share their multiprocessor with
+// short ones, which leave early.
+double clocks_of_clusters(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load,
+                          double processors) {
+  const int cluster = cut.split.splits;
+  const double resident = cut.resident, most = cut.most, capacity = cut.capacity;
   const double all = static_cast<double>(load.tiles * cluster);
   const double alone = resident > 1 ? kClusterAlone * 2 : 1.0;
   const double evenness = load.work / static_cast<double>(load.tiles * load.longest);
@@ -116,52 +114,63 @@ Split cluster_of(int blocks, const TileShape& tile) {
       .splits = blocks, .in_cluster = true, .rows = tile.rows(), .block = tile.block(), .by_splits = divisor(blocks)};
 }
 
+// As few blocks of threads to a multiprocessor as let all find a place; no cut if there are no such clusters.
+Cut cut_into_cluster(const KernelInstance& kernel, const Load& load, int cluster, int device) {
+  const TileShape& tile = kernel.tile;
+  const std::int64_t processors = device_info(device).multiprocessors, all = load.tiles * cluster;
+  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  for (auto most = std::clamp<std::int64_t>(divide_up(all, processors), 1, std::max(resident, 1));; ++most) {
+    const int bytes = spread_bytes(kernel, most, device);
+    const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
+    if (capacity < all && most < resident) continue;
+    return {.split = cluster_of(cluster, tile),
+            .shared_bytes = bytes,
+            .resident = static_cast<double>(resident),
+            .most = static_cast<double>(most),
+            .capacity = static_cast<double>(capacity)};
+  }
+}
+
 }  // namespace
 
-Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& load, int device,
-                    const Forced& forced) {
+bool is_even(const Load& load) { return load.work >= 0.99 * static_cast<double>(load.tiles * load.longest); }
+
+std::vector<Cut> cuts_of(const KernelInstance& kernel, const Load& load, int device, const Forced& forced) {
   const CurrentDevice current(device);
   const TileShape& tile = kernel.tile;
   const std::int64_t processors = device_info(device).multiprocessors;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
-  Choice best;
-  const auto consider = [&best](const Split& split, int shared_bytes, double clocks) {
-    if (best.split.rows == 0 || clocks < best.clocks)
-      best = {.split = split, .shared_bytes = shared_bytes, .clocks = clocks};
+  std::vector<Cut> cuts;
+  const auto add_parts = [&](std::int64_t splits) {
+    cuts.push_back({.split = split_into(splits, tile, load),
+                    .shared_bytes = kernel.shared_bytes,
+                    .resident = static_cast<double>(resident),
+                    .most = static_cast<double>(resident),
+                    .capacity = static_cast<double>(processors * resident)});
   };
-  const auto consider_parts = [&](std::int64_t splits) {
-    consider(split_into(splits, tile, load), kernel.shared_bytes,
-             clocks_of(splits, kernel, kind, load, static_cast<double>(processors), resident));
-  };
-  // As few blocks of threads to a multiprocessor as let all find a place.
-  const auto consider_cluster = [&](int cluster) {
-    const std::int64_t all = load.tiles * cluster;
-    const auto together = std::clamp<std::int64_t>(divide_up(all, processors), 1, resident);
-    for (std::int64_t most = together;; ++most) {
-      const int bytes = spread_bytes(kernel, most, device);
-      const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
-      if (capacity < all && most < resident) continue;
-      if (capacity > 0)
-        consider(cluster_of(cluster, tile), bytes,
-                 clocks_of_clusters(cluster, kernel, kind, load, static_cast<double>(processors), resident,
-                                    static_cast<double>(most), capacity));
-      return;
-    }
+  const auto add_cluster = [&](int cluster) {
+    if (const Cut cut = cut_into_cluster(kernel, load, cluster, device); cut.capacity > 0) cuts.push_back(cut);
   };
   if (forced.splits > 0) {
-    forced.in_cluster ? consider_cluster(forced.splits) : consider_parts(forced.splits);
-    return best;
+    forced.in_cluster ? add_cluster(forced.splits) : add_parts(forced.splits);
+    return cuts;
   }
-  consider_parts(1);
-  if (tile.sharing > 1 || load.tiles >= 4 * processors * resident) return best;
+  add_parts(1);
+  if (tile.sharing > 1 || load.tiles >= 4 * processors * resident) return cuts;
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
-    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) consider_parts(splits);
+    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_parts(splits);
   }
-  if (kernel.split_roles) return best;  // neighbouring blocks of threads make different results
+  if (kernel.split_roles) return cuts;  // neighbouring blocks of threads make different results
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
-    if (cluster <= load.longest) consider_cluster(cluster);
+    if (cluster <= load.longest) add_cluster(cluster);
   }
-  return best;
+  return cuts;
+}
+
+double clocks_of(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load, int device) {
+  const double processors = device_info(device).multiprocessors;
+  return cut.split.in_cluster ? clocks_of_clusters(cut, kernel, kind, load, processors)
+                              : clocks_of_parts(cut, kernel, kind, load, processors);
 }
 
 }  // namespace fovea::cuda::any

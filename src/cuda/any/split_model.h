@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "cuda/any/parameters.h"
 
@@ -19,10 +20,13 @@ struct Load {
   double joins = 1;          // kernels that join parts
 };
 
-struct Choice {
+// One way to cut a kernel's tiles: into parts through memory, or of a cluster.
+struct Cut {
   Split split;
   int shared_bytes = 0;  // of a block of threads
-  double clocks = 0;
+  double resident = 0;   // blocks of threads that find a place on a multiprocessor
+  double most = 0;       // that so much shared memory lets on it
+  double capacity = 0;   // on the chip
 };
 
 // What measurements put in the place of the choice; the kernel must take the problem.
@@ -32,7 +36,13 @@ struct Forced {
   bool in_cluster = false;
 };
 
-// The fastest cut by the model, or the forced one.
-Choice choose_split(const KernelInstance& kernel, ElementKind kind, const Load& load, int device, const Forced& forced);
+// Every cut that may be worth while, or the forced one.
+std::vector<Cut> cuts_of(const KernelInstance& kernel, const Load& load, int device, const Forced& forced);
+
+// What the whole kernel takes by the model, with joining.
+double clocks_of(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load, int device);
+
+// Whether all tiles have as much work.
+bool is_even(const Load& load);
 
 }  // namespace fovea::cuda::any

@@ -26,11 +26,10 @@ __device__ __forceinline__ void write_row(const StatisticsParameters& p, std::in
 }
 
 // fp32: one thread a row, as fp32_core.cuh sums.
-__global__ void __launch_bounds__(kMemoryKernelThreads)
-    statistics_fp32(const __grid_constant__ StatisticsParameters p) {
+__global__ void __launch_bounds__(kStatisticsThreads) statistics_fp32(const __grid_constant__ StatisticsParameters p) {
   ptx::let_next_kernel_begin();
   const Shape& s = p.shape;
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x;
   const std::int64_t sequence = row / s.len_q;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int query = static_cast<int>(row % s.len_q);
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
     const float *out = row_of(p.out), *dout = row_of(p.dout);
     int column = 0;
     if (p.out.vector && p.dout.vector) {
-#pragma unroll 4
+#pragma unroll 16  // few threads: many reads under way
       for (; column + 4 <= s.dim_v; column += 4) {
         const float4 a = *reinterpret_cast<const float4*>(out + column);
         const float4 b = *reinterpret_cast<const float4*>(dout + column);
@@ -115,12 +114,12 @@ __device__ __forceinline__ void add_columns(Diagonals& sums, const StatisticsPar
 
 // A warp takes 16 rows; delta is the diagonal of dout out^T.
 template <class Element>
-__global__ void __launch_bounds__(kMemoryKernelThreads) statistics(const __grid_constant__ StatisticsParameters p) {
+__global__ void __launch_bounds__(kStatisticsThreads) statistics(const __grid_constant__ StatisticsParameters p) {
   ptx::let_next_kernel_begin();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
   const int tiles = (s.len_q + 15) / 16;
-  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / 32;
+  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x) / 32;
   const std::int64_t sequence = warp / tiles;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int first = static_cast<int>(warp % tiles) * 16;
@@ -170,7 +169,7 @@ const void* statistics_function(ElementKind kind) {
 
 std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::int64_t len_q) {
   const std::int64_t threads = kind == ElementKind::fp32 ? sequences * len_q : sequences * ((len_q + 15) / 16) * 32;
-  return (threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
+  return (threads + kStatisticsThreads - 1) / kStatisticsThreads;
 }
 
 }  // namespace fovea::cuda::any

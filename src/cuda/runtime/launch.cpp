@@ -81,11 +81,15 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
 }
 
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Begin begin, int cluster) {
+            const void* parameters, Begin begin, Memory memory, int cluster) {
   if (blocks == 0) return;
   void* arguments[] = {const_cast<void*>(parameters)};
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
+  if (memory == Memory::mostly_shared) {
+    attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+  }
   if (cluster > 1) attributes[count++] = cluster_of(cluster);
   if (begin == Begin::early && waits_itself(function)) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;

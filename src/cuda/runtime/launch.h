@@ -15,6 +15,10 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
 // the kernel must then call ptx::wait_for_earlier_kernels().
 enum class Begin : std::uint8_t { after, early };
 
+// How a multiprocessor divides its memory into shared memory and L1 cache while the kernel runs: as the kernel needs,
+// or the most for the former. Kernels find places on one multiprocessor at the same time only if they agree.
+enum class Memory : std::uint8_t { as_needed, mostly_shared };
+
 // How many clusters of so many blocks the current device holds at once; 0 where it or the kernel's code has none. Asked
 // once per kernel, size and device, after resident_blocks.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
@@ -22,6 +26,6 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.
 // `cluster` neighbouring blocks are placed together.
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Begin begin, int cluster = 1);
+            const void* parameters, Begin begin, Memory memory = Memory::as_needed, int cluster = 1);
 
 }  // namespace fovea::cuda

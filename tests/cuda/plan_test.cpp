@@ -1,0 +1,110 @@
+// Plans of cuda.any for devices that are described here instead of asked: on any machine.
+#include "cuda/any/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/problem_line.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda {
+namespace {
+
+constexpr int kH200Shared = 227 * 1024;
+int major_capability = 9, multiprocessors = 132, shared_limit = kH200Shared, most_resident = 2;
+
+void describe_device(int compute_capability, int processors, int shared, int resident) {
+  major_capability = compute_capability, multiprocessors = processors;
+  shared_limit = shared, most_resident = resident;
+}
+
+}  // namespace
+
+// In the place of the library's own, which ask the driver.
+const DeviceInfo& device_info(int) {
+  static DeviceInfo info;
+  info = {.name = "described",
+          .major = major_capability,
+          .minor = 0,
+          .multiprocessors = multiprocessors,
+          .shared_limit = shared_limit,
+          .shared_of_multiprocessor = shared_limit + 1024};
+  return info;
+}
+int usable_shared_memory(int) { return shared_limit; }
+CurrentDevice::CurrentDevice(int) {}
+CurrentDevice::~CurrentDevice() = default;
+int resident_blocks(const void*, int threads, int shared_bytes, int) {
+  return std::min({most_resident, 2048 / threads, (shared_limit + 1024) / (shared_bytes + 1024)});
+}
+int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
+  return major_capability < 9 ? 0
+                              : multiprocessors * resident_blocks(function, threads, shared_bytes, device) / cluster;
+}
+
+namespace any {
+namespace {
+
+std::int64_t divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// A plan works on every block of the passing side, by parts that all have some where no mask takes it.
+void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t kept,
+                  std::int64_t passing, std::int64_t group, const std::string& line) {
+  ASSERT_NE(kernel, nullptr) << line;
+  EXPECT_LE(kernel->shared_bytes, shared_limit) << line;
+  EXPECT_GE(split.splits, 1) << line;
+  EXPECT_EQ(split.rows, kernel->tile.rows()) << line;
+  EXPECT_EQ(split.block, kernel->tile.block()) << line;
+  EXPECT_GE(blocks, divide(kept, split.rows) * split.splits) << line;
+  const std::int64_t longest = std::max<std::int64_t>(divide(passing, split.block) * group, 1);
+  if (split.in_cluster) {
+    EXPECT_LE(split.splits, longest) << line;
+    return;
+  }
+  EXPECT_LE(split.splits, kMaxSplits) << line;
+  EXPECT_GE(std::int64_t{split.splits} * split.blocks_per_split, longest) << line;
+  EXPECT_LT((std::int64_t{split.splits} - 1) * split.blocks_per_split, longest) << line;
+}
+
+void expect_whole_plans(const std::string& sweep) {
+  for (core::Case c : core::parse_sweep(sweep)) {
+    AttentionProblem& p = c.problem;
+    const std::string line = core::line_of(c);
+    p.device = {DeviceKind::cuda, 0};
+    p.pass = Pass::forward;
+    const ForwardPlan forward = plan_forward(p);
+    expect_whole(forward.kernel, forward.split, forward.blocks, p.len_q, p.len_k, 1, line);
+    p.pass = Pass::backward;
+    p.wants_dq = p.wants_dk = p.wants_dv = true;
+    const BackwardPlan backward = plan_backward(p);
+    const GradientPlan &keys = backward.keys, &queries = backward.queries;
+    expect_whole(keys.kernel, keys.split, keys.blocks, p.len_k, p.len_q, p.heads_q / p.heads_kv, line);
+    expect_whole(queries.kernel, queries.split, queries.blocks, p.len_q, p.len_k, 1, line);
+  }
+}
+
+constexpr const char* kProblems =
+    "pass=bwd b=1,3 hq=1,6 hkv=1 lq=1,200,2k,16k d=16,64,128,256 dtype=fp32,bf16 mask=none,causal";
+
+TEST(Plan, HasWholeWorkOfEveryProblem) {
+  for (const int processors : {1, 46, 132, 188}) {
+    for (const int shared : {99 * 1024, 163 * 1024, kH200Shared}) {
+      describe_device(shared == kH200Shared ? 9 : 8, processors, shared, 3);
+      expect_whole_plans(kProblems);
+    }
+  }
+}
+
+// A driver may answer that no block of threads of a tile finds a place. There is a plan nevertheless; launching says
+// what is wrong.
+TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
+  describe_device(9, 132, kH200Shared, 0);
+  expect_whole_plans(kProblems);
+}
+
+}  // namespace
+}  // namespace any
+}  // namespace fovea::cuda
