@@ -29,3 +29,11 @@ find_package(CUDAToolkit REQUIRED)
 set(FOVEA_HAS_CUDA ON)
 set(FOVEA_CUDA_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")  # for pkg-config
 set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+if(FOVEA_CUDA_ARCHITECTURES STREQUAL "native" AND CMAKE_CUDA_ARCHITECTURES_NATIVE)
+  set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES_NATIVE}")
+endif()
+# Machine code for compute capability 9.0 is made with the instructions that only this one has: sm_90a.
+if("90" IN_LIST FOVEA_CUDA_ARCHITECTURES)
+  list(APPEND FOVEA_CUDA_ARCHITECTURES 90-virtual)
+endif()
+list(TRANSFORM FOVEA_CUDA_ARCHITECTURES REPLACE "^90(-real)?$" "90a-real")

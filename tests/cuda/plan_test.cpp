@@ -50,6 +50,8 @@ namespace {
 
 std::int64_t divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// Plans are made anew, not remembered: devices come and go here.
+
 // A plan works on every block of the passing side, by parts that all have some where no mask takes it.
 void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t kept,
                   std::int64_t passing, std::int64_t group, const std::string& line) {
@@ -75,11 +77,11 @@ void expect_whole_plans(const std::string& sweep) {
     const std::string line = core::line_of(c);
     p.device = {DeviceKind::cuda, 0};
     p.pass = Pass::forward;
-    const ForwardPlan forward = plan_forward(p);
+    const ForwardPlan forward = plan_forward(p, {});
     expect_whole(forward.kernel, forward.split, forward.blocks, p.len_q, p.len_k, 1, line);
     p.pass = Pass::backward;
     p.wants_dq = p.wants_dk = p.wants_dv = true;
-    const BackwardPlan backward = plan_backward(p);
+    const BackwardPlan backward = plan_backward(p, {}, {});
     const GradientPlan &keys = backward.keys, &queries = backward.queries;
     expect_whole(keys.kernel, keys.split, keys.blocks, p.len_k, p.len_q, p.heads_q / p.heads_kv, line);
     expect_whole(queries.kernel, queries.split, queries.blocks, p.len_q, p.len_k, 1, line);
@@ -103,6 +105,20 @@ TEST(Plan, HasWholeWorkOfEveryProblem) {
 TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
   describe_device(9, 132, kH200Shared, 0);
   expect_whole_plans(kProblems);
+}
+
+// Four warps multiply together where wgmma is; elsewhere the same tile is slower than one of more rows.
+TEST(Plan, TakesTilesOfWarpgroupsWhereTheyAreFast) {
+  for (const std::string dim : {"64", "128"}) {
+    for (const int capability : {8, 9, 12}) {
+      describe_device(capability, 132, kH200Shared, 4);
+      core::Case c = core::parse_sweep("pass=fwd b=4 hq=16 lq=4k dtype=bf16 mask=none d=" + dim).front();
+      c.problem.device = {DeviceKind::cuda, 0};
+      const ForwardPlan plan = plan_forward(c.problem, {});
+      ASSERT_NE(plan.kernel, nullptr);
+      EXPECT_EQ(plan.kernel->tile.warpgroup, capability == 9) << "d=" << dim << ", capability " << capability;
+    }
+  }
 }
 
 }  // namespace

@@ -42,4 +42,7 @@ struct NamedCheck {
 // Of what the blocks of a grid do together.
 std::span<const NamedCheck> grid_checks();
 
+// Of the products of four warps; nothing to check where the device has none.
+std::span<const NamedCheck> wgmma_checks();
+
 }  // namespace fovea::cuda

@@ -9,10 +9,12 @@ namespace {
 
 using Half = __nv_bfloat16;
 
-// dim, 16-row tiles of a warp, warps, stream, stages, resident blocks, warps that share rows; lane rows, if not 4.
+// dim, 16-row tiles of a warp, warps, stream, stages, resident blocks, warps that share rows; if named, lane rows and
+// whether four warps multiply together.
 template <int... kNumbers>
 struct Tile {
-  static constexpr int kList[] = {kNumbers...};
+  static constexpr int kNamed = sizeof...(kNumbers);
+  static constexpr int kList[9] = {kNumbers...};
   static constexpr TileShape kShape{.dim = kList[0],
                                     .row_tiles = kList[1],
                                     .warps = kList[2],
@@ -20,21 +22,28 @@ struct Tile {
                                     .stages = kList[4],
                                     .resident = kList[5],
                                     .sharing = kList[6],
-                                    .lane_rows = sizeof...(kNumbers) > 7 ? kList[sizeof...(kNumbers) - 1] : 4};
+                                    .lane_rows = kNamed > 7 ? kList[7] : 4,
+                                    .warpgroup = kList[8] != 0};
 };
 
 }  // namespace
 
 std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
   if (kind == ElementKind::bf16 && kernel == Kernel::forward)
-    return {
-        forward_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),  forward_instance<Half, Tile<32, 1, 4, 128, 2, 2, 1>>(),
-        forward_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1>>(),  forward_instance<Half, Tile<32, 1, 4, 64, 2, 2, 4>>(),
-        forward_instance<Half, Tile<64, 2, 4, 128, 2, 2, 1>>(), forward_instance<Half, Tile<64, 1, 4, 128, 2, 2, 1>>(),
-        forward_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),  forward_instance<Half, Tile<64, 1, 8, 32, 2, 1, 8>>(),
-        forward_instance<Half, Tile<64, 1, 8, 128, 2, 1, 1>>(), forward_instance<Half, Tile<128, 2, 4, 48, 2, 2, 1>>(),
-        forward_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(), forward_instance<Half, Tile<128, 1, 4, 32, 2, 3, 1>>(),
-        forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(), forward_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
+    return {forward_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
+            forward_instance<Half, Tile<32, 1, 4, 128, 2, 2, 1>>(),
+            forward_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            forward_instance<Half, Tile<32, 1, 4, 64, 2, 2, 4>>(),
+            forward_instance<Half, Tile<64, 2, 4, 128, 2, 2, 1>>(),
+            forward_instance<Half, Tile<64, 1, 4, 128, 2, 2, 1>>(),
+            forward_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            forward_instance<Half, Tile<64, 1, 8, 32, 2, 1, 8>>(),
+            forward_instance<Half, Tile<64, 1, 8, 128, 2, 1, 1>>(),
+            forward_instance<Half, Tile<128, 2, 4, 48, 2, 2, 1>>(),
+            forward_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            forward_instance<Half, Tile<128, 1, 4, 64, 1, 3, 1, 4, 1>>(),
+            forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(),
+            forward_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
   if (kind == ElementKind::bf16 && kernel == Kernel::backward_keys)
     return {backward_keys_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
             backward_keys_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),

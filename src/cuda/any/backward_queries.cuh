@@ -104,7 +104,7 @@ __device__ __forceinline__ void score_gradients(typename Core::Scores& p, const 
 template <class Element, class Tile>
 __device__ __forceinline__ void queries_step(
     BackwardQueriesShared<Element, Tile>& shared,
-    const PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>>& passing,
+    PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>>& passing,
     typename CoreOf<Element, Tile>::Results& dq, const QueriesUnit& u, const Shape& s, int block) {
   using Core = CoreOf<Element, Tile>;
   constexpr bool kSingle = Tile::kShape.stages == 1;
@@ -168,9 +168,9 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end)  // a part without work
     return let_later_kernels_wait_for_all();
   const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
-  PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>> passing{
+  PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>> passing(
       shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
-      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v)};
+      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
   typename Core::Results dq;
   fill(dq, 0.0f);
   if (u.blocks.begin < u.blocks.end) {

@@ -20,13 +20,13 @@ struct ClusterJoin {
   static_assert(kTile.threads() % kGroups == 0);
 
   std::uint32_t address;  // of the values
-  int parts;
+  int parts, part;
   Range rows;  // this thread's, every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
   // Of `len` rows and `dim` columns the share of block `part`.
   __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part, int len, int dim)
-      : address(shared_address(values)), parts(split.splits) {
+      : address(shared_address(values)), parts(split.splits), part(part) {
     const int share = static_cast<int>(quotient(kTile.rows(), split.by_splits));
     rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, column < dim ? min((part + 1) * share, len) : 0};
   }
@@ -37,6 +37,12 @@ struct ClusterJoin {
     for (int i = 0; i < Core::kRows; ++i) put_row<Core>(values + Core::row(i) * kPitch, results[i], factor);
   }
 
+  // The n-th block to read from: each begins with itself, so that not all read the same one at once.
+  __device__ __forceinline__ int source(int n) const {
+    const int block = part + n;
+    return block < parts ? block : block - parts;
+  }
+
   // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
   __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
 #pragma unroll
@@ -44,7 +50,7 @@ struct ClusterJoin {
       values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
       if (n < parts)
         values[n] = ptx::load_cluster_float4(
-            ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), n));
+            ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), source(n)));
     }
   }
   static __device__ __forceinline__ void add(float (&sum)[4], const float4& value, float weight) {

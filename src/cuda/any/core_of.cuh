@@ -1,15 +1,18 @@
 // The arithmetic that serves an element type: tensor cores for bf16 and fp16, fused multiply-adds for fp32.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/fp32_core.cuh"
 #include "cuda/device/store.cuh"
 #include "cuda/device/tensor_core.cuh"
+#include "cuda/device/warpgroup_core.cuh"
 
 namespace fovea::cuda::any {
 
 template <class Element, class Tile>
 struct CoreFor {
-  using Type = TensorCore<Element, Tile>;
+  using Type = std::conditional_t<Tile::kShape.warpgroup, WarpgroupCore<Element, Tile>, TensorCore<Element, Tile>>;
 };
 template <class Tile>
 struct CoreFor<float, Tile> {
@@ -19,6 +22,18 @@ template <class Element, class Tile>
 using CoreOf = typename CoreFor<Element, Tile>::Type;
 
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
+
+// scores = a b^T; `meanwhile` is done beside it where products run beside other work, before it elsewhere.
+template <class Core>
+__device__ __forceinline__ void multiply_beside(typename Core::Scores& scores, const std::byte* a, const std::byte* b,
+                                                auto meanwhile) {
+  if constexpr (Core::kTile.warpgroup) {
+    Core::multiply_transposed(scores, a, b, meanwhile);
+  } else {
+    meanwhile();
+    Core::multiply_transposed(scores, a, b);
+  }
+}
 
 template <int kRows, int kColumns>
 __device__ __forceinline__ void fill(float (&values)[kRows][kColumns], float value) {

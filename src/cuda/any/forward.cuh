@@ -85,6 +85,11 @@ __device__ __forceinline__ void softmax_step(typename Core::Scores& scores, type
   }
 }
 
+__device__ __forceinline__ void store_lse(const ForwardParameters& p, const Place& place, int query, float lse) {
+  if (p.lse.data == nullptr) return;
+  static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] = lse;
+}
+
 template <class Core>
 __device__ __forceinline__ void write_forward(const ForwardParameters& p, const Place& place, int first_row,
                                               const typename Core::Results& results,
@@ -104,9 +109,7 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
       if (sum != 0.0f) store_partial_row<Core>(p.partial_out + row * s.dim_v, s.dim_v, results[i], 1.0f);
     } else {
       const Finished done = finish(rows[i].maximum, sum, s);
-      if (first_lane && p.lse.data != nullptr)
-        static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
-            done.lse;
+      if (first_lane) store_lse(p, place, query, done.lse);
       store_row<Core>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row, s.dim_v, false,
                       results[i], done.factor);
     }
@@ -159,9 +162,7 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
       joined[0] += part_values.x, joined[1] += part_values.y, joined[2] += part_values.z, joined[3] += part_values.w;
     }
     const Finished done = finish(maximum, sum, s);
-    if (column == 0 && p.lse.data != nullptr)
-      static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
-          done.lse;
+    if (column == 0) store_lse(p, place, query, done.lse);
 #pragma unroll
     for (float& value : joined) value *= done.factor;
     store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
@@ -176,16 +177,16 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
                                                        RowState (&rows)[Core::kRows], float* values) {
   using Join = ClusterJoin<Core>;
   const Shape& s = p.shape;
-  auto* states = reinterpret_cast<RowState*>(values + Join::kFloats);  // [rows]
+  auto* own_states = reinterpret_cast<RowState*>(values + Join::kFloats);  // [rows]
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     rows[i].sum = lanes_sum<Core::kLanes, Core::kLaneStep>(rows[i].sum);
-    if (Core::score_column(0) == 0) states[Core::row(i)] = rows[i];
+    if (Core::score_column(0) == 0) own_states[Core::row(i)] = rows[i];
   }
   Join::put(values, results, 1.0f);
   ptx::cluster_barrier();
   const Join join(values, p.split, place.part, s.len_q - first_row, s.dim_v);
-  const std::uint32_t state_address = shared_address(states);
+  const std::uint32_t state_address = shared_address(own_states);
   for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
     RowState states[kMaxCluster];
     float4 parts[kMaxCluster];
@@ -194,7 +195,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
     for (int n = 0; n < kMaxCluster; ++n) {
       if (n >= p.split.splits) continue;
       const float2 state = ptx::load_cluster_float2(
-          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), n));
+          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.source(n)));
       states[n] = {state.x, state.y};
     }
     float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
@@ -209,9 +210,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
     }
     const Finished done = finish(maximum, sum, s);
     const int query = first_row + row;
-    if (join.column == 0 && p.lse.data != nullptr)
-      static_cast<float*>(p.lse.data)[place.batch * p.lse.batch + place.head * p.lse.head + query * p.lse.row] =
-          done.lse;
+    if (join.column == 0) store_lse(p, place, query, done.lse);
 #pragma unroll
     for (float& value : joined) value *= done.factor;
     store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
@@ -250,16 +249,16 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   using Core = CoreOf<Element, Tile>;
   using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
-  extern __shared__ __align__(128) std::byte shared_memory[];
+  extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const ForwardUnit u = forward_unit<Tile>(p, ptx::block_index());
   ptx::let_next_kernel_begin();
   if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) return;  // a part without work
   const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
-  PassingBlocks<Element, Tile, ForwardShared<Element, Tile>> passing{
+  PassingBlocks<Element, Tile, ForwardShared<Element, Tile>> passing(
       shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
-      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v)};
+      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
   const int share = kTile.sharing > 1 ? warp_index() % kTile.sharing * kTile.stream : 0;  // first key of a block
 
   typename Core::Results results;
@@ -285,17 +284,18 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     const bool first = block == u.blocks.begin, last = block + 1 == u.blocks.end;
     passing.wait(first);
+    Core::publish_copies();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    passing.k.data = shared.keys, passing.v.data = shared.values;
-    if (kTile.stages > 1 && !last) passing.load_next(block + 1);
-    if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while the scores are made
+    if (!kTile.warpgroup) passing.k.data = shared.keys, passing.v.data = shared.values;
     typename Core::Scores scores;
-    Core::multiply_transposed(scores, shared.q, passing.keys(block) + share * Layout::kPitch);
+    multiply_beside<Core>(scores, shared.q, passing.keys(block) + share * Layout::kPitch,
+                          [&] { passing.load_beside_scores(block, first, last); });
     if (block < shared.free.begin || block >= shared.free.end)
       mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
     softmax_step<Core>(scores, results, rows, s);
     if (kTile.stages == 1) {
       ptx::cp_async_wait<0>();
+      Core::publish_copies();
       __syncthreads();  // the values have arrived for everyone, and everyone is done with the keys
       if (!last) passing.load_next_keys(block + 1);
     }

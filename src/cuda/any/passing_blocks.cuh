@@ -1,6 +1,8 @@
 // The blocks of keys and values that pass by a tile of queries, copied into their stages of shared memory.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/any/core_of.cuh"
 #include "cuda/device/tile.cuh"
 
@@ -14,34 +16,60 @@ struct PassingBlocks {
   using Layout = typename CoreOf<Element, Tile>::Layout;
   static constexpr int kThreads = Tile::kShape.threads(), kRows = Tile::kShape.block(), kStages = Tile::kShape.stages;
   static constexpr bool kSingle = kStages == 1;
+  // Tiles that multiply with wgmma have registers left: where their next copies begin is kept.
+  static constexpr bool kKept = Tile::kShape.warpgroup;
+  struct NotKept {
+    __device__ __forceinline__ NotKept(const Rows<Element>&, int) {}
+  };
+  using Copy = std::conditional_t<kKept, TileCopy<Layout, kThreads, kRows>, NotKept>;
   Shared& shared;
   Rows<Element> k, v;
+  Copy next_k, next_v;
+
+  __device__ __forceinline__ PassingBlocks(Shared& shared, const Rows<Element>& k, const Rows<Element>& v, int begin)
+      : shared(shared), k(k), v(v), next_k(k, begin * kRows), next_v(v, begin * kRows) {}
 
   __device__ __forceinline__ bool vector() const { return k.vector && v.vector; }
   __device__ __forceinline__ std::byte* keys(int block) const { return shared.passing[place(block)]; }
   __device__ __forceinline__ std::byte* values(int block) const { return shared.passing[place(block) ^ 1]; }
 
-  __device__ __forceinline__ void load_keys(auto chunks, int block) const {
-    load_tile<Layout, kThreads, kRows>(chunks, keys(block), k, block * kRows);
+  // Blocks are asked for one after the other, from the first on.
+  __device__ __forceinline__ void load_keys(auto chunks, int block) {
+    if constexpr (kKept && chunks.value) {
+      next_k.copy(keys(block), k.stride);
+    } else {
+      load_tile<Layout, kThreads, kRows>(chunks, keys(block), k, block * kRows);
+    }
+    if constexpr (kKept) next_k.next(k.stride);
     if (kSingle) ptx::cp_async_commit();
   }
-  __device__ __forceinline__ void load_values(auto chunks, int block) const {
-    load_tile<Layout, kThreads, kRows>(chunks, values(block), v, block * kRows);
+  __device__ __forceinline__ void load_values(auto chunks, int block) {
+    if constexpr (kKept && chunks.value) {
+      next_v.copy(values(block), v.stride);
+    } else {
+      load_tile<Layout, kThreads, kRows>(chunks, values(block), v, block * kRows);
+    }
+    if constexpr (kKept) next_v.next(v.stride);
     ptx::cp_async_commit();
   }
-  __device__ __forceinline__ void load(auto chunks, int block) const {
+  __device__ __forceinline__ void load(auto chunks, int block) {
     load_keys(chunks, block);
     load_values(chunks, block);
   }
   // When everyone is done with the block before; of a single stage, keys and values one by one.
-  __device__ __forceinline__ void load_next(int block) const {
+  __device__ __forceinline__ void load_next(int block) {
     load_by(vector(), [&](auto chunks) { load(chunks, block); });
   }
-  __device__ __forceinline__ void load_next_keys(int block) const {
+  __device__ __forceinline__ void load_next_keys(int block) {
     load_by(vector(), [&](auto chunks) { load_keys(chunks, block); });
   }
-  __device__ __forceinline__ void load_next_values(int block) const {
+  __device__ __forceinline__ void load_next_values(int block) {
     load_by(vector(), [&](auto chunks) { load_values(chunks, block); });
+  }
+  // What may be asked for when the scores of a block are made.
+  __device__ __forceinline__ void load_beside_scores(int block, bool first, bool last) {
+    if (!kSingle && !last) load_next(block + 1);
+    if (kSingle && !first) load_next_values(block);
   }
   // Waits for this thread's share of what the first product of a block needs. The first block's values are still under
   // way then if there is a single stage.

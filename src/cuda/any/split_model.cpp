@@ -10,52 +10,90 @@
 namespace fovea::cuda::any {
 namespace {
 
-// Fitted to a sweep of tiles and parts on an H200 (docs/kernels/cuda_any.md).
-constexpr double kBegin = 5400;           // launching, and what a block of threads does before its first product
-constexpr double kJoin = 4500;            // launching a kernel that joins
-constexpr double kJoinPart = 430;         // a row reads its parts one after the other
-constexpr double kStoreRate = 23;         // bytes a clock of one multiprocessor
-constexpr double kAloneSpeed = 0.61;      // time of a block of threads that has a multiprocessor to itself, of two
-constexpr double kShortestProduct = 930;  // the chain of one product of a block, its share of softmax and barriers
-constexpr double kShortestShared = 830;   // the same where warps share rows
-constexpr double kClusterJoin = 2430;     // two barriers of a cluster, and what each part adds to them
-constexpr double kClusterPart = 86;
-constexpr double kClusterRate = 16.8;     // bytes a clock and multiprocessor of results that its blocks join
-constexpr double kClusterShortest = 435;  // the chain of one product where parts share the blocks evenly
-constexpr double kClusterAlone = 0.87;    // as kAloneSpeed
-constexpr double kClusterSpeed = 1.18;    // of warps with 16 rows in forward, of which many find a place
-constexpr double kClusterShort = 0.51;    // of the places that short parts leave, how many count
-// Clusters that come one after the other: shares of all products, of what the blocks do besides, of the longest part.
-constexpr double kClusterProducts = 0.85, kClusterOnce = 0.98, kClusterTail = 0.19;
+// Fitted to sweeps of tiles and parts on an H200 (docs/kernels/cuda_any.md).
+constexpr double kJoin = 4500;           // launching a kernel that joins
+constexpr double kJoinPart = 430;        // a row reads its parts one after the other
+constexpr double kStoreRate = 23;        // bytes a clock of one multiprocessor
+constexpr double kShortestShared = 830;  // the chain of one product of a block where warps share rows
+constexpr double kClusterPart = 86;      // what each part adds to the barriers of a cluster
+constexpr double kClusterShort = 0.51;   // of the places that short parts leave, how many count
 
-// Multiply-add operations that one multiprocessor was seen to make in a clock.
-double rate_of(const TileShape& tile, ElementKind kind) {
-  if (kind == ElementKind::fp32) return tile.sharing > 1 ? 46 : tile.lane_rows == 2 ? 82 : 79;
-  return tile.sharing > 1 ? 270 : tile.row_tiles > 1 ? 810 : 580;
-}
+// What depends on how a tile multiplies.
+struct Costs {
+  double begin;                            // launching, and what a block of threads does before its first product
+  double shortest;                         // the chain of one product of a block, its share of softmax and barriers
+  double alone;                            // time of a block of threads that has a multiprocessor to itself, of two
+  double softmax;                          // columns of a product that take as long as what comes between the products
+  double cluster_join;                     // two barriers of a cluster
+  double cluster_rate;                     // bytes a clock and multiprocessor of results that its blocks join
+  double cluster_shortest, cluster_alone;  // where parts share the blocks evenly
+  double cluster_speed;                    // of warps with 16 rows in forward, of which many find a place
+  // Clusters that come one after the other: shares of all products, of what the blocks do besides, of the longest part.
+  double cluster_products, cluster_once, cluster_tail;
+};
+constexpr Costs kByWarps{.begin = 5400,
+                         .shortest = 930,
+                         .alone = 0.61,
+                         .softmax = 0,
+                         .cluster_join = 2430,
+                         .cluster_rate = 16.8,
+                         .cluster_shortest = 435,
+                         .cluster_alone = 0.87,
+                         .cluster_speed = 1.18,
+                         .cluster_products = 0.85,
+                         .cluster_once = 0.98,
+                         .cluster_tail = 0.19};
+constexpr Costs kByWarpgroups{.begin = 4320,
+                              .shortest = 770,
+                              .alone = 0.61,
+                              .softmax = 37,
+                              .cluster_join = 1070,
+                              .cluster_rate = 17.9,
+                              .cluster_shortest = 560,
+                              .cluster_alone = 1.06,
+                              .cluster_speed = 0.92,
+                              .cluster_products = 0.55,
+                              .cluster_once = 1.26,
+                              .cluster_tail = 0.16};
 
-// Of a block of threads, for one block of the passing side.
-double block_clocks(const KernelInstance& kernel, ElementKind kind, const Load& load, double shortest,
-                    double resident) {
-  const TileShape& tile = kernel.tile;
-  return load.products * std::max(shortest, static_cast<double>(tile.rows() * tile.block() * tile.dim) * resident /
-                                                rate_of(tile, kind));
-}
+// One kernel on one device.
+struct Case {
+  const KernelInstance& kernel;
+  ElementKind kind;
+  const Load& load;
+  double processors;
+  bool by_warpgroups;  // it has wgmma
 
-double clocks_of_parts(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                       double processors) {
-  const TileShape& tile = kernel.tile;
+  const TileShape& tile() const { return kernel.tile; }
+  const Costs& costs() const { return by_warpgroups ? kByWarpgroups : kByWarps; }
+
+  // Multiply-add operations that one multiprocessor was seen to make in a clock.
+  double rate() const {
+    if (kind == ElementKind::fp32) return tile().sharing > 1 ? 46 : tile().lane_rows == 2 ? 82 : 79;
+    if (by_warpgroups) return 1410;
+    return tile().sharing > 1 ? 270 : tile().row_tiles > 1 ? 810 : 580;
+  }
+
+  // Of a block of threads, for one block of the passing side.
+  double block_clocks(double shortest, double resident) const {
+    const double elements = static_cast<double>(tile().rows() * tile().block()) * (tile().dim + costs().softmax);
+    return load.products * std::max(shortest, elements * resident / rate());
+  }
+};
+
+double clocks_of_parts(const Case& c, const Cut& cut) {
+  const TileShape& tile = c.tile();
+  const Load& load = c.load;
   const bool even = is_even(load);
   const int splits = cut.split.splits;
   const double capacity = cut.capacity, resident = cut.most, tiles = static_cast<double>(load.tiles);
   const double part = static_cast<double>(cut.split.blocks_per_split), all = tiles * splits;
   const double parts = even ? all : std::max(tiles, load.work / part + (splits > 1 ? 0.5 * tiles : 0.0));
   // Parts without work count here: where they pass by, those with work are no longer spread evenly.
-  const double alone = all <= processors && resident > 1 ? kAloneSpeed : 1.0;
-  const double block =
-      block_clocks(kernel, kind, load, tile.sharing > 1 ? kShortestShared : kShortestProduct, alone * resident);
+  const double alone = all <= c.processors && resident > 1 ? c.costs().alone : 1.0;
+  const double block = c.block_clocks(tile.sharing > 1 ? kShortestShared : c.costs().shortest, alone * resident);
   const double part_bytes = 4 * load.result_floats * tile.rows();
-  const double once = kBegin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
+  const double once = c.costs().begin + (splits > 1 ? part_bytes * resident / kStoreRate : 0.0);
   const double longest = part * block + once;
   double clocks = std::ceil(std::max(1.0, parts / capacity)) * longest;
   if (parts > capacity && !even) {
@@ -63,31 +101,33 @@ double clocks_of_parts(const Cut& cut, const KernelInstance& kernel, ElementKind
     const double tail = splits <= 2 ? 0.03 : 0.53;
     clocks = std::min(clocks, std::max(longest, (load.work * block + parts * once) / capacity + tail * longest));
   }
-  if (splits > 1) clocks += load.joins * (kJoin + kJoinPart * splits) + parts * part_bytes / (processors * kStoreRate);
+  if (splits > 1)
+    clocks += load.joins * (kJoin + kJoinPart * splits) + parts * part_bytes / (c.processors * kStoreRate);
   return clocks;
 }
 
 // The same where the parts of a tile are a cluster. Under a mask the longest parts share their multiprocessor with
 // short ones, which leave early.
-double clocks_of_clusters(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load,
-                          double processors) {
+double clocks_of_clusters(const Case& c, const Cut& cut) {
+  const Load& load = c.load;
+  const Costs& costs = c.costs();
   const int cluster = cut.split.splits;
   const double resident = cut.resident, most = cut.most, capacity = cut.capacity;
   const double all = static_cast<double>(load.tiles * cluster);
-  const double alone = resident > 1 ? kClusterAlone * 2 : 1.0;
+  const double alone = resident > 1 ? costs.cluster_alone * 2 : 1.0;
   const double evenness = load.work / static_cast<double>(load.tiles * load.longest);
-  const double together = std::min(most, all / processors) * (evenness + (1 - evenness) * kClusterShort);
-  const bool faster = kernel.tile.row_tiles == 1 && kind != ElementKind::fp32 && load.products == 2;
-  const double speed = faster ? kClusterSpeed : 1.0;
-  const double block = block_clocks(kernel, kind, load, kClusterShortest, std::max(alone, together) / speed);
-  const double once = kBegin + load.joins * (kClusterJoin + kClusterPart * cluster) +
-                      4 * load.result_floats * kernel.tile.rows() * most / kClusterRate;
+  const double together = std::min(most, all / c.processors) * (evenness + (1 - evenness) * kClusterShort);
+  const bool faster = c.tile().row_tiles == 1 && c.kind != ElementKind::fp32 && load.products == 2;
+  const double speed = faster ? costs.cluster_speed : 1.0;
+  const double block = c.block_clocks(costs.cluster_shortest, std::max(alone, together) / speed);
+  const double once = costs.begin + load.joins * (costs.cluster_join + kClusterPart * cluster) +
+                      4 * load.result_floats * c.tile().rows() * most / costs.cluster_rate;
   const double longest = static_cast<double>(divide_up(load.longest, cluster)) * block + once;
   if (all <= capacity) return longest;
   if (is_even(load)) return std::ceil(all / capacity) * longest;
-  const double crowded = block_clocks(kernel, kind, load, kClusterShortest, std::max(alone, most) / speed);
-  return std::max(longest, (kClusterProducts * load.work * crowded + kClusterOnce * all * once) / capacity +
-                               kClusterTail * longest);
+  const double crowded = c.block_clocks(costs.cluster_shortest, std::max(alone, most) / speed);
+  return std::max(longest, (costs.cluster_products * load.work * crowded + costs.cluster_once * all * once) / capacity +
+                               costs.cluster_tail * longest);
 }
 
 // The least shared memory with which no more than `resident` blocks of threads find a place on a multiprocessor: those
@@ -168,9 +208,13 @@ std::vector<Cut> cuts_of(const KernelInstance& kernel, const Load& load, int dev
 }
 
 double clocks_of(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load, int device) {
-  const double processors = device_info(device).multiprocessors;
-  return cut.split.in_cluster ? clocks_of_clusters(cut, kernel, kind, load, processors)
-                              : clocks_of_parts(cut, kernel, kind, load, processors);
+  const DeviceInfo& info = device_info(device);
+  const Case c{.kernel = kernel,
+               .kind = kind,
+               .load = load,
+               .processors = static_cast<double>(info.multiprocessors),
+               .by_warpgroups = kernel.tile.warpgroup && info.major == 9 && info.minor == 0};
+  return cut.split.in_cluster ? clocks_of_clusters(c, cut) : clocks_of_parts(c, cut);
 }
 
 }  // namespace fovea::cuda::any

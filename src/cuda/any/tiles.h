@@ -23,13 +23,16 @@ struct Forward256 {
 
 // Half the queries: twice the blocks of threads, where a problem of one head barely fills the chip.
 struct HalfForward32 {
-  static constexpr TileShape kShape{.dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3};
+  static constexpr TileShape kShape{
+      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
 };
 struct HalfForward64 {
-  static constexpr TileShape kShape{.dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3};
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
 };
 struct HalfForward128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 2, .resident = 3};
+  static constexpr TileShape kShape{
+      .dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 1, .resident = 3, .warpgroup = true};
 };
 
 // For problems of few rows: the warps share 16 queries and divide the keys.

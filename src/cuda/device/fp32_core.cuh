@@ -45,6 +45,8 @@ struct Fp32Core {
   static __device__ __forceinline__ int score_column(int j) { return lane_column() + kLanes * j; }
   static __device__ __forceinline__ int column(int j) { return j / 4 * 4 * kLanes + lane_column() * 4 + j % 4; }
 
+  static __device__ __forceinline__ void publish_copies() {}
+
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {

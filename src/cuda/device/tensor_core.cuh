@@ -40,6 +40,8 @@ struct TensorCore {
   static __device__ __forceinline__ int score_column(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
   static __device__ __forceinline__ int column(int j) { return score_column(j); }
 
+  static __device__ __forceinline__ void publish_copies() {}
+
   // scores = rows of `a` times rows of `b`, transposed: a [rows, dim], b [stream, dim]. The tensor cores cut off what
   // an addition does not keep; above kChain columns the sum is begun anew and the two are added with rounding.
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {

@@ -26,13 +26,16 @@ struct TileLayout {
   static_assert(kChunks % 4 == 0);
 
   static constexpr int kSwizzled = kChunks % 8 == 0 ? 8 : 4;  // chunks that change places
+  static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of so many chunks
 
   // Byte offset of a chunk. 16-bit tiles are read by ldmatrix, eight rows at the same column: an exclusive or with the
-  // row spreads the eight over all banks.
+  // row spreads the eight over all banks. Every eight rows lie panel after panel, each of 128 bytes a row (64 at 32
+  // columns): the 128-byte (64-byte) swizzle that wgmma reads.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
     const int turn = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
-    return row * kPitch + ((chunk ^ turn) << 4);
+    return row / 8 * 8 * kPitch + chunk / kSwizzled * kPanel + row % 8 * kSwizzled * 16 +
+           ((chunk % kSwizzled ^ turn) << 4);
   }
 
   // Offset of a chunk `rows` below (row, chunk); cheaper where the eight places of a chunk come round.
@@ -42,7 +45,7 @@ struct TileLayout {
 
   // Address of the chunk `chunks` (even) further on in the row, given the address of one of the row's first two.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
-    return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kSwizzled * 16;
+    return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
   }
 };
 
@@ -57,33 +60,56 @@ __device__ __forceinline__ void load_by(bool chunks, Load load) {
   }
 }
 
+// What a thread copies of tiles of kRows rows by all kThreads threads: one chunk of every kStep-th row.
+template <class Layout, int kThreads, int kRows>
+struct TileCopy {
+  using Element = typename Layout::Element;
+  static constexpr int kStep = kThreads / Layout::kChunks;
+  static_assert(kThreads % Layout::kChunks == 0);
+  const Element* from;
+  int row, chunk;
+  int valid;  // rows that are there, from `from` on
+
+  __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row) {
+    const int thread = static_cast<int>(ptx::thread_index());  // read anew, not kept in a register
+    chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
+    const int column = chunk * Layout::kPerChunk;
+    from = source.data + (first_row + row) * source.stride + column;
+    valid = column < source.dim ? source.len - first_row - row : 0;
+  }
+
+  // Asynchronously, in whole chunks, zero where the tensor has none; the caller commits and waits.
+  __device__ __forceinline__ void copy(std::byte* tile, std::int64_t stride) const {
+    const std::uint32_t base = shared_address(tile);
+    const Element* at = from;
+#pragma unroll
+    for (int i = 0; i < kRows; i += kStep, at += kStep * stride) {
+      if (kRows % kStep != 0 && row + i >= kRows) break;
+      ptx::cp_async_16(base + Layout::below(row, i, chunk), at, i < valid ? 16 : 0);
+    }
+  }
+  // On to the tile below.
+  __device__ __forceinline__ void next(std::int64_t stride) { from += kRows * stride, valid -= kRows; }
+};
+
 // Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads: asynchronously in whole
 // chunks, the caller commits and waits; or element by element.
 template <class Layout, int kThreads, int kRows>
 __device__ __forceinline__ void load_tile(auto chunks, std::byte* tile, const Rows<typename Layout::Element>& source,
                                           int first_row) {
   using Element = typename Layout::Element;
-  constexpr int kStep = kThreads / Layout::kChunks;  // rows copied at a time
-  static_assert(kThreads % Layout::kChunks == 0);
-  const int thread = static_cast<int>(ptx::thread_index());  // read anew: addresses are not kept from copy to copy
-  const int chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
-  const int column = chunk * Layout::kPerChunk;
-  const Element* from = source.data + (first_row + row) * source.stride + column;
-  const int valid = column < source.dim ? source.len - first_row - row : 0;
+  using Copy = TileCopy<Layout, kThreads, kRows>;
+  const Copy copy(source, first_row);
   if constexpr (chunks.value) {
-    const std::uint32_t base = shared_address(tile);
-#pragma unroll
-    for (int i = 0; i < kRows; i += kStep, from += kStep * source.stride) {
-      if (kRows % kStep != 0 && row + i >= kRows) break;
-      ptx::cp_async_16(base + Layout::below(row, i, chunk), from, i < valid ? 16 : 0);
-    }
+    copy.copy(tile, source.stride);
   } else {
-    const int columns = min(source.dim - column, Layout::kPerChunk);
+    const int columns = min(source.dim - copy.chunk * Layout::kPerChunk, Layout::kPerChunk);
+    const Element* from = copy.from;
 #pragma unroll 1
-    for (int i = 0; row + i < kRows; i += kStep, from += kStep * source.stride) {
-      auto* to = reinterpret_cast<Element*>(tile + Layout::offset(row + i, chunk));
+    for (int i = 0; copy.row + i < kRows; i += Copy::kStep, from += Copy::kStep * source.stride) {
+      auto* to = reinterpret_cast<Element*>(tile + Layout::offset(copy.row + i, copy.chunk));
 #pragma unroll 1
-      for (int n = 0; n < Layout::kPerChunk; ++n) to[n] = i < valid && n < columns ? from[n] : Element(0.0f);
+      for (int n = 0; n < Layout::kPerChunk; ++n) to[n] = i < copy.valid && n < columns ? from[n] : Element(0.0f);
     }
   }
 }

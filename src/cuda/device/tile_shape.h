@@ -15,7 +15,8 @@ struct TileShape {
   int stages;
   int resident;  // blocks of threads per multiprocessor that the registers must leave room for
   int sharing = 1;
-  int lane_rows = 4;  // of the grid that a warp's lanes form in fp32_core.cuh
+  int lane_rows = 4;       // of the grid that a warp's lanes form in fp32_core.cuh
+  bool warpgroup = false;  // four warps multiply together where the chip can: warpgroup_core.cuh
 
   constexpr int rows() const { return 16 * row_tiles * (warps / sharing); }
   constexpr int block() const { return stream * sharing; }
