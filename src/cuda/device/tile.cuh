@@ -72,6 +72,7 @@ struct TileCopy {
 
   __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row) {
     const int thread = static_cast<int>(ptx::thread_index());  // read anew, not kept in a register
+    __builtin_assume(thread >= 0 && thread < kThreads);
     chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
     const int column = chunk * Layout::kPerChunk;
     from = source.data + (first_row + row) * source.stride + column;
