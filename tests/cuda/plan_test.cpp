@@ -44,6 +44,7 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   return major_capability < 9 ? 0
                               : multiprocessors * resident_blocks(function, threads, shared_bytes, device) / cluster;
 }
+int threads_allowed(const void*, int) { return major_capability == 9 ? any::kWarpgroup : any::kWarp; }
 
 namespace any {
 namespace {

@@ -62,7 +62,7 @@ struct Case {
   ElementKind kind;
   const Load& load;
   double processors;
-  bool by_warpgroups;  // it has wgmma
+  bool by_warpgroups;  // its code has wgmma
 
   const TileShape& tile() const { return kernel.tile; }
   const Costs& costs() const { return by_warpgroups ? kByWarpgroups : kByWarps; }
@@ -208,12 +208,11 @@ std::vector<Cut> cuts_of(const KernelInstance& kernel, const Load& load, int dev
 }
 
 double clocks_of(const Cut& cut, const KernelInstance& kernel, ElementKind kind, const Load& load, int device) {
-  const DeviceInfo& info = device_info(device);
   const Case c{.kernel = kernel,
                .kind = kind,
                .load = load,
-               .processors = static_cast<double>(info.multiprocessors),
-               .by_warpgroups = kernel.tile.warpgroup && info.major == 9 && info.minor == 0};
+               .processors = static_cast<double>(device_info(device).multiprocessors),
+               .by_warpgroups = kernel.tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup};
   return cut.split.in_cluster ? clocks_of_clusters(c, cut) : clocks_of_parts(c, cut);
 }
 

@@ -59,6 +59,18 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
   return blocks;
 }
 
+int threads_allowed(const void* function, int device) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<const void*, int>, int>;  // never destroyed
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find({function, device}); found != known.end()) return found->second;
+  const CurrentDevice current(device);
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
+  known[{function, device}] = attributes.maxThreadsPerBlock;
+  return attributes.maxThreadsPerBlock;
+}
+
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
   static std::mutex mutex;
   static auto& known = *new std::map<std::tuple<const void*, int, int, int>, int>;  // never destroyed

@@ -11,6 +11,9 @@ namespace fovea::cuda {
 // the kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first launch.
 int resident_blocks(const void* function, int threads, int shared_bytes, int device);
 
+// Threads that a block of this kernel may have in the code that the device runs. Asked once per kernel and device.
+int threads_allowed(const void* function, int device);
+
 // When a kernel's blocks may be placed: after the kernel ahead in the stream, or, on devices that can, while it runs;
 // the kernel must then call ptx::wait_for_earlier_kernels().
 enum class Begin : std::uint8_t { after, early };
