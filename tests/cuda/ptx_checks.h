@@ -42,7 +42,7 @@ struct NamedCheck {
 // Of what the blocks of a grid do together.
 std::span<const NamedCheck> grid_checks();
 
-// Of the products of four warps; nothing to check where the device has none.
+// Of the products of four warps; where the code that the device runs has none, it says so and leaves them out.
 std::span<const NamedCheck> wgmma_checks();
 
 }  // namespace fovea::cuda
