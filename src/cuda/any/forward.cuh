@@ -23,7 +23,7 @@ struct ForwardShared {
   alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
   std::byte passing[2 * Tile::kShape.stages][Tile::kShape.block() * kPitch];
   alignas(16) typename Core::Stage stage;
-  Element *keys, *values;  // first elements of the sequence: in registers they would be spilled
+  Element *keys, *values;  // first elements of the sequence, where registers of them would be spilled
   int first_row;           // of the unit
   Range free;
   Place place;
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   RowState rows[Core::kRows];
   fill(results, 0.0f);
   if (threadIdx.x == 0) {
-    shared.keys = passing.k.data, shared.values = passing.v.data;
+    if (!kTile.warpgroup) shared.keys = passing.k.data, shared.values = passing.v.data;
     shared.first_row = u.first_row, shared.place = u.place, shared.free = u.free;
   }
   if (u.blocks.begin < u.blocks.end) {

@@ -35,21 +35,11 @@ struct PassingBlocks {
 
   // Blocks are asked for one after the other, from the first on.
   __device__ __forceinline__ void load_keys(auto chunks, int block) {
-    if constexpr (kKept && chunks.value) {
-      next_k.copy(keys(block), k.stride);
-    } else {
-      load_tile<Layout, kThreads, kRows>(chunks, keys(block), k, block * kRows);
-    }
-    if constexpr (kKept) next_k.next(k.stride);
+    load_rows(chunks, keys(block), k, next_k, block);
     if (kSingle) ptx::cp_async_commit();
   }
   __device__ __forceinline__ void load_values(auto chunks, int block) {
-    if constexpr (kKept && chunks.value) {
-      next_v.copy(values(block), v.stride);
-    } else {
-      load_tile<Layout, kThreads, kRows>(chunks, values(block), v, block * kRows);
-    }
-    if constexpr (kKept) next_v.next(v.stride);
+    load_rows(chunks, values(block), v, next_v, block);
     ptx::cp_async_commit();
   }
   __device__ __forceinline__ void load(auto chunks, int block) {
@@ -82,6 +72,15 @@ struct PassingBlocks {
   }
 
  private:
+  static __device__ __forceinline__ void load_rows(auto chunks, std::byte* to, const Rows<Element>& from, Copy& next,
+                                                   int block) {
+    if constexpr (kKept && chunks.value) {
+      next.copy(to, from.stride);
+    } else {
+      load_tile<Layout, kThreads, kRows>(chunks, to, from, block * kRows);
+    }
+    if constexpr (kKept) next.next(from.stride);
+  }
   static __device__ __forceinline__ int place(int block) {
     if (kSingle) return Shared::kExchange ? block % 2 : 0;
     return block % kStages * 2;
