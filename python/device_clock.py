@@ -2,6 +2,7 @@
 
 The same protocol as src/cuda/measure/stream_timer.cpp: a write that empties the L2 cache before every run, which also
 keeps the device busy while the host enqueues; `hot` puts an untimed run after it; `graph` replays up to 100 runs.
+`host` is the protocol of src/cuda/measure/call_timer.cpp: how long a call keeps the host, whatever the device does.
 """
 
 import ctypes
@@ -9,6 +10,7 @@ import time
 
 FLUSH_BYTES = 512 << 20
 GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
+HOST_CALLS = 32
 
 
 class HostClock:
@@ -63,6 +65,30 @@ class DeviceClock:
             for _ in range(self.graph_runs):
                 run()
         self.graph = graph
+
+
+class CallClock:
+    name = "cuda_host"
+
+    def __init__(self, torch):
+        self.torch = torch
+        torch.cuda.set_stream(torch.cuda.Stream())
+
+    def sample(self, run, runs, lead):
+        seconds = [self.seconds_of(run) for _ in range(lead + runs)]
+        self.torch.cuda.synchronize()
+        return {"seconds": seconds[lead:]}
+
+    def seconds_of(self, run):
+        self.torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(HOST_CALLS):
+            run()
+        return (time.perf_counter() - start) / HOST_CALLS
+
+
+def device_clock(torch, timing):
+    return CallClock(torch) if timing == "host" else DeviceClock(torch, timing)
 
 
 class DeviceState:

@@ -16,7 +16,7 @@ import mmap
 import os
 import sys
 
-from device_clock import FLUSH_BYTES, DeviceClock, HostClock
+from device_clock import FLUSH_BYTES, HostClock, device_clock
 
 INPUTS, OUTPUTS, COMMANDS, REPLIES = 3, 4, 5, 6
 
@@ -195,7 +195,7 @@ class Worker:
         # The memory that empties the cache is not the kernel's.
         share = (command["memory_limit"] + FLUSH_BYTES) / torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(share, 1.0))
-        self.clock = DeviceClock(torch, command["timing"])
+        self.clock = device_clock(torch, command["timing"])
 
     def run_pass(self):
         if self.cell.passes != "bwd":

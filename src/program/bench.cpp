@@ -284,9 +284,11 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
 
 // How it is timed, and what becomes of the times.
 void add_timing_options(CLI::App* verb, BenchOptions& o) {
-  verb->add_option("--timing", o.timing,
-                   "on a GPU: cold (L2 flushed before every run, the default), hot, or graph (one of up to 100 runs)")
-      ->check(CLI::IsMember({"cold", "hot", "graph"}));
+  verb->add_option(
+          "--timing", o.timing,
+          "on a GPU: cold (L2 flushed before every run, the default), hot, graph (one of up to 100 runs), or host "
+          "(how long a call keeps the host)")
+      ->check(CLI::IsMember({"cold", "hot", "graph", "host"}));
   verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
       ->check(whole_number_within(1, 4096))
       ->type_name("N");

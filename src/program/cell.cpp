@@ -92,7 +92,11 @@ std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(co
 
 std::string CellBench::timer() const {
   if (settings_.device == DeviceKind::cpu) return "";
-  return settings_.timing == "graph" ? "cuda_graph" : settings_.timing == "hot" ? "cuda_events_hot" : "cuda_events";
+  const std::string& timing = settings_.timing;
+  return timing == "host"    ? "cuda_host"
+         : timing == "graph" ? "cuda_graph"
+         : timing == "hot"   ? "cuda_events_hot"
+                             : "cuda_events";
 }
 
 // One entry per implementation: `flash` and the name it resolves to are the same.
@@ -216,9 +220,12 @@ void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& togethe
   const DeviceKind device = c.problem.device.kind;
   // A look at a cell that lasts milliseconds is not worth probes that last longer.
   const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
-  const auto probed = [&] { return probe_flops(device, c.problem.dtype, settings_.threads, probe); };
+  const auto probed = [&] {
+    return times_the_host() ? 0 : probe_flops(device, c.problem.dtype, settings_.threads, probe);
+  };
   const auto product = settings_.ceilings.find(product_name(device, c.problem.dtype));
-  const double before = probed(), best_product = product == settings_.ceilings.end() ? 0 : product->second;
+  const double before = probed();
+  const double best_product = times_the_host() || product == settings_.ceilings.end() ? 0 : product->second;
   std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
   const RowCeiling ceiling = row_ceiling(before, probed(), best_product, probed);
   for (std::size_t i = 0; i < timed.size(); ++i) {
@@ -241,6 +248,9 @@ SampleSource CellBench::source_of(Entry& entry) {
           const auto found = reply.find(key);
           if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
         }
+        if (const auto found = reply.find("launches"); found != reply.end()) {
+          for (const Json& one : *found) entry.launches.push_back(one.get<double>());
+        }
         return reply.at("seconds").get<std::vector<double>>();
       }};
 }
@@ -248,6 +258,18 @@ SampleSource CellBench::source_of(Entry& entry) {
 void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
   Row& row = entry.row;
   row.time_s = statistics_of(std::move(samples));
+  const TimeStatistics& t = *row.time_s;
+  if (!entry.launches.empty()) row.launches_s = statistics_of(entry.launches).median;
+  if (!times_the_host()) rate(c, entry, ceiling);
+  if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
+  if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())
+    row.flags.emplace_back("launch_bound");
+  if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
+}
+
+// What was computed in that time, and whether it can be. Time that the host alone is kept says neither.
+void CellBench::rate(const core::Case& c, Entry& entry, const RowCeiling& ceiling) const {
+  Row& row = entry.row;
   const TimeStatistics& t = *row.time_s;
   read_state(entry);
   row.tflops = row.flops / t.median / 1e12;
@@ -259,9 +281,6 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
   const bool impossible = t.min <= 0 || (std::isfinite(floor) && t.min < floor);
   if (impossible) row.flags.emplace_back("impossible");
   if (row.ceiling && is_low_probe(ceiling, impossible ? 0 : row.flops / t.median)) row.flags.emplace_back("low_probe");
-  if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
-  if (t.median < kLaunchBoundSeconds && settings_.timing != "graph") row.flags.emplace_back("launch_bound");
-  if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
 
 // A timeout tells nothing: a hang and a problem that is too large look alike.

@@ -25,7 +25,7 @@ struct CellSettings {
   std::int64_t memory_limit = 0;           // bytes that a cell may take; never 0 once the sweep begins
   std::uint64_t seed = 0;                  // of the order of turns
   DeviceKind device = DeviceKind::cpu;     // of all cases
-  std::string timing = "cold";             // cold, hot or graph: of a GPU
+  std::string timing = "cold";             // cold, hot, graph or host: of a GPU
   std::map<std::string, double> ceilings;  // of this run: probe_all or probe_gpu
 };
 
@@ -53,6 +53,7 @@ class CellBench {
     bool open = true;                          // nothing has gone wrong with it yet
     std::optional<PowerMeter> meter;           // of the processor, while it is timed
     std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
+    std::vector<double> launches;              // of the host's time, all turns
   };
 
   std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;
@@ -65,7 +66,9 @@ class CellBench {
                 const std::function<void(const RoundReport&)>& after_turn);
   SampleSource source_of(Entry& entry);
   void judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const;
+  void rate(const core::Case& c, Entry& entry, const RowCeiling& ceiling) const;
   void read_state(Entry& entry) const;
+  bool times_the_host() const { return settings_.device == DeviceKind::cuda && settings_.timing == "host"; }
   double fastest_honest(const core::Case& c) const;
   WorkerProcess& worker(std::size_t contender);
   void drop_all();

@@ -176,6 +176,7 @@ std::string json_line(const Row& row) {
             {"timer", row.timer},
             {"machine", row.machine}};
   if (!row.peer.empty()) json["peer"] = row.peer;
+  if (row.launches_s) json["launches_s"] = *row.launches_s;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -206,6 +207,7 @@ Row row_from(const Json& j) {
   row.flags = value<std::vector<std::string>>(j, "flags");
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
+  if (j.contains("launches_s")) row.launches_s = amount<double>(j, "launches_s");
   row.flops = amount<double>(j, "flops");
   row.bytes = amount<double>(j, "bytes");
   row.tflops = optional_amount<double>(j, "tflops");

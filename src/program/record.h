@@ -53,6 +53,7 @@ struct Row {
   std::string reason;   // empty where status is ok
   std::vector<std::string> flags;
   std::optional<TimeStatistics> time_s;  // only where status is ok
+  std::optional<double> launches_s;      // of timer cuda_host: the call's launches alone, where they are known
   double flops = 0, bytes = 0;           // of the definition: what the problem asks, not what the kernel did
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling
@@ -64,10 +65,11 @@ struct Row {
   int threads = 0;
   Source source;
   std::optional<double> clock_mhz, power_w;
-  std::string timer;    // steady_clock, perf_counter, cuda_events
+  std::string timer;    // steady_clock, perf_counter, cuda_events, cuda_events_hot, cuda_graph, cuda_host
   std::string machine;  // Environment::machine
   std::string peer;     // the framework that ran it and its version: PyTorch 2.9.1; empty if none did
 
+  bool times_the_host() const { return timer == "cuda_host"; }  // how long a call keeps it, not how long it runs
   bool has_flag(std::string_view flag) const;
 };
 

@@ -90,8 +90,7 @@ std::string conditions_section(const Study& study) {
 }
 
 std::string subtitle_of(const Study& study) {
-  std::vector<const Measured*> rows;
-  for (const Measured& one : study.rows) rows.push_back(&one);
+  const std::vector<const Measured*> rows = study.all();
   return rows.empty() ? "no rows" : conditions_of(rows);
 }
 

@@ -1,6 +1,7 @@
 // The report as Markdown: the same tables and sentences as the page.
 #include <fmt/format.h>
 
+#include "program/report_calls.h"
 #include "program/report_html.h"
 #include "program/report_observations.h"
 #include "program/report_rates.h"
@@ -24,6 +25,7 @@ std::string picture(const Picture& one) {
 
 Report make_report(const Study& study) {
   std::vector<Table> times = rate_tables(study);
+  for (Table& table : call_tables(study)) times.push_back(std::move(table));
   for (Table& table : time_tables(study)) times.push_back(std::move(table));
   return {&study,
           headline_of(study),

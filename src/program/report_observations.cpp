@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/names.h"
+#include "program/report_calls.h"
 #include "program/report_tables.h"
 
 namespace fovea::program {
@@ -184,7 +185,8 @@ void say_failures(const Study& study, std::vector<std::string>& said) {
     for (const std::string& name : study.implementations) {
       std::size_t n = 0;
       const Measured* shortest = nullptr;
-      for (const Measured& one : study.rows) {
+      for (const Measured* const row : study.all()) {
+        const Measured& one = *row;
         if (one.row.status != status || one.row.impl != name) continue;
         ++n;
         const auto length = [](const Measured& m) { return m.problem.problem.len_k; };
@@ -215,7 +217,7 @@ void say_flags(const Study& study, std::vector<std::string>& said) {
 // Forward and backward together should take what they take one by one.
 void say_sums(const Study& study, std::vector<std::string>& said) {
   std::map<std::string, const Measured*> by_key;
-  for (const Measured& one : study.rows) by_key[one.row.problem + one.row.impl] = &one;
+  for (const Measured& one : study.rows) by_key[one.row.problem + one.row.impl + one.row.timer] = &one;
   std::size_t compared = 0, outside = 0;
   for (const Measured& one : study.rows) {
     if (one.problem.pass != core::CasePass::e2e || !one.ranked() || one.noisy()) continue;
@@ -225,7 +227,7 @@ void say_sums(const Study& study, std::vector<std::string>& said) {
       core::Case part = one.problem;
       part.pass = pass;
       part.problem.pass = pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
-      const auto found = by_key.find(core::line_of(part) + one.row.impl);
+      const auto found = by_key.find(core::line_of(part) + one.row.impl + one.row.timer);
       both = both && found != by_key.end() && found->second->ranked() && !found->second->noisy();
       if (both) sum += found->second->seconds();
     }
@@ -254,6 +256,10 @@ std::string headline_of(const Study& study) {
       }
     }
   }
+  if (configurations == 0 && !study.calls.empty())
+    return fmt::format("{} of calls in a graph or of the host's time, by {}: {}.", count_of(study.calls.size(), "cell"),
+                       count_of(study.implementations.size(), "implementation"),
+                       fmt::join(study.implementations, ", "));
   std::string text =
       fmt::format("{} by {}: {}.", count_of(configurations, "configuration"),
                   count_of(study.implementations.size(), "implementation"), fmt::join(study.implementations, ", "));
@@ -276,6 +282,7 @@ std::vector<std::string> observations_of(const Study& study) {
   say_ceiling(study, said);
   say_accuracy(study, said);
   say_sums(study, said);
+  for (std::string& sentence : said_of_calls(study)) said.push_back(std::move(sentence));
   say_failures(study, said);
   say_flags(study, said);
   return said;

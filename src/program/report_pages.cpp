@@ -348,7 +348,7 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
   std::vector<const Measured*> used;
   for (const Measured& one : study.rows) {
     const std::string measurement = measurement_of(one.problem);
-    if (!printed.contains(measurement)) continue;
+    if (!printed.contains(measurement) || !timer_word(one.row).empty()) continue;
     const std::string ran_on =
         fmt::format("{} {} {}", core::name_of(one.problem.problem.device.kind), one.row.machine, one.row.threads);
     if (!used.empty() && ran_on != runner) continue;

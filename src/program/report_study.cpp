@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -107,10 +108,17 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
     study.rows[i].environment = &study.environments.at(environment_of_row[i]);
   }
   study.implementations = implementations_of(study.rows);
-  for (const Measured& one : study.rows) {  // flash names whichever implementation of this library ran
-    if (baseline == "flash" && one.role() == "flash") baseline = one.row.impl;
+  const auto apart = std::stable_partition(study.rows.begin(), study.rows.end(), [](const Measured& one) {
+    return one.row.timer != "cuda_graph" && !one.row.times_the_host();
+  });
+  study.calls.assign(std::make_move_iterator(apart), std::make_move_iterator(study.rows.end()));
+  study.rows.erase(apart, study.rows.end());
+  for (const Measured* const one : study.all()) {  // flash names whichever implementation of this library ran
+    if (baseline == "flash" && one->role() == "flash") baseline = one->row.impl;
   }
-  study.baseline = !baseline.empty() || study.implementations.empty() ? baseline : study.implementations.front();
+  std::vector<std::string> comparable = implementations_of(study.rows);
+  if (comparable.empty()) comparable = study.implementations;
+  study.baseline = !baseline.empty() || comparable.empty() ? baseline : comparable.front();
   if (!baseline.empty() &&
       std::find(study.implementations.begin(), study.implementations.end(), baseline) == study.implementations.end()) {
     std::string known;
@@ -126,6 +134,14 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
                 {}});
   }
   return study;
+}
+
+std::vector<const Measured*> Study::all() const {
+  std::vector<const Measured*> every;
+  for (const auto* const part : {&rows, &calls}) {
+    for (const Measured& one : *part) every.push_back(&one);
+  }
+  return every;
 }
 
 const Measured* Configuration::find(std::string_view implementation) const {
@@ -172,9 +188,7 @@ std::vector<Group> groups_of(const Study& study, GroupBy by) {
   return groups;
 }
 
-std::string timer_word(const Row& row) {
-  return row.timer == "cuda_events_hot" ? "hot" : row.timer == "cuda_graph" ? "graph" : "";
-}
+std::string timer_word(const Row& row) { return row.timer == "cuda_events_hot" ? "hot" : ""; }
 
 std::optional<double> speed_up(const Configuration& configuration, std::string_view implementation,
                                std::string_view baseline) {

@@ -29,9 +29,12 @@ struct Measured {
 struct Study {
   std::vector<Environment> environments;
   std::vector<Measured> rows;                // of rows that measure the same thing the last
+  std::vector<Measured> calls;               // likewise, of a graph's node or of the host's time: no times of a run
   std::vector<std::string> implementations;  // in the order shown: baselines, peers, this library
   std::string baseline;                      // what speed-ups are over
   std::vector<std::string> warnings;
+
+  std::vector<const Measured*> all() const;  // rows, then calls
 
   Study() = default;
   Study(const Study&) = delete;  // rows point into `environments`
@@ -79,7 +82,7 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
 std::string conditions_of(const std::vector<const Measured*>& rows);
 std::string conditions_of(const Group& group);
 
-std::string timer_word(const Row& row);            // hot, graph: what a GPU's times mean; empty for all others
+std::string timer_word(const Row& row);            // hot: of a GPU; empty for all others
 std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
 std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ
 std::string sizes_of(const core::Case& problem);   // length 4k, d=64, bf16, causal, batch 1, 12 heads

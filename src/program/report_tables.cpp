@@ -311,7 +311,8 @@ Table accuracy_table(const Study& study) {
   };
   std::map<std::tuple<std::size_t, DType, std::string>, Worst> worst;
   std::vector<const Measured*> all;
-  for (const Measured& one : study.rows) {
+  for (const Measured* const row : study.all()) {
+    const Measured& one = *row;
     const auto place = std::find(study.implementations.begin(), study.implementations.end(), one.row.impl);
     for (const auto& [tensor, error] : one.row.error) {
       Worst& w =
@@ -350,7 +351,8 @@ Table failures_table(const Study& study) {
               "Cells without a time",
               "Every row whose status is not ok, with the reason recorded; whole problem lines are in rows.csv.",
               {{"status", {}, false}, {"implementation", {}, false}, {"problem", {}, false}, {"reason", {}, false}}};
-  for (const Measured& one : study.rows) {
+  for (const Measured* const row : study.all()) {
+    const Measured& one = *row;
     if (one.timed()) continue;
     table.rows.push_back(
         {{status_word(one.row.status), Emphasis::word},

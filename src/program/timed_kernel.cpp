@@ -78,6 +78,7 @@ class LibraryKernel final : public TimedKernel {
   }
   void forward() override { attention_forward(forward_, options_); }
   void backward() override { attention_backward(backward_, options_); }
+  bool is_ours() const override { return true; }
   std::optional<std::int64_t> workspace_bytes() const override {
     if (options_.workspace.data != nullptr) return options_.workspace.bytes;
     return on_device_ ? cuda::workspace_peak() : core::memory_count().peak;

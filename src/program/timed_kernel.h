@@ -27,6 +27,8 @@ class TimedKernel {
   virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
   virtual void backward() = 0;  // wants an earlier forward()
 
+  virtual bool is_ours() const { return false; }  // one of the library's list
+
   // Counted while the calls ran; nothing where it cannot be known.
   virtual std::optional<std::int64_t> workspace_bytes() const { return std::nullopt; }
   virtual std::optional<std::int64_t> saved_bytes() const { return std::nullopt; }

@@ -23,11 +23,11 @@ using Json = nlohmann::ordered_json;
 
 // The case that is prepared, with the memory that its kernel works in: the shared blocks, or copies on a device.
 struct Prepared {
-  Prepared(const core::Case& the_case, const TensorPlaces& places, const std::string& timing)
+  Prepared(const core::Case& the_case, const TensorPlaces& places, const std::string& timing, bool ours)
       : c(the_case),
         inputs(protocol::kInputs, places.input_bytes, false),
         outputs(protocol::kOutputs, places.output_bytes, true),
-        timer(make_timer(c.problem.device.kind, timing)) {
+        timer(make_timer(c.problem.device.kind, timing, ours)) {
     if (!on_device()) return;
     device_inputs = cuda::DeviceMemory(places.input_bytes);
     device_outputs = cuda::DeviceMemory(places.output_bytes);
@@ -79,7 +79,7 @@ class Worker {
     if (!kernel_) kernel_ = make_kernel(spec_);
     const core::Case c = core::parse_case(command.at("problem").get<std::string>());
     const TensorPlaces places = places_of(c);
-    prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>());
+    prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), kernel_->is_ours());
     kernel_->prepare(c, {.implementation = command.at("implementation").get<std::string>(),
                          .threads = command.at("threads").get<int>(),
                          .stream = prepared_->timer->stream(),
@@ -115,10 +115,12 @@ class Worker {
 
   Json sample(int runs, int lead) {
     const auto samples = prepared_->timer->sample([this] { run_pass(); }, runs, lead);
-    return {{"ok", true},
-            {"seconds", samples.seconds},
-            {"clock_mhz", json_of(samples.clock_mhz)},
-            {"power_w", json_of(samples.power_w)}};
+    Json reply{{"ok", true},
+               {"seconds", samples.seconds},
+               {"clock_mhz", json_of(samples.clock_mhz)},
+               {"power_w", json_of(samples.power_w)}};
+    if (!samples.launches.empty()) reply["launches"] = samples.launches;
+    return reply;
   }
 
   std::string spec_;

@@ -10,6 +10,7 @@
 //          and "peer":"PyTorch 2.9.1" if a framework runs it
 //   {"command":"sample","runs":N,"lead":N}   N timed runs of the case's pass after `lead` untimed ones
 //       -> {"ok":true,"seconds":[...],"clock_mhz":X|null,"power_w":X|null}      the last two of a GPU
+//          and "launches":[...], of the kernels' launches alone, where timing is host and they are known
 //   {"command":"drop"}                forget the case and its memory
 //   {"command":"quit"}
 // Failures: {"ok":false,"status":"oom|unsupported|error","reason":TEXT}.

@@ -1,8 +1,9 @@
-// The two clocks.
+// The three clocks.
 #include "program/worker_timer.h"
 
 #include <chrono>
 
+#include "cuda/measure/call_timer.h"
 #include "cuda/measure/stream_timer.h"
 
 namespace fovea::program {
@@ -31,7 +32,7 @@ class DeviceTimer final : public WorkerTimer {
   bool captures() const override { return timing_ == cuda::Timing::graph; }
   Samples sample(const std::function<void()>& run, int runs, int lead) override {
     auto [seconds, state] = timer_.sample(run, runs, lead);
-    return {std::move(seconds), state.clock_mhz, state.power_w};
+    return {std::move(seconds), {}, state.clock_mhz, state.power_w};
   }
 
  private:
@@ -39,10 +40,27 @@ class DeviceTimer final : public WorkerTimer {
   cuda::StreamTimer timer_;
 };
 
+// A call's own cost is that with a workspace of the caller's: taking one from the pool is the caller's choice.
+class DeviceCallTimer final : public WorkerTimer {
+ public:
+  explicit DeviceCallTimer(bool with_launches) : timer_(with_launches) {}
+  const char* name() const override { return cuda::CallTimer::kName; }
+  void* stream() const override { return timer_.stream(); }
+  bool captures() const override { return true; }
+  Samples sample(const std::function<void()>& run, int runs, int lead) override {
+    auto [seconds, launches] = timer_.sample(run, runs, lead);
+    return {std::move(seconds), std::move(launches), {}, {}};
+  }
+
+ private:
+  cuda::CallTimer timer_;
+};
+
 }  // namespace
 
-std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing) {
+std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing, bool ours) {
   if (device == DeviceKind::cpu) return std::make_unique<HostTimer>();
+  if (timing == "host") return std::make_unique<DeviceCallTimer>(ours);
   return std::make_unique<DeviceTimer>(timing == "graph" ? cuda::Timing::graph
                                        : timing == "hot" ? cuda::Timing::hot
                                                          : cuda::Timing::cold);

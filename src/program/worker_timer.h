@@ -15,6 +15,7 @@ class WorkerTimer {
  public:
   struct Samples {
     std::vector<double> seconds;
+    std::vector<double> launches;  // of a GPU's kernels alone, where calls are timed by the host and both are known
     std::optional<double> clock_mhz, power_w;  // of a GPU
   };
 
@@ -26,7 +27,8 @@ class WorkerTimer {
   virtual Samples sample(const std::function<void()>& run, int runs, int lead) = 0;
 };
 
-// `timing` is cold, hot or graph, of a GPU alone.
-std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing);
+// `timing` is cold, hot, graph or host, of a GPU alone. `ours`: what runs launches kernels of this program only, as far
+// as it launches any itself.
+std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing, bool ours);
 
 }  // namespace fovea::program

@@ -23,4 +23,7 @@ int check_ptx();
 // The double-precision kernels of src/cuda/reference against the CPU's reference.
 int check_reference();
 
+// A call's launches alone against the call.
+int check_launches();
+
 }  // namespace fovea::cuda

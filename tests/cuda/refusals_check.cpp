@@ -9,13 +9,12 @@
 
 #include "attention/random_descriptors.h"
 #include "core/problem_line.h"
-#include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "device_call.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "on_device.h"
-#include "verification/case_tensors.h"
 
 namespace fovea::cuda {
 namespace {
@@ -26,53 +25,6 @@ void judge(const std::string& name, const std::string& wrong) {
   if (!wrong.empty()) std::printf("REFUSAL %s: %s\n", name.c_str(), wrong.c_str());
   ++(wrong.empty() ? passed : failed);
 }
-
-// A case's tensors on the device, the outputs full of NaN.
-class DeviceCall {
- public:
-  explicit DeviceCall(const core::Case& c) : host_(verification::make_tensors(c)) {
-    forward = host_.forward();
-    backward = host_.backward();
-    options = verification::options_of(c);
-    options.implementation = "cuda.any";
-    for (TensorView* input : {&forward.q, &forward.k, &forward.v, &backward.dout}) place(*input, true);
-    backward.q = forward.q, backward.k = forward.k, backward.v = forward.v;
-    for (MutableTensorView* output : {&forward.out, &forward.lse, &backward.dq, &backward.dk, &backward.dv})
-      place(*output, false);
-    backward.out = forward.out, backward.lse = forward.lse;
-  }
-
-  // Every byte of every tensor.
-  std::vector<std::byte> bytes() const {
-    std::vector<std::byte> all;
-    for (const DeviceMemory& one : memory_) {
-      std::vector<std::byte> part(static_cast<std::size_t>(one.bytes()));
-      one.download(part.data());
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-
-  ForwardTensors forward;
-  BackwardTensors backward;
-  AttentionOptions options;
-
- private:
-  template <class View>
-  void place(View& view, bool is_input) {
-    DeviceMemory& memory = memory_.emplace_back(view.buffer_bytes + kRoom);
-    memory.poison();
-    std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()), std::byte{0xff});
-    if (is_input) std::copy_n(static_cast<const std::byte*>(view.data), view.buffer_bytes, all.begin());
-    memory.upload(all.data());
-    view.data = memory.data();
-    view.device = {DeviceKind::cuda, 0};
-  }
-
-  static constexpr std::int64_t kRoom = 16;  // for tensors that are moved by less
-  verification::CaseTensors host_;
-  std::vector<DeviceMemory> memory_;
-};
 
 core::Case case_of(const char* line) { return core::parse_case(line); }
 DeviceCall small_call() { return DeviceCall(case_of("pass=bwd b=1 hq=2 hkv=1 lq=512 d=64 dtype=bf16 mask=causal")); }

@@ -156,6 +156,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {"verify", "--problem", kTiny + " device=cpu,cuda"},
                 {"--problem", "got:    device=cuda", "wanted: one device"}},
         Refusal{"TwoDevices", {"bench", "--problem", kTiny + " device=cpu,cuda"}, {"two devices", "--device"}},
+        Refusal{"HostTimingOfACpu", {"bench", "--problem", kTiny, "--timing", "host"}, {"--timing", "--device cuda"}},
+        Refusal{"TimingThatIsNone",
+                {"bench", "--problem", kTiny, "--device", "cuda", "--timing", "hosts"},
+                {"--timing", "host"}},
         Refusal{"TimingOfACpu", {"bench", "--problem", kTiny, "--timing", "hot"}, {"--timing", "--device cuda"}},
         Refusal{
             "GpuRowOnACpu", {"bench", "--problem", kTiny, "--with", "torch.flash"}, {"unknown peer", "torch.sdpa"}}),

@@ -58,11 +58,11 @@ TEST(Record, RowsOfOtherTimersOfAGpuMeasureOtherThings) {
   row.timer = "perf_counter";
   EXPECT_EQ(key_of(row), on_cpu);
   std::set<std::string> keys{on_cpu};
-  for (const char* timer : {"cuda_events", "cuda_events_hot", "cuda_graph"}) {
+  for (const char* timer : {"cuda_events", "cuda_events_hot", "cuda_graph", "cuda_host"}) {
     row.timer = timer;
     keys.insert(key_of(row));
   }
-  EXPECT_EQ(keys.size(), 4u);
+  EXPECT_EQ(keys.size(), 5u);
 }
 
 TEST(Statistics, QuartilesInterpolateAndStdIsOfASample) {
@@ -91,6 +91,10 @@ TEST(Record, ReadsBackWhatItWrote) {
   const Row back = row_of(json_line(failed));
   EXPECT_EQ(json_line(back), json_line(failed));
   EXPECT_FALSE(back.workspace_bytes.has_value());
+  Row host = sample_row();
+  EXPECT_FALSE(row_of(json_line(host)).launches_s) << "a call whose launches are not known has none";
+  host.launches_s = 3.5e-6;
+  EXPECT_EQ(row_of(json_line(host)).launches_s, 3.5e-6);
   const std::string environment = json_line(sample_environment());
   EXPECT_EQ(json_line(environment_of(environment)), environment);
 }
@@ -155,6 +159,9 @@ TEST(SchemaChecker, FindsWhatDoesNotFit) {
     return tests::schema_violation(schema, nlohmann::json::parse(line));
   };
   EXPECT_EQ(check(json_line(sample_row())), "");
+  Row host = sample_row();
+  host.launches_s = 3.5e-6;
+  EXPECT_EQ(check(json_line(host)), "");
   EXPECT_EQ(check(json_line(sample_environment())), "");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"threads\":2", "\"threads\":2.5"},
                                  {"\"status\":\"ok\"", "\"status\":\"fine\""},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/problem_line.h"
@@ -99,6 +100,22 @@ inline std::vector<Row> every_status() {
   rows.push_back(failed(at + "512", "vectorized", "crashed"));
   rows.push_back(failed(at + "1k", "vectorized", "error"));
   rows.push_back(failed(at + "2k", "vectorized", "unsupported"));
+  return rows;
+}
+
+// Rows of one problem in three ways of timing: a run of 50 us, a call of a graph, and how long a call keeps the host.
+inline std::vector<Row> three_ways() {
+  const std::string at = "device=cuda dtype=bf16 mask=causal lq=512 d=64";
+  std::vector<Row> rows;
+  for (const auto& [timer, own, peer] : {std::tuple{"cuda_events", 50e-6, 40e-6}, std::tuple{"cuda_graph", 5e-6, 10e-6},
+                                         std::tuple{"cuda_host", 4.25e-6, 20e-6}}) {
+    for (const auto& [name, seconds] : {std::pair{"cuda.any", own}, std::pair{"torch.flash", peer}}) {
+      rows.push_back(timed(at, name, seconds));
+      rows.back().timer = timer;
+    }
+  }
+  rows[4].launches_s = 3.5e-6;
+  for (std::size_t i : {4u, 5u}) rows[i].tflops.reset(), rows[i].ceiling_share.reset(), rows[i].ceiling.reset();
   return rows;
 }
 

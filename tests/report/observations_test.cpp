@@ -60,6 +60,21 @@ TEST(Observations, SumsAreCompared) {
   EXPECT_TRUE(says(with(2e-3), "in 0 of 1 cell"));
 }
 
+// No sentence on times of a run counts them; each way has its own.
+TEST(Observations, CallsInAGraphAndTheHostsTimeHaveTheirOwn) {
+  const std::string text = all_of(study_of(three_ways(), "torch.flash"));
+  EXPECT_TRUE(says(text, "1 configuration by 2 implementations")) << text;
+  EXPECT_TRUE(says(text, "cuda.any, forward: 0.800\u00d7 the speed of torch.flash")) << text;
+  EXPECT_TRUE(says(text,
+                   "In a graph of dependent calls cuda.any takes 5.00 to 5.00 us forward in 1 cell; slower than "
+                   "another in none."))
+      << text;
+  EXPECT_TRUE(says(text,
+                   "A call of cuda.any keeps the host at most 4.25 us in 1 cell; beyond its launches at most "
+                   "0.750 us (forward at length 512"))
+      << text;
+}
+
 TEST(Observations, TheWorstErrorIsNamed) {
   std::vector<Row> rows = every_status();
   rows[1].error["out"].ratio_to_plain = 1.75;

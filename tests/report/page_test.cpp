@@ -92,6 +92,16 @@ TEST(Page, IsWellFormedAndLoadsNothing) {
   }
 }
 
+TEST(Page, OfCallsAloneHasTheirTables) {
+  std::vector<Row> rows = three_ways();
+  rows.erase(rows.begin(), rows.begin() + 2);
+  const Study study = study_of(rows);
+  const Report report = make_report(study);
+  EXPECT_EQ(first_fault(to_html(report)), "");
+  EXPECT_NE(to_markdown(report).find("### How long a call keeps the host"), std::string::npos);
+  EXPECT_NE(report.headline.find("4 cells of calls"), std::string::npos) << report.headline;
+}
+
 TEST(Page, OfNoRowsIsStillAPage) {
   const Study study = study_of({});
   EXPECT_EQ(first_fault(to_html(make_report(study))), "");
@@ -160,6 +170,24 @@ TEST(Published, DevicesAreKeptApart) {
     EXPECT_EQ(one["panels"][0]["points"].size(), 2u);
     EXPECT_EQ(one["panels"][1]["bandwidth"], 0) << "none was measured on the GPU";
   }
+}
+
+// A call of a graph is faster than a run after a flush; it is another time.
+TEST(Published, OnlyTimesOfARunStandBesideThePublishedOnes) {
+  std::vector<Row> rows{timed("device=cuda " + std::string("d=64 dtype=bf16 mask=causal lq=512"), "cuda.any", 20e-6)};
+  rows.front().timer = "cuda_events";
+  const Study alone = study_of(rows);
+  for (const char* timer : {"cuda_events_hot", "cuda_graph", "cuda_host"}) {
+    rows.push_back(rows.front());
+    rows.back().timer = timer;
+    rows.back().time_s = statistics_of({5e-6, 5e-6, 5e-6});
+  }
+  const Study study = study_of(rows);
+  for (const PublishedPage& page : published_pages(study)) {
+    for (const Match& match : page.matches) EXPECT_EQ(match.here->row.timer, "cuda_events");
+  }
+  EXPECT_EQ(published_pages(study).size(), published_pages(alone).size());
+  EXPECT_FALSE(published_pages(study).empty());
 }
 
 TEST(Published, FindingsAreComputedFromTheTables) {

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "fixture.h"
+#include "program/report_calls.h"
 #include "program/report_rates.h"
 #include "program/report_tables.h"
 
@@ -124,11 +125,11 @@ TEST(Tables, RatesOfAGpu) {
   rows.push_back(failed(at + "b=1 hq=1 lq=4k d=64", "cuda.any", "oom"));
   for (Row& one : rows) one.timer = "cuda_events";
   rows.push_back(timed(at + "b=8 hq=16 lq=2k d=128", "cuda.any", 1e-3));
-  rows.back().timer = "cuda_graph";
+  rows.back().timer = "cuda_events_hot";
   const auto tables = rate_tables(study_of(rows));
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].title, "Rates on a GPU: forward, bf16");
-  EXPECT_EQ(tables[1].title, "Rates on a GPU: forward, bf16, graph");
+  EXPECT_EQ(tables[1].title, "Rates on a GPU: forward, bf16, hot");
   ASSERT_EQ(tables[0].rows.size(), 3u);
   ASSERT_EQ(tables[0].columns.size(), 8u);
   const auto& first = tables[0].rows[0];  // d = 64, 1k
@@ -137,6 +138,36 @@ TEST(Tables, RatesOfAGpu) {
   EXPECT_EQ(first[7].emphasis, Emphasis::loss);
   EXPECT_TRUE(tables[0].rows[1][5].text == "OOM" || tables[0].rows[1][6].text == "OOM");
   EXPECT_TRUE(rate_tables(study_of(every_status())).empty());
+}
+
+TEST(Tables, CallsInAGraphAndTheHostsTimeStandApart) {
+  const Study study = study_of(three_ways(), "torch.flash");
+  const auto times = time_tables(study);
+  ASSERT_EQ(times.size(), 1u) << "times of a run beside those that are none";
+  EXPECT_EQ(cell(times[0], 0, "cuda.any", "ms").text, "0.0500");
+  EXPECT_EQ(rate_tables(study).size(), 1u);
+  EXPECT_EQ(cell(summary_table(study), 0, "cells", "").text, "1");
+  const auto calls = call_tables(study);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].id, "call-in-a-graph");
+  EXPECT_EQ(cell(calls[0], 0, "cuda.any", "us").text, "5.00");
+  EXPECT_EQ(cell(calls[0], 0, "cuda.any", "us").emphasis, Emphasis::best);
+  EXPECT_EQ(cell(calls[0], 0, "torch.flash", "us").text, "10.0");
+  EXPECT_EQ(cell(calls[0], 0, "cuda.any", "over the fastest other").text, format_ratio(2));
+  EXPECT_EQ(calls[1].title, "How long a call keeps the host");
+  EXPECT_EQ(cell(calls[1], 0, "cuda.any", "us").text, "4.25");
+  EXPECT_EQ(cell(calls[1], 0, "cuda.any", "launches, us").text, "3.50");
+  EXPECT_EQ(cell(calls[1], 0, "cuda.any", "beyond the launches, us").text, "0.750");
+  EXPECT_EQ(calls[1].columns.size(), 11u) << "a peer's launches are not known";
+  EXPECT_TRUE(call_tables(study_of(every_status())).empty());
+}
+
+TEST(Tables, CallsOfTwoMachinesStandInTwoTables) {
+  std::vector<Row> rows = three_ways();
+  rows.back().machine = "another";
+  std::set<std::string> identifiers;
+  for (const Table& table : call_tables(study_of(rows))) EXPECT_TRUE(identifiers.insert(table.id).second) << table.id;
+  EXPECT_EQ(identifiers.size(), 3u);
 }
 
 }  // namespace

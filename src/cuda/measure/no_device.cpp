@@ -1,5 +1,6 @@
 // Built instead of this folder where FOVEA_CUDA is off: no facts, no memory, nothing to measure.
 #include "core/check.h"
+#include "cuda/measure/call_timer.h"
 #include "cuda/measure/device_calls.h"
 #include "cuda/measure/device_ceilings.h"
 #include "cuda/measure/device_facts.h"
@@ -16,6 +17,7 @@ namespace {
 }  // namespace
 
 struct StreamTimer::Parts {};
+struct CallTimer::Parts {};
 
 DeviceMemory::DeviceMemory(std::int64_t) { refuse(); }
 DeviceMemory::~DeviceMemory() = default;
@@ -37,6 +39,11 @@ StreamTimer::~StreamTimer() = default;
 const char* StreamTimer::name() const { return ""; }
 void* StreamTimer::stream() const { return nullptr; }
 StreamTimer::Samples StreamTimer::sample(const std::function<void()>&, int, int) { refuse(); }
+
+CallTimer::CallTimer(bool) { refuse(); }
+CallTimer::~CallTimer() = default;
+void* CallTimer::stream() const { return nullptr; }
+CallTimer::Samples CallTimer::sample(const std::function<void()>&, int, int) { refuse(); }
 
 double product_flops(DType, double) { return 0; }
 double copy_bandwidth() { return 0; }

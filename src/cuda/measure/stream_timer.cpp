@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 
@@ -68,20 +69,8 @@ struct StreamTimer::Parts {
 
   void capture(const std::function<void()>& enqueue) {
     graph_runs = std::clamp(static_cast<int>(kGraphSeconds / std::max(time_once(enqueue), 1e-9)), 1, kGraphRuns);
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    cudaGraph_t captured = nullptr;
-    try {
-      for (int i = 0; i < graph_runs; ++i) enqueue();
-    } catch (...) {
-      cudaStreamEndCapture(stream, &captured);
-      if (captured != nullptr) cudaGraphDestroy(captured);
-      cudaGetLastError();
-      throw;
-    }
-    check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
-    const cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
-    cudaGraphDestroy(captured);
-    check(status, "cudaGraphInstantiate");
+    const CapturedGraph captured(stream, enqueue, graph_runs);
+    check(cudaGraphInstantiate(&graph, captured.get(), 0), "cudaGraphInstantiate");
   }
 
   // What is timed; hot runs and graphs bring their own first run.

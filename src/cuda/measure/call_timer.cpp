@@ -1,0 +1,71 @@
+// Calls in a row until the device is drained again; in between the same for their launches alone.
+#include "cuda/measure/call_timer.h"
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <optional>
+
+#include "cuda/measure/captured_graph.h"
+#include "cuda/runtime/check.h"
+#include "fovea/error.h"
+
+namespace fovea::cuda {
+namespace {
+
+// Few enough for the kernels of all of them to find room in the queue of a stream: a full one makes the host wait.
+constexpr int kCalls = 32;
+
+double seconds_of(const std::function<void()>& call) {
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kCalls;
+}
+
+}  // namespace
+
+struct CallTimer::Parts {
+  explicit Parts(bool asked) : with_launches(asked) { check(cudaStreamCreate(&stream), "cudaStreamCreate"); }
+  ~Parts() { cudaStreamDestroy(stream); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // Kernels of other libraries among them can be captured, but not launched from here: nothing is known then.
+  void find_launches(const std::function<void()>& call) {
+    with_launches = false;
+    try {
+      launches.emplace(CapturedGraph(stream, call, 1));
+      launches->enqueue(stream);
+    } catch (const Error&) {
+      launches.reset();
+    }
+  }
+
+  bool with_launches;
+  cudaStream_t stream = nullptr;
+  std::optional<LaunchList> launches;
+};
+
+CallTimer::CallTimer(bool with_launches) : parts_(std::make_unique<Parts>(with_launches)) {}
+
+CallTimer::~CallTimer() = default;
+
+void* CallTimer::stream() const { return parts_->stream; }
+
+CallTimer::Samples CallTimer::sample(const std::function<void()>& call, int runs, int lead) {
+  Parts& parts = *parts_;
+  if (parts.with_launches) parts.find_launches(call);
+  Samples samples;
+  for (int i = 0; i < lead + runs; ++i) {
+    const double seconds = seconds_of(call);
+    if (i >= lead) samples.seconds.push_back(seconds);
+    if (!parts.launches) continue;
+    const double launches = seconds_of([&parts] { parts.launches->enqueue(parts.stream); });
+    if (i >= lead) samples.launches.push_back(launches);
+  }
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  return samples;
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,65 @@
+// A case on the first GPU: inputs made from its line, results full of NaN.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "cuda/measure/device_memory.h"
+#include "fovea/attention.h"
+#include "verification/case_tensors.h"
+
+namespace fovea::cuda {
+
+class DeviceCall {
+ public:
+  explicit DeviceCall(const core::Case& c) : host_(verification::make_tensors(c)) {
+    forward = host_.forward();
+    backward = host_.backward();
+    options = verification::options_of(c);
+    options.implementation = "cuda.any";
+    for (TensorView* input : {&forward.q, &forward.k, &forward.v, &backward.dout}) place(*input, true);
+    backward.q = forward.q, backward.k = forward.k, backward.v = forward.v;
+    for (MutableTensorView* output : {&forward.out, &forward.lse, &backward.dq, &backward.dk, &backward.dv})
+      place(*output, false);
+    backward.out = forward.out, backward.lse = forward.lse;
+  }
+
+  // Every byte of every tensor.
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all;
+    for (const DeviceMemory& one : memory_) {
+      std::vector<std::byte> part(static_cast<std::size_t>(one.bytes()));
+      one.download(part.data());
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  // NaN again in the results of a pass.
+  void poison(Pass pass) {
+    for (std::size_t i = pass == Pass::forward ? 4 : 6; i < memory_.size(); ++i) memory_[i].poison();
+  }
+
+  ForwardTensors forward;
+  BackwardTensors backward;
+  AttentionOptions options;
+
+ private:
+  template <class View>
+  void place(View& view, bool is_input) {
+    DeviceMemory& memory = memory_.emplace_back(view.buffer_bytes + kRoom);
+    memory.poison();
+    std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()), std::byte{0xff});
+    if (is_input) std::copy_n(static_cast<const std::byte*>(view.data), view.buffer_bytes, all.begin());
+    memory.upload(all.data());
+    view.data = memory.data();
+    view.device = {DeviceKind::cuda, 0};
+  }
+
+  static constexpr std::int64_t kRoom = 16;  // for tensors that are moved by less
+  verification::CaseTensors host_;
+  std::vector<DeviceMemory> memory_;
+};
+
+}  // namespace fovea::cuda

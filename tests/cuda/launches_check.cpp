@@ -1,0 +1,72 @@
+// A call's launches alone, as `fovea bench --timing host` repeats them, give the call's answer.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/problem_line.h"
+#include "cuda/measure/call_timer.h"
+#include "cuda/measure/captured_graph.h"
+#include "cuda/measure/device_memory.h"
+#include "cuda/runtime/check.h"
+#include "device_call.h"
+#include "fovea/error.h"
+#include "on_device.h"
+
+namespace fovea::cuda {
+namespace {
+
+// Empty, or what is wrong.
+std::string wrong_launches(const core::Case& c) {
+  DeviceCall t(c);
+  const CallTimer timer(false);
+  const DeviceMemory workspace(std::max<std::int64_t>(workspace_bytes(c.problem, "cuda.any"), 1));
+  t.options.workspace = {workspace.data(), workspace.bytes()};
+  t.options.stream = timer.stream();
+  auto* const stream = static_cast<cudaStream_t>(timer.stream());
+  const bool is_forward = c.problem.pass == Pass::forward;
+  if (!is_forward) {
+    AttentionOptions options = t.options;
+    options.workspace = {};
+    attention_forward(t.forward, options);
+  }
+  const auto call = [&] {
+    is_forward ? attention_forward(t.forward, t.options) : attention_backward(t.backward, t.options);
+  };
+  call();
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  const std::vector<std::byte> wanted = t.bytes();
+  t.poison(c.problem.pass);
+  const LaunchList launches(CapturedGraph(stream, call, 1));
+  launches.enqueue(stream);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  std::printf("launches: %zu of %s\n", launches.size(), core::line_of(c).c_str());
+  return t.bytes() == wanted ? "" : "another answer than the call's";
+}
+
+}  // namespace
+
+int check_launches() {
+  int passed = 0, failed = 0;
+  for (const char* line : {"pass=fwd lq=128 d=64 dtype=bf16 mask=causal", "pass=fwd lq=512 d=64 dtype=bf16 mask=causal",
+                           "pass=fwd lq=4k d=128 dtype=fp16 mask=none", "pass=fwd lq=2k d=64 dtype=fp32 mask=causal",
+                           "pass=bwd lq=512 d=64 dtype=bf16 mask=causal", "pass=bwd lq=2k d=128 dtype=fp32 mask=none",
+                           "pass=bwd b=2 hq=4 hkv=2 lq=1k d=64 dtype=bf16 mask=causal"}) {
+    core::Case c = core::parse_case(line);
+    c.problem.device = {DeviceKind::cuda, 0};
+    c.problem.pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
+    std::string wrong;
+    try {
+      wrong = wrong_launches(c);
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+    if (!wrong.empty()) std::printf("LAUNCHES %s: %s\n", line, wrong.c_str());
+    ++(wrong.empty() ? passed : failed);
+  }
+  std::printf("launches: %d passed, %d failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace fovea::cuda
