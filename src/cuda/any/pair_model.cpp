@@ -64,7 +64,7 @@ double clocks_of(const Share& keys, const Share& queries, double processors) {
   double clocks = std::max(keys.part, queries.part);
   if (keys.waves + queries.waves > 1) {
     const double last = kLastOfQueries * queries.part + kLastOfKeys * keys.part;
-    clocks = std::max(keys.part, keys.all + queries.all + last);
+    clocks = std::max({keys.part, queries.part, keys.all + queries.all + last});
     if (keys.cut) clocks = std::max(clocks, std::ceil(keys.waves - (keys.even ? 0 : kRests)) * keys.part);
   }
   const double joined = keys.joined + queries.joined;
