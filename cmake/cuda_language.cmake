@@ -45,6 +45,12 @@ set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
 if(FOVEA_CUDA_ARCHITECTURES STREQUAL "native" AND CMAKE_CUDA_ARCHITECTURES_NATIVE)
   set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES_NATIVE}")
 endif()
+# A register that spills inside a main loop costs more than any tile can win: the build fails, with the compiler that the
+# tiles were chosen with. Others hand out registers in their own way.
+set(FOVEA_CUDA_SPILLS -Xptxas=--warn-on-spills)
+if(CMAKE_CUDA_COMPILER_VERSION MATCHES "^13[.]0[.]")
+  string(APPEND FOVEA_CUDA_SPILLS ",--warning-as-error")
+endif()
 # Machine code for compute capability 9.0 is made with the instructions that only this one has: sm_90a.
 if("90" IN_LIST FOVEA_CUDA_ARCHITECTURES)
   list(APPEND FOVEA_CUDA_ARCHITECTURES 90-virtual)
