@@ -1,6 +1,4 @@
 // What tells the host whether the code that a device runs multiplies with wgmma.
-#include <cuda_runtime.h>
-
 #include "cuda/any/parameters.h"
 #include "cuda/ptx/wgmma.cuh"
 
