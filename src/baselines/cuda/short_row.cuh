@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "baselines/cuda/short_rows.h"
+#include "cuda/ptx/grid_dependency.cuh"
 
 namespace fovea::cuda::baselines {
 
@@ -35,21 +36,22 @@ struct ShortRow {
   }
 };
 
-__device__ __forceinline__ unsigned short_row_of_warp() {
-  return blockIdx.x * (kShortRowThreads / 32) + threadIdx.x / 32;
-}
-
 template <int kCount>
 using Live = std::integral_constant<int, kCount>;
 
-// How many blocks have keys; a row without keys has one, of which it sees nothing.
+// A kernel's whole work: `pass(row, Live<n>())` for this warp's row, n of whose blocks have keys; a row without keys
+// has one, of which it sees nothing.
 template <class Pass>
-__device__ __forceinline__ void with_live_blocks(const ShortRow& row, Pass pass) {
+__device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass) {
+  ptx::wait_for_earlier_kernels();
+  const unsigned index = blockIdx.x * (kShortRowThreads / 32) + threadIdx.x / 32;
+  if (index >= rows.count) return;
+  const ShortRow row(rows, index);
   const int seen = row.seen + 4 * row.thread;
-  if (seen <= kBlock) return pass(Live<1>());
-  if (seen <= 2 * kBlock) return pass(Live<2>());
-  if (seen <= 3 * kBlock) return pass(Live<3>());
-  return pass(Live<kBlocks>());
+  if (seen <= kBlock) return pass(row, Live<1>());
+  if (seen <= 2 * kBlock) return pass(row, Live<2>());
+  if (seen <= 3 * kBlock) return pass(row, Live<3>());
+  return pass(row, Live<kBlocks>());
 }
 
 // One of kLive blocks: the last has keys only up to some thread.

@@ -3,7 +3,6 @@
 #include "baselines/cuda/short_softmax.h"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
-#include "cuda/ptx/grid_dependency.cuh"
 
 namespace fovea::cuda::baselines {
 namespace {
@@ -78,11 +77,7 @@ __device__ __forceinline__ void softmax(const ShortSoftmax& p, const ShortRow& r
 
 template <class Element>
 __global__ void __launch_bounds__(kShortRowThreads, kAtOnce) short_softmax(const __grid_constant__ ShortSoftmax p) {
-  ptx::wait_for_earlier_kernels();
-  const unsigned index = short_row_of_warp();
-  if (index >= p.rows.count) return;
-  const ShortRow row(p.rows, index);
-  with_live_blocks(row, [&](auto live) { softmax<Element, live()>(p, row); });
+  for_row_of_warp(p.rows, [&](const ShortRow& row, auto live) { softmax<Element, live()>(p, row); });
 }
 
 }  // namespace
