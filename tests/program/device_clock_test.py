@@ -38,7 +38,7 @@ class HostTiming(unittest.TestCase):
         self.assertEqual(clock.name, "cuda_host")
         reply = clock.sample(lambda: torch.cuda.said.append("call"), runs=3, lead=1)
         self.assertEqual(len(reply["seconds"]), 3)
-        sample = ["wait"] + ["call"] * device_clock.HOST_CALLS
+        sample = ["wait"] + ["call"] * (device_clock.HOST_FIRST_CALLS + device_clock.HOST_CALLS)
         self.assertEqual(torch.cuda.said, ["set stream"] + sample * 4 + ["wait"])
 
     def test_a_sample_is_the_mean_of_its_calls(self):
@@ -53,6 +53,7 @@ class HostTiming(unittest.TestCase):
     def test_counts_of_both_kinds_of_worker_agree(self):
         text = (ROOT / "src/cuda/measure/call_timer.cpp").read_text()
         self.assertIn(f"kCalls = {device_clock.HOST_CALLS};", text)
+        self.assertIn(f"kFirstCalls = {device_clock.HOST_FIRST_CALLS};", text)
 
 
 if __name__ == "__main__":
