@@ -10,7 +10,7 @@ import time
 
 FLUSH_BYTES = 512 << 20
 GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
-HOST_CALLS, HOST_FIRST_CALLS = 32, 8
+HOST_CALLS, HOST_SETTLING_SECONDS = 32, 0.1
 
 
 class HostClock:
@@ -75,14 +75,15 @@ class CallClock:
         torch.cuda.set_stream(torch.cuda.Stream())
 
     def sample(self, run, runs, lead):
+        settled = time.perf_counter() + HOST_SETTLING_SECONDS
+        while time.perf_counter() < settled:
+            self.seconds_of(run)
         seconds = [self.seconds_of(run) for _ in range(lead + runs)]
         self.torch.cuda.synchronize()
         return {"seconds": seconds[lead:]}
 
     def seconds_of(self, run):
         self.torch.cuda.synchronize()
-        for _ in range(HOST_FIRST_CALLS):
-            run()
         start = time.perf_counter()
         for _ in range(HOST_CALLS):
             run()

@@ -1,4 +1,5 @@
 # python/device_clock.py with a torch that only pretends: what is timed, and what is waited for. device_clock_test.py ROOT
+import math
 import pathlib
 import sys
 import unittest
@@ -31,29 +32,43 @@ class Torch:
         self.cuda = Cuda()
 
 
-class HostTiming(unittest.TestCase):
-    def test_calls_in_a_row_on_a_drained_device(self):
-        torch = Torch()
-        clock = device_clock.device_clock(torch, "host")
-        self.assertEqual(clock.name, "cuda_host")
-        reply = clock.sample(lambda: torch.cuda.said.append("call"), runs=3, lead=1)
-        self.assertEqual(len(reply["seconds"]), 3)
-        sample = ["wait"] + ["call"] * (device_clock.HOST_FIRST_CALLS + device_clock.HOST_CALLS)
-        self.assertEqual(torch.cuda.said, ["set stream"] + sample * 4 + ["wait"])
+class Time:
+    """A clock that moves when it is told to."""
 
-    def test_a_sample_is_the_mean_of_its_calls(self):
-        ticks = iter([10.0, 10.0 + 64e-6])
-        real, device_clock.time.perf_counter = device_clock.time.perf_counter, lambda: next(ticks)
-        try:
-            seconds = device_clock.device_clock(Torch(), "host").sample(lambda: None, 1, 0)["seconds"]
-        finally:
-            device_clock.time.perf_counter = real
-        self.assertAlmostEqual(seconds[0], 64e-6 / device_clock.HOST_CALLS, places=12)
+    def __init__(self):
+        self.now = 10.0
+
+    def perf_counter(self):
+        return self.now
+
+
+class HostTiming(unittest.TestCase):
+    def setUp(self):
+        self.torch, self.time, self.real = Torch(), Time(), device_clock.time
+        device_clock.time = self.time
+
+    def tearDown(self):
+        device_clock.time = self.real
+
+    def call(self):
+        self.torch.cuda.said.append("call")
+        self.time.now += 1e-3
+
+    def test_calls_in_a_row_on_a_drained_device_that_was_busy_before(self):
+        clock = device_clock.device_clock(self.torch, "host")
+        self.assertEqual(clock.name, "cuda_host")
+        reply = clock.sample(self.call, runs=3, lead=1)
+        self.assertEqual(len(reply["seconds"]), 3)
+        for seconds in reply["seconds"]:
+            self.assertAlmostEqual(seconds, 1e-3, places=9)
+        sample = ["wait"] + ["call"] * device_clock.HOST_CALLS
+        settling = math.ceil(device_clock.HOST_SETTLING_SECONDS / (1e-3 * device_clock.HOST_CALLS))
+        self.assertEqual(self.torch.cuda.said, ["set stream"] + sample * (settling + 4) + ["wait"])
 
     def test_counts_of_both_kinds_of_worker_agree(self):
         text = (ROOT / "src/cuda/measure/call_timer.cpp").read_text()
         self.assertIn(f"kCalls = {device_clock.HOST_CALLS};", text)
-        self.assertIn(f"kFirstCalls = {device_clock.HOST_FIRST_CALLS};", text)
+        self.assertIn(f"kSettlingSeconds = {device_clock.HOST_SETTLING_SECONDS};", text)
 
 
 if __name__ == "__main__":

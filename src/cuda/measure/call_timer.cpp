@@ -15,14 +15,18 @@ namespace {
 
 // Few enough for the kernels of all of them to find room in the queue of a stream: a full one makes the host wait.
 constexpr int kCalls = 32;
-constexpr int kFirstCalls = 8;  // untimed: they find the caches as the wait for the device left them
+// After a pause calls take up to half as long again for some 70 ms (seen on an H200).
+constexpr double kSettlingSeconds = 0.1;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 double seconds_of(const std::function<void()>& call) {
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  for (int i = 0; i < kFirstCalls; ++i) call();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   for (int i = 0; i < kCalls; ++i) call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kCalls;
+  return seconds_since(start) / kCalls;
 }
 
 }  // namespace
@@ -58,6 +62,7 @@ void* CallTimer::stream() const { return parts_->stream; }
 CallTimer::Samples CallTimer::sample(const std::function<void()>& call, int runs, int lead) {
   Parts& parts = *parts_;
   if (parts.with_launches) parts.find_launches(call);
+  for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(call);
   Samples samples;
   for (int i = 0; i < lead + runs; ++i) {
     const double seconds = seconds_of(call);
