@@ -54,7 +54,7 @@ __global__ void multiply_transposed(const float* a, const float* b, float* c) {
     for (std::uint64_t k = 1; k < kWide / 16; ++k)
       ptx::wgmma_transposed<Element, true>(sum, descriptor(shared_a) + 2 * k, descriptor(shared_b) + 2 * k);
     ptx::wgmma_commit();
-    ptx::wgmma_wait();
+    ptx::wgmma_wait<0>();
     ptx::pin(sum);
     const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
     for (int i = 0; i < 2; ++i)
@@ -97,7 +97,7 @@ __global__ void multiply(const float* a, const float* b, float* c) {
       }
     }
     ptx::wgmma_commit();
-    ptx::wgmma_wait();
+    ptx::wgmma_wait<0>();
     ptx::pin(sum);
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < kAll / 4; ++j) c[(row + 8 * i) * kAll + j / 2 * 8 + lane % 4 * 2 + j % 2] = sum[i][j];

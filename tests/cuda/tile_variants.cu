@@ -46,19 +46,19 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             forward_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
   if (kind == ElementKind::bf16 && kernel == Kernel::backward_keys)
     return {backward_keys_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
-            backward_keys_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),
+            backward_keys_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
             backward_keys_instance<Half, Tile<64, 2, 4, 32, 2, 2, 1>>(),
-            backward_keys_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),
-            backward_keys_instance<Half, Tile<128, 1, 4, 64, 1, 2, 1>>(),
+            backward_keys_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
             backward_keys_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            backward_keys_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
             backward_keys_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
   if (kind == ElementKind::bf16)
     return {backward_queries_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
-            backward_queries_instance<Half, Tile<32, 2, 4, 32, 2, 3, 1>>(),
+            backward_queries_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
             backward_queries_instance<Half, Tile<64, 2, 4, 48, 2, 2, 1>>(),
             backward_queries_instance<Half, Tile<64, 2, 4, 64, 2, 2, 1>>(),
-            backward_queries_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1>>(),
-            backward_queries_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            backward_queries_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            backward_queries_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
             backward_queries_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>()};
   if (kernel == Kernel::forward)
     return {forward_instance<float, Tile<32, 2, 4, 32, 2, 2, 1>>(),

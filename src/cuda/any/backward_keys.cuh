@@ -45,13 +45,12 @@ template <class Element, class Tile>
 struct BackwardKeysShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
-  alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
+  alignas(1024) std::byte k[Tile::kShape.rows() * kPitch];
   std::byte v[Tile::kShape.rows() * kPitch];
-  std::byte passing[2 * kStages][kStream * kPitch];  // queries and dout
-  alignas(16) float lse[kStages][kStream];
-  float delta[kStages][kStream];
+  std::byte passing[2 * kStages][kStream * kPitch];   // queries and dout
+  alignas(16) float statistics[kStages][2][kStream];  // lse and delta
   alignas(16) typename Core::Stage stage;
-  KeysUnit unit;  // here because fp32 tiles have no registers left for it
+  KeysUnit unit;  // here because some tiles have no registers left for it
 };
 
 template <class Tile, bool kBoth>
@@ -97,6 +96,13 @@ struct PassingQueries {
   __device__ __forceinline__ std::byte* dout(int step) const {
     return shared.passing[kTile.stages > 1 ? step % kTile.stages * 2 + 1 : 1 - step % 2];
   }
+  __device__ __forceinline__ float (&statistics(int step) const)[2][kTile.stream] {
+    return shared.statistics[step % kTile.stages];
+  }
+  // Of the first query of a block, among those of all heads.
+  __device__ __forceinline__ std::int64_t row(int step) const {
+    return (static_cast<std::int64_t>(u.place.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + first(step);
+  }
   __device__ __forceinline__ Rows<Element> rows(const TensorRef& t, int dim, int step) const {
     return rows_of<Element>(t, u.place.batch, head(step), p.shape.len_q, dim);
   }
@@ -113,11 +119,14 @@ struct PassingQueries {
     load_by(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
     ptx::cp_async_commit();
   }
+  __device__ __forceinline__ bool vector() const {
+    constexpr int kPerChunk = CoreOf<Element, Tile>::Layout::kPerChunk;
+    return p.q.vector && p.dout.vector && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
+  }
   __device__ __forceinline__ void load_both(int step) const {
-    const auto gQ = rows(p.q, p.shape.dim_qk, step), gDout = rows(p.dout, p.shape.dim_v, step);
-    load_by(gQ.vector && gDout.vector, [&](auto chunks) {
-      load(chunks, queries(step), gQ, step);
-      load(chunks, dout(step), gDout, step);
+    load_by(vector(), [&](auto chunks) {
+      load(chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
+      load(chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
     });
     ptx::cp_async_commit();
   }
@@ -125,13 +134,11 @@ struct PassingQueries {
   __device__ __forceinline__ RowStatistics read_statistics(int step) const {
     const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
     if (i >= kTile.stream || query >= p.shape.len_q) return {};
-    const std::int64_t row =
-        (static_cast<std::int64_t>(u.place.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + query;
-    return {p.lse[row], p.delta[row]};
+    return {p.lse[row(step) + i], p.delta[row(step) + i]};
   }
   __device__ __forceinline__ void keep_statistics(int step, const RowStatistics& row) const {
     const int i = static_cast<int>(threadIdx.x), stage = step % kTile.stages;
-    if (i < kTile.stream) shared.lse[stage][i] = row.lse, shared.delta[stage][i] = row.delta;
+    if (i < kTile.stream) shared.statistics[stage][0][i] = row.lse, shared.statistics[stage][1][i] = row.delta;
   }
 };
 
@@ -163,12 +170,10 @@ __device__ __forceinline__ void load_kept(BackwardKeysShared<Element, Tile>& sha
   });
 }
 
-// P^T = exp(K Q^T - lse) of one block of queries, from `first_query`.
+// P^T = exp(K Q^T - lse) of one block of queries, from `first_query`, in the place of K Q^T.
 template <class Core, int kStream>
-__device__ __forceinline__ void probabilities(typename Core::Scores& p, const std::byte* k, const std::byte* q,
-                                              const float (&lse)[kStream], bool masked, const KeysUnit& u,
-                                              const Shape& s, int first_query) {
-  Core::multiply_transposed(p, k, q);
+__device__ __forceinline__ void probabilities(typename Core::Scores& p, const float (&lse)[kStream], bool masked,
+                                              const KeysUnit& u, const Shape& s, int first_query) {
 #pragma unroll
   for (int j = 0; j < Core::kScoreColumns; ++j) {
     const float row_lse = lse[Core::score_column(j)];
@@ -178,13 +183,11 @@ __device__ __forceinline__ void probabilities(typename Core::Scores& p, const st
   if (masked) mask_transposed<Core>(p, s, u.first_row, first_query);
 }
 
-// dS^T = P^T (V dout^T - delta), in the place of P^T.
+// dS^T = P^T (dP^T - delta), in the place of P^T; dP^T = V dout^T.
 template <class Core, int kStream>
-__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const std::byte* v, const std::byte* dout,
+__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const typename Core::Scores& dp,
                                                 const float (&delta)[kStream], bool masked, const KeysUnit& u,
                                                 const Shape& s, int first_query) {
-  typename Core::Scores dp;
-  Core::multiply_transposed(dp, v, dout);
 #pragma unroll
   for (int j = 0; j < Core::kScoreColumns; ++j) {
     const float row_delta = delta[Core::score_column(j)];
@@ -214,13 +217,18 @@ __device__ __forceinline__ void keys_step(const PassingQueries<Element, Tile>& p
   const std::byte *q = passing.queries(step), *dout = passing.dout(step);
   const bool masked = block < u.free.begin || block >= u.free.end;
   typename Core::Scores scores;
-  probabilities<Core>(scores, shared.k, q, shared.lse[stage], masked, u, s, query);
+  Core::multiply_transposed(scores, shared.k, q);
+  probabilities<Core>(scores, shared.statistics[stage][0], masked, u, s, query);
   if (kSingle) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // dout has arrived for everyone
   }
   if (u.dv) Core::multiply(gradients.dv, scores, dout, shared.stage);
-  if (u.dk) score_gradients<Core>(scores, shared.v, dout, shared.delta[stage], masked, u, s, query);
+  if (u.dk) {
+    typename Core::Scores dp;
+    Core::multiply_transposed(dp, shared.v, dout);
+    score_gradients<Core>(scores, dp, shared.statistics[stage][1], masked, u, s, query);
+  }
   if (kSingle && more) {
     __syncthreads();  // everyone is done with dout and the statistics
     passing.load_queries(step + 1);
@@ -228,6 +236,96 @@ __device__ __forceinline__ void keys_step(const PassingQueries<Element, Tile>& p
   }
   if (u.dk) Core::multiply(gradients.dk, scores, q, shared.stage);
   if (more) passing.keep_statistics(step + 1, next);
+}
+
+// All steps, one product after the other.
+template <class Element, class Tile, bool kBoth>
+__device__ __forceinline__ void keys_in_turn(const PassingQueries<Element, Tile>& passing,
+                                             KeyGradients<CoreOf<Element, Tile>, kBoth>& gradients) {
+  const Range steps = passing.u.steps;
+#pragma unroll 1
+  for (int step = steps.begin; step < steps.end; ++step) {
+    if (Tile::kShape.stages == 1 && step == steps.begin) {
+      ptx::cp_async_wait<1>();  // the first dout is still under way
+    } else {
+      ptx::cp_async_wait<0>();
+    }
+    CoreOf<Element, Tile>::publish_copies();
+    __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
+    keys_step<Element, Tile, kBoth>(passing, gradients, step, step + 1 < steps.end);
+  }
+}
+
+// Where this thread copies the block of queries from that is asked for next, kept where registers are left for it: of
+// queries and dout, and, the first half of the threads, of lse, the second of delta.
+template <class Element, class Tile>
+struct NextQueries {
+  static constexpr TileShape kTile = Tile::kShape;
+  static_assert(kTile.threads() == 2 * kTile.stream);
+  using Layout = typename CoreOf<Element, Tile>::Layout;
+  using Copy = TileCopy<Layout, kTile.threads(), kTile.stream>;
+  Copy q, dout;
+  const float* statistics;
+  int query;  // first of the block
+
+  __device__ __forceinline__ NextQueries(const PassingQueries<Element, Tile>& passing, int step,
+                                         unsigned thread = ptx::thread_index())
+      : q(passing.rows(passing.p.q, passing.p.shape.dim_qk, step), passing.first(step), thread),
+        dout(passing.rows(passing.p.dout, passing.p.shape.dim_v, step), passing.first(step), thread),
+        statistics((thread < kTile.stream ? passing.p.lse : passing.p.delta) + passing.row(step) +
+                   thread % kTile.stream),
+        query(passing.first(step)) {}
+
+  // A query that is not there has statistics of 0: q and dout are as well, and nothing is added.
+  __device__ __forceinline__ void load(const PassingQueries<Element, Tile>& passing, int step) const {
+    const unsigned thread = ptx::thread_index();
+    q.copy(passing.queries(step), passing.p.q.row);
+    dout.copy(passing.dout(step), passing.p.dout.row);
+    ptx::cp_async_4(shared_address(passing.statistics(step)) + 4 * thread, statistics,
+                    query + static_cast<int>(thread % kTile.stream) < passing.p.shape.len_q ? 4 : 0);
+    ptx::cp_async_commit();
+  }
+  // On to `step`.
+  __device__ __forceinline__ void next(const PassingQueries<Element, Tile>& passing, int step) {
+    query += kTile.stream, statistics += kTile.stream;
+    q.next(passing.p.q.row), dout.next(passing.p.dout.row);
+    if (query >= passing.u.blocks.end * kTile.stream) *this = NextQueries(passing, step);  // of the next head
+  }
+};
+
+// All steps for both gradients from rows of whole chunks, where products run beside the arithmetic between them: V
+// dout^T beside P^T, P^T dout beside dS^T.
+template <class Element, class Tile>
+__device__ __forceinline__ void keys_beside(const PassingQueries<Element, Tile>& passing,
+                                            KeyGradients<CoreOf<Element, Tile>, true>& gradients) {
+  using Core = CoreOf<Element, Tile>;
+  const KeysUnit& u = passing.u;
+  const Shape& s = passing.p.shape;
+  auto& shared = passing.shared;
+  NextQueries<Element, Tile> ahead(passing, u.steps.begin);
+  const int end = u.steps.end;
+#pragma unroll 1
+  for (int step = u.steps.begin; step < end; ++step) {
+    ptx::cp_async_wait<0>();
+    Core::publish_copies();
+    __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
+    const int stage = step % Tile::kShape.stages, query = ahead.query, block = query / Tile::kShape.stream;
+    const std::byte *q = passing.queries(step), *dout = passing.dout(step);
+    typename Core::Scores scores, dp;
+    Core::begin_transposed(scores, shared.k, q);
+    Core::begin_transposed(dp, shared.v, dout);
+    ahead.next(passing, step + 1);
+    if (step + 1 < end) ahead.load(passing, step + 1);
+    const bool masked = block < u.free.begin || block >= u.free.end;
+    Core::template wait<1>(scores);
+    probabilities<Core>(scores, shared.statistics[stage][0], masked, u, s, query);
+    Core::begin(gradients.dv, scores, dout);
+    Core::template wait<1>(dp);
+    score_gradients<Core>(scores, dp, shared.statistics[stage][1], masked, u, s, query);
+    Core::template wait<0>(gradients.dv);
+    Core::begin(gradients.dk, scores, q);
+    Core::template wait<0>(gradients.dk);
+  }
 }
 
 template <class Core>
@@ -260,15 +358,16 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   using Core = CoreOf<Element, Tile>;
   constexpr TileShape kTile = Tile::kShape;
   constexpr bool kBoth = kTile.dim <= 128;
-  extern __shared__ __align__(128) std::byte shared_memory[];
+  extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardKeysShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
   const KeysUnit own = keys_unit<Tile, kBoth>(p, ptx::block_index());
-  if (sizeof(Element) == 4) {
+  constexpr bool kUnitInShared = sizeof(Element) == 4 || kTile.warpgroup;
+  if (kUnitInShared) {
     if (threadIdx.x == 0) shared.unit = own;
     __syncthreads();
   }
-  const KeysUnit& u = sizeof(Element) == 4 ? shared.unit : own;
+  const KeysUnit& u = kUnitInShared ? shared.unit : own;
   const PassingQueries<Element, Tile> passing{p, u, shared};
   if (u.steps.begin < u.steps.end) {
     load_kept(shared, p, u);
@@ -292,15 +391,14 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
       negate_tile<Element>(shared.k, sizeof(shared.k));
     }
   }
-#pragma unroll 1
-  for (int step = u.steps.begin; step < u.steps.end; ++step) {
-    if (kTile.stages == 1 && step == u.steps.begin) {
-      ptx::cp_async_wait<1>();  // the first dout is still under way
+  if constexpr (Core::kAsynchronous) {
+    if (u.dk && u.dv && passing.vector()) {
+      keys_beside<Element, Tile>(passing, gradients);
     } else {
-      ptx::cp_async_wait<0>();
+      keys_in_turn<Element, Tile, kBoth>(passing, gradients);
     }
-    __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    keys_step<Element, Tile, kBoth>(passing, gradients, step, step + 1 < u.steps.end);
+  } else {
+    keys_in_turn<Element, Tile, kBoth>(passing, gradients);
   }
   const KeysUnit again = keys_unit<Tile, kBoth>(p, ptx::block_index());
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));

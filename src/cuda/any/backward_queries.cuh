@@ -18,7 +18,7 @@ struct BackwardQueriesShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
   static constexpr bool kExchange = true;
-  alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
+  alignas(1024) std::byte q[Tile::kShape.rows() * kPitch];
   std::byte dout[Tile::kShape.rows() * kPitch];
   std::byte passing[2 * kStages][kStream * kPitch];
   float lse[Tile::kShape.rows()], delta[Tile::kShape.rows()];
@@ -72,11 +72,9 @@ __device__ __forceinline__ void load_statistics(float (&lse)[kRows], float (&del
   }
 }
 
-// P = exp(Q K^T - lse) of one block of keys.
+// P = exp(Q K^T - lse) of one block of keys, in the place of Q K^T.
 template <class Core, int kRows>
-__device__ __forceinline__ void probabilities(typename Core::Scores& p, const std::byte* q, const std::byte* k,
-                                              const float (&lse)[kRows], const Shape& s) {
-  Core::multiply_transposed(p, q, k);
+__device__ __forceinline__ void probabilities(typename Core::Scores& p, const float (&lse)[kRows], const Shape& s) {
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const float row_lse = lse[Core::row(i)];
@@ -85,12 +83,10 @@ __device__ __forceinline__ void probabilities(typename Core::Scores& p, const st
   }
 }
 
-// dS = P (dout V^T - delta), in the place of P.
+// dS = P (dP - delta), in the place of P; dP = dout V^T.
 template <class Core, int kRows>
-__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const std::byte* dout, const std::byte* v,
+__device__ __forceinline__ void score_gradients(typename Core::Scores& p, const typename Core::Scores& dp,
                                                 const float (&delta)[kRows]) {
-  typename Core::Scores dp;
-  Core::multiply_transposed(dp, dout, v);
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
     const float row_delta = delta[Core::row(i)];
@@ -109,12 +105,15 @@ __device__ __forceinline__ void queries_step(
   using Core = CoreOf<Element, Tile>;
   constexpr bool kSingle = Tile::kShape.stages == 1;
   typename Core::Scores scores;
-  probabilities<Core>(scores, shared.q, passing.keys(block), shared.lse, s);
+  Core::multiply_transposed(scores, shared.q, passing.keys(block));
+  probabilities<Core>(scores, shared.lse, s);
   if (kSingle) {
     ptx::cp_async_wait<0>();
     __syncthreads();  // the values have arrived for everyone
   }
-  score_gradients<Core>(scores, shared.dout, passing.values(block), shared.delta);
+  typename Core::Scores dp;
+  Core::multiply_transposed(dp, shared.dout, passing.values(block));
+  score_gradients<Core>(scores, dp, shared.delta);
   if (block < u.free.begin || block >= u.free.end)
     mask_gradients<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
   if (kSingle && block + 1 < u.blocks.end) {
@@ -122,6 +121,28 @@ __device__ __forceinline__ void queries_step(
     passing.load_next_keys(block + 1);
   }
   Core::multiply(dq, scores, passing.keys(block), shared.stage);
+}
+
+// The same where products run beside the arithmetic between them.
+template <class Element, class Tile>
+__device__ __forceinline__ void queries_step_beside(
+    BackwardQueriesShared<Element, Tile>& shared,
+    PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>>& passing,
+    typename CoreOf<Element, Tile>::Results& dq, const QueriesUnit& u, const Shape& s, int block) {
+  using Core = CoreOf<Element, Tile>;
+  static_assert(Tile::kShape.stages > 1);
+  typename Core::Scores scores, dp;
+  Core::begin_transposed(scores, shared.q, passing.keys(block));
+  Core::begin_transposed(dp, shared.dout, passing.values(block));
+  if (block + 1 < u.blocks.end) passing.load_next(block + 1);
+  Core::template wait<1>(scores);
+  probabilities<Core>(scores, shared.lse, s);
+  Core::template wait<0>(dp);
+  score_gradients<Core>(scores, dp, shared.delta);
+  if (block < u.free.begin || block >= u.free.end)
+    mask_gradients<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
+  Core::begin(dq, scores, passing.keys(block));
+  Core::template wait<0>(dq);
 }
 
 template <class Core>
@@ -159,7 +180,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   using Core = CoreOf<Element, Tile>;
   using Layout = typename Core::Layout;
   constexpr TileShape kTile = Tile::kShape;
-  extern __shared__ __align__(128) std::byte shared_memory[];
+  extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardQueriesShared<Element, Tile>*>(shared_memory);
   ptx::let_next_kernel_begin();
   if (!p.statistics_are_ready) ptx::wait_for_earlier_kernels();
@@ -193,11 +214,16 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {
     const bool first = block == u.blocks.begin;
     passing.wait(first);
+    Core::publish_copies();
     __syncthreads();  // this block has arrived for everyone, and everyone is done with the one before
-    passing.k.data = shared.keys, passing.v.data = shared.values;
-    if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
-    if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while probabilities are made
-    queries_step<Element, Tile>(shared, passing, dq, u, s, block);
+    if constexpr (Core::kAsynchronous) {
+      queries_step_beside<Element, Tile>(shared, passing, dq, u, s, block);
+    } else {
+      if (!kTile.warpgroup) passing.k.data = shared.keys, passing.v.data = shared.values;
+      if (kTile.stages > 1 && block + 1 < u.blocks.end) passing.load_next(block + 1);
+      if (kTile.stages == 1 && !first) passing.load_next_values(block);  // arrive while probabilities are made
+      queries_step<Element, Tile>(shared, passing, dq, u, s, block);
+    }
   }
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
   write_dq<Core>(p, queries_unit<Tile>(p, ptx::block_index()), dq, reinterpret_cast<float*>(&shared));

@@ -55,6 +55,28 @@ struct FewRows128 {
       .dim = 128, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .resident = 1, .sharing = 8};
 };
 
+// Half the keys, or queries, multiplied by four warps together; with mma.sync for problems that barely fill the chip.
+struct HalfKeys32 {
+  static constexpr TileShape kShape{
+      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
+};
+struct HalfKeys64 {
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
+};
+struct HalfQueries32 {
+  static constexpr TileShape kShape{
+      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
+};
+struct HalfQueries64 {
+  static constexpr TileShape kShape{
+      .dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
+};
+struct HalfQueries128 {
+  static constexpr TileShape kShape{
+      .dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2, .warpgroup = true};
+};
+
 struct Keys32 {
   static constexpr TileShape kShape{.dim = 32, .row_tiles = 2, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
 };
@@ -62,7 +84,8 @@ struct Keys64 {
   static constexpr TileShape kShape{.dim = 64, .row_tiles = 2, .warps = 4, .stream = 32, .stages = 2, .resident = 2};
 };
 struct Keys128 {
-  static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2};
+  static constexpr TileShape kShape{
+      .dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2, .warpgroup = true};
 };
 struct Keys256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 2};

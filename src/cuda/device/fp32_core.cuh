@@ -32,6 +32,7 @@ struct Fp32Core {
   // Probabilities pass through shared memory, each warp its own rows, kPiece columns at a time; the padding keeps the
   // rows apart.
   static constexpr int kPiece = kTile.stream < 2 * kLanes ? kTile.stream : 2 * kLanes;
+  static constexpr bool kAsynchronous = false;
   struct Stage {
     float p[kTile.sharing][kTile.rows()][kPiece + kLanes];
   };

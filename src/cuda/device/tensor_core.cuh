@@ -30,6 +30,7 @@ struct TensorCore {
   using Scores = float[kRows][kScoreColumns];
   using Results = float[kRows][kColumns];
   static constexpr int kChain = 128;  // longest chain of sums, in columns; statistics.cu agrees
+  static constexpr bool kAsynchronous = false;
   struct Stage {};  // probabilities stay in registers: an accumulator fragment is the next product's operand
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }

@@ -38,11 +38,6 @@ struct TileLayout {
            ((chunk % kSwizzled ^ turn) << 4);
   }
 
-  // Offset of a chunk `rows` below (row, chunk); cheaper where the eight places of a chunk come round.
-  static __device__ __forceinline__ int below(int row, int rows, int chunk) {
-    return rows % 8 == 0 ? offset(row, chunk) + rows * kPitch : offset(row + rows, chunk);
-  }
-
   // Address of the chunk `chunks` (even) further on in the row, given the address of one of the row's first two.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
@@ -67,13 +62,14 @@ struct TileCopy {
   static constexpr int kStep = kThreads / Layout::kChunks;
   static_assert(kThreads % Layout::kChunks == 0);
   const Element* from;
-  int row, chunk;
+  int row, chunk, offset;
   int valid;  // rows that are there, from `from` on
 
-  __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row) {
-    const int thread = static_cast<int>(ptx::thread_index());  // read anew, not kept in a register
-    __builtin_assume(thread >= 0 && thread < kThreads);
-    chunk = thread % Layout::kChunks, row = thread / Layout::kChunks;
+  // By default the thread's index is read anew, not kept in a register.
+  __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row,
+                                      unsigned thread = ptx::thread_index()) {
+    __builtin_assume(thread < kThreads);
+    chunk = thread % Layout::kChunks, row = thread / Layout::kChunks, offset = Layout::offset(row, chunk);
     const int column = chunk * Layout::kPerChunk;
     from = source.data + (first_row + row) * source.stride + column;
     valid = column < source.dim ? source.len - first_row - row : 0;
@@ -86,7 +82,9 @@ struct TileCopy {
 #pragma unroll
     for (int i = 0; i < kRows; i += kStep, at += kStep * stride) {
       if (kRows % kStep != 0 && row + i >= kRows) break;
-      ptx::cp_async_16(base + Layout::below(row, i, chunk), at, i < valid ? 16 : 0);
+      // The eight places of a chunk come round.
+      const int place = i % 8 == 0 ? offset + i * Layout::kPitch : Layout::offset(row + i, chunk);
+      ptx::cp_async_16(base + place, at, i < valid ? 16 : 0);
     }
   }
   // On to the tile below.

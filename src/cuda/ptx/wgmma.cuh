@@ -27,8 +27,11 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 // Closes the group of the products so far. "wgmma.commit_group", sm_90a.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits for all groups. "wgmma.wait_group", sm_90a.
-__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// Waits for all groups but the last kLater. "wgmma.wait_group", sm_90a.
+template <int kLater>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLater) : "memory");
+}
 
 // Keeps instructions that read or write registers of a product on their side of a fence or a wait.
 template <int kColumns>
