@@ -7,9 +7,9 @@ namespace fovea::cuda::any {
 
 std::span<const KernelInstance> backward_keys_bf16() {
   static const KernelInstance all[] = {
-      backward_keys_instance<__nv_bfloat16, Keys32>(),  backward_keys_instance<__nv_bfloat16, HalfKeys32>(),
-      backward_keys_instance<__nv_bfloat16, Keys64>(),  backward_keys_instance<__nv_bfloat16, HalfKeys64>(),
-      backward_keys_instance<__nv_bfloat16, Keys128>(), backward_keys_instance<__nv_bfloat16, Keys256>()};
+      backward_keys_instance<__nv_bfloat16, HalfKeys32>(), backward_keys_instance<__nv_bfloat16, Keys32>(),
+      backward_keys_instance<__nv_bfloat16, HalfKeys64>(), backward_keys_instance<__nv_bfloat16, Keys64>(),
+      backward_keys_instance<__nv_bfloat16, Keys128>(),    backward_keys_instance<__nv_bfloat16, Keys256>()};
   return all;
 }
 

@@ -7,9 +7,9 @@ namespace fovea::cuda::any {
 
 std::span<const KernelInstance> backward_keys_fp16() {
   static const KernelInstance all[] = {
-      backward_keys_instance<__half, Keys32>(),  backward_keys_instance<__half, HalfKeys32>(),
-      backward_keys_instance<__half, Keys64>(),  backward_keys_instance<__half, HalfKeys64>(),
-      backward_keys_instance<__half, Keys128>(), backward_keys_instance<__half, Keys256>()};
+      backward_keys_instance<__half, HalfKeys32>(), backward_keys_instance<__half, Keys32>(),
+      backward_keys_instance<__half, HalfKeys64>(), backward_keys_instance<__half, Keys64>(),
+      backward_keys_instance<__half, Keys128>(),    backward_keys_instance<__half, Keys256>()};
   return all;
 }
 

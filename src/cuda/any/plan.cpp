@@ -45,8 +45,8 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
 }
 
 // Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
-// those that no warps share one ends the list: in forward, the first with two 16-row tiles a warp, in backward, the
-// first of which several share a multiprocessor.
+// those whose warps neither share rows nor multiply together one ends the list: in forward, the first with two 16-row
+// tiles a warp, in backward, the first of which several share a multiprocessor.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -56,7 +56,8 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
     if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
     with(one);
     found = one.tile.dim;
-    if (one.tile.sharing == 1 && (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.resident > 1)) return;
+    if (one.tile.sharing > 1 || one.tile.warpgroup) continue;
+    if (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.resident > 1) return;
   }
 }
 
