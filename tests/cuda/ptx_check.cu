@@ -130,35 +130,41 @@ bool ldmatrix_is_exact() {
   return true;
 }
 
-constexpr std::uint32_t kUntouched = 0xabababab;
+constexpr std::uint8_t kUntouched = 0xab;
 
-// Thread n copies n bytes of its 16; the last thread's chunk stays as it was.
-__global__ void copy_parts(const uint4* from, uint4* to) {
-  __shared__ uint4 shared[18];
+// Thread n copies n bytes of its kChunk; the last thread's chunk stays as it was.
+template <int kChunk>
+__global__ void copy_parts(const std::uint8_t* from, std::uint8_t* to) {
+  __shared__ __align__(16) std::uint8_t shared[(kChunk + 2) * kChunk];
   const int n = static_cast<int>(threadIdx.x);
-  shared[n] = make_uint4(kUntouched, kUntouched, kUntouched, kUntouched);
+  for (int i = 0; i < kChunk; ++i) shared[n * kChunk + i] = kUntouched;
   __syncthreads();
-  if (n <= 16) ptx::cp_async_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared + n)), from + n, n);
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared + n * kChunk));
+  if (n <= kChunk) {
+    if constexpr (kChunk == 16) {
+      ptx::cp_async_16(address, from + n * kChunk, n);
+    } else {
+      ptx::cp_async_4(address, from + n * kChunk, n);
+    }
+  }
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
   __syncthreads();
-  to[n] = shared[n];
+  for (int i = 0; i < kChunk; ++i) to[n * kChunk + i] = shared[n * kChunk + i];
 }
 
+template <int kChunk>
 bool cp_async_fills_with_zeros() {
-  std::vector<std::uint8_t> bytes(18 * 16);
+  std::vector<std::uint8_t> bytes((kChunk + 2) * kChunk);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i % 251 + 1);
-  std::vector<uint4> chunks(18);
-  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::uint8_t*>(chunks.data()));
-  const OnDevice<uint4> from(chunks), to(chunks);
-  copy_parts<<<1, 18>>>(from.data(), to.data());
+  const OnDevice<std::uint8_t> from(bytes), to(bytes);
+  copy_parts<kChunk><<<1, kChunk + 2>>>(from.data(), to.data());
   const auto got = to.read();
-  const auto* const all = reinterpret_cast<const std::uint8_t*>(got.data());
   bool same = true;
-  for (std::size_t n = 0; n < 18; ++n) {
-    for (std::size_t i = 0; i < 16; ++i) {
-      const std::uint8_t wanted = n == 17 ? 0xab : i < n ? bytes[n * 16 + i] : 0;
-      same = same && all[n * 16 + i] == wanted;
+  for (std::size_t n = 0; n < kChunk + 2; ++n) {
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      const std::uint8_t wanted = n == kChunk + 1 ? kUntouched : i < n ? bytes[n * kChunk + i] : 0;
+      same = same && got[n * kChunk + i] == wanted;
     }
   }
   return same;
@@ -290,7 +296,8 @@ constexpr NamedCheck kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloa
                                   {"mma_m16n8k16, fp16", mma_is_exact<__half>},
                                   {"ldmatrix_x4", ldmatrix_is_exact<false>},
                                   {"ldmatrix_x4_trans", ldmatrix_is_exact<true>},
-                                  {"cp_async_16, 0 to 16 bytes", cp_async_fills_with_zeros},
+                                  {"cp_async_16, 0 to 16 bytes", cp_async_fills_with_zeros<16>},
+                                  {"cp_async_4, 0 to 4 bytes", cp_async_fills_with_zeros<4>},
                                   {"cp_async_wait<0>", cp_async_waits<0>},
                                   {"cp_async_wait<1>", cp_async_waits<1>},
                                   {"cp_async_wait<2>", cp_async_waits<2>},

@@ -104,6 +104,44 @@ __global__ void multiply(const float* a, const float* b, float* c) {
   }
 }
 
+// c [2, 64, 64]: a b^T and b a^T, groups of their own; the first is read while the second may still be made.
+__global__ void multiply_in_groups(const float* a, const float* b, float* c) {
+  __shared__ __align__(1024) std::byte shared[2][2 * kRows * 128];
+  if constexpr (ptx::kHasWgmma) {
+    put<__half>(shared[0], a, kRows, 64);
+    put<__half>(shared[1], b, kRows, 64);
+    ptx::fence_for_wgmma();
+    __syncthreads();
+    const auto descriptor = [](const std::byte* tile) {
+      return ptx::matrix_descriptor<128>(static_cast<std::uint32_t>(__cvta_generic_to_shared(tile)), 2 * kGroup * 128);
+    };
+    float first[2][16], second[2][16];
+    const auto begin = [&](float(&sum)[2][16], const std::byte* left, const std::byte* right) {
+      ptx::pin(sum);
+      ptx::wgmma_fence();
+      ptx::wgmma_transposed<__half, false>(sum, descriptor(left), descriptor(right));
+#pragma unroll
+      for (std::uint64_t k = 1; k < 4; ++k)
+        ptx::wgmma_transposed<__half, true>(sum, descriptor(left) + 2 * k, descriptor(right) + 2 * k);
+      ptx::wgmma_commit();
+    };
+    const auto store = [c](const float(&sum)[2][16], int group) {
+      const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
+      for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 16; ++j)
+          c[group * kRows * 64 + (row + 8 * i) * 64 + j / 2 * 8 + lane % 4 * 2 + j % 2] = sum[i][j];
+    };
+    begin(first, shared[0], shared[1]);
+    begin(second, shared[1], shared[0]);
+    ptx::wgmma_wait<1>();
+    ptx::pin(first);
+    store(first, 0);
+    ptx::wgmma_wait<0>();
+    ptx::pin(second);
+    store(second, 1);
+  }
+}
+
 std::vector<float> integers(int count, std::mt19937& random) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 33) - 16);
@@ -163,6 +201,24 @@ bool product_is_exact() {
   return true;
 }
 
+bool groups_come_in_order() {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    const auto a = integers(kRows * 64, random), b = integers(kRows * 64, random);
+    std::vector<float> wanted(2 * kRows * 64);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = 0; j < kRows; ++j) {
+        for (std::size_t k = 0; k < 64; ++k) wanted[i * 64 + j] += a[i * 64 + k] * b[j * 64 + k];
+        wanted[kRows * 64 + j * 64 + i] = wanted[i * 64 + j];
+      }
+    }
+    const OnDevice<float> a_device(a), b_device(b), c_device(std::vector<float>(wanted.size(), -1.0f));
+    multiply_in_groups<<<1, 128>>>(a_device.data(), b_device.data(), c_device.data());
+    if (c_device.read() != wanted) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::span<const NamedCheck> wgmma_checks() {
@@ -176,6 +232,7 @@ std::span<const NamedCheck> wgmma_checks() {
       {"wgmma_transposed m64n64, 128-byte rows, fp16", transposed_is_exact<__half, 64, 64>},
       {"wgmma_transposed m64n64, 64-byte rows, bf16", transposed_is_exact<__nv_bfloat16, 64, 32>},
       {"wgmma_transposed m64n64, 64-byte rows, fp16", transposed_is_exact<__half, 64, 32>},
+      {"wgmma_wait, of two groups", groups_come_in_order},
       {"wgmma_n32, bf16", product_is_exact<__nv_bfloat16, 32, 0>},
       {"wgmma_n32, fp16", product_is_exact<__half, 32, 0>},
       {"wgmma_n64, bf16", product_is_exact<__nv_bfloat16, 64, 0>},

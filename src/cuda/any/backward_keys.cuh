@@ -7,6 +7,7 @@
 #include "cuda/any/cluster_join.cuh"
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
+#include "cuda/any/passing_queries.cuh"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
@@ -32,15 +33,6 @@ struct KeyGradients<Core, false> {
   __device__ __forceinline__ void clear() { fill(dk, 0.0f); }
 };
 
-// Keys from `first_row` of one key head; steps [begin, end) over the query blocks of all heads of the group, block
-// `step % blocks` of head `step / blocks`, counted from the first block that sees a key of the tile.
-struct KeysUnit {
-  Place place;
-  int first_row;
-  bool dk, dv;
-  Range steps, blocks, free;
-};
-
 template <class Element, class Tile>
 struct BackwardKeysShared {
   using Core = CoreOf<Element, Tile>;
@@ -52,6 +44,9 @@ struct BackwardKeysShared {
   alignas(16) typename Core::Stage stage;
   KeysUnit unit;  // here because some tiles have no registers left for it
 };
+
+template <class Element, class Tile>
+using PassingQueriesOf = PassingQueries<Element, Tile, BackwardKeysShared<Element, Tile>>;
 
 template <class Tile, bool kBoth>
 __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsigned block) {
@@ -72,75 +67,6 @@ __device__ __forceinline__ KeysUnit keys_unit(const BackwardParameters& p, unsig
   u.free = {(all.begin + kTile.stream - 1) / kTile.stream, all.end == s.len_q ? u.blocks.end : all.end / kTile.stream};
   return u;
 }
-
-// Row statistics of one query; those outside get an lse of +inf, that is probabilities of 0.
-struct RowStatistics {
-  float lse = kInfinity, delta = 0.0f;
-};
-
-// The blocks of queries, with dout, that pass by a tile. A single stage has queries and dout change places from step to
-// step: the next queries arrive where dout was, while dk still reads these.
-template <class Element, class Tile>
-struct PassingQueries {
-  static constexpr TileShape kTile = Tile::kShape;
-  const BackwardParameters& p;
-  const KeysUnit& u;
-  BackwardKeysShared<Element, Tile>& shared;
-
-  __device__ __forceinline__ int blocks() const { return u.blocks.end - u.blocks.begin; }
-  __device__ __forceinline__ int head(int step) const { return u.place.head * p.shape.group + step / blocks(); }
-  __device__ __forceinline__ int first(int step) const { return (u.blocks.begin + step % blocks()) * kTile.stream; }
-  __device__ __forceinline__ std::byte* queries(int step) const {
-    return shared.passing[kTile.stages > 1 ? step % kTile.stages * 2 : step % 2];
-  }
-  __device__ __forceinline__ std::byte* dout(int step) const {
-    return shared.passing[kTile.stages > 1 ? step % kTile.stages * 2 + 1 : 1 - step % 2];
-  }
-  __device__ __forceinline__ float (&statistics(int step) const)[2][kTile.stream] {
-    return shared.statistics[step % kTile.stages];
-  }
-  // Of the first query of a block, among those of all heads.
-  __device__ __forceinline__ std::int64_t row(int step) const {
-    return (static_cast<std::int64_t>(u.place.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + first(step);
-  }
-  __device__ __forceinline__ Rows<Element> rows(const TensorRef& t, int dim, int step) const {
-    return rows_of<Element>(t, u.place.batch, head(step), p.shape.len_q, dim);
-  }
-  __device__ __forceinline__ void load(auto chunks, std::byte* place, const Rows<Element>& from, int step) const {
-    load_tile<typename CoreOf<Element, Tile>::Layout, kTile.threads(), kTile.stream>(chunks, place, from, first(step));
-  }
-  __device__ __forceinline__ void load_queries(int step) const {
-    const auto gQ = rows(p.q, p.shape.dim_qk, step);
-    load_by(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
-    ptx::cp_async_commit();
-  }
-  __device__ __forceinline__ void load_dout(int step) const {
-    const auto gDout = rows(p.dout, p.shape.dim_v, step);
-    load_by(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
-    ptx::cp_async_commit();
-  }
-  __device__ __forceinline__ bool vector() const {
-    constexpr int kPerChunk = CoreOf<Element, Tile>::Layout::kPerChunk;
-    return p.q.vector && p.dout.vector && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
-  }
-  __device__ __forceinline__ void load_both(int step) const {
-    load_by(vector(), [&](auto chunks) {
-      load(chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
-      load(chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
-    });
-    ptx::cp_async_commit();
-  }
-  // In registers first, so that nobody waits for them.
-  __device__ __forceinline__ RowStatistics read_statistics(int step) const {
-    const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
-    if (i >= kTile.stream || query >= p.shape.len_q) return {};
-    return {p.lse[row(step) + i], p.delta[row(step) + i]};
-  }
-  __device__ __forceinline__ void keep_statistics(int step, const RowStatistics& row) const {
-    const int i = static_cast<int>(threadIdx.x), stage = step % kTile.stages;
-    if (i < kTile.stream) shared.statistics[stage][0][i] = row.lse, shared.statistics[stage][1][i] = row.delta;
-  }
-};
 
 template <class Core>
 __device__ __forceinline__ void mask_transposed(typename Core::Scores& values, const Shape& s, int first_key,
@@ -200,7 +126,7 @@ __device__ __forceinline__ void score_gradients(typename Core::Scores& p, const 
 // One block of queries: probabilities, dv += P^T dout, their gradients, dk += dS^T Q; and what the next step needs is
 // asked for. All of it is there when this begins, but for the dout of a single stage, which arrives meanwhile.
 template <class Element, class Tile, bool kBoth>
-__device__ __forceinline__ void keys_step(const PassingQueries<Element, Tile>& passing,
+__device__ __forceinline__ void keys_step(const PassingQueriesOf<Element, Tile>& passing,
                                           KeyGradients<CoreOf<Element, Tile>, kBoth>& gradients, int step, bool more) {
   using Core = CoreOf<Element, Tile>;
   constexpr bool kSingle = Tile::kShape.stages == 1;
@@ -240,7 +166,7 @@ __device__ __forceinline__ void keys_step(const PassingQueries<Element, Tile>& p
 
 // All steps, one product after the other.
 template <class Element, class Tile, bool kBoth>
-__device__ __forceinline__ void keys_in_turn(const PassingQueries<Element, Tile>& passing,
+__device__ __forceinline__ void keys_in_turn(const PassingQueriesOf<Element, Tile>& passing,
                                              KeyGradients<CoreOf<Element, Tile>, kBoth>& gradients) {
   const Range steps = passing.u.steps;
 #pragma unroll 1
@@ -256,53 +182,16 @@ __device__ __forceinline__ void keys_in_turn(const PassingQueries<Element, Tile>
   }
 }
 
-// Where this thread copies the block of queries from that is asked for next, kept where registers are left for it: of
-// queries and dout, and, the first half of the threads, of lse, the second of delta.
-template <class Element, class Tile>
-struct NextQueries {
-  static constexpr TileShape kTile = Tile::kShape;
-  static_assert(kTile.threads() == 2 * kTile.stream);
-  using Layout = typename CoreOf<Element, Tile>::Layout;
-  using Copy = TileCopy<Layout, kTile.threads(), kTile.stream>;
-  Copy q, dout;
-  const float* statistics;
-  int query;  // first of the block
-
-  __device__ __forceinline__ NextQueries(const PassingQueries<Element, Tile>& passing, int step,
-                                         unsigned thread = ptx::thread_index())
-      : q(passing.rows(passing.p.q, passing.p.shape.dim_qk, step), passing.first(step), thread),
-        dout(passing.rows(passing.p.dout, passing.p.shape.dim_v, step), passing.first(step), thread),
-        statistics((thread < kTile.stream ? passing.p.lse : passing.p.delta) + passing.row(step) +
-                   thread % kTile.stream),
-        query(passing.first(step)) {}
-
-  // A query that is not there has statistics of 0: q and dout are as well, and nothing is added.
-  __device__ __forceinline__ void load(const PassingQueries<Element, Tile>& passing, int step) const {
-    const unsigned thread = ptx::thread_index();
-    q.copy(passing.queries(step), passing.p.q.row);
-    dout.copy(passing.dout(step), passing.p.dout.row);
-    ptx::cp_async_4(shared_address(passing.statistics(step)) + 4 * thread, statistics,
-                    query + static_cast<int>(thread % kTile.stream) < passing.p.shape.len_q ? 4 : 0);
-    ptx::cp_async_commit();
-  }
-  // On to `step`.
-  __device__ __forceinline__ void next(const PassingQueries<Element, Tile>& passing, int step) {
-    query += kTile.stream, statistics += kTile.stream;
-    q.next(passing.p.q.row), dout.next(passing.p.dout.row);
-    if (query >= passing.u.blocks.end * kTile.stream) *this = NextQueries(passing, step);  // of the next head
-  }
-};
-
 // All steps for both gradients from rows of whole chunks, where products run beside the arithmetic between them: V
 // dout^T beside P^T, P^T dout beside dS^T.
 template <class Element, class Tile>
-__device__ __forceinline__ void keys_beside(const PassingQueries<Element, Tile>& passing,
+__device__ __forceinline__ void keys_beside(const PassingQueriesOf<Element, Tile>& passing,
                                             KeyGradients<CoreOf<Element, Tile>, true>& gradients) {
   using Core = CoreOf<Element, Tile>;
   const KeysUnit& u = passing.u;
   const Shape& s = passing.p.shape;
   auto& shared = passing.shared;
-  NextQueries<Element, Tile> ahead(passing, u.steps.begin);
+  NextQueries<Element, Tile, BackwardKeysShared<Element, Tile>> ahead(passing, u.steps.begin);
   const int end = u.steps.end;
 #pragma unroll 1
   for (int step = u.steps.begin; step < end; ++step) {
@@ -368,7 +257,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     __syncthreads();
   }
   const KeysUnit& u = kUnitInShared ? shared.unit : own;
-  const PassingQueries<Element, Tile> passing{p, u, shared};
+  const PassingQueriesOf<Element, Tile> passing{p, u, shared};
   if (u.steps.begin < u.steps.end) {
     load_kept(shared, p, u);
     if (kTile.stages == 1) {

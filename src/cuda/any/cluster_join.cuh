@@ -1,5 +1,6 @@
 // What blocks of threads of a cluster found of the same rows: each makes the sum of its share of the rows, through the
-// others' shared memory, in the order of the blocks from itself on, the last followed by the first: the same every time.
+// others' shared memory, in the order of the blocks from itself on, the last followed by the first: the same every
+// time.
 #pragma once
 
 #include <cstdint>

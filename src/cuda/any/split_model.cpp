@@ -20,6 +20,7 @@ constexpr double kClusterShort = 0.51;   // of the places that short parts leave
 
 // What depends on how a tile multiplies.
 struct Costs {
+  double rate;                             // multiply-add operations a clock of one multiprocessor; 0: Case::rate
   double begin;                            // launching, and what a block of threads does before its first product
   double shortest;                         // the chain of one product of a block, its share of softmax and barriers
   double alone;                            // time of a block of threads that has a multiprocessor to itself, of two
@@ -31,7 +32,8 @@ struct Costs {
   // Clusters that come one after the other: shares of all products, of what the blocks do besides, of the longest part.
   double cluster_products, cluster_once, cluster_tail;
 };
-constexpr Costs kByWarps{.begin = 5400,
+constexpr Costs kByWarps{.rate = 0,
+                         .begin = 5400,
                          .shortest = 930,
                          .alone = 0.61,
                          .softmax = 0,
@@ -43,18 +45,46 @@ constexpr Costs kByWarps{.begin = 5400,
                          .cluster_products = 0.85,
                          .cluster_once = 0.98,
                          .cluster_tail = 0.19};
-constexpr Costs kByWarpgroups{.begin = 4320,
-                              .shortest = 770,
-                              .alone = 0.61,
-                              .softmax = 37,
-                              .cluster_join = 1070,
-                              .cluster_rate = 17.9,
-                              .cluster_shortest = 560,
-                              .cluster_alone = 1.06,
-                              .cluster_speed = 0.92,
-                              .cluster_products = 0.55,
-                              .cluster_once = 1.26,
-                              .cluster_tail = 0.16};
+constexpr Costs kForwardByWarpgroups{.rate = 1410,
+                                     .begin = 4320,
+                                     .shortest = 770,
+                                     .alone = 0.61,
+                                     .softmax = 37,
+                                     .cluster_join = 1070,
+                                     .cluster_rate = 17.9,
+                                     .cluster_shortest = 560,
+                                     .cluster_alone = 1.06,
+                                     .cluster_speed = 0.92,
+                                     .cluster_products = 0.55,
+                                     .cluster_once = 1.26,
+                                     .cluster_tail = 0.16};
+// Of backward the choice is fitted more than the times, which come out a fifth too short.
+constexpr Costs kKeysByWarpgroups{.rate = 1384,
+                                  .begin = 3520,
+                                  .shortest = 321,
+                                  .alone = 0.83,
+                                  .softmax = 22.6,
+                                  .cluster_join = 1467,
+                                  .cluster_rate = 18.2,
+                                  .cluster_shortest = 540,
+                                  .cluster_alone = 0.27,
+                                  .cluster_speed = 1,
+                                  .cluster_products = 0.71,
+                                  .cluster_once = 1.54,
+                                  .cluster_tail = 0.065};
+constexpr Costs kQueriesByWarpgroups{.rate = 2158,
+                                     .begin = 5512,
+                                     .shortest = 496,
+                                     .alone = 0.53,
+                                     .softmax = 32.6,
+                                     .cluster_join = 1928,
+                                     .cluster_rate = 12.7,
+                                     .cluster_shortest = 492,
+                                     .cluster_alone = 0.96,
+                                     .cluster_speed = 1,
+                                     .cluster_products = 0.72,
+                                     .cluster_once = 1.08,
+                                     .cluster_tail = 0.095};
 
 // One kernel on one device.
 struct Case {
@@ -65,12 +95,15 @@ struct Case {
   bool by_warpgroups;  // its code has wgmma
 
   const TileShape& tile() const { return kernel.tile; }
-  const Costs& costs() const { return by_warpgroups ? kByWarpgroups : kByWarps; }
+  const Costs& costs() const {
+    if (!by_warpgroups) return kByWarps;
+    return load.products == 2 ? kForwardByWarpgroups : load.products == 3 ? kQueriesByWarpgroups : kKeysByWarpgroups;
+  }
 
   // Multiply-add operations that one multiprocessor was seen to make in a clock.
   double rate() const {
     if (kind == ElementKind::fp32) return tile().sharing > 1 ? 46 : tile().lane_rows == 2 ? 82 : 79;
-    if (by_warpgroups) return 1410;
+    if (by_warpgroups) return costs().rate;
     return tile().sharing > 1 ? 270 : tile().row_tiles > 1 ? 810 : 580;
   }
 
