@@ -70,6 +70,24 @@ struct PassingBlocks {
       ptx::cp_async_wait<0>();
     }
   }
+  // Of a single stage: the next keys as soon as everyone is done with these, for tiles with wgmma at once, so that they
+  // arrive while the softmax is made; for others, whose warps come one by one, behind the barrier that follows it.
+  __device__ __forceinline__ void load_behind_scores(int block, bool last) {
+    if (!kSingle || !kKept || last) return;
+    __syncthreads();
+    load_next_keys(block + 1);
+  }
+  __device__ __forceinline__ void load_behind_softmax(int block, bool last) {
+    if (!kKept && !last) load_next_keys(block + 1);
+  }
+  // The values of a single stage, behind which the next keys may have been asked for.
+  static __device__ __forceinline__ void wait_for_values(bool last) {
+    if (kKept && !last) {
+      ptx::cp_async_wait<1>();
+    } else {
+      ptx::cp_async_wait<0>();
+    }
+  }
 
  private:
   static __device__ __forceinline__ void load_rows(auto chunks, std::byte* to, const Rows<Element>& from, Copy& next,
