@@ -37,7 +37,7 @@ template <class Element, class Tile>
 struct BackwardKeysShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
-  alignas(1024) std::byte k[Tile::kShape.rows() * kPitch];
+  alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
   std::byte v[Tile::kShape.rows() * kPitch];
   std::byte passing[2 * kStages][kStream * kPitch];   // queries and dout
   alignas(16) float statistics[kStages][2][kStream];  // lse and delta

@@ -18,7 +18,7 @@ struct BackwardQueriesShared {
   using Core = CoreOf<Element, Tile>;
   static constexpr int kPitch = Core::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
   static constexpr bool kExchange = true;
-  alignas(1024) std::byte q[Tile::kShape.rows() * kPitch];
+  alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
   std::byte dout[Tile::kShape.rows() * kPitch];
   std::byte passing[2 * kStages][kStream * kPitch];
   float lse[Tile::kShape.rows()], delta[Tile::kShape.rows()];
