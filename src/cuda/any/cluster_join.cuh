@@ -18,7 +18,6 @@ struct ClusterJoin {
   static constexpr int kFloats = kTile.rows() * kPitch;
   static constexpr int kGroups = kTile.dim / 4;  // a thread adds four neighbouring columns
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
-  static constexpr int kTogether = kTile.dim > 64 ? 2 : 1;  // rows of which a thread has all parts under way at once
   static_assert(kTile.threads() % kGroups == 0);
 
   std::uint32_t address;  // of the values
@@ -45,10 +44,8 @@ struct ClusterJoin {
     return block < parts ? block : block - parts;
   }
 
-  // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there,
-  // nothing of a row behind the last.
+  // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
   __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
-    if (row >= rows.end) return;
 #pragma unroll
     for (int n = 0; n < kMaxCluster; ++n) {
       values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -76,19 +73,13 @@ __device__ __forceinline__ void join_cluster_gradient(float* values, const typen
   ptx::cluster_barrier();
   const Join join(values, split, place.part, len - first_row, dim);
   const std::int64_t offset = place.batch * t.batch + place.head * t.head;
-  for (int first = join.rows.begin; first < join.rows.end; first += Join::kTogether * Join::kRowsAtOnce) {
-    float4 parts[Join::kTogether][kMaxCluster];
+  for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
+    float4 parts[kMaxCluster];
+    join.read(parts, row);
+    float sum[4] = {};
 #pragma unroll
-    for (int i = 0; i < Join::kTogether; ++i) join.read(parts[i], first + i * Join::kRowsAtOnce);
-#pragma unroll
-    for (int i = 0; i < Join::kTogether; ++i) {
-      const int row = first + i * Join::kRowsAtOnce;
-      if (row >= join.rows.end) continue;
-      float sum[4] = {};
-#pragma unroll
-      for (const float4& value : parts[i]) Join::add(sum, value, 1.0f);
-      store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, dim, accumulate, sum);
-    }
+    for (const float4& value : parts) Join::add(sum, value, 1.0f);
+    store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, dim, accumulate, sum);
   }
   ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }

@@ -170,55 +170,13 @@ __device__ __forceinline__ void join_and_write(const ForwardParameters& p, const
   }
 }
 
-// One row of what the blocks of threads of a cluster found.
-struct RowOfParts {
-  RowState states[kMaxCluster];
-  float4 values[kMaxCluster];
-};
-
-template <class Core>
-__device__ __forceinline__ void read_row(RowOfParts& parts, const ClusterJoin<Core>& join, std::uint32_t state_address,
-                                         int row) {
-  if (row >= join.rows.end) return;
-  join.read(parts.values, row);
-#pragma unroll
-  for (int n = 0; n < kMaxCluster; ++n) {
-    parts.states[n] = {};
-    if (n >= join.parts) continue;
-    const float2 state = ptx::load_cluster_float2(
-        ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.source(n)));
-    parts.states[n] = {state.x, state.y};
-  }
-}
-
-template <class Core>
-__device__ __forceinline__ void write_row(const ForwardParameters& p, const Place& place, int query,
-                                          const RowOfParts& parts, int column) {
-  const Shape& s = p.shape;
-  float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
-#pragma unroll
-  for (const RowState& state : parts.states) maximum = fmaxf(maximum, state.maximum);
-  const float reference = reference_of(maximum);
-#pragma unroll
-  for (int n = 0; n < kMaxCluster; ++n) {
-    const float weight = Core::Weights::weight(parts.states[n].maximum - reference, s);
-    sum = fmaf(weight, parts.states[n].sum, sum);
-    ClusterJoin<Core>::add(joined, parts.values[n], weight);
-  }
-  const Finished done = finish(maximum, sum, s);
-  if (column == 0) store_lse(p, place, query, done.lse);
-#pragma unroll
-  for (float& value : joined) value *= done.factor;
-  store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
-                                   column, s.dim_v, false, joined);
-}
-
 // The same for the blocks of threads of a cluster, which found parts of the same rows: each writes its share of them.
 template <class Core>
 __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& p, const Place& place, int first_row,
                                                        const typename Core::Results& results,
                                                        RowState (&rows)[Core::kRows], float* values) {
   using Join = ClusterJoin<Core>;
+  const Shape& s = p.shape;
   auto* own_states = reinterpret_cast<RowState*>(values + Join::kFloats);  // [rows]
 #pragma unroll
   for (int i = 0; i < Core::kRows; ++i) {
@@ -227,17 +185,36 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   }
   Join::put(values, results, 1.0f);
   ptx::cluster_barrier();
-  const Join join(values, p.split, place.part, p.shape.len_q - first_row, p.shape.dim_v);
+  const Join join(values, p.split, place.part, s.len_q - first_row, s.dim_v);
   const std::uint32_t state_address = shared_address(own_states);
-  for (int first = join.rows.begin; first < join.rows.end; first += Join::kTogether * Join::kRowsAtOnce) {
-    RowOfParts parts[Join::kTogether];
+  for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
+    RowState states[kMaxCluster];
+    float4 parts[kMaxCluster];
+    join.read(parts, row);
 #pragma unroll
-    for (int i = 0; i < Join::kTogether; ++i) read_row(parts[i], join, state_address, first + i * Join::kRowsAtOnce);
-#pragma unroll
-    for (int i = 0; i < Join::kTogether; ++i) {
-      const int row = first + i * Join::kRowsAtOnce;
-      if (row < join.rows.end) write_row<Core>(p, place, first_row + row, parts[i], join.column);
+    for (int n = 0; n < kMaxCluster; ++n) {
+      if (n >= p.split.splits) continue;
+      const float2 state = ptx::load_cluster_float2(
+          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.source(n)));
+      states[n] = {state.x, state.y};
     }
+    float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
+#pragma unroll
+    for (const RowState& state : states) maximum = fmaxf(maximum, state.maximum);
+    const float reference = reference_of(maximum);
+#pragma unroll
+    for (int n = 0; n < kMaxCluster; ++n) {
+      const float weight = Core::Weights::weight(states[n].maximum - reference, s);
+      sum = fmaf(weight, states[n].sum, sum);
+      Join::add(joined, parts[n], weight);
+    }
+    const Finished done = finish(maximum, sum, s);
+    const int query = first_row + row;
+    if (join.column == 0) store_lse(p, place, query, done.lse);
+#pragma unroll
+    for (float& value : joined) value *= done.factor;
+    store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
+                                     join.column, s.dim_v, false, joined);
   }
   ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
