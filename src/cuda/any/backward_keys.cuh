@@ -242,7 +242,7 @@ __device__ __forceinline__ void write_gradient(const BackwardParameters& p, cons
 }
 
 template <class Element, class Tile>
-__global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
+__global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
     backward_keys(const __grid_constant__ BackwardParameters p) {
   using Core = CoreOf<Element, Tile>;
   constexpr TileShape kTile = Tile::kShape;

@@ -175,7 +175,7 @@ __device__ __forceinline__ void let_later_kernels_wait_for_all() {
 }
 
 template <class Element, class Tile>
-__global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
+__global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
     backward_queries(const __grid_constant__ BackwardParameters p) {
   using Core = CoreOf<Element, Tile>;
   using Layout = typename Core::Layout;

@@ -21,6 +21,11 @@ struct CoreFor<float, Tile> {
 template <class Element, class Tile>
 using CoreOf = typename CoreFor<Element, Tile>::Type;
 
+// Blocks of threads per multiprocessor that the registers of backward leave room for: fragments of the passing side,
+// too, are in registers where a tile that was made for wgmma does without.
+template <class Tile>
+constexpr int kResident = Tile::kShape.warpgroup && !ptx::kHasWgmma ? 2 : Tile::kShape.resident;
+
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
 
 // scores = a b^T; `meanwhile` is done beside it where products run beside other work, before it elsewhere.
