@@ -30,6 +30,13 @@ inline bool takes(const std::string& engine, const AttentionProblem& problem) {
   return !explain(problem, engine).chosen.empty();
 }
 
+// Of them those that take every element type, not bf16 alone.
+inline std::vector<std::string> engines_of_all_types() {
+  std::vector<std::string> names = engines();
+  std::erase_if(names, [](const std::string& engine) { return !takes(engine, {.dtype = DType::fp32}); });
+  return names;
+}
+
 inline AttentionProblem backward_of(AttentionProblem problem) {
   problem.pass = Pass::backward;
   return problem;

@@ -32,6 +32,7 @@ bool same_bits(const verification::HostTensor& a, const verification::HostTensor
          std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.view().buffer_bytes)) == 0;
 }
 
+// Where the weights of the values are rounded to bf16, their sum is not: up to 2^-9 apart, and the result is rounded.
 TEST(Exact, ValuesOfOneGiveOne) {
   for (const std::string& line : lines("data=ones scale=0.3")) {
     for (const std::string& engine : engines()) {
@@ -39,7 +40,8 @@ TEST(Exact, ValuesOfOneGiveOne) {
       if (!takes(engine, c.problem)) continue;
       SCOPED_TRACE(engine + ": " + line);
       const auto tensors = solved_by(engine, c);
-      for (const float value : values_of(tensors.out.view())) EXPECT_EQ(value, 1.0f);
+      const float most = engine == "cpu.avx512_bf16" ? 0x1p-8f : 0.0f;
+      for (const float value : values_of(tensors.out.view())) EXPECT_LE(std::abs(value - 1.0f), most) << value;
     }
   }
 }

@@ -63,14 +63,20 @@ void call_in_c(const char* engine) {
   expect(std::strstr(fovea_last_error(), "`mask`") != nullptr, fovea_last_error(), engine);
 }
 
+// On this machine and of fp32, as the calls here are.
+bool can_be_called(const fovea::ImplementationInfo& one) {
+  return one.unavailable.empty() && one.device == fovea::DeviceKind::cpu &&
+         !fovea::explain({.dtype = fovea::DType::fp32}, one.name).chosen.empty();
+}
+
 void call_all() {
   for (const auto& one : fovea::implementations()) {
-    if (one.unavailable.empty() && one.device == fovea::DeviceKind::cpu) call_in_cpp(one.name);
+    if (can_be_called(one)) call_in_cpp(one.name);
   }
   for (std::size_t i = 0; i < fovea_implementation_count(); ++i) {
     const char* const name = fovea_implementation_name(i);
     for (const auto& one : fovea::implementations()) {
-      if (one.name == name && one.unavailable.empty() && one.device == fovea::DeviceKind::cpu) call_in_c(name);
+      if (one.name == name && can_be_called(one)) call_in_c(name);
     }
   }
 }

@@ -48,7 +48,7 @@ TEST(Layout, B71_BroadcastKeysEqualTheirCopies) {
     const core::Case c = core::parse_case("b=2 hq=4 hkv=4 lq=20 d=24 place=broadcast seed=1 lk=" + std::string(length));
     core::Case copied = c;
     copied.place = "contiguous";
-    for (const std::string& engine : engines()) {
+    for (const std::string& engine : engines_of_all_types()) {
       SCOPED_TRACE(engine + " " + length);
       const auto broadcast = solved_by(engine, c);
       auto dense = verification::make_tensors(copied);

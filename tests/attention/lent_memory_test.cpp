@@ -24,7 +24,7 @@ TEST(Refusal, R16_WorkspacesThatDoNotFit) {
        "saved",
        {"null"}},
   });
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     Call call;
     const std::int64_t needed = workspace_bytes(describe(call.forward, {}), engine);
     if (needed == 0) continue;

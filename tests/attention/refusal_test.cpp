@@ -34,7 +34,7 @@ TEST(Refusal, R01_TensorsThatAreLeftOut) {
 }
 
 TEST(Refusal, R01_NullIsFineForEmptyTensors) {
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     const AttentionOptions options{.implementation = engine};
     ForwardTensors t{.q = {.sizes = {1, 2, 0, 8}}, .k = {.sizes = {1, 2, 0, 8}}, .v = {.sizes = {1, 2, 0, 8}}};
     t.out.sizes = {1, 2, 0, 8};

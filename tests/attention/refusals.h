@@ -72,7 +72,7 @@ inline void expect_refused(const Refusal& refusal, bool forward, const std::stri
 
 inline void expect_all_refused(const std::vector<Refusal>& refusals) {
   for (const Refusal& refusal : refusals) {
-    for (const std::string& engine : engines()) {
+    for (const std::string& engine : engines_of_all_types()) {
       if (refusal.forward) expect_refused(refusal, true, engine);
       if (refusal.backward) expect_refused(refusal, false, engine);
     }

@@ -55,7 +55,7 @@ TEST(State, B99_B109_RepeatedCallsAndThreadCountsGiveTheSameBits) {
 
 // One attribute changed at a time: nothing of an earlier call is remembered.
 TEST(State, B91_ChangingOneAttributeIsNoticed) {
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     for (int round = 0; round < 2; ++round) {
       for (const char* change : {"", "scale=0.5", "mask=causal", "dtype=bf16", "layout=blhd", "d=32 dv=64",
                                  "lk=65 mask=none", "place=strided", "data=peaked", "hkv=1"}) {
@@ -73,7 +73,7 @@ struct MixedCalls {
   std::vector<std::vector<float>> expected;  // out, then dk
 
   MixedCalls() {
-    for (const std::string& engine : engines()) {
+    for (const std::string& engine : engines_of_all_types()) {
       for (const char* line : {"pass=e2e b=1 hq=2 lq=40 d=16", "pass=e2e b=2 hq=2 hkv=1 lq=9 lk=70 d=64 dtype=bf16",
                                "pass=e2e b=1 hq=1 lq=100 d=24 mask=causal", "pass=e2e b=3 hq=1 lq=1 d=128 dtype=fp16",
                                "pass=e2e b=1 hq=1 lq=7 lk=200 d=8 layout=blhd"}) {
@@ -125,7 +125,7 @@ TEST(State, B115_ThreadCountsChangeConcurrently) {
 }
 
 TEST(State, R19_B115_ACallAfterForkWorks) {
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     const std::string line = "pass=e2e b=2 hq=4 lq=70 d=32";
     const auto parent = solved_by(engine, line);
     const pid_t child = fork();
@@ -154,7 +154,7 @@ TEST(State, R19_B115_ACallAfterForkWorks) {
 
 TEST(State, ARaisedCancelFlagEndsTheCall) {
   const std::atomic<bool> raised = true;
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     const core::Case c = core::parse_case("pass=e2e b=2 hq=4 lq=200 d=32");
     const auto tensors = verification::make_tensors(c);
     AttentionOptions options = options_on(engine, c);
@@ -187,7 +187,7 @@ struct Host {
 };
 
 TEST(State, LentThreadsGiveTheSameBits) {
-  for (const std::string& engine : engines()) {
+  for (const std::string& engine : engines_of_all_types()) {
     const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=130 d=32");
     const auto own = solved_by(engine, c), lent = verification::make_tensors(c);
     Host host;
