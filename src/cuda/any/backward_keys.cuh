@@ -217,30 +217,6 @@ __device__ __forceinline__ void keys_beside(const PassingQueriesOf<Element, Tile
   }
 }
 
-template <class Core>
-__device__ __forceinline__ void write_gradient(const BackwardParameters& p, const TensorRef& t, float* partial,
-                                               const KeysUnit& u, const typename Core::Results& results, int dim,
-                                               float factor, float* values) {
-  const Shape& s = p.shape;
-  if (p.split.in_cluster)
-    return join_cluster_gradient<Core>(values, results, factor, p.split, u.place, t, u.first_row, s.len_k, dim,
-                                       p.accumulate);
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const int key = u.first_row + Core::row(i);
-    if (key >= s.len_k) continue;
-    if (p.split.splits > 1) {
-      const std::int64_t row =
-          ((static_cast<std::int64_t>(u.place.part) * s.batch + u.place.batch) * s.heads_kv + u.place.head) * s.len_k +
-          key;
-      store_partial_row<Core>(partial + row * dim, dim, results[i], factor);
-    } else {
-      store_row<Core>(t, u.place.batch * t.batch + u.place.head * t.head + key * t.row, dim, p.accumulate, results[i],
-                      factor);
-    }
-  }
-}
-
 template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
     backward_keys(const __grid_constant__ BackwardParameters p) {
@@ -292,8 +268,11 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
   const KeysUnit again = keys_unit<Tile, kBoth>(p, ptx::block_index());
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
   auto* values = reinterpret_cast<float*>(&shared);
-  if (again.dk) write_gradient<Core>(p, p.dk, p.partial_first, again, gradients.dk, s.dim_qk, s.scale, values);
-  if (again.dv) write_gradient<Core>(p, p.dv, p.partial_second, again, gradients.dv, s.dim_v, 1.0f, values);
+  const auto write = [&](const typename Core::Results& results, float factor, const GradientPlace& to) {
+    write_gradient<Core>(values, results, factor, p, to, again.place, again.first_row);
+  };
+  if (again.dk) write(gradients.dk, s.scale, {p.dk, p.partial_first, s.heads_kv, s.len_k, s.dim_qk});
+  if (again.dv) write(gradients.dv, 1.0f, {p.dv, p.partial_second, s.heads_kv, s.len_k, s.dim_v});
 }
 
 template <class Element, class Tile>

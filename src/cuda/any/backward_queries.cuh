@@ -145,29 +145,6 @@ __device__ __forceinline__ void queries_step_beside(
   Core::template wait<0>(dq);
 }
 
-template <class Core>
-__device__ __forceinline__ void write_dq(const BackwardParameters& p, const QueriesUnit& u,
-                                         const typename Core::Results& dq, float* values) {
-  const Shape& s = p.shape;
-  if (p.split.in_cluster)
-    return join_cluster_gradient<Core>(values, dq, s.scale, p.split, u.place, p.dq, u.first_row, s.len_q, s.dim_qk,
-                                       p.accumulate);
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const int query = u.first_row + Core::row(i);
-    if (query >= s.len_q) continue;
-    if (p.split.splits > 1) {
-      const std::int64_t row =
-          ((static_cast<std::int64_t>(u.place.part) * s.batch + u.place.batch) * s.heads_q + u.place.head) * s.len_q +
-          query;
-      store_partial_row<Core>(p.partial_first + row * s.dim_qk, s.dim_qk, dq[i], s.scale);
-    } else {
-      store_row<Core>(p.dq, u.place.batch * p.dq.batch + u.place.head * p.dq.head + query * p.dq.row, s.dim_qk,
-                      p.accumulate, dq[i], s.scale);
-    }
-  }
-}
-
 // At the end: where this kernel runs beside the one for dk and dv, who waits for it waits for both. One block of
 // threads sees to that, the others leave their places to those that have work.
 __device__ __forceinline__ void let_later_kernels_wait_for_all() {
@@ -226,7 +203,9 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
     }
   }
   static_assert(sizeof(shared) >= ClusterJoin<Core>::kFloats * sizeof(float));
-  write_dq<Core>(p, queries_unit<Tile>(p, ptx::block_index()), dq, reinterpret_cast<float*>(&shared));
+  const QueriesUnit again = queries_unit<Tile>(p, ptx::block_index());
+  write_gradient<Core>(reinterpret_cast<float*>(&shared), dq, s.scale, p,
+                       {p.dq, p.partial_first, s.heads_q, s.len_q, s.dim_qk}, again.place, again.first_row);
   let_later_kernels_wait_for_all();
 }
 

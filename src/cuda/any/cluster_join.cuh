@@ -1,6 +1,6 @@
 // What blocks of threads of a cluster found of the same rows: each makes the sum of its share of the rows, through the
 // others' shared memory, in the order of the blocks from itself on, the last followed by the first: the same every
-// time.
+// time. A block of threads that is alone has all rows for its share.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct ClusterJoin {
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0);
 
-  std::uint32_t address;  // of the values
+  const float* values;
   int parts, part;
   Range rows;  // this thread's, every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
   // Of `len` rows and `dim` columns the share of block `part`.
-  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part, int len, int dim)
-      : address(shared_address(values)), parts(split.splits), part(part) {
-    const int share = static_cast<int>(quotient(kTile.rows(), split.by_splits));
+  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int place, int len, int dim)
+      : values(values), parts(split.in_cluster ? split.splits : 1), part(split.in_cluster ? place : 0) {
+    const int share = split.in_cluster ? static_cast<int>(quotient(kTile.rows(), split.by_splits)) : kTile.rows();
     rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, column < dim ? min((part + 1) * share, len) : 0};
   }
 
@@ -45,13 +45,13 @@ struct ClusterJoin {
   }
 
   // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
-  __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
+  __device__ __forceinline__ void read(float4 (&found)[kMaxCluster], int row) const {
+    const float* own = values + row * kPitch + column;
+    found[0] = *reinterpret_cast<const float4*>(own);
 #pragma unroll
-    for (int n = 0; n < kMaxCluster; ++n) {
-      values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (n < parts)
-        values[n] = ptx::load_cluster_float4(
-            ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), source(n)));
+    for (int n = 1; n < kMaxCluster; ++n) {
+      found[n] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (n < parts) found[n] = ptx::load_cluster_float4(ptx::address_in_block(shared_address(own), source(n)));
     }
   }
   static __device__ __forceinline__ void add(float (&sum)[4], const float4& value, float weight) {
@@ -60,28 +60,47 @@ struct ClusterJoin {
   }
 };
 
-// A gradient whose parts a cluster found, times `factor`: rows from `first_row` of `t`, whose rows end at `len` and
-// columns at `dim`. `values` is shared memory that this block of threads may still be reading.
+// One gradient in memory: of `dim` columns and, for each of `heads` heads, `len` rows. `partial`: where parts through
+// memory go.
+struct GradientPlace {
+  const TensorRef& t;
+  float* partial;
+  int heads, len, dim;
+};
+
+// A tile's share of a gradient, times `factor`, rows from `first_row` on: added to or put in its place, joined with the
+// cluster's, or as a part of its own. By way of `values`, shared memory that this block of threads may still be
+// reading: a short loop then writes whole rows, where registers would be written a few columns here and there.
 template <class Core>
-__device__ __forceinline__ void join_cluster_gradient(float* values, const typename Core::Results& results,
-                                                      float factor, const Split& split, const Place& place,
-                                                      const TensorRef& t, int first_row, int len, int dim,
-                                                      bool accumulate) {
+__device__ __forceinline__ void write_gradient(float* values, const typename Core::Results& results, float factor,
+                                               const BackwardParameters& p, const GradientPlace& to, const Place& place,
+                                               int first_row) {
   using Join = ClusterJoin<Core>;
+  const bool in_parts = p.split.splits > 1 && !p.split.in_cluster;
+  const std::int64_t sequence = (static_cast<std::int64_t>(place.part) * p.shape.batch + place.batch) * to.heads;
+  const TensorRef part{
+      to.partial + (sequence + place.head) * to.len * to.dim, 0, 0, to.dim, ElementKind::fp32, to.dim % 4 == 0};
+  const TensorRef t = in_parts ? part : to.t;
   __syncthreads();
   Join::put(values, results, factor);
-  ptx::cluster_barrier();
-  const Join join(values, split, place.part, len - first_row, dim);
+  if (p.split.in_cluster) {
+    ptx::cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+  const Join join(values, p.split, place.part, to.len - first_row, to.dim);
   const std::int64_t offset = place.batch * t.batch + place.head * t.head;
+#pragma unroll 1
   for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
-    float4 parts[kMaxCluster];
-    join.read(parts, row);
+    float4 found[kMaxCluster];
+    join.read(found, row);
     float sum[4] = {};
 #pragma unroll
-    for (const float4& value : parts) Join::add(sum, value, 1.0f);
-    store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, dim, accumulate, sum);
+    for (const float4& value : found) Join::add(sum, value, 1.0f);
+    store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, to.dim,
+                                     p.accumulate && !in_parts, sum);
   }
-  ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
+  if (p.split.in_cluster) ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
 }  // namespace fovea::cuda::any

@@ -13,21 +13,24 @@ __device__ __forceinline__ Element from_float(float value) {
   return Element(value);
 }
 
+// Neighbours that one instruction loads or stores.
+template <class Word, int kCount>
+struct alignas(kCount * sizeof(Word)) Together {
+  Word words[kCount];
+};
+
 // Columns [column, column + kVector) of `row`, those below `dim` only; adds to what is there if `accumulate`.
 template <int kVector>
 __device__ __forceinline__ void store_fp32(float* row, int column, int dim, bool vector, bool accumulate,
                                            const float (&values)[kVector]) {
   float* to = row + column;
   if (vector && column + kVector <= dim) {
+    auto& place = *reinterpret_cast<Together<float, kVector>*>(to);
+    Together<float, kVector> sum{};
+    if (accumulate) sum = place;
 #pragma unroll
-    for (int i = 0; i < kVector; i += 2) {
-      float2 pair = {values[i], values[i + 1]};
-      if (accumulate) {
-        const float2 old = *reinterpret_cast<const float2*>(to + i);
-        pair = {pair.x + old.x, pair.y + old.y};
-      }
-      *reinterpret_cast<float2*>(to + i) = pair;
-    }
+    for (int i = 0; i < kVector; ++i) sum.words[i] = accumulate ? sum.words[i] + values[i] : values[i];
+    place = sum;
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -41,9 +44,10 @@ __device__ __forceinline__ void store_16bit(Element* row, int column, int dim, b
                                             const float (&values)[kVector]) {
   Element* to = row + column;
   if (vector && column + kVector <= dim) {
+    Together<std::uint32_t, kVector / 2> packed;
 #pragma unroll
-    for (int i = 0; i < kVector; i += 2)
-      *reinterpret_cast<std::uint32_t*>(to + i) = ptx::pack<Element>(values[i], values[i + 1]);
+    for (int i = 0; i < kVector; i += 2) packed.words[i / 2] = ptx::pack<Element>(values[i], values[i + 1]);
+    *reinterpret_cast<Together<std::uint32_t, kVector / 2>*>(to) = packed;
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
