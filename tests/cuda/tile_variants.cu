@@ -73,7 +73,9 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             forward_instance<float, Tile<128, 2, 4, 32, 1, 2, 1>>(),
             forward_instance<float, Tile<128, 1, 8, 16, 1, 1, 8>>(),
             forward_instance<float, Tile<256, 1, 2, 16, 1, 2, 1>>(),
-            forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 2>>(),
+            forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 1, 2>>(),
+            forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 1>>(),
+            forward_instance<float, Tile<256, 1, 4, 64, 1, 1, 1, 2>>(),
             forward_instance<float, Tile<256, 1, 4, 32, 1, 1, 1, 2>>()};
   if (kernel == Kernel::backward_keys)
     return {backward_keys_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),

@@ -10,7 +10,7 @@ std::span<const KernelInstance> forward_fp32() {
       forward_instance<float, FewRowsFp32_32>(),       forward_instance<float, ForwardFp32_32>(),
       forward_instance<float, FewRowsFp32_64>(),       forward_instance<float, ForwardFp32_64>(),
       forward_instance<float, ForwardFp32_128Large>(), forward_instance<float, ForwardFp32_128>(),
-      forward_instance<float, ForwardFp32_256>()};
+      forward_instance<float, ForwardFp32_256Large>(), forward_instance<float, ForwardFp32_256>()};
   return all;
 }
 

@@ -102,7 +102,8 @@ struct Case {
 
   // Multiply-add operations that one multiprocessor was seen to make in a clock.
   double rate() const {
-    if (kind == ElementKind::fp32) return tile().sharing > 1 ? 46 : tile().lane_rows == 2 ? 82 : 79;
+    if (kind == ElementKind::fp32)
+      return tile().sharing > 1 ? 46 : tile().warps < 4 ? 66 : tile().lane_rows == 2 ? 82 : 79;
     if (by_warpgroups) return costs().rate;
     return tile().sharing > 1 ? 270 : tile().row_tiles > 1 ? 810 : 580;
   }

@@ -56,22 +56,10 @@ struct FewRows128 {
 };
 
 // Half the keys, or queries, multiplied by four warps together; with mma.sync for problems that barely fill the chip.
-struct HalfKeys32 {
-  static constexpr TileShape kShape{
-      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
-};
-struct HalfKeys64 {
-  static constexpr TileShape kShape{
-      .dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
-};
-struct HalfQueries32 {
-  static constexpr TileShape kShape{
-      .dim = 32, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
-};
-struct HalfQueries64 {
-  static constexpr TileShape kShape{
-      .dim = 64, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 3, .warpgroup = true};
-};
+using HalfKeys32 = HalfForward32;
+using HalfKeys64 = HalfForward64;
+using HalfQueries32 = HalfForward32;
+using HalfQueries64 = HalfForward64;
 struct HalfQueries128 {
   static constexpr TileShape kShape{
       .dim = 128, .row_tiles = 1, .warps = 4, .stream = 64, .stages = 2, .resident = 2, .warpgroup = true};
@@ -129,6 +117,10 @@ struct ForwardFp32_128Large {
 // 74 KB: three blocks of threads on one multiprocessor of an H100 or H200.
 struct ForwardFp32_128 {
   static constexpr TileShape kShape{.dim = 128, .row_tiles = 1, .warps = 4, .stream = 32, .stages = 1, .resident = 3};
+};
+// 208 KB.
+struct ForwardFp32_256Large {
+  static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 8, .stream = 32, .stages = 1, .resident = 1};
 };
 struct ForwardFp32_256 {
   static constexpr TileShape kShape{.dim = 256, .row_tiles = 1, .warps = 2, .stream = 16, .stages = 1, .resident = 2};
