@@ -257,9 +257,12 @@ SampleSource CellBench::source_of(Entry& entry) {
 
 void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
   Row& row = entry.row;
+  // Each sample has its launches timed beside it; those of the warm-up came first.
+  auto& launches = entry.launches;
+  if (launches.size() >= samples.size()) launches.erase(launches.begin(), launches.end() - std::ssize(samples));
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;
-  if (!entry.launches.empty()) row.launches_s = statistics_of(entry.launches).median;
+  if (!launches.empty()) row.launches_s = statistics_of(launches).median;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())

@@ -22,9 +22,8 @@ class CallTimer {
     std::vector<double> seconds;   // of a call
     std::vector<double> launches;  // of its launches alone; empty where they cannot be told from the call
   };
-  // Every sample is the mean of many calls in a row on a device that has nothing else to do, but is not idle either:
-  // untimed calls come before the first. `lead` samples come
-  // first, and are dropped.
+  // Every sample is the mean of many calls in a row on a device that has nothing else to do. A few untimed calls come
+  // right before, and a tenth of a second of them before the first sample. `lead` samples come first, and are dropped.
   Samples sample(const std::function<void()>& call, int runs, int lead);
 
  private:
