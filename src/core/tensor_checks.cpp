@@ -29,13 +29,10 @@ std::string device_text(Device device) {
   return std::string(name_of(device.kind)) + ":" + std::to_string(device.index);
 }
 
-// Whether two views may touch the same byte. Exact for tensors that interleave in one allocation, as packed q k v do:
-// equal strides and offsets that keep them apart within the smallest row.
+// Whether two views whose extents meet may touch the same byte. Exact for tensors that interleave in one allocation, as
+// packed q k v do: equal strides and offsets that keep them apart within the smallest row.
 bool may_overlap(const TensorView& a, const TensorView& b) {
   const auto first_a = reinterpret_cast<std::uintptr_t>(a.data), first_b = reinterpret_cast<std::uintptr_t>(b.data);
-  const auto end_a = first_a + static_cast<std::uintptr_t>(extent(a) * size_of(a.dtype));
-  const auto end_b = first_b + static_cast<std::uintptr_t>(extent(b) * size_of(b.dtype));
-  if (end_a <= first_b || end_b <= first_a) return false;
   if (size_of(a.dtype) != size_of(b.dtype)) return true;
   // Per dimension of a common stride, split the offset between the two into an index step; what remains must step over
   // the other's extent in the dimensions left.
@@ -100,7 +97,7 @@ void Validator::check_given(const Named& t) const {
                                            : "contiguous(data, sizes) makes a view");
 }
 
-void Validator::check_tensor(const Named& t) const {
+void Validator::check_tensor(Named& t) const {
   const TensorView& v = t.view;
   if (name_of(v.dtype) == "unknown") {
     refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}),
@@ -132,7 +129,7 @@ void Validator::check_tensor(const Named& t) const {
   check_memory(t);
 }
 
-void Validator::check_memory(const Named& t) const {
+void Validator::check_memory(Named& t) const {
   const TensorView& v = t.view;
   if (v.data == nullptr)
     refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
@@ -157,11 +154,13 @@ void Validator::check_memory(const Named& t) const {
   if (elements < 0)
     refuse(t.name, "the strides reach past the address space", "strides " + to_string(v.strides),
            "an extent below " + to_string(kMaxElements) + " elements", "strides count elements, not bytes");
-  if (v.buffer_bytes >= 0 && elements * size_of(v.dtype) > v.buffer_bytes) {
+  const std::int64_t bytes = elements * size_of(v.dtype);
+  if (v.buffer_bytes >= 0 && bytes > v.buffer_bytes) {
     refuse(t.name, "the strides reach past the buffer", to_string(v.buffer_bytes) + " bytes",
-           "at least " + to_string(elements * size_of(v.dtype)) + " bytes",
+           "at least " + to_string(bytes) + " bytes",
            "strides count elements; buffer_bytes counts from `data` on, -1 where it is not known");
   }
+  t.begin = reinterpret_cast<std::uintptr_t>(v.data), t.end = t.begin + static_cast<std::uintptr_t>(bytes);
 }
 
 // No two indices of an output may share an element. Strides that nest make sure of it: sorted, each steps over all that
@@ -206,16 +205,19 @@ void Validator::check_device(const Named& t, Device wanted) const {
            "copy the tensor to " + device_text(wanted));
 }
 
-void Validator::check_overlap(const std::vector<Named>& tensors) const {
+void Validator::check_overlap(std::span<const Named> tensors) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].is_output || element_count(tensors[i].view) == 0) continue;
-    check_nested(tensors[i]);
+    const Named& output = tensors[i];
+    if (!output.is_output || !output.has_elements()) continue;
+    check_nested(output);
     for (std::size_t j = 0; j < tensors.size(); ++j) {
-      if (i == j || (tensors[j].is_output && j < i) || element_count(tensors[j].view) == 0) continue;
-      if (may_overlap(tensors[i].view, tensors[j].view)) {
-        refuse(tensors[i].name, "an output that shares memory with `" + std::string(tensors[j].name) + "`",
+      const Named& other = tensors[j];
+      if (output.end <= other.begin || other.end <= output.begin) continue;
+      if (i == j || (other.is_output && j < i) || !other.has_elements()) continue;
+      if (may_overlap(output.view, other.view)) {
+        refuse(output.name, "an output that shares memory with `" + std::string(other.name) + "`",
                "overlapping buffers", "memory of its own",
-               "give `" + std::string(tensors[i].name) + "` a buffer that no other tensor uses");
+               "give `" + std::string(output.name) + "` a buffer that no other tensor uses");
       }
     }
   }
@@ -232,12 +234,12 @@ void Validator::check_apart(const Lent& lent, std::string_view other, const void
 }
 
 // Against whole extents, gaps between the rows included: a buffer is one piece. What is only read may share.
-void Validator::check_lent(const std::vector<Named>& tensors, const Lent& workspace, const Lent& saved) const {
+void Validator::check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const {
   for (const Lent* lent : {&workspace, &saved}) {
     if (lent->buffer.data == nullptr || lent->buffer.bytes == 0) continue;
     for (const Named& t : tensors) {
-      if ((lent->is_written || t.is_output) && element_count(t.view) > 0)
-        check_apart(*lent, t.name, t.view.data, extent(t.view) * size_of(t.view.dtype));
+      if ((lent->is_written || t.is_output) && t.has_elements())
+        check_apart(*lent, t.name, t.view.data, static_cast<std::int64_t>(t.end - t.begin));
     }
   }
   if (workspace.buffer.bytes > 0 && saved.buffer.bytes > 0)

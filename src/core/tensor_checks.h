@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "fovea/attention.h"
 
@@ -23,6 +23,8 @@ struct Named {
   std::string_view name;
   TensorView view;
   bool is_output;
+  std::uintptr_t begin = 0, end = 0;  // from its first byte to behind its last, found by check_tensor
+  bool has_elements() const { return begin != end; }
 };
 
 // Memory that is lent beside the tensors; null where none is.
@@ -40,17 +42,17 @@ class Validator {
   [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                            std::string hint) const;
   void check_given(const Named& t) const;  // a tensor that may not be left out
-  void check_tensor(const Named& t) const;
+  void check_tensor(Named& t) const;
   void check_sizes(const Named& t, const Sizes& wanted) const;
   void check_dtype(const Named& t, DType wanted) const;
   void check_device(const Named& t, Device wanted) const;
-  void check_overlap(const std::vector<Named>& tensors) const;  // outputs against themselves and everything else
-  void check_lent(const std::vector<Named>& tensors, const Lent& workspace, const Lent& saved) const;
+  void check_overlap(std::span<const Named> tensors) const;  // outputs against themselves and everything else
+  void check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const;
 
   const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 
  private:
-  void check_memory(const Named& t) const;  // pointer, strides, extent of a tensor that has elements
+  void check_memory(Named& t) const;        // pointer, strides, extent of a tensor that has elements
   void check_nested(const Named& t) const;  // so that every index of an output has an element of its own
   void check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const;
 

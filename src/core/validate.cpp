@@ -1,6 +1,7 @@
 // The contract's refusals. Order: single tensors, agreement between tensors, options, then outputs against inputs.
 #include "core/validate.h"
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
@@ -102,15 +103,15 @@ void check_options(const Validator& check, const AttentionOptions& options, cons
   }
 }
 
-void check_given(const Validator& check, const std::vector<Named>& tensors) {
+void check_given(const Validator& check, std::span<const Named> tensors) {
   for (const auto& t : tensors) check.check_given(t);
 }
 
-void check_all(const Validator& check, const std::vector<Named>& tensors) {
-  for (const auto& t : tensors) check.check_tensor(t);
+void check_all(const Validator& check, std::span<Named> tensors) {
+  for (auto& t : tensors) check.check_tensor(t);
 }
 
-void check_results(const Validator& check, const std::vector<Named>& results, AttentionProblem& p) {
+void check_results(const Validator& check, std::span<const Named> results, AttentionProblem& p) {
   for (const auto& t : results) {
     if (t.view.dtype != p.dtype && t.view.dtype != DType::fp32) {
       check.refuse(t.name, "element type of a result", std::string(name_of(t.view.dtype)),
@@ -122,88 +123,30 @@ void check_results(const Validator& check, const std::vector<Named>& results, At
   }
 }
 
+void check_sizes_fit(const Validator& check, const AttentionProblem& p) {
+  if (sizes_fit(p)) return;
+  check.refuse("problem", "the product of the sizes overflows", line_of(p),
+               "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
+               "sizes count elements, not bytes");
+}
+
+// The tensors of one attention call: ten at most, kept in place, since every call makes this list.
+class TensorList {
+ public:
+  template <class Pointer>
+  const Named& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    Named& one = tensors_[count_++];
+    one.name = name, one.view = view, one.is_output = is_output;
+    return one;
+  }
+  std::span<Named> all() { return {tensors_.data(), count_}; }
+
+ private:
+  std::array<Named, 10> tensors_;
+  std::size_t count_ = 0;
+};
+
 }  // namespace
-
-AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& options, std::string_view call) {
-  Validator check(call);
-  std::vector<Named> all{{"q", t.q, false}, {"k", t.k, false}, {"v", t.v, false}, {"out", t.out, true}};
-  if (t.lse) all.push_back({"lse", t.lse, true});
-  AttentionProblem p = facts_of(t.q, t.k, t.v, options);
-  p.saved_state = t.saved.data != nullptr;
-  check.problem = &p;
-  check_given(check, all);
-  check_all(check, all);
-  check.check_sizes({"k", t.k, false}, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
-  check.check_sizes({"v", t.v, false}, {p.batch, p.heads_kv, p.len_k, p.dim_v});
-  check_facts(check, p);
-  check.check_sizes({"out", t.out, true}, {p.batch, p.heads_q, p.len_q, p.dim_v});
-  check.check_dtype({"k", t.k, false}, p.dtype);
-  check.check_dtype({"v", t.v, false}, p.dtype);
-  check_results(check, {{"out", t.out, true}}, p);
-  if (t.lse) {
-    check.check_sizes({"lse", t.lse, true}, {p.batch, p.heads_q, p.len_q, 1});
-    check.check_dtype({"lse", t.lse, true}, DType::fp32);
-  }
-  for (const auto& named : all) check.check_device(named, p.device);
-  check_options(check, options, t.saved);
-  check.check_overlap(all);
-  check.check_lent(all, {"workspace", options.workspace, true}, {"saved", t.saved, true});
-  validate(p, call);
-  return p;
-}
-
-AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& options, std::string_view call) {
-  Validator check(call);
-  std::vector<Named> all{
-      {"q", t.q, false}, {"k", t.k, false}, {"v", t.v, false}, {"lse", t.lse, false}, {"dout", t.dout, false}};
-  if (t.out || !t.delta) all.push_back({"out", t.out, false});
-  if (t.delta) all.push_back({"delta", t.delta, false});
-  std::vector<Named> gradients;
-  if (t.dq) gradients.push_back({"dq", t.dq, true});
-  if (t.dk) gradients.push_back({"dk", t.dk, true});
-  if (t.dv) gradients.push_back({"dv", t.dv, true});
-  all.insert(all.end(), gradients.begin(), gradients.end());
-  AttentionProblem p = facts_of(t.q, t.k, t.v, options);
-  p.pass = Pass::backward;
-  p.saved_state = t.saved.data != nullptr;
-  p.accumulate = t.accumulate;
-  p.wants_dq = bool(t.dq);
-  p.wants_dk = bool(t.dk);
-  p.wants_dv = bool(t.dv);
-  p.result_dtype = p.dtype;
-  check.problem = &p;
-  check_given(check, all);
-  check_all(check, all);
-  if (gradients.empty()) {
-    const bool empty = element_count(t.q) == 0 && element_count(t.k) == 0 && element_count(t.v) == 0;
-    if (!empty) {
-      check.refuse("dq", "no gradient is asked for", "dq, dk and dv null", "at least one of them",
-                   "give memory for the gradients that are wanted");
-    }
-  }
-  const Sizes out{p.batch, p.heads_q, p.len_q, p.dim_v}, row{p.batch, p.heads_q, p.len_q, 1};
-  check.check_sizes({"k", t.k, false}, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
-  check.check_sizes({"v", t.v, false}, {p.batch, p.heads_kv, p.len_k, p.dim_v});
-  check_results(check, gradients, p);
-  check_facts(check, p);
-  for (const auto& named : all) {
-    const bool is_row = named.name == "lse" || named.name == "delta", is_out = named.name == "out";
-    if (is_row) check.check_sizes(named, row);
-    if (is_out || named.name == "dout") check.check_sizes(named, out);
-    if (is_row) check.check_dtype(named, DType::fp32);
-    if (is_out && named.view.dtype != DType::fp32) check.check_dtype(named, p.dtype);
-    if (!is_row && !is_out && !named.is_output) check.check_dtype(named, p.dtype);
-    check.check_device(named, p.device);
-  }
-  if (t.dq) check.check_sizes({"dq", t.dq, true}, t.q.sizes);
-  if (t.dk) check.check_sizes({"dk", t.dk, true}, t.k.sizes);
-  if (t.dv) check.check_sizes({"dv", t.dv, true}, t.v.sizes);
-  check_options(check, options, t.saved);
-  check.check_overlap(all);
-  check.check_lent(all, {"workspace", options.workspace, true}, {"saved", t.saved, false});
-  validate(p, call);
-  return p;
-}
 
 bool sizes_fit(const AttentionProblem& p) {
   return product_within({p.batch, p.heads_q, p.len_q, p.dim_qk}, kMaxElements) &&
@@ -211,6 +154,87 @@ bool sizes_fit(const AttentionProblem& p) {
          product_within({p.batch, p.heads_kv, p.len_k, p.dim_qk}, kMaxElements) &&
          product_within({p.batch, p.heads_kv, p.len_k, p.dim_v}, kMaxElements) &&
          product_within({p.batch, p.heads_q, p.len_q, p.len_k}, kMaxPairs);
+}
+
+AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& options, std::string_view call) {
+  Validator check(call);
+  TensorList tensors;
+  const Named &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
+  const Named& out = tensors.add("out", t.out, true);
+  const Named* const lse = t.lse ? &tensors.add("lse", t.lse, true) : nullptr;
+  AttentionProblem p = facts_of(q.view, k.view, v.view, options);
+  p.saved_state = t.saved.data != nullptr;
+  check.problem = &p;
+  check_given(check, tensors.all());
+  check_all(check, tensors.all());
+  check.check_sizes(k, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
+  check.check_sizes(v, {p.batch, p.heads_kv, p.len_k, p.dim_v});
+  check_facts(check, p);
+  check.check_sizes(out, {p.batch, p.heads_q, p.len_q, p.dim_v});
+  check.check_dtype(k, p.dtype);
+  check.check_dtype(v, p.dtype);
+  check_results(check, {&out, 1}, p);
+  if (lse != nullptr) {
+    check.check_sizes(*lse, {p.batch, p.heads_q, p.len_q, 1});
+    check.check_dtype(*lse, DType::fp32);
+  }
+  for (const Named& one : tensors.all()) check.check_device(one, p.device);
+  check_options(check, options, t.saved);
+  check.check_overlap(tensors.all());
+  check.check_lent(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, true});
+  check_sizes_fit(check, p);
+  return p;
+}
+
+AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& options, std::string_view call) {
+  Validator check(call);
+  TensorList tensors;
+  const Named &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
+  const Named &lse = tensors.add("lse", t.lse), &dout = tensors.add("dout", t.dout);
+  const Named* const out = t.out || !t.delta ? &tensors.add("out", t.out) : nullptr;
+  const Named* const delta = t.delta ? &tensors.add("delta", t.delta) : nullptr;
+  const std::size_t inputs = tensors.all().size();
+  const Named* const dq = t.dq ? &tensors.add("dq", t.dq, true) : nullptr;
+  const Named* const dk = t.dk ? &tensors.add("dk", t.dk, true) : nullptr;
+  const Named* const dv = t.dv ? &tensors.add("dv", t.dv, true) : nullptr;
+  const auto gradients = std::span<const Named>(tensors.all()).subspan(inputs);
+  AttentionProblem p = facts_of(q.view, k.view, v.view, options);
+  p.pass = Pass::backward;
+  p.saved_state = t.saved.data != nullptr;
+  p.accumulate = t.accumulate;
+  p.wants_dq = dq != nullptr;
+  p.wants_dk = dk != nullptr;
+  p.wants_dv = dv != nullptr;
+  p.result_dtype = p.dtype;
+  check.problem = &p;
+  check_given(check, tensors.all());
+  check_all(check, tensors.all());
+  if (gradients.empty() && (q.has_elements() || k.has_elements() || v.has_elements())) {
+    check.refuse("dq", "no gradient is asked for", "dq, dk and dv null", "at least one of them",
+                 "give memory for the gradients that are wanted");
+  }
+  const Sizes like_out{p.batch, p.heads_q, p.len_q, p.dim_v}, row{p.batch, p.heads_q, p.len_q, 1};
+  check.check_sizes(k, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
+  check.check_sizes(v, {p.batch, p.heads_kv, p.len_k, p.dim_v});
+  check_results(check, gradients, p);
+  check_facts(check, p);
+  for (const Named& one : tensors.all()) {
+    const bool is_row = &one == &lse || &one == delta, is_out = &one == out;
+    if (is_row) check.check_sizes(one, row);
+    if (is_out || &one == &dout) check.check_sizes(one, like_out);
+    if (is_row) check.check_dtype(one, DType::fp32);
+    if (is_out && one.view.dtype != DType::fp32) check.check_dtype(one, p.dtype);
+    if (!is_row && !is_out && !one.is_output) check.check_dtype(one, p.dtype);
+    check.check_device(one, p.device);
+  }
+  if (dq != nullptr) check.check_sizes(*dq, q.view.sizes);
+  if (dk != nullptr) check.check_sizes(*dk, k.view.sizes);
+  if (dv != nullptr) check.check_sizes(*dv, v.view.sizes);
+  check_options(check, options, t.saved);
+  check.check_overlap(tensors.all());
+  check.check_lent(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, false});
+  check_sizes_fit(check, p);
+  return p;
 }
 
 void validate(const AttentionProblem& p, std::string_view call) {
@@ -223,11 +247,7 @@ void validate(const AttentionProblem& p, std::string_view call) {
                                    {"len_k", p.len_k}}) {
     if (size < 0) check.refuse(name, "negative size", to_string(size), "0 or more", "sizes count elements");
   }
-  if (!sizes_fit(p)) {
-    check.refuse("problem", "the product of the sizes overflows", line_of(p),
-                 "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
-                 "sizes count elements, not bytes");
-  }
+  check_sizes_fit(check, p);
   check_facts(check, p);
 }
 

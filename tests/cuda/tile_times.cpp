@@ -19,6 +19,7 @@
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "cuda/runtime/placement.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "tile_tensors.h"
@@ -323,10 +324,13 @@ int time_host() {
     const double description = timed(
         [&] { t.p.pass == Pass::forward ? describe(t.forward(), t.options) : describe(t.backward(), t.options); });
     const double choice = timed([&] { workspace_bytes(t.p, t.options.implementation); });
+    const double placement = timed([&] {
+      check_placements(t.p, stream, {placed("q", t.q.device), placed("k", t.k.device), placed("v", t.v.device)});
+    });
     std::printf(
         "host %s: call %.2f us, its launches %.2f us, beyond them %.2f us; of that checking tensors %.2f us, "
-        "checking and planning a problem %.2f us\n",
-        line, call, launches, call - launches, description, choice);
+        "checking and planning a problem %.2f us, asking the driver of three tensors and the stream %.2f us\n",
+        line, call, launches, call - launches, description, choice, placement);
   }
   return 0;
 }

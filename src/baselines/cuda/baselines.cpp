@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "baselines/cuda/backward.h"
 #include "baselines/cuda/forward.h"
@@ -48,19 +47,16 @@ core::Plan plan(const AttentionProblem& p) {
       .saved_bytes = fovea::baselines::saved_bytes(p)};
 }
 
-void check_placements(const AttentionProblem& problem, const core::RunContext& context,
-                      std::initializer_list<std::pair<const char*, TensorView>> tensors) {
-  check_stream(context.stream, problem);
-  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
-}
-
-TensorView view_of(const Buffer& saved) { return {.data = saved.data, .sizes = {1, 1, 1, saved.bytes}}; }
-
 template <Form form>
 void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(p.device.index);
-  check_placements(p, context,
-                   {{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}, {"saved", view_of(t.saved)}});
+  check_placements(p, context.stream,
+                   {placed("q", t.q),
+                    placed("k", t.k),
+                    placed("v", t.v),
+                    placed("out", t.out),
+                    placed("lse", t.lse),
+                    {"saved", t.saved.data}});
   if (p.saved_state) forget_saved(t.saved);
   forward(form, p, t, context);
   if (p.saved_state) remember_saved(p, kNames[static_cast<int>(form)], t.saved);
@@ -69,18 +65,18 @@ void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core:
 template <Form form>
 void run_backward(const AttentionProblem& p, const BackwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(p.device.index);
-  check_placements(p, context,
-                   {{"q", t.q},
-                    {"k", t.k},
-                    {"v", t.v},
-                    {"out", t.out},
-                    {"lse", t.lse},
-                    {"dout", t.dout},
-                    {"dq", t.dq},
-                    {"dk", t.dk},
-                    {"dv", t.dv},
-                    {"delta", t.delta},
-                    {"saved", view_of(t.saved)}});
+  check_placements(p, context.stream,
+                   {placed("q", t.q),
+                    placed("k", t.k),
+                    placed("v", t.v),
+                    placed("out", t.out),
+                    placed("lse", t.lse),
+                    placed("dout", t.dout),
+                    placed("dq", t.dq),
+                    placed("dk", t.dk),
+                    placed("dv", t.dv),
+                    placed("delta", t.delta),
+                    {"saved", t.saved.data}});
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
   if (reads_state) check_saved(p, kNames[static_cast<int>(form)], t.saved);
   backward(form, p, t, context);

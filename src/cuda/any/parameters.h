@@ -117,8 +117,8 @@ const void* sum_partials_function(ElementKind kind);
 constexpr int kMemoryKernelThreads = 256;
 constexpr int kStatisticsThreads = 64;  // few: the rows of one head are spread over all multiprocessors
 
-// Never launched: its blocks may have the threads of a warpgroup where its code was compiled with wgmma, else those of a
-// warp. A device that runs code for an older one multiplies as that one does.
+// Never launched: its blocks may have the threads of a warpgroup where its code was compiled with wgmma, else those of
+// a warp. A device that runs code for an older one multiplies as that one does.
 const void* wgmma_probe();
 constexpr int kWarp = 32, kWarpgroup = 128;
 

@@ -96,19 +96,66 @@ TileCut fastest(const std::vector<TileCut>& all, const AttentionProblem& p) {
   return best;
 }
 
+Shape shape_of(const AttentionProblem& p) {
+  const auto clamped = [](std::int64_t value) {
+    return static_cast<int>(std::clamp<std::int64_t>(value, -kMaxLength, kMaxLength));
+  };
+  const KeyWindow window = key_window(p);
+  const auto representable = [](double value) {
+    return static_cast<float>(
+        std::clamp<double>(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
+  };
+  return {.batch = static_cast<int>(p.batch),
+          .heads_q = static_cast<int>(p.heads_q),
+          .heads_kv = static_cast<int>(p.heads_kv),
+          .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0),
+          .len_q = static_cast<int>(p.len_q),
+          .len_k = static_cast<int>(p.len_k),
+          .dim_qk = static_cast<int>(p.dim_qk),
+          .dim_v = static_cast<int>(p.dim_v),
+          .window_begin = clamped(window.begin),
+          .window_end = clamped(window.end),
+          .scale = static_cast<float>(p.scale),
+          .magnitude = representable(std::abs(p.scale)),
+          .exponent_scale = representable(std::abs(p.scale) * 1.4426950408889634),
+          .negate = p.scale < 0};
+}
+
+// Of tiles of `rows` queries, or keys. 16-bit elements want all tiles of a sequence together, to find its keys and
+// values in the L2. fp32 makes so much of every byte that 128 rows do; the tiles with most to do under a causal mask
+// then come first in all sequences, and at the end there are only short ones to wait for.
+Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
+  const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
+  const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
+  const std::int64_t group = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1);
+  const std::int64_t together = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
+  const std::int64_t turn = together * heads * std::max<std::int64_t>(p.batch, 1);
+  return {.tiles = static_cast<int>(tiles),
+          .heads = static_cast<int>(heads),
+          .together = static_cast<int>(together),
+          .turn = static_cast<unsigned>(turn),
+          .by_turn = divisor(turn),
+          .by_together = divisor(together),
+          .by_heads = divisor(heads),
+          .by_group = divisor(group)};
+}
+
 template <class Plan>
-Plan plan_of(const TileCut& chosen) {
-  return {.kernel = chosen.kernel,
-          .split = chosen.cut.split,
-          .shared_bytes = chosen.cut.shared_bytes,
-          .blocks = chosen.load.tiles * chosen.cut.split.splits};
+Plan plan_of(const TileCut& chosen, const AttentionProblem& p, bool of_keys) {
+  Plan plan;
+  plan.kernel = chosen.kernel;
+  plan.split = chosen.cut.split;
+  plan.grid = grid_of(p, of_keys, plan.split.rows);
+  plan.shared_bytes = chosen.cut.shared_bytes;
+  plan.blocks = chosen.load.tiles * plan.split.splits;
+  return plan;
 }
 
 // Parts that a kernel of merge.cu joins.
 std::int64_t parts_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
 GradientPlan plan_keys(const TileCut& chosen, const AttentionProblem& p, Arena& arena) {
-  auto plan = plan_of<GradientPlan>(chosen);
+  auto plan = plan_of<GradientPlan>(chosen, p, true);
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
     const std::int64_t rows = parts * p.batch * p.heads_kv * p.len_k;
     if (p.wants_dk) plan.partial_first = arena.take(rows * p.dim_qk);
@@ -118,7 +165,7 @@ GradientPlan plan_keys(const TileCut& chosen, const AttentionProblem& p, Arena& 
 }
 
 GradientPlan plan_queries(const TileCut& chosen, const AttentionProblem& p, Arena& arena) {
-  auto plan = plan_of<GradientPlan>(chosen);
+  auto plan = plan_of<GradientPlan>(chosen, p, false);
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1)
     plan.partial_first = arena.take(parts * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
@@ -179,31 +226,6 @@ std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind) {
   return {};
 }
 
-Shape shape_of(const AttentionProblem& p) {
-  const auto clamped = [](std::int64_t value) {
-    return static_cast<int>(std::clamp<std::int64_t>(value, -kMaxLength, kMaxLength));
-  };
-  const KeyWindow window = key_window(p);
-  const auto representable = [](double value) {
-    return static_cast<float>(
-        std::clamp<double>(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
-  };
-  return {.batch = static_cast<int>(p.batch),
-          .heads_q = static_cast<int>(p.heads_q),
-          .heads_kv = static_cast<int>(p.heads_kv),
-          .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0),
-          .len_q = static_cast<int>(p.len_q),
-          .len_k = static_cast<int>(p.len_k),
-          .dim_qk = static_cast<int>(p.dim_qk),
-          .dim_v = static_cast<int>(p.dim_v),
-          .window_begin = clamped(window.begin),
-          .window_end = clamped(window.end),
-          .scale = static_cast<float>(p.scale),
-          .magnitude = representable(std::abs(p.scale)),
-          .exponent_scale = representable(std::abs(p.scale) * 1.4426950408889634),
-          .negate = p.scale < 0};
-}
-
 std::string refusal(const AttentionProblem& p) {
   if (std::max(p.dim_qk, p.dim_v) > 256)
     return "head dimension " + std::to_string(std::max(p.dim_qk, p.dim_v)) + ", takes 1 to 256";
@@ -223,16 +245,17 @@ std::string refusal(const AttentionProblem& p) {
   return {};
 }
 
-ForwardPlan plan_forward(const AttentionProblem& p) {
+const ForwardPlan& plan_forward(const AttentionProblem& p) {
   return remembered<ForwardPlan>(p, [&p] { return plan_forward(p, {}); });
 }
 
-BackwardPlan plan_backward(const AttentionProblem& p) {
+const BackwardPlan& plan_backward(const AttentionProblem& p) {
   return remembered<BackwardPlan>(p, [&p] { return plan_backward(p, {}, {}); });
 }
 
 ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
-  auto plan = plan_of<ForwardPlan>(fastest(tile_cuts(Kernel::forward, p, forced), p));
+  auto plan = plan_of<ForwardPlan>(fastest(tile_cuts(Kernel::forward, p, forced), p), p, false);
+  plan.shape = shape_of(p);
   Arena arena;
   if (const std::int64_t parts = parts_in_memory(plan.split); parts > 1) {
     const std::int64_t rows = parts * p.batch * p.heads_q * p.len_q;
@@ -245,6 +268,7 @@ ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
 
 BackwardPlan plan_backward(const AttentionProblem& p, const Forced& keys, const Forced& queries) {
   BackwardPlan plan;
+  plan.shape = shape_of(p);
   Arena arena;
   plan.lse = arena.take(p.batch * p.heads_q * p.len_q);
   plan.delta = arena.take(p.batch * p.heads_q * p.len_q);

@@ -4,9 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "cuda/any/plan.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -16,12 +13,14 @@
 namespace fovea::cuda::any {
 namespace {
 
-TensorRef ref(const TensorView& t) {
+template <class Pointer>
+TensorRef ref(const BasicTensorView<Pointer>& t) {
   const std::int64_t bytes = size_of(t.dtype);
   bool vector = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
   for (int i = 0; i < 3; ++i) vector = vector && (t.sizes[i] <= 1 || t.strides[i] * bytes % 16 == 0);
   const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
-  return {const_cast<void*>(t.data), stride(0), stride(1), stride(2), kind_of(t.dtype), vector};
+  return {
+      const_cast<void*>(static_cast<const void*>(t.data)), stride(0), stride(1), stride(2), kind_of(t.dtype), vector};
 }
 
 float* at(void* workspace, std::int64_t offset) {
@@ -33,25 +32,6 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
   std::int64_t threads = 1;
   while (threads < 32 && threads * 4 < dim) threads *= 2;
   return (rows * threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
-}
-
-// Of tiles of `rows` queries, or keys. 16-bit elements want all tiles of a sequence together, to find its keys and
-// values in the L2. fp32 makes so much of every byte that 128 rows do; the tiles with most to do under a causal mask
-// then come first in all sequences, and at the end there are only short ones to wait for.
-Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
-  const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
-  const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
-  const std::int64_t group = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1);
-  const std::int64_t together = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
-  const std::int64_t turn = together * heads * std::max<std::int64_t>(p.batch, 1);
-  return {.tiles = static_cast<int>(tiles),
-          .heads = static_cast<int>(heads),
-          .together = static_cast<int>(together),
-          .turn = static_cast<unsigned>(turn),
-          .by_turn = divisor(turn),
-          .by_together = divisor(together),
-          .by_heads = divisor(heads),
-          .by_group = divisor(group)};
 }
 
 template <class Parameters>
@@ -112,9 +92,9 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
              const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
   const ForwardParameters p{
-      .shape = shape_of(problem),
+      .shape = plan.shape,
       .split = plan.split,
-      .grid = grid_of(problem, false, plan.split.rows),
+      .grid = plan.grid,
       .q = ref(t.q),
       .k = ref(t.k),
       .v = ref(t.v),
@@ -139,7 +119,7 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
              const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
   const ElementKind kind = kind_of(problem.dtype);
-  BackwardParameters p{.shape = shape_of(problem),
+  BackwardParameters p{.shape = plan.shape,
                        .q = ref(t.q),
                        .k = ref(t.k),
                        .v = ref(t.v),
@@ -156,7 +136,7 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
   PartialSums sums(p, kind);
   if (plan.keys.kernel != nullptr) {
     p.split = plan.keys.split;
-    p.grid = grid_of(problem, true, p.split.rows);
+    p.grid = plan.keys.grid;
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
     launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
@@ -167,7 +147,7 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
     // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
     p.statistics_are_ready = plan.keys.blocks > 0;
     p.split = plan.queries.split;
-    p.grid = grid_of(problem, false, p.split.rows);
+    p.grid = plan.queries.grid;
     p.partial_first = at(context.workspace, plan.queries.partial_first);
     launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
     sums.add(t.q, p.dq, p.partial_first, p.split, false);
@@ -177,20 +157,17 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
 
 void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(problem.device.index);
-  check_stream(context.stream, problem);
-  for (const auto& [name, tensor] :
-       {std::pair<const char*, TensorView>{"q", t.q}, {"k", t.k}, {"v", t.v}, {"out", t.out}, {"lse", t.lse}})
-    check_placement(tensor, name, problem);
+  check_placements(problem, context.stream,
+                   {placed("q", t.q), placed("k", t.k), placed("v", t.v), placed("out", t.out), placed("lse", t.lse)});
   enqueue(plan_forward(problem), problem, t, context);
 }
 
 void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(problem.device.index);
-  check_stream(context.stream, problem);
-  const std::pair<const char*, TensorView> tensors[] = {{"q", t.q},     {"k", t.k},        {"v", t.v},   {"out", t.out},
-                                                        {"lse", t.lse}, {"dout", t.dout},  {"dq", t.dq}, {"dk", t.dk},
-                                                        {"dv", t.dv},   {"delta", t.delta}};
-  for (const auto& [name, tensor] : tensors) check_placement(tensor, name, problem);
+  check_placements(
+      problem, context.stream,
+      {placed("q", t.q), placed("k", t.k), placed("v", t.v), placed("out", t.out), placed("lse", t.lse),
+       placed("dout", t.dout), placed("dq", t.dq), placed("dk", t.dk), placed("dv", t.dv), placed("delta", t.delta)});
   enqueue(plan_backward(problem), problem, t, context);
 }
 

@@ -103,8 +103,13 @@ int usable_shared_memory(int device) {
 
 void cap_shared_memory(int bytes) { shared_cap() = bytes; }
 
-CurrentDevice::CurrentDevice(int device) {
-  check(cudaGetDevice(&before_), "cudaGetDevice");
+int current_device() {
+  int device = 0;
+  if (device_count() > 1) check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+CurrentDevice::CurrentDevice(int device) : before_(current_device()) {
   if (before_ == device) return;
   check(cudaSetDevice(device), "cudaSetDevice");
   changed_ = true;

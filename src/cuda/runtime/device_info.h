@@ -21,6 +21,9 @@ const DeviceInfo& device_info(int device);
 std::string unavailable();
 int device_count();
 
+// The calling thread's; not asked of the driver where there is only one.
+int current_device();
+
 // Bytes of shared memory that tiles may use: the device's limit, or less if FOVEA_CUDA_SHARED_LIMIT says so.
 int usable_shared_memory(int device);
 

@@ -23,9 +23,7 @@ constexpr int kFirstWithBoth = 90;  // ptx/grid_dependency.cuh, ptx/cluster.cuh
 bool waits_itself(const void* function) {
   enum : std::int8_t { unknown, no, yes };
   static std::array<std::atomic<std::int8_t>, kMaxDevices> known{};
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  auto& answer = known[static_cast<std::size_t>(device % kMaxDevices)];
+  auto& answer = known[static_cast<std::size_t>(current_device() % kMaxDevices)];
   if (answer == unknown) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");

@@ -3,11 +3,11 @@
 
 #include <cuda.h>
 
-#include <algorithm>
 #include <string>
 
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
 
 namespace fovea::cuda {
 namespace {
@@ -47,22 +47,25 @@ bool lies_on(const void* pointer, int device) {
 
 }  // namespace
 
-void check_placement(const TensorView& tensor, std::string_view name, const AttentionProblem& problem) {
-  const bool empty = std::ranges::find(tensor.sizes, 0) != tensor.sizes.end();
-  if (!tensor || empty) return;  // nothing is read from an empty tensor, wherever it points
-  if (lies_on(tensor.data, problem.device.index)) return;
-  cudaPointerAttributes attributes{};
-  check(cudaPointerGetAttributes(&attributes, tensor.data), "cudaPointerGetAttributes");
-  if (attributes.type == cudaMemoryTypeUnregistered) {
-    refuse(problem, name, "the view says cuda, its pointer is host memory", "a pointer that the driver does not know",
-           "copy the tensor to the device, or say device cpu");
+void check_placements(const AttentionProblem& problem, void* stream, std::initializer_list<Placed> memory) {
+  check_stream(stream, problem);
+  for (const Placed& one : memory) {
+    if (one.data == nullptr || lies_on(one.data, problem.device.index)) continue;
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, one.data), "cudaPointerGetAttributes");
+    if (attributes.type == cudaMemoryTypeUnregistered) {
+      refuse(problem, one.name, "the view says cuda, its pointer is host memory",
+             "a pointer that the driver does not know", "copy the tensor to the device, or say device cpu");
+    }
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != problem.device.index)
+      refuse(problem, one.name, "the tensor is on another device",
+             "memory of cuda:" + std::to_string(attributes.device), "");
   }
-  if (attributes.type == cudaMemoryTypeDevice && attributes.device != problem.device.index)
-    refuse(problem, name, "the tensor is on another device", "memory of cuda:" + std::to_string(attributes.device), "");
 }
 
 void check_stream(void* stream, const AttentionProblem& problem) {
   if (stream == nullptr || stream == cudaStreamPerThread || stream == cudaStreamLegacy) return;
+  if (device_count() == 1) return;  // there is no other, and what the driver is asked costs every call
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
