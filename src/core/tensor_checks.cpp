@@ -135,7 +135,8 @@ void Validator::check_memory(Named& t) const {
     refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
            "memory for " + to_string(element_count(v)) + " elements",
            t.is_output ? "allocate it" : "allocate and fill it; a tensor with a size of 0 may be null");
-  if (reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size_of(v.dtype)) != 0) {
+  const auto last_of_element = static_cast<std::uintptr_t>(size_of(v.dtype)) - 1;  // sizes are powers of two
+  if ((reinterpret_cast<std::uintptr_t>(v.data) & last_of_element) != 0) {
     refuse(t.name, "pointer not aligned to its elements",
            "address ending in " + to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(v.data) % 16)),
            "a multiple of " + to_string(size_of(v.dtype)) + " bytes", "start the tensor at a whole element");

@@ -292,7 +292,8 @@ void time_pairs(const core::Case& c, Workspace& workspace) {
 int time_host() {
   for (const char* line : {"op=attention pass=fwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal",
                            "op=attention pass=fwd b=1 hq=1 hkv=1 lq=8192 d=64 dtype=bf16 mask=causal",
-                           "op=attention pass=bwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal"}) {
+                           "op=attention pass=bwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal",
+                           "op=attention pass=bwd b=1 hq=1 hkv=1 lq=8192 d=64 dtype=bf16 mask=causal"}) {
     core::Case c = core::parse_case(line);
     c.problem.pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
     Tensors t(c.problem);

@@ -23,8 +23,15 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double seconds_of(const std::function<void()>& call) {
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+// By asking again and again: after a wait in cudaDeviceSynchronize as well calls take longer.
+void wait_for(cudaStream_t stream) {
+  cudaError_t status = cudaErrorNotReady;
+  while (status == cudaErrorNotReady) status = cudaStreamQuery(stream);
+  check(status, "cudaStreamQuery");
+}
+
+double seconds_of(cudaStream_t stream, const std::function<void()>& call) {
+  wait_for(stream);
   for (int i = 0; i < kLeadingCalls; ++i) call();
   const auto start = Clock::now();
   for (int i = 0; i < kCalls; ++i) call();
@@ -64,13 +71,13 @@ void* CallTimer::stream() const { return parts_->stream; }
 CallTimer::Samples CallTimer::sample(const std::function<void()>& call, int runs, int lead) {
   Parts& parts = *parts_;
   if (parts.with_launches) parts.find_launches(call);
-  for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(call);
+  for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(parts.stream, call);
   Samples samples;
   for (int i = 0; i < lead + runs; ++i) {
-    const double seconds = seconds_of(call);
+    const double seconds = seconds_of(parts.stream, call);
     if (i >= lead) samples.seconds.push_back(seconds);
     if (!parts.launches) continue;
-    const double launches = seconds_of([&parts] { parts.launches->enqueue(parts.stream); });
+    const double launches = seconds_of(parts.stream, [&parts] { parts.launches->enqueue(parts.stream); });
     if (i >= lead) samples.launches.push_back(launches);
   }
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
