@@ -1,4 +1,4 @@
-// One cuBLAS product and one copy. Random numbers: products of zeros draw less power and run faster.
+// One cuBLASLt product and one copy. Random numbers: products of zeros draw less power and run faster.
 #include "cuda/measure/device_ceilings.h"
 
 #include <cuda_runtime_api.h>
@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kHalfSize = 8192, kFullSize = 4096;  // rows of the 16-bit and of the fp32 product
 constexpr std::int64_t kRandomElements = std::int64_t{1} << 20;
+constexpr std::int64_t kProductWorkspace = std::int64_t{32} << 20;  // what PyTorch gives the library
 constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
 constexpr int kCopies = 8;
 
@@ -41,7 +42,7 @@ DeviceMemory random_matrix(DType dtype, std::int64_t elements, std::uint64_t see
 
 struct Operands {
   DType dtype = DType::fp32;
-  DeviceMemory a, b, c;
+  DeviceMemory a, b, c, workspace;
 };
 
 double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int runs) {
@@ -61,12 +62,13 @@ double product_flops(DType dtype, double seconds) {
   if (operands.a.data() == nullptr || operands.dtype != dtype) {
     operands = {};
     operands = {dtype, random_matrix(dtype, n * n, 1), random_matrix(dtype, n * n, 2),
-                DeviceMemory(n * n * size_of(dtype))};
+                DeviceMemory(n * n * size_of(dtype)), DeviceMemory(kProductWorkspace)};
   }
   const auto matrix = [&](const DeviceMemory& memory) { return MatrixBatch{memory.data(), dtype, n, 0}; };
   const BatchedProduct square{
       .m = n, .n = n, .k = n, .a = matrix(operands.a), .b = matrix(operands.b), .c = matrix(operands.c)};
-  const auto product = [&] { multiply(square, timer.stream(), {}); };
+  const Buffer workspace{operands.workspace.data(), operands.workspace.bytes()};
+  const auto product = [&] { multiply(square, timer.stream(), workspace); };
   const double once = seconds_of(timer, product, 1);
   const int runs = std::clamp(static_cast<int>(seconds / once), 1, 50);
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) /

@@ -1,156 +1,160 @@
-// Where cuBLAS may lie, its few functions declared by hand, and a handle per device.
+// Products as cuBLASLt takes them. Its choice of an algorithm takes the host's time and is remembered for each kind.
 #include "cuda/measure/matrix_library.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include <bit>
+#include <compare>
 #include <map>
 #include <mutex>
-#include <vector>
+#include <utility>
 
 #include "core/check.h"
+#include "core/names.h"
+#include "cuda/measure/cublaslt.h"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda {
 namespace {
 
-namespace fs = std::filesystem;
+using cublaslt::Descriptor;
+using cublaslt::Functions;
 
-constexpr const char* kVersions[] = {"13", "12"};  // of the library's binary interface
+constexpr std::size_t kMostRemembered = 4096;
 
-// Folders of a toolkit, then those in which Python packages carry cuBLAS.
-std::vector<fs::path> folders() {
-  std::vector<fs::path> found;
-  std::error_code none;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable)) found.push_back(fs::path(value) / "lib64");
-  }
-  found.emplace_back("/usr/local/cuda/lib64");
-  std::vector<fs::path> prefixes;
-  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (const char* value = std::getenv(variable)) prefixes.emplace_back(value);
-  }
-  if (const char* home = std::getenv("HOME")) prefixes.push_back(fs::path(home) / ".local");
-  for (const char* prefix : {"/usr/local", "/usr", "/opt/conda"}) prefixes.emplace_back(prefix);
-  for (const fs::path& prefix : prefixes) {
-    for (const auto& python : fs::directory_iterator(prefix / "lib", none)) {
-      if (python.path().filename().string().rfind("python3", 0) != 0) continue;
-      for (const char* packages : {"site-packages", "dist-packages"}) {
-        for (const char* part : {"cu13", "cublas"}) found.push_back(python.path() / packages / "nvidia" / part / "lib");
-      }
-    }
-  }
-  return found;
-}
-
-// The loader's own choice first. A library in a folder that the loader does not know needs its companion before it.
-void* open_library() {
-  if (const char* path = std::getenv("FOVEA_CUBLAS")) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  for (const char* version : kVersions) {
-    const std::string name = std::string("libcublas.so.") + version;
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  for (const fs::path& folder : folders()) {
-    for (const char* version : kVersions) {
-      const fs::path path = folder / (std::string("libcublas.so.") + version);
-      std::error_code none;
-      if (!fs::exists(path, none)) continue;
-      dlopen((folder / (std::string("libcublasLt.so.") + version)).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    }
-  }
-  return nullptr;
-}
-
-struct Functions {
-  int (*create)(void** handle);
-  int (*set_stream)(void* handle, void* stream);
-  int (*set_workspace)(void* handle, void* data, std::size_t bytes);
-  int (*set_math_mode)(void* handle, int mode);
-  const char* (*status_name)(int status);
-  int (*multiply)(void* handle, int a_order, int b_order, std::int64_t m, std::int64_t n, std::int64_t k,
-                  const void* alpha, const void* a, int a_type, std::int64_t a_stride, long long a_apart, const void* b,
-                  int b_type, std::int64_t b_stride, long long b_apart, const void* beta, void* c, int c_type,
-                  std::int64_t c_stride, long long c_apart, std::int64_t count, int sums, int algorithm);
+struct MatrixKind {
+  DType dtype;
+  bool transposed;
+  std::int64_t row_stride, apart;
+  std::uint32_t alignment;
+  auto operator<=>(const MatrixKind&) const = default;
 };
+
+// All that the choice depends on; alpha and beta are no part of it.
+struct ProductKind {
+  int device;
+  std::int64_t count, m, n, k;
+  MatrixKind a, b, c;
+  std::int64_t workspace_bytes;
+  auto operator<=>(const ProductKind&) const = default;
+};
+
+// Bytes that the address of every row of every matrix is a multiple of, as far as the library distinguishes them.
+std::uint32_t alignment_of(const MatrixBatch& one) {
+  constexpr std::uint64_t kMost = 256;
+  const auto strides = static_cast<std::uint64_t>(one.row_stride | one.apart);
+  const auto size = static_cast<std::uint64_t>(size_of(one.dtype));
+  return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(one.data) | strides * size | kMost);
+}
+
+MatrixKind kind_of(const MatrixBatch& one) {
+  return {one.dtype, one.transposed, one.row_stride, one.apart, alignment_of(one)};
+}
+
+ProductKind kind_of(const BatchedProduct& p, std::int64_t workspace_bytes) {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return {device, p.count, p.m, p.n, p.k, kind_of(p.a), kind_of(p.b), kind_of(p.c), workspace_bytes};
+}
+
+std::string words_of(const ProductKind& p) {
+  const auto name = [](const MatrixKind& matrix) { return std::string(core::name_of(matrix.dtype)); };
+  return std::to_string(p.count) + " products of [" + std::to_string(p.m) + ", " + std::to_string(p.k) + "] and [" +
+         std::to_string(p.k) + ", " + std::to_string(p.n) + "], " + name(p.a) + " to " + name(p.c);
+}
+
+// The library's matrices are column-major: c^T = b^T a^T, the left factor is b and the right one a.
+struct PreparedProduct {
+  Descriptor product, left, right, result;
+  cublaslt::Algorithm algorithm{};
+};
+
+// [rows, columns] as the product takes it.
+Descriptor layout_of(const Functions& functions, const ProductKind& p, const MatrixKind& matrix, std::int64_t rows,
+                     std::int64_t columns) {
+  constexpr int kTypes[] = {cublaslt::kFp32, cublaslt::kBf16, cublaslt::kFp16};
+  if (matrix.transposed) std::swap(rows, columns);
+  Descriptor layout(functions, functions.layout, kTypes[static_cast<std::size_t>(matrix.dtype)],
+                    static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), matrix.row_stride);
+  layout.set(cublaslt::kBatchCount, static_cast<std::int32_t>(p.count));
+  layout.set(cublaslt::kBatchOffset, matrix.apart);
+  return layout;
+}
+
+Descriptor preference_of(const Functions& functions, const ProductKind& p) {
+  Descriptor preference(functions, functions.preference);
+  preference.set(cublaslt::kMaxWorkspaceBytes, static_cast<std::uint64_t>(p.workspace_bytes));
+  // Parts of sums are added in fp32: in place only where the result is fp32.
+  const std::uint32_t in_place = p.c.dtype == DType::fp32 ? cublaslt::kInPlace : 0;
+  preference.set(cublaslt::kReductionSchemes, in_place | cublaslt::kInComputeType);
+  preference.set(cublaslt::kMinAlignmentA, p.b.alignment);
+  preference.set(cublaslt::kMinAlignmentB, p.a.alignment);
+  preference.set(cublaslt::kMinAlignmentC, p.c.alignment);
+  preference.set(cublaslt::kMinAlignmentD, p.c.alignment);
+  return preference;
+}
+
+// The first algorithm is the one that the library thinks fastest.
+cublaslt::Algorithm first_algorithm(const Functions& functions, void* handle, const ProductKind& p,
+                                    const PreparedProduct& prepared) {
+  const Descriptor preference = preference_of(functions, p);
+  cublaslt::HeuristicResult result{};
+  int found = 0;
+  int status =
+      functions.find_algorithms(handle, prepared.product.get(), prepared.left.get(), prepared.right.get(),
+                                prepared.result.get(), prepared.result.get(), preference.get(), 1, &result, &found);
+  if (status == 0) status = found == 0 ? cublaslt::kNotSupported : result.status;
+  if (status != 0) fail(functions, status, "cublasLtMatmulAlgoGetHeuristic", words_of(p));
+  return result.algorithm;
+}
+
+PreparedProduct prepare(const Functions& functions, void* handle, const ProductKind& p) {
+  PreparedProduct prepared{.product = {functions, functions.product, cublaslt::kComputeFp32, cublaslt::kFp32},
+                           .left = layout_of(functions, p, p.b, p.k, p.n),
+                           .right = layout_of(functions, p, p.a, p.m, p.k),
+                           .result = layout_of(functions, p, p.c, p.m, p.n)};
+  prepared.product.set(cublaslt::kTransposeA, p.b.transposed);
+  prepared.product.set(cublaslt::kTransposeB, p.a.transposed);
+  prepared.algorithm = first_algorithm(functions, handle, p, prepared);
+  return prepared;
+}
 
 class MatrixLibrary {
  public:
-  MatrixLibrary() {
-    void* const library = open_library();
-    if (library == nullptr) {
-      missing_ = std::string(
-          "no cuBLAS: libcublas.so.13 or .12 was found neither by the loader nor in the folders of a "
-          "CUDA toolkit or a PyTorch; FOVEA_CUBLAS names one");
-      if (std::getenv("FOVEA_CUBLAS") != nullptr) missing_ = std::string("no cuBLAS: ") + dlerror();
-      return;
-    }
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr) missing_ = std::string("no cuBLAS: the one found has no ") + name;
-    };
-    find(functions_.create, "cublasCreate_v2");
-    find(functions_.set_stream, "cublasSetStream_v2");
-    find(functions_.set_workspace, "cublasSetWorkspace_v2");
-    find(functions_.set_math_mode, "cublasSetMathMode");
-    find(functions_.status_name, "cublasGetStatusName");
-    find(functions_.multiply, "cublasGemmStridedBatchedEx_64");
-  }
-
-  const std::string& missing() const { return missing_; }
+  const std::string& missing() const { return functions_.missing; }
 
   void multiply(const BatchedProduct& p, void* stream, const Buffer& workspace) {
-    constexpr int kAsItLies = 0, kTransposed = 1, kFp32Sums = 68, kItsChoice = -1;
-    constexpr int kTypes[] = {0, 14, 2};  // CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F
-    const auto type = [&](DType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; };
-    const auto order = [&](const MatrixBatch& one) { return one.transposed ? kTransposed : kAsItLies; };
-    const std::lock_guard lock(mutex_);  // the handle holds stream and workspace from here to the product
-    void* const handle = handle_of_device();
-    check(functions_.set_stream(handle, stream), "cublasSetStream");
-    if (workspace.data != nullptr)
-      check(functions_.set_workspace(handle, workspace.data, static_cast<std::size_t>(workspace.bytes)),
-            "cublasSetWorkspace");
-    // The library's matrices are column-major: c^T = b^T a^T.
-    check(functions_.multiply(handle, order(p.b), order(p.a), p.n, p.m, p.k, &p.alpha, p.b.data, type(p.b.dtype),
-                              p.b.row_stride, p.b.apart, p.a.data, type(p.a.dtype), p.a.row_stride, p.a.apart, &p.beta,
-                              const_cast<void*>(p.c.data), type(p.c.dtype), p.c.row_stride, p.c.apart, p.count,
-                              kFp32Sums, kItsChoice),
-          "cublasGemmStridedBatchedEx");
+    const ProductKind kind = kind_of(p, workspace.data == nullptr ? 0 : workspace.bytes);
+    const std::lock_guard lock(mutex_);  // to the end: what is remembered may be forgotten for others
+    void* const handle = handle_of(kind.device);
+    const PreparedProduct& prepared = remembered(handle, kind);
+    const int status = functions_.multiply(handle, prepared.product.get(), &p.alpha, p.b.data, prepared.left.get(),
+                                           p.a.data, prepared.right.get(), &p.beta, p.c.data, prepared.result.get(),
+                                           const_cast<void*>(p.c.data), prepared.result.get(), &prepared.algorithm,
+                                           workspace.data, static_cast<std::size_t>(kind.workspace_bytes), stream);
+    if (status != 0) fail(functions_, status, "cublasLtMatmul", words_of(kind));
   }
 
  private:
-  void check(int status, const char* function) const {
-    if (status == 0) return;
-    constexpr int kAllocationFailed = 3;
-    std::size_t free = 0, total = 0;
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
-    const bool out_of_memory = status == kAllocationFailed;
-    core::fail({.status = out_of_memory ? Status::out_of_memory : Status::error,
-                .call = function,
-                .problem = out_of_memory ? "cuBLAS found no memory on the device" : "cuBLAS failed",
-                .got = functions_.status_name(status) +
-                       (out_of_memory ? ", " + std::to_string(free) + " bytes free" : std::string()),
-                .wanted = out_of_memory ? "some 32 MiB for a handle" : "CUBLAS_STATUS_SUCCESS"});
-  }
-
-  void* handle_of_device() {
-    constexpr int kFp32SumsThroughout = 16;  // no 16-bit sums of parts either
-    int device = 0;
-    cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  void* handle_of(int device) {
     void*& handle = handles_[device];
     if (handle != nullptr) return handle;
     void* made = nullptr;
-    check(functions_.create(&made), "cublasCreate");
-    check(functions_.set_math_mode(made, kFp32SumsThroughout), "cublasSetMathMode");
+    if (const int status = functions_.create(&made)) fail(functions_, status, "cublasLtCreate");
     return handle = made;
   }
 
-  std::string missing_;
-  Functions functions_{};
+  const PreparedProduct& remembered(void* handle, const ProductKind& kind) {
+    if (const auto known = products_.find(kind); known != products_.end()) return known->second;
+    PreparedProduct prepared = prepare(functions_, handle, kind);
+    if (products_.size() == kMostRemembered) products_.clear();
+    return products_.emplace(kind, std::move(prepared)).first->second;
+  }
+
+  const Functions functions_ = cublaslt::load();
   std::mutex mutex_;
   std::map<int, void*> handles_;
+  std::map<ProductKind, PreparedProduct> products_;
 };
 
 // Never destroyed: the driver may be gone by then.
