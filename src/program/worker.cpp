@@ -83,7 +83,7 @@ class Worker {
     kernel_->prepare(c, {.implementation = command.at("implementation").get<std::string>(),
                          .threads = command.at("threads").get<int>(),
                          .stream = prepared_->timer->stream(),
-                         .may_allocate = !prepared_->timer->captures(),
+                         .may_allocate = prepared_->timer->may_allocate(),
                          .forward = forward_tensors(places, prepared_->memory()),
                          .backward = backward_tensors(places, prepared_->memory())});
     return {{"ok", true}};

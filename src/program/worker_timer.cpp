@@ -29,7 +29,7 @@ class DeviceTimer final : public WorkerTimer {
   explicit DeviceTimer(cuda::Timing timing) : timing_(timing), timer_(timing) {}
   const char* name() const override { return timer_.name(); }
   void* stream() const override { return timer_.stream(); }
-  bool captures() const override { return timing_ == cuda::Timing::graph; }
+  bool may_allocate() const override { return timing_ != cuda::Timing::graph; }
   Samples sample(const std::function<void()>& run, int runs, int lead) override {
     auto [seconds, state] = timer_.sample(run, runs, lead);
     return {std::move(seconds), {}, state.clock_mhz, state.power_w};
@@ -46,7 +46,7 @@ class DeviceCallTimer final : public WorkerTimer {
   explicit DeviceCallTimer(bool with_launches) : timer_(with_launches) {}
   const char* name() const override { return cuda::CallTimer::kName; }
   void* stream() const override { return timer_.stream(); }
-  bool captures() const override { return true; }
+  bool may_allocate() const override { return false; }
   Samples sample(const std::function<void()>& run, int runs, int lead) override {
     auto [seconds, launches] = timer_.sample(run, runs, lead);
     return {std::move(seconds), std::move(launches), {}, {}};

@@ -21,8 +21,8 @@ class WorkerTimer {
 
   virtual ~WorkerTimer() = default;
   virtual const char* name() const = 0;
-  virtual void* stream() const { return nullptr; }  // that runs are enqueued on; null: the host runs them
-  virtual bool captures() const { return false; }   // runs are captured in a graph, so they must not allocate
+  virtual void* stream() const { return nullptr; }    // that runs are enqueued on; null: the host runs them
+  virtual bool may_allocate() const { return true; }  // a run; not where it is captured
   // `lead` untimed runs, then `runs` timed ones.
   virtual Samples sample(const std::function<void()>& run, int runs, int lead) = 0;
 };

@@ -45,20 +45,6 @@ __device__ __forceinline__ QueriesUnit queries_unit(const BackwardParameters& p,
   return u;
 }
 
-template <class Core>
-__device__ __forceinline__ void mask_gradients(typename Core::Scores& values, const Shape& s, int first_query,
-                                               int first_key) {
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const Range visible = visible_keys(s, first_query + Core::row(i));
-#pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) {
-      const int key = first_key + Core::score_column(j);
-      if (key < visible.begin || key >= visible.end) values[i][j] = 0.0f;
-    }
-  }
-}
-
 // Row statistics of the tile; queries outside get an lse of +inf, that is probabilities of 0.
 template <int kRows>
 __device__ __forceinline__ void load_statistics(float (&lse)[kRows], float (&delta)[kRows], const BackwardParameters& p,
@@ -115,7 +101,7 @@ __device__ __forceinline__ void queries_step(
   Core::multiply_transposed(dp, shared.dout, passing.values(block));
   score_gradients<Core>(scores, dp, shared.delta);
   if (block < u.free.begin || block >= u.free.end)
-    mask_gradients<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
+    fill_hidden<Core>(scores, s, u.first_row, block * Tile::kShape.stream, 0.0f);
   if (kSingle && block + 1 < u.blocks.end) {
     __syncthreads();  // everyone is done with the values
     passing.load_next_keys(block + 1);
@@ -140,7 +126,7 @@ __device__ __forceinline__ void queries_step_beside(
   Core::template wait<0>(dp);
   score_gradients<Core>(scores, dp, shared.delta);
   if (block < u.free.begin || block >= u.free.end)
-    mask_gradients<Core>(scores, s, u.first_row, block * Tile::kShape.stream);
+    fill_hidden<Core>(scores, s, u.first_row, block * Tile::kShape.stream, 0.0f);
   Core::begin(dq, scores, passing.keys(block));
   Core::template wait<0>(dq);
 }

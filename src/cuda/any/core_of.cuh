@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda/device/fp32_core.cuh"
+#include "cuda/device/mask.cuh"
 #include "cuda/device/store.cuh"
 #include "cuda/device/tensor_core.cuh"
 #include "cuda/device/warpgroup_core.cuh"
@@ -46,6 +47,21 @@ __device__ __forceinline__ void fill(float (&values)[kRows][kColumns], float val
   for (int i = 0; i < kRows; ++i) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) values[i][j] = value;
+  }
+}
+
+// `value` in the place of the pairs that the mask hides; rows are queries.
+template <class Core>
+__device__ __forceinline__ void fill_hidden(typename Core::Scores& scores, const Shape& s, int first_query,
+                                            int first_key, float value) {
+#pragma unroll
+  for (int i = 0; i < Core::kRows; ++i) {
+    const Range visible = visible_keys(s, first_query + Core::row(i));
+#pragma unroll
+    for (int j = 0; j < Core::kScoreColumns; ++j) {
+      const int key = first_key + Core::score_column(j);
+      if (key < visible.begin || key >= visible.end) scores[i][j] = value;
+    }
   }
 }
 

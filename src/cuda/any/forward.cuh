@@ -49,20 +49,6 @@ __device__ __forceinline__ ForwardUnit forward_unit(const ForwardParameters& p, 
   return u;
 }
 
-template <class Core>
-__device__ __forceinline__ void mask_scores(typename Core::Scores& scores, const Shape& s, int first_query,
-                                            int first_key) {
-#pragma unroll
-  for (int i = 0; i < Core::kRows; ++i) {
-    const Range visible = visible_keys(s, first_query + Core::row(i));
-#pragma unroll
-    for (int j = 0; j < Core::kScoreColumns; ++j) {
-      const int key = first_key + Core::score_column(j);
-      if (key < visible.begin || key >= visible.end) scores[i][j] = -kInfinity;
-    }
-  }
-}
-
 // Raises each row's maximum, rescales what was accumulated, and turns scores into weights.
 template <class Core>
 __device__ __forceinline__ void softmax_step(typename Core::Scores& scores, typename Core::Results& results,
@@ -292,7 +278,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
                           [&] { passing.load_beside_scores(block, first, last); });
     passing.load_behind_scores(block, last);
     if (block < shared.free.begin || block >= shared.free.end)
-      mask_scores<Core>(scores, s, u.first_row, block * kTile.block() + share);
+      fill_hidden<Core>(scores, s, u.first_row, block * kTile.block() + share, -kInfinity);
     softmax_step<Core>(scores, results, rows, s);
     if (kTile.stages == 1) {
       passing.wait_for_values(last);

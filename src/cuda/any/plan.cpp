@@ -31,7 +31,7 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
   const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
   const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const std::int64_t roles = instance.split_roles ? 2 : 1;
-  Load load;
+  Load load{.kernel = kernel};
   load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
   load.longest = divide_up(passing, tile.block()) * group;
   load.work = density(p) * static_cast<double>(load.tiles * load.longest);

@@ -97,7 +97,15 @@ struct Case {
   const TileShape& tile() const { return kernel.tile; }
   const Costs& costs() const {
     if (!by_warpgroups) return kByWarps;
-    return load.products == 2 ? kForwardByWarpgroups : load.products == 3 ? kQueriesByWarpgroups : kKeysByWarpgroups;
+    switch (load.kernel) {
+      case Kernel::forward:
+        return kForwardByWarpgroups;
+      case Kernel::backward_keys:
+        return kKeysByWarpgroups;
+      case Kernel::backward_queries:
+        return kQueriesByWarpgroups;
+    }
+    return kByWarps;
   }
 
   // Multiply-add operations that one multiprocessor was seen to make in a clock.
@@ -151,7 +159,7 @@ double clocks_of_clusters(const Case& c, const Cut& cut) {
   const double alone = resident > 1 ? costs.cluster_alone * 2 : 1.0;
   const double evenness = load.work / static_cast<double>(load.tiles * load.longest);
   const double together = std::min(most, all / c.processors) * (evenness + (1 - evenness) * kClusterShort);
-  const bool faster = c.tile().row_tiles == 1 && c.kind != ElementKind::fp32 && load.products == 2;
+  const bool faster = c.tile().row_tiles == 1 && c.kind != ElementKind::fp32 && load.kernel == Kernel::forward;
   const double speed = faster ? costs.cluster_speed : 1.0;
   const double block = c.block_clocks(costs.cluster_shortest, std::max(alone, together) / speed);
   const double once = costs.begin + load.joins * (costs.cluster_join + kClusterPart * cluster) +

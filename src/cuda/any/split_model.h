@@ -13,6 +13,7 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 
 // Rows of blocks, one per tile: `work` blocks in `tiles` rows of up to `longest`.
 struct Load {
+  Kernel kernel = Kernel::forward;
   std::int64_t tiles = 0, longest = 0;
   double work = 0;
   double products = 0;       // of rows x block x dim each, per block
