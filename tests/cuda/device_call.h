@@ -36,9 +36,22 @@ class DeviceCall {
     return all;
   }
 
+  // The host's tensors, outputs as the device has them now.
+  const verification::CaseTensors& fetch() {
+    const MutableTensorView* const outputs[] = {&host_.out.view(), &host_.lse.view(), &host_.dq.view(),
+                                                &host_.dk.view(), &host_.dv.view()};
+    for (std::size_t i = 0; i < 5; ++i) {
+      const DeviceMemory& memory = memory_[kInputs + i];
+      std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()));
+      memory.download(all.data());
+      std::copy_n(all.begin(), outputs[i]->buffer_bytes, static_cast<std::byte*>(outputs[i]->data));
+    }
+    return host_;
+  }
+
   // NaN again in the results of a pass.
   void poison(Pass pass) {
-    for (std::size_t i = pass == Pass::forward ? 4 : 6; i < memory_.size(); ++i) memory_[i].poison();
+    for (std::size_t i = pass == Pass::forward ? kInputs : kInputs + 2; i < memory_.size(); ++i) memory_[i].poison();
   }
 
   ForwardTensors forward;
@@ -57,6 +70,7 @@ class DeviceCall {
     view.device = {DeviceKind::cuda, 0};
   }
 
+  static constexpr std::size_t kInputs = 4;  // q, k, v, dout, before out, lse, dq, dk, dv
   static constexpr std::int64_t kRoom = 16;  // for tensors that are moved by less
   verification::CaseTensors host_;
   std::vector<DeviceMemory> memory_;

@@ -26,4 +26,7 @@ int check_reference();
 // A call's launches alone against the call.
 int check_launches();
 
+// Every compiled tile, uncut, in parts and in clusters, on problems that need not be those it is chosen for.
+int check_tiles();
+
 }  // namespace fovea::cuda

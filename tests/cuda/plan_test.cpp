@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/problem_line.h"
 #include "cuda/runtime/device_info.h"
@@ -106,6 +107,22 @@ TEST(Plan, HasWholeWorkOfEveryProblem) {
 TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
   describe_device(9, 132, kH200Shared, 0);
   expect_whole_plans(kProblems);
+}
+
+// Layers of several shapes in turn, as a model has them, are planned once.
+TEST(Plan, AThreadRemembersThoseOfSeveralProblems) {
+  describe_device(9, 132, kH200Shared, 3);
+  std::vector<AttentionProblem> problems;
+  for (core::Case c : core::parse_sweep("pass=fwd hq=8 lq=512,1k,2k,4k d=32,64 dtype=bf16 mask=causal")) {
+    c.problem.device = {DeviceKind::cuda, 0};
+    problems.push_back(c.problem);
+  }
+  std::vector<const ForwardPlan*> plans;
+  for (const AttentionProblem& p : problems) plans.push_back(&plan_forward(p));
+  for (std::size_t n = 0; n < problems.size(); ++n) {
+    EXPECT_EQ(&plan_forward(problems[n]), plans[n]);
+    EXPECT_EQ(plans[n]->shape.len_q, problems[n].len_q);
+  }
 }
 
 // Four warps multiply together where wgmma is; elsewhere the same tile is slower than one of more rows.

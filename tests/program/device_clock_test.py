@@ -11,6 +11,20 @@ sys.dont_write_bytecode = True
 import device_clock  # noqa: E402
 
 
+class Stream:
+    """Done when it is asked the second time."""
+
+    name = "stream"
+
+    def __init__(self, said):
+        self.said, self.asked = said, 0
+
+    def query(self):
+        self.said.append("ask")
+        self.asked += 1
+        return self.asked % 2 == 0
+
+
 class Cuda:
     """Notes what a clock asks of the device."""
 
@@ -18,10 +32,10 @@ class Cuda:
         self.said = []
 
     def Stream(self):
-        return "stream"
+        return Stream(self.said)
 
     def set_stream(self, stream):
-        self.said.append("set " + stream)
+        self.said.append("set " + stream.name)
 
     def synchronize(self):
         self.said.append("wait")
@@ -61,13 +75,15 @@ class HostTiming(unittest.TestCase):
         self.assertEqual(len(reply["seconds"]), 3)
         for seconds in reply["seconds"]:
             self.assertAlmostEqual(seconds, 1e-3, places=9)
-        sample = ["wait"] + ["call"] * device_clock.HOST_CALLS
-        settling = math.ceil(device_clock.HOST_SETTLING_SECONDS / (1e-3 * device_clock.HOST_CALLS))
+        calls = device_clock.HOST_LEADING_CALLS + device_clock.HOST_CALLS
+        sample = ["ask", "ask", "wait"] + ["call"] * calls
+        settling = math.ceil(device_clock.HOST_SETTLING_SECONDS / (1e-3 * calls))
         self.assertEqual(self.torch.cuda.said, ["set stream"] + sample * (settling + 4) + ["wait"])
 
     def test_counts_of_both_kinds_of_worker_agree(self):
         text = (ROOT / "src/cuda/measure/call_timer.cpp").read_text()
         self.assertIn(f"kCalls = {device_clock.HOST_CALLS};", text)
+        self.assertIn(f"kLeadingCalls = {device_clock.HOST_LEADING_CALLS};", text)
         self.assertIn(f"kSettlingSeconds = {device_clock.HOST_SETTLING_SECONDS};", text)
 
 

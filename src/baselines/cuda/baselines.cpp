@@ -56,7 +56,8 @@ void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core:
                     placed("v", t.v),
                     placed("out", t.out),
                     placed("lse", t.lse),
-                    {"saved", t.saved.data}});
+                    {"saved", t.saved.data},
+                    {"workspace", context.workspace}});
   if (p.saved_state) forget_saved(t.saved);
   forward(form, p, t, context);
   if (p.saved_state) remember_saved(p, kNames[static_cast<int>(form)], t.saved);
@@ -76,7 +77,8 @@ void run_backward(const AttentionProblem& p, const BackwardTensors& t, const cor
                     placed("dk", t.dk),
                     placed("dv", t.dv),
                     placed("delta", t.delta),
-                    {"saved", t.saved.data}});
+                    {"saved", t.saved.data},
+                    {"workspace", context.workspace}});
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
   if (reads_state) check_saved(p, kNames[static_cast<int>(form)], t.saved);
   backward(form, p, t, context);

@@ -67,14 +67,14 @@ __device__ __forceinline__ void fill_hidden(typename Core::Scores& scores, const
 
 // One row of results, scaled.
 template <class Core>
-__device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offset, int dim, bool accumulate,
+__device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offset, int dim,
                                           const float (&row)[Core::kColumns], float factor) {
 #pragma unroll
   for (int j = 0; j < Core::kColumns; j += Core::kVector) {
     float values[Core::kVector];
 #pragma unroll
     for (int i = 0; i < Core::kVector; ++i) values[i] = row[j + i] * factor;
-    store<typename Core::Element, Core::kVector>(t, offset, Core::column(j), dim, accumulate, values);
+    store<typename Core::Element, Core::kVector>(t, offset, Core::column(j), dim, false, values);
   }
 }
 
@@ -95,7 +95,7 @@ template <class Core>
 __device__ __forceinline__ void store_partial_row(float* row, int dim, const float (&values)[Core::kColumns],
                                                   float factor) {
   const TensorRef dense{row, 0, 0, 0, ElementKind::fp32, dim % 4 == 0};
-  store_row<Core>(dense, 0, dim, false, values, factor);
+  store_row<Core>(dense, 0, dim, values, factor);
 }
 
 }  // namespace fovea::cuda::any

@@ -96,7 +96,7 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
     } else {
       const Finished done = finish(rows[i].maximum, sum, s);
       if (first_lane) store_lse(p, place, query, done.lse);
-      store_row<Core>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row, s.dim_v, false,
+      store_row<Core>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row, s.dim_v,
                       results[i], done.factor);
     }
   }

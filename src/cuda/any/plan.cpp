@@ -3,6 +3,7 @@
 #include "cuda/any/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -171,18 +172,25 @@ GradientPlan plan_queries(const TileCut& chosen, const AttentionProblem& p, Aren
   return plan;
 }
 
-// A thread's last plan: a call asks for it twice, and calls repeat.
+// A thread's last plans, made in turn in a few places: a call asks for its plan twice, layers of several shapes repeat,
+// and a plan takes longer than all else that the host does for a call.
 template <class Plan, class Make>
 const Plan& remembered(const AttentionProblem& p, Make make) {
   struct Memory {
     AttentionProblem problem;
-    int shared_limit = -1;
+    bool made = false;
     Plan plan;
   };
-  thread_local Memory last;
-  const int limit = usable_shared_memory(p.device.index);
-  if (last.shared_limit != limit || !(last.problem == p)) last = {.problem = p, .shared_limit = limit, .plan = make()};
-  return last.plan;
+  constexpr std::size_t kPlaces = 16;
+  thread_local std::array<Memory, kPlaces> all;
+  thread_local std::size_t last = 0;
+  for (std::size_t n = 0; n < kPlaces; ++n) {
+    const Memory& one = all[(last + kPlaces - n) % kPlaces];  // the latest first
+    if (one.made && one.problem == p) return one.plan;
+  }
+  last = (last + 1) % kPlaces;
+  all[last] = {.problem = p, .made = true, .plan = make()};
+  return all[last].plan;
 }
 
 std::string describe_tile(const KernelInstance& kernel, const Split& split) {

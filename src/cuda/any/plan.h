@@ -46,7 +46,7 @@ std::string refusal(const AttentionProblem& problem);
 ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced);
 BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys, const Forced& queries);
 
-// The library's choice. Every thread remembers its last, until it asks for that of another problem.
+// The library's choice. Every thread remembers its last few; a reference is good until the thread asks again.
 const ForwardPlan& plan_forward(const AttentionProblem& problem);
 const BackwardPlan& plan_backward(const AttentionProblem& problem);
 

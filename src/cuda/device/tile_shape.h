@@ -26,7 +26,4 @@ struct TileShape {
 // Kernels take a type with a member `kShape`: this compiler does not accept a TileShape as a template argument of a
 // kernel.
 
-// Shared memory that every GPU from sm_80 on grants one block (sm_86, sm_89, sm_120).
-constexpr int kSmallestSharedLimit = 101376;
-
 }  // namespace fovea::cuda

@@ -28,6 +28,7 @@ void wait_for(cudaStream_t stream) {
   cudaError_t status = cudaErrorNotReady;
   while (status == cudaErrorNotReady) status = cudaStreamQuery(stream);
   check(status, "cudaStreamQuery");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // whatever somebody's kernel enqueued elsewhere
 }
 
 double seconds_of(cudaStream_t stream, const std::function<void()>& call) {

@@ -61,9 +61,8 @@ void* open_library() {
 std::string why_none_opened() {
   if (std::getenv("FOVEA_CUBLAS") != nullptr) return std::string("no cuBLASLt: ") + dlerror();
   return std::string("no cuBLASLt: ") + kFiles[0] +
-         " or .12 was found neither by the loader nor in the folders of a CUDA toolkit or a PyTorch; FOVEA_CUBLAS "
-         "names "
-         "one";
+         " or .12 was found neither by the loader nor in the folders of a CUDA toolkit or a PyTorch; "
+         "FOVEA_CUBLAS names one";
 }
 
 }  // namespace

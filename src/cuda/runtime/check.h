@@ -18,7 +18,7 @@ inline std::string text_of(cudaError_t status) {
 inline void check(cudaError_t status, std::string_view function) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // a failed call must not fail the next one's check
-  core::fail({.status = Status::error,
+  core::fail({.status = status == cudaErrorMemoryAllocation ? Status::out_of_memory : Status::error,
               .call = std::string(function),
               .problem = "a CUDA call failed",
               .got = text_of(status),

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -31,8 +30,9 @@ DeviceInfo ask(int device) {
           .shared_of_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
 }
 
-std::atomic<int>& shared_cap() {
-  static std::atomic<int> cap = [] {
+// 0: none.
+int shared_cap() {
+  static const int cap = [] {
     const char* variable = std::getenv("FOVEA_CUDA_SHARED_LIMIT");
     return variable == nullptr ? 0 : std::atoi(variable);
   }();
@@ -100,8 +100,6 @@ int usable_shared_memory(int device) {
   const int limit = device_info(device).shared_limit, cap = shared_cap();
   return cap > 0 ? std::min(cap, limit) : limit;
 }
-
-void cap_shared_memory(int bytes) { shared_cap() = bytes; }
 
 int current_device() {
   int device = 0;

@@ -27,9 +27,6 @@ int current_device();
 // Bytes of shared memory that tiles may use: the device's limit, or less if FOVEA_CUDA_SHARED_LIMIT says so.
 int usable_shared_memory(int device);
 
-// Tests: pretends that every device grants at most this many bytes; 0 takes it back.
-void cap_shared_memory(int bytes);
-
 // Makes a device the calling thread's current one, and the former one again at the end.
 class CurrentDevice {
  public:

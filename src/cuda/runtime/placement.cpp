@@ -13,13 +13,13 @@ namespace fovea::cuda {
 namespace {
 
 [[noreturn]] void refuse(const AttentionProblem& problem, std::string_view argument, std::string what, std::string got,
-                         std::string hint) {
+                         const std::string& wanted, std::string hint) {
   core::fail({.status = Status::invalid_argument,
               .call = problem.pass == Pass::forward ? "attention_forward" : "attention_backward",
               .argument = std::string(argument),
               .problem = std::move(what),
               .got = std::move(got),
-              .wanted = "memory of cuda:" + std::to_string(problem.device.index),
+              .wanted = wanted + " of cuda:" + std::to_string(problem.device.index),
               .hint = std::move(hint),
               .line = core::line_of(problem)});
 }
@@ -55,11 +55,11 @@ void check_placements(const AttentionProblem& problem, void* stream, std::initia
     check(cudaPointerGetAttributes(&attributes, one.data), "cudaPointerGetAttributes");
     if (attributes.type == cudaMemoryTypeUnregistered) {
       refuse(problem, one.name, "the view says cuda, its pointer is host memory",
-             "a pointer that the driver does not know", "copy the tensor to the device, or say device cpu");
+             "a pointer that the driver does not know", "memory", "copy the tensor to the device, or say device cpu");
     }
     if (attributes.type == cudaMemoryTypeDevice && attributes.device != problem.device.index)
       refuse(problem, one.name, "the tensor is on another device",
-             "memory of cuda:" + std::to_string(attributes.device), "");
+             "memory of cuda:" + std::to_string(attributes.device), "memory", "");
   }
 }
 
@@ -73,7 +73,8 @@ void check_stream(void* stream, const AttentionProblem& problem) {
   int device = 0;
   check(cudaStreamGetDevice(cuda_stream, &device), "cudaStreamGetDevice");
   if (device != problem.device.index)
-    refuse(problem, "stream", "the stream belongs to another device", "a stream of cuda:" + std::to_string(device), "");
+    refuse(problem, "stream", "the stream belongs to another device", "a stream of cuda:" + std::to_string(device),
+           "a stream", "");
 }
 
 }  // namespace fovea::cuda

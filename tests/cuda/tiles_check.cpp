@@ -1,0 +1,123 @@
+// Every compiled tile against the definition: uncut, in parts through memory, in clusters; among them tiles that this
+// GPU's plans never choose.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/problem_line.h"
+#include "cuda/any/run.h"
+#include "cuda/measure/device_memory.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+#include "device_call.h"
+#include "fovea/error.h"
+#include "on_device.h"
+#include "verification/check.h"
+
+namespace fovea::cuda {
+namespace {
+
+using any::Forced, any::Kernel, any::KernelInstance;
+
+// Rows of whole chunks and lengths of no whole tile; then neither: more than half of the columns filled.
+std::vector<core::Case> cases_of(const KernelInstance& one, const std::string& dtype) {
+  const std::string dim = std::to_string(one.tile.dim), less = std::to_string(one.tile.dim * 3 / 4 + 1);
+  const std::string common = "pass=bwd b=2 hq=4 hkv=2 dtype=" + dtype;
+  return {core::parse_case(common + " lq=150 lk=301 mask=none d=" + dim),
+          core::parse_case(common + " lq=301 lk=333 mask=causal_bottom_right d=" + less)};
+}
+
+// How a tile may be cut on this device: warps that share rows take all keys, and blocks of threads that make different
+// results form no cluster.
+std::vector<Forced> cuts_of(const KernelInstance& one) {
+  std::vector<Forced> all{{.kernel = &one, .splits = 1}};
+  if (one.tile.sharing > 1) return all;
+  all.push_back({.kernel = &one, .splits = 3});
+  if (one.split_roles || resident_blocks(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
+  for (const int cluster : {2, 8}) {
+    if (resident_clusters(one.function, one.tile.threads(), one.shared_bytes, cluster, 0) > 0)
+      all.push_back({.kernel = &one, .splits = cluster, .in_cluster = true});
+  }
+  return all;
+}
+
+std::string text_of(Kernel kernel, const Forced& cut, const core::Case& c) {
+  constexpr const char* kNames[] = {"forward", "backward_keys", "backward_queries"};
+  const TileShape& tile = cut.kernel->tile;
+  return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
+         std::to_string(tile.block()) + ", " + std::to_string(cut.splits) +
+         (cut.in_cluster ? " of a cluster" : " parts") + ", " + core::line_of(c);
+}
+
+template <class Plan, class Tensors>
+void run(const Plan& plan, const AttentionProblem& problem, const Tensors& tensors) {
+  const DeviceMemory workspace(std::max<std::int64_t>(plan.workspace_bytes, 256));
+  any::enqueue(plan, problem, tensors, {.workspace = workspace.data()});
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+verification::Verdict verdict_on_forward(const Forced& cut, core::Case c) {
+  DeviceCall call(c);
+  c.problem.device = {DeviceKind::cuda, 0};
+  c.problem.pass = Pass::forward;
+  run(any::plan_forward(c.problem, cut), c.problem, call.forward);
+  return verification::check_forward(c.problem, call.fetch().forward(), c.seed);
+}
+
+// Of the kernel's gradients.
+verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, core::Case c) {
+  const bool of_keys = kernel == Kernel::backward_keys;
+  const auto wanted = [of_keys](BackwardTensors tensors) {
+    if (of_keys) tensors.dq = {};
+    if (!of_keys) tensors.dk = tensors.dv = {};
+    return tensors;
+  };
+  DeviceCall call(c);
+  attention_forward(call.forward, call.options);
+  c.problem.device = {DeviceKind::cuda, 0};
+  c.problem.pass = Pass::backward;
+  c.problem.wants_dq = !of_keys, c.problem.wants_dk = c.problem.wants_dv = of_keys;
+  run(any::plan_backward(c.problem, cut, cut), c.problem, wanted(call.backward));
+  return verification::check_backward(c.problem, wanted(call.fetch().backward()), c.seed);
+}
+
+// Empty, or what is wrong.
+std::string wrong_answer(Kernel kernel, const Forced& cut, const core::Case& c) {
+  try {
+    const verification::Verdict verdict =
+        kernel == Kernel::forward ? verdict_on_forward(cut, c) : verdict_on_backward(kernel, cut, c);
+    return verdict.ok ? "" : "wrong: " + verdict.reason();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+int check_tiles() {
+  int passed = 0, failed = 0;
+  for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
+    for (const auto& [kind, dtype] :
+         {std::pair{ElementKind::fp32, "fp32"}, {ElementKind::bf16, "bf16"}, {ElementKind::fp16, "fp16"}}) {
+      for (const KernelInstance& one : any::instances(kernel, kind)) {
+        if (one.shared_bytes > usable_shared_memory(0)) continue;
+        for (const core::Case& c : cases_of(one, dtype)) {
+          for (const Forced& cut : cuts_of(one)) {
+            const std::string wrong = wrong_answer(kernel, cut, c);
+            ++(wrong.empty() ? passed : failed);
+            if (!wrong.empty()) std::printf("TILE %s: %s\n", text_of(kernel, cut, c).c_str(), wrong.c_str());
+          }
+        }
+      }
+    }
+  }
+  std::printf("tiles: %d passed, %d failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace fovea::cuda
