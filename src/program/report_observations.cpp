@@ -90,6 +90,22 @@ void say_against_the_best(const Study& study, const std::vector<Group>& groups, 
   }
 }
 
+// The compiled form is the baseline that is hardest to beat, and each type has kernels of its own.
+void say_against_fused(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
+  std::map<DType, std::vector<Group>> by_type;
+  for (const Group& group : groups) by_type[group.configurations.front().problem.problem.dtype].push_back(group);
+  for (const std::string& name : own_implementations(study)) {
+    for (const auto& [type, of_type] : by_type) {
+      const SpeedUps ups = speed_ups_of(of_type, core::CasePass::fwd, name, "fused");
+      if (ups.ratios.empty()) continue;
+      said.push_back(fmt::format("{}, {}: slower than fused in {} of {}; least {} ({}).", name, core::name_of(type),
+                                 ups.losses == 0 ? "none" : std::to_string(ups.losses),
+                                 count_of(ups.ratios.size(), "forward cell"), format_ratio(ups.least),
+                                 sizes_of(ups.worst_at->problem)));
+    }
+  }
+}
+
 // The fitted exponents of each pass, in the group that reaches farthest.
 void say_growth(const Study& study, std::vector<std::string>& said) {
   for (const core::CasePass pass : core::kCasePasses) {
@@ -277,6 +293,7 @@ std::vector<std::string> observations_of(const Study& study) {
   std::vector<std::string> said;
   say_speed_ups(study, groups, said);
   say_against_the_best(study, groups, said);
+  say_against_fused(study, groups, said);
   say_growth(study, said);
   say_memory(study, groups, said);
   say_ceiling(study, said);

@@ -64,7 +64,7 @@ Cell ratio_cell(const Configuration& at, const std::string& name) {
 }
 
 std::vector<Cell> line_of(const Configuration& at, const std::vector<std::string>& present,
-                          const std::vector<std::string>& compared) {
+                          const std::vector<std::string>& compared, const std::vector<std::string>& beside) {
   const AttentionProblem& p = at.problem.problem;
   const auto integer = [](std::int64_t n) {
     return Cell{std::to_string(n), Emphasis::none, {}, {}, static_cast<double>(n)};
@@ -75,6 +75,7 @@ std::vector<Cell> line_of(const Configuration& at, const std::vector<std::string
       {std::string(core::name_of(p.mask))}, integer(p.dim_qk), integer(p.batch), {heads}, {length_of(at.problem)}};
   for (const auto& name : present) cells.push_back(rate_cell(at, name));
   for (const auto& name : compared) cells.push_back(ratio_cell(at, name));
+  for (const auto& name : beside) cells.push_back(over_peers_cell(at, name));
   return cells;
 }
 
@@ -86,7 +87,8 @@ Table table_of(const Study& study, const std::string& title, Shapes shapes) {
     };
     return key(a) < key(b);
   });
-  const auto present = present_in(study, shapes), compared = compared_in(present, shapes);
+  const auto present = present_in(study, shapes), compared = compared_in(present, shapes),
+             beside = beside_peers(study, shapes);
   std::vector<const Measured*> rows;
   for (const auto* one : shapes) {
     for (const auto& [name, row] : one->by_implementation) rows.push_back(row);
@@ -100,7 +102,8 @@ Table table_of(const Study& study, const std::string& title, Shapes shapes) {
               {{"mask", {}, false}, {"d"}, {"batch"}, {"heads"}, {"length"}}};
   for (const auto& name : present) table.columns.push_back({name, "TFLOP/s"});
   for (const auto& name : compared) table.columns.push_back({name, "speed-up over " + std::string(kPeer)});
-  for (const auto* one : shapes) table.rows.push_back(line_of(*one, present, compared));
+  for (const auto& name : beside) table.columns.push_back({name, kOverPeers});
+  for (const auto* one : shapes) table.rows.push_back(line_of(*one, present, compared, beside));
   return table;
 }
 

@@ -21,12 +21,24 @@ constexpr std::string_view kBaselines[] = {"naive", "vectorized", "fused"};
 
 bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 
-// Baselines first, then peers, then the reference, then this library: the eye ends on what the report is about.
+// Baselines first, then the reference, then peers, then this library: the eye ends on what the report is about.
 int rank_of(std::string_view implementation) {
   const auto* const found = std::find(std::begin(kBaselines), std::end(kBaselines), implementation);
   if (found != std::end(kBaselines)) return static_cast<int>(found - std::begin(kBaselines));
   if (begins(implementation, "cpu.") || begins(implementation, "cuda.")) return 6;
   return implementation == "reference" ? 4 : 5;
+}
+
+bool names_peer(std::string_view implementation) { return rank_of(implementation) == 5; }
+
+// Whatever ran it and however it was timed: peers of a CPU have a timer of their own.
+std::string problem_key(const Row& row) { return fmt::format("{} | {} | {}", row.problem, row.threads, row.machine); }
+
+// How many peers a record timed, by problem.
+std::map<std::string, std::size_t> peers_timed(const std::vector<Row>& rows) {
+  std::map<std::string, std::size_t> peers;
+  for (const Row& row : rows) peers[problem_key(row)] += names_peer(row.impl) && is_timed(row);
+  return peers;
 }
 
 std::vector<std::string> implementations_of(const std::vector<Measured>& rows) {
@@ -82,30 +94,38 @@ std::string_view Measured::role() const {
   return begins(row.impl, "cpu.") || begins(row.impl, "cuda.") ? std::string_view("flash") : std::string_view(row.impl);
 }
 
+bool Measured::is_peer() const { return names_peer(row.impl); }
+
 Study load_study(const std::vector<std::string>& paths, std::string_view baseline) {
   Study study;
-  std::vector<std::size_t> environment_of_row;
+  struct Origin {
+    std::size_t environment = 0, peers = 0;
+  };
+  std::vector<Origin> origins;  // of the study's rows
   std::map<std::string, std::size_t> place_of;
   for (const std::string& path : paths) {
     Records records = load_records(path);
     if (!records.warning.empty()) study.warnings.push_back(records.warning);
     const std::size_t first = study.environments.size();
     std::move(records.environments.begin(), records.environments.end(), std::back_inserter(study.environments));
+    const auto peers = peers_timed(records.rows);
     for (std::size_t i = 0; i < records.rows.size(); ++i) {
       Row& row = records.rows[i];
       const std::string key = key_of(row) + " | " + row.machine;
       core::Case problem = core::parse_case(row.problem);
+      const Origin origin{first + records.environment_of_row[i], peers.at(problem_key(row))};
       const auto [found, is_new] = place_of.try_emplace(key, study.rows.size());
       if (is_new) {
         study.rows.emplace_back();
-        environment_of_row.emplace_back();
+        origins.emplace_back();
       }
+      if (origin.peers < origins[found->second].peers) continue;
       study.rows[found->second] = {std::move(row), std::move(problem), nullptr};
-      environment_of_row[found->second] = first + records.environment_of_row[i];
+      origins[found->second] = origin;
     }
   }
   for (std::size_t i = 0; i < study.rows.size(); ++i) {
-    study.rows[i].environment = &study.environments.at(environment_of_row[i]);
+    study.rows[i].environment = &study.environments.at(origins[i].environment);
   }
   study.implementations = implementations_of(study.rows);
   const auto apart = std::stable_partition(study.rows.begin(), study.rows.end(), [](const Measured& one) {
@@ -154,6 +174,15 @@ const Measured* Configuration::fastest() const {
   for (const auto& [name, one] : by_implementation) rows.push_back(&one->row);
   const Row* const best = fastest_of(rows);
   return best == nullptr ? nullptr : find(best->impl);
+}
+
+const Measured* Configuration::fastest_peer() const {
+  const Measured* best = nullptr;
+  for (const auto& [name, one] : by_implementation) {
+    if (!one->is_peer() || !one->timed() || one->row.has_flag("impossible")) continue;
+    if (best == nullptr || one->seconds() < best->seconds()) best = one;
+  }
+  return best;
 }
 
 std::vector<Group> groups_of(const Study& study, GroupBy by) {

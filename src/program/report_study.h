@@ -24,11 +24,12 @@ struct Measured {
   double seconds() const { return row.time_s->median; }
   // naive, vectorized, fused, flash (any implementation of this library), or its own name.
   std::string_view role() const;
+  bool is_peer() const;  // of another project: neither of this library nor one of its baselines
 };
 
 struct Study {
   std::vector<Environment> environments;
-  std::vector<Measured> rows;                // of rows that measure the same thing the last
+  std::vector<Measured> rows;                // of rows that measure the same thing one, as load_study says
   std::vector<Measured> calls;               // likewise, of a graph's node or of the host's time: no times of a run
   std::vector<std::string> implementations;  // in the order shown: baselines, peers, this library
   std::string baseline;                      // what speed-ups are over
@@ -42,6 +43,8 @@ struct Study {
   Study& operator=(Study&&) = default;
 };
 
+// Of rows that measure the same thing stays that of the file which timed the most peers at its problem, of equals the
+// last: this library and its peers are then of one run.
 // Throws RecordFileError for a damaged file, Error(invalid_argument) for a baseline that no row has.
 Study load_study(const std::vector<std::string>& paths, std::string_view baseline);
 
@@ -51,7 +54,8 @@ struct Configuration {
   std::map<std::string, const Measured*> by_implementation;
 
   const Measured* find(std::string_view implementation) const;
-  const Measured* fastest() const;  // as fastest_of
+  const Measured* fastest() const;       // as fastest_of
+  const Measured* fastest_peer() const;  // null if none was timed
 };
 
 // Configurations that differ in lengths only, or in lengths and head dimensions.

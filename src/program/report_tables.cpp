@@ -64,6 +64,9 @@ Table time_table(const Study& study, const Group& group) {
       present.push_back(name);
     }
   }
+  std::vector<const Configuration*> all;
+  for (const Configuration& one : group.configurations) all.push_back(&one);
+  const std::vector<std::string> compared = beside_peers(study, all);
   Table table{"time-" + identifier(group.title),
               group.title,
               "Median time, \u00b1 half the interquartile range; rate of the operations that the problem asks. Fastest "
@@ -74,6 +77,7 @@ Table time_table(const Study& study, const Group& group) {
   for (const auto& name : present) {
     if (name != study.baseline) table.columns.push_back({name, "speed-up"});
   }
+  for (const auto& name : compared) table.columns.push_back({name, kOverPeers});
   for (const Configuration& configuration : group.configurations) {
     const AttentionProblem& p = configuration.problem.problem;
     std::vector<Cell> row{figure(std::to_string(p.dim_qk), static_cast<double>(p.dim_qk)),
@@ -82,6 +86,7 @@ Table time_table(const Study& study, const Group& group) {
     for (const auto& name : present) {
       if (name != study.baseline) row.push_back(speed_up_cell(configuration, name, study.baseline));
     }
+    for (const auto& name : compared) row.push_back(over_peers_cell(configuration, name));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -181,6 +186,26 @@ Cell speed_up_cell(const Configuration& configuration, std::string_view implemen
   }
   const bool ranked = speed_up_ranked(configuration, implementation, baseline);
   return figure(format_ratio(*ratio), *ratio, !ranked ? Emphasis::muted : *ratio < 1 ? Emphasis::loss : Emphasis::none);
+}
+
+std::vector<std::string> beside_peers(const Study& study, const std::vector<const Configuration*>& configurations) {
+  std::vector<std::string> names;
+  for (const auto& name : study.implementations) {
+    const bool beside = std::any_of(configurations.begin(), configurations.end(), [&](const Configuration* at) {
+      const Measured* const one = at->find(name);
+      return one != nullptr && one->role() == "flash" && at->fastest_peer() != nullptr;
+    });
+    if (beside) names.push_back(name);
+  }
+  return names;
+}
+
+Cell over_peers_cell(const Configuration& configuration, std::string_view implementation) {
+  const Measured* const peer = configuration.fastest_peer();
+  if (peer == nullptr) return {"-", Emphasis::muted};
+  Cell cell = speed_up_cell(configuration, implementation, peer->row.impl);
+  cell.note = "over " + peer->row.impl;
+  return cell;
 }
 
 std::string flag_marks(const Row& row) {

@@ -21,6 +21,11 @@ std::string rows_csv(const Study& study);
 Cell time_cell(const Configuration& configuration, std::string_view implementation);
 Cell speed_up_cell(const Configuration& configuration, std::string_view implementation, std::string_view baseline);
 
+// Those of this library that were timed where a peer was, in the study's order, and the ratio of the two.
+constexpr const char* kOverPeers = "over the fastest peer";
+std::vector<std::string> beside_peers(const Study& study, const std::vector<const Configuration*>& configurations);
+Cell over_peers_cell(const Configuration& configuration, std::string_view implementation);
+
 // n: noisy, l: launch-bound, !: impossible; with what each means.
 std::string flag_marks(const Row& row);
 std::string flags_legend();

@@ -31,6 +31,21 @@ TEST(Observations, ComparesWithTheFastestOther) {
   EXPECT_TRUE(says(all_of(study), "cpu.avx2 against the fastest of the others: 0.500\u00d7")) << all_of(study);
 }
 
+TEST(Observations, EachTypeIsComparedWithFused) {
+  std::vector<Row> rows;
+  for (const auto& [length, own] : {std::pair{"512", 2e-3}, std::pair{"1k", 0.5e-3}}) {
+    for (const auto& [type, factor] : {std::pair{" dtype=fp32", 1.0}, std::pair{" dtype=bf16", 0.1}}) {
+      rows.push_back(timed(kAt + length + type, "fused", 1e-3));
+      rows.push_back(timed(kAt + length + type, "cpu.avx2", factor * own));
+    }
+  }
+  const std::string text = all_of(study_of(rows));
+  EXPECT_TRUE(says(text, "cpu.avx2, fp32: slower than fused in 1 of 2 forward cells; least 0.500\u00d7 (length 512,"))
+      << text;
+  EXPECT_TRUE(says(text, "cpu.avx2, bf16: slower than fused in none of 2 forward cells; least 5.00\u00d7 (length 512,"))
+      << text;
+}
+
 TEST(Observations, FailuresAndFlagsAreCounted) {
   std::vector<Row> rows = every_status();
   rows.push_back(timed(kAt + "4k", "naive", 1e-9, {"impossible"}));

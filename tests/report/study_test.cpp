@@ -101,6 +101,41 @@ TEST(Study, LaterRowsReplaceEarlierOnes) {
   EXPECT_DOUBLE_EQ(study.rows[0].seconds(), 2e-3);
 }
 
+std::string file_of(const std::string& name, const std::vector<Row>& rows) {
+  std::ofstream file(scratch(name));
+  file << json_line(environment()) << "\n";
+  for (const Row& one : rows) file << json_line(one) << "\n";
+  return scratch(name);
+}
+
+// The time of an implementation at length 512.
+double seconds_of(const Study& study, const std::string& implementation) {
+  for (const Measured& one : study.rows) {
+    if (one.row.impl == implementation && one.problem.problem.len_q == 512) return one.seconds();
+  }
+  return -1;
+}
+
+// A time beside a peer's is of the peer's run, whichever file is last; baselines that this run lacks stay.
+TEST(Study, OursAndItsPeersAreOfOneRun) {
+  std::vector<Row> beside{timed(kAt + "512", "cpu.avx2", 1e-3), timed(kAt + "512", "torch.sdpa", 2e-3),
+                          timed(kAt + "512", "torch.math", 3e-3)};
+  beside[1].timer = beside[2].timer = "perf_counter";
+  const std::string peers = file_of("peers.jsonl", beside);
+  const std::string later =
+      file_of("later.jsonl", {timed(kAt + "512", "naive", 9e-3), timed(kAt + "512", "cpu.avx2", 5e-3),
+                              timed(kAt + "512", "torch.cudnn", 6e-3), failed(kAt + "512", "onnxruntime", "error"),
+                              timed(kAt + "1k", "torch.sdpa", 6e-3)});
+  for (const auto& paths : {std::vector{peers, later}, std::vector{later, peers}}) {
+    const Study study = load_study(paths, "");
+    EXPECT_DOUBLE_EQ(seconds_of(study, "cpu.avx2"), 1e-3);
+    EXPECT_DOUBLE_EQ(seconds_of(study, "naive"), 9e-3);
+  }
+  const std::string equal = file_of("equal.jsonl", {timed(kAt + "512", "cpu.avx2", 7e-3)});
+  const std::string last = file_of("last.jsonl", {timed(kAt + "512", "cpu.avx2", 8e-3)});
+  EXPECT_DOUBLE_EQ(seconds_of(load_study({equal, last}, ""), "cpu.avx2"), 8e-3);
+}
+
 TEST(Study, R_UnknownBaselineIsRefusedWithTheNearest) {
   try {
     (void)study_of({timed(kAt + "512", "naive", 1e-3)}, "navie");

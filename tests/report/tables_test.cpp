@@ -49,6 +49,20 @@ TEST(Tables, LossesArePrintedAsLosses) {
   EXPECT_EQ(cell(summary_table(study), 1, "losses", "").text, "1");
 }
 
+TEST(Tables, TheFastestPeerIsNamedWhereThereIsOne) {
+  const Study study = study_of({timed(kAt + "512", "naive", 1e-4), timed(kAt + "512", "cpu.avx2", 2e-3),
+                                timed(kAt + "512", "torch.sdpa", 3e-3), timed(kAt + "512", "torch.math", 1e-3),
+                                failed(kAt + "512", "onnxruntime", "error"), timed(kAt + "1k", "cpu.avx2", 1e-3)});
+  const Table table = time_tables(study).at(0);
+  const Cell& ratio = cell(table, 0, "cpu.avx2", "over the fastest peer");
+  EXPECT_EQ(ratio.text, format_ratio(0.5));
+  EXPECT_EQ(ratio.emphasis, Emphasis::loss);
+  EXPECT_EQ(ratio.note, "over torch.math");
+  EXPECT_EQ(cell(table, 1, "cpu.avx2", "over the fastest peer").text, "-");
+  const Study alone = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "cpu.avx2", 2e-3)});
+  EXPECT_THROW((void)cell(time_tables(alone).at(0), 0, "cpu.avx2", "over the fastest peer"), std::runtime_error);
+}
+
 TEST(Tables, FlaggedCellsCarryTheirMark) {
   const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "fused", 2e-3, {"noisy"}),
                                 timed(kAt + "512", "vectorized", 3e-3, {"low_probe"}),
@@ -131,11 +145,13 @@ TEST(Tables, RatesOfAGpu) {
   EXPECT_EQ(tables[0].title, "Rates on a GPU: forward, bf16");
   EXPECT_EQ(tables[1].title, "Rates on a GPU: forward, bf16, hot");
   ASSERT_EQ(tables[0].rows.size(), 3u);
-  ASSERT_EQ(tables[0].columns.size(), 8u);
+  ASSERT_EQ(tables[0].columns.size(), 9u);
   const auto& first = tables[0].rows[0];  // d = 64, 1k
   EXPECT_EQ(first[1].text, "64");
   EXPECT_EQ(first[7].text, format_ratio(0.75));
   EXPECT_EQ(first[7].emphasis, Emphasis::loss);
+  EXPECT_EQ(first[8].text, format_ratio(0.75)) << "torch.flash is the only peer";
+  EXPECT_EQ(tables[1].columns.size(), 6u) << "no peer was timed hot";
   EXPECT_TRUE(tables[0].rows[1][5].text == "OOM" || tables[0].rows[1][6].text == "OOM");
   EXPECT_TRUE(rate_tables(study_of(every_status())).empty());
 }
