@@ -25,7 +25,7 @@ test-cuda:
 # `make gpu-check PARTS=verify,repeat` runs a part; `scripts/gpu_check --help` tells more.
 gpu-check:
 	@if command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
-	  cmake --build build/cuda --target fovea_program fovea_cuda_check; fi
+	  cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel; fi
 	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
 
 setup:

@@ -37,7 +37,7 @@ struct VerifyOptions {
   std::vector<std::string> passes;
   std::string problem;
   int threads = 0, jobs = 0;
-  bool json = false;
+  bool hostile = false, json = false;
 };
 
 constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
@@ -62,7 +62,7 @@ std::vector<core::Case> replayed_cases(VerifyOptions& o) {
                   .wanted = wanted});
     c.problem.device.kind = *core::device_kind_of(o.device);
   }
-  return cases;
+  return o.hostile ? verification::with_every_input(cases) : cases;
 }
 
 // What a signal handler can still say: which case was running.
@@ -368,10 +368,13 @@ void add_verify(CLI::App& app, Action& action) {
                      ->delimiter(',')
                      ->check(CLI::IsMember({"fwd", "bwd"}))
                      ->type_name("LIST");
-  verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
-      ->check(not_empty())
-      ->excludes(cases, seed, passes)
-      ->type_name("LINE");
+  auto* problem =
+      verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
+          ->check(not_empty())
+          ->excludes(cases, seed, passes)
+          ->type_name("LINE");
+  verb->add_flag("--hostile", options->hostile, "the line's cases with every data family at every placement")
+      ->needs(problem);
   verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
       ->check(whole_number_within(1, 1024))
       ->type_name("N");

@@ -46,9 +46,14 @@ struct CaseLimits {
   bool forward = true, backward = true;
   DeviceKind device = DeviceKind::cpu;
 };
-// The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share; one in
+// The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share: any
+// kCells of them are in kCells cells, fewer are spread over all axes, and another seed begins in another cell. One in
 // sixteen has more than four tiles of queries, one in sixteen more than four blocks of keys.
 core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
+
+// Every one of the cases with every data family at every placement, each with a seed of its own: from the seed follow
+// the variation and which row or element is the odd one.
+std::vector<core::Case> with_every_input(const std::vector<core::Case>& cases);
 
 // What the problem line has no word for, drawn from the case's seed: the same for every case of that seed but for what
 // its type and pass rule out.

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/problem_line.h"
 #include "fovea/attention.h"
 #include "run_program.h"
 
@@ -93,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"PassesBesideALine",
                 {"verify", "--problem", kTiny, "--passes", "bwd"},
                 {"--passes", "cannot stand beside", "--problem"}},
+        Refusal{"HostileWithoutALine", {"verify", "--hostile"}, {"--hostile", "--problem"}},
         Refusal{"SeedBesideALine", {"verify", "--problem", kTiny, "--seed", "7"}, {"--seed", "--problem"}},
         Refusal{"NegativeSeedOfVerify", {"verify", "--seed=-3"}, {"--seed", "-3"}},
         Refusal{"TwoForms", {"info", "--json", "--matrix"}, {"--matrix", "--json"}},
@@ -275,6 +277,15 @@ TEST(CommandLineOutput, VerifyReplaysALineOnTheDeviceItNames) {
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_NE(run.out.find("1 passed, 0 failed"), std::string::npos) << run.out;
   }
+}
+
+TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
+  const std::string line = "hq=4 hkv=2 lq=9 lk=21 d=7 mask=causal_top_left dtype=fp32,bf16,fp16 pass=fwd,bwd";
+  const Ended run =
+      fovea({"verify", "--device", "cpu", "--impl", "cpu.scalar,reference", "--hostile", "--problem", line, "--json"});
+  const auto told = nlohmann::json::parse(run.out);
+  EXPECT_EQ(run.code, 0) << run.out;
+  EXPECT_EQ(told["passed"], 6 * std::size(core::kDataFamilies) * std::size(core::kPlacements) * 2);
 }
 
 TEST(CommandLineOutput, R05_AnUnknownNameInTheEnvironmentIsNamed) {

@@ -1,4 +1,7 @@
-# scripts/gpu_check with programs that only pretend: counts, records, merging of parts, digests. gpu_check_test.py ROOT
+# scripts/gpu_check with programs that only pretend: counts, records, merging of parts, digests.
+# gpu_check_test.py ROOT [PROGRAM], the real `fovea`, which must understand the problem lines.
+import importlib.machinery
+import importlib.util
 import json
 import pathlib
 import shutil
@@ -7,20 +10,39 @@ import sys
 import tempfile
 import unittest
 
+PROGRAM = sys.argv.pop(2) if len(sys.argv) > 2 else None
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
 FOVEA = """#!/usr/bin/env python3
 import json, os, sys
 words = sys.argv[1:]
 here = os.path.dirname(os.path.abspath(__file__))
 value = lambda key: words[words.index(key) + 1]
+with open(here + "/calls", "a") as calls:
+    calls.write(json.dumps({"words": words, "jit": os.environ.get("CUDA_FORCE_PTX_JIT"),
+                            "cache": os.environ.get("CUDA_CACHE_PATH"),
+                            "limit": os.environ.get("FOVEA_CUDA_SHARED_LIMIT")}) + "\\n")
 if words[0] == "info":
     print(json.dumps({"facts": {"gpu": "NVIDIA H200, sm_90", "gpu_driver": "580.1, CUDA 13.0"}, "implementations": [],
                       "source_digest": open(here + "/digest").read()}))
 elif words[0] == "verify" and "--json" in words:
-    cases, bad = int(value("--cases")), os.path.exists(here + "/bad")
-    print(json.dumps({"passed": cases - bad, "failed": int(bad), "refused": 0, "failures": [{"impl": "x"}] * bad}))
+    if "CUDA_CACHE_PATH" in os.environ and not os.path.exists(here + "/no_ptx"):
+        open(os.environ["CUDA_CACHE_PATH"] + "/compiled", "w").close()
+    cases, bad = int(value("--cases")) if "--cases" in words else 10, os.path.exists(here + "/bad")
+    cell = {"impl": "x", "dtype": "fp32", "pass": "forward", "mask": "none", "layout": "bhld"}
+    print(json.dumps({"passed": cases - bad, "failed": int(bad), "refused": 0, "exempt": 1,
+                      "failures": [{"impl": "x"}] * bad,
+                      "coverage": [{**cell, "head_dims": "d<=16", "executed": 2},
+                                   {**cell, "head_dims": value("--seed") if "--seed" in words else "", "executed": 1},
+                                   {**cell, "head_dims": "d>256", "executed": 0}]}))
 elif words[0] == "verify":
     print(value("--cases") + " passed, 0 failed")
+elif words[0] == "bench" and "--impl" in words:
+    status = "crashed" if os.path.exists(here + "/bad") else "ok"
+    with open(value("-o"), "a") as rows:
+        rows.write('{"schema": "fovea.environment/1"}\\n')
+        rows.write(json.dumps({"schema": "fovea.bench/1", "status": status}) + "\\n")
+        rows.write(json.dumps({"schema": "fovea.bench/1", "status": "ok"}) + "\\n")
+    sys.exit(status != "ok")
 elif words[0] == "bench":
     rows = [{"schema": "fovea.environment/1"}, {"schema": "fovea.bench/1", "status": "ok"},
             {"schema": "fovea.bench/1", "status": "oom"}, {"schema": "fovea.bench/1", "status": "mismatch"}]
@@ -79,6 +101,93 @@ class GpuCheck(unittest.TestCase):
         (self.folder / "bin/bad").touch()
         self.assertEqual(self.run_it("--parts", "verify,large,bench", "--cases", "1"), 1)
         self.assertEqual(self.groups(), {"verify": (0, 1), "large": (0, 1), "bench": (2, 1)})
+
+    def calls(self, verb):
+        said = [json.loads(line) for line in (self.folder / "bin/calls").read_text().splitlines()]
+        return [call for call in said if call["words"][0] == verb]
+
+    def test_shares_are_counted_together(self):
+        self.run_it("--parts", "verify", "--cases", "50", "--seed", "5")
+        seeds = {call["words"][call["words"].index("--seed") + 1] for call in self.calls("verify")}
+        self.assertEqual(min(map(int, seeds)), 5)
+        group = json.loads((self.folder / "results/h200/check.json").read_text())["groups"]["verify"]
+        self.assertEqual((group["passed"], group["exempt"], group["cells"]), (50, len(seeds), 1 + len(seeds)))
+        self.run_it("--parts", "verify", "--cases", "1", "--seed", "6", "--add")
+        group = json.loads((self.folder / "results/h200/check.json").read_text())["groups"]["verify"]
+        self.assertEqual((group["passed"], group["exempt"], group["cells"]), (51, len(seeds) + 1, 1 + len(seeds)))
+
+    def test_portable_parts_fill_the_cache_of_the_driver_first(self):
+        self.assertEqual(self.run_it("--parts", "portable,portable99", "--cases", "100"), 0, self.said)
+        self.assertEqual(self.groups(), {"portable": (6 * 10 + 20, 0), "portable99": (6 * 10 + 20, 0)})
+        calls = self.calls("verify")
+        self.assertEqual({(call["jit"], "cuda.any" in call["words"]) for call in calls}, {("1", True)})
+        self.assertEqual(len({call["cache"] for call in calls}), 1)
+        self.assertFalse(pathlib.Path(calls[0]["cache"]).exists())
+        half = len(calls) // 2
+        for part, limit in ((calls[:half], None), (calls[half:], str(99 * 1024))):
+            self.assertEqual({call["limit"] for call in part}, {limit})
+            kinds = ["--cases" in call["words"] for call in part]
+            self.assertEqual(kinds, [False] * 6 + [True] * (half - 6))
+
+    def test_a_driver_that_compiles_nothing_fails(self):
+        (self.folder / "bin/no_ptx").touch()
+        self.assertEqual(self.run_it("--parts", "portable", "--cases", "100"), 1)
+        self.assertIn("the driver compiled no PTX", self.said)
+        self.assertEqual(self.groups(), {"portable": (6 * 10 + 20, 1)})
+
+    def test_hostile_asks_for_every_input_in_every_type_and_pass(self):
+        self.assertEqual(self.run_it("--parts", "hostile"), 0, self.said)
+        calls = self.calls("verify")
+        self.assertEqual(self.groups(), {"hostile": (10 * len(calls), 0)})
+        lines = [call["words"][call["words"].index("--problem") + 1] for call in calls]
+        for line, call in zip(lines, calls):
+            self.assertIn("--hostile", call["words"])
+            self.assertIn("dtype=fp32,bf16,fp16", line)
+        self.assertEqual(sum("pass=fwd" in line for line in lines), sum("pass=bwd" in line for line in lines))
+
+    def test_the_program_understands_the_lines(self):
+        if PROGRAM is None:
+            self.skipTest("no program was built")
+        loader = importlib.machinery.SourceFileLoader("gpu_check", str(ROOT / "scripts/gpu_check"))
+        sys.dont_write_bytecode = True
+        script = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+        loader.exec_module(script)
+        for shape in script.SHAPES:
+            line = f"{shape} dtype={','.join(script.TYPES)} pass={','.join(script.PASSES)}"
+            ended = subprocess.run([PROGRAM, "verify", "--device", "cpu", "--impl", "reference", "--json", "--problem",
+                                    line], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertEqual(ended.returncode, 0, ended.stdout)
+            said = json.loads(ended.stdout)
+            self.assertEqual((said["passed"], said["failed"]), (len(script.TYPES) * len(script.PASSES), 0))
+            self.assertTrue(set(script.AXES) | {"executed"} == set(said["coverage"][0]))
+
+    def python(self, code):
+        """A Python that has torch and triton, or not."""
+        path = self.folder / "python"
+        path.write_text(f"#!/bin/sh\nexit {code}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_examples_count_their_rows(self):
+        (self.folder / "bin/libmy_cuda_kernel.so").touch()
+        for _ in range(2):  # rows of an earlier run do not count
+            self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 0, self.said)
+            self.assertEqual(self.groups(), {"examples": (4, 0)})
+        self.assertTrue((self.folder / "results/h200/examples.jsonl").exists())
+        kernels = [call["words"][call["words"].index("--impl") + 1] for call in self.calls("bench")]
+        self.assertEqual(set(kernels), {"bin/libmy_cuda_kernel.so:my_attention,flash",
+                                        "examples/my_triton.py:attention,flash"})
+        self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(1)), 0, self.said)
+        self.assertIn("the Triton kernel is not run", self.said)
+        self.assertEqual(self.groups(), {"examples": (2, 0)})
+        (self.folder / "bin/bad").touch()
+        self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
+        self.assertEqual(self.groups(), {"examples": (2, 2)})
+
+    def test_a_missing_example_fails(self):
+        self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
+        self.assertIn("no libmy_cuda_kernel.so", self.said)
+        self.assertEqual(self.groups(), {"examples": (2, 1)})
 
     def test_a_missing_sanitizer_fails(self):
         if shutil.which("compute-sanitizer"):

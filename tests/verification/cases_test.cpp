@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "cpu/isa.h"
 #include "verification/shrink.h"
@@ -20,6 +21,69 @@ TEST(Cases, TheFirstOnesReachEveryCell) {
     if (c.pass != core::CasePass::fwd) ++visits[index_of(cell_of(c, Pass::backward))];
   }
   EXPECT_GE(*std::min_element(visits.begin(), visits.end()), 20);
+}
+
+// The index of the one cell that the case walks through; e2e belongs to backward.
+std::size_t walked_cell(const core::Case& c) {
+  return index_of(cell_of(c, c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward));
+}
+
+TEST(Cases, AnyThatManyInARowAreInAsManyCells) {
+  for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{12345}, UINT64_MAX}) {
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{77}, std::uint64_t{1} << 40}) {
+      std::set<std::size_t> cells;
+      for (std::uint64_t n = first; n < first + kCells; ++n) cells.insert(walked_cell(random_case(seed, n)));
+      EXPECT_EQ(cells.size(), kCells) << seed << " " << first;
+    }
+  }
+}
+
+// A sanitizer runs few cases.
+TEST(Cases, FewInARowHoldEveryTypePassMaskLayoutAndClassOfDimensions) {
+  for (std::uint64_t seed = 0; seed < kCells; ++seed) {
+    std::set<std::pair<std::size_t, std::size_t>> types_and_passes;
+    std::set<std::size_t> masks, layouts, dims;
+    for (std::uint64_t n = 0; n < 40; ++n) {
+      const Cell cell = cell_of(walked_cell(random_case(seed, n)));
+      types_and_passes.emplace(cell.dtype, cell.pass);
+      masks.insert(cell.mask);
+      layouts.insert(cell.layout);
+      dims.insert(cell.dim_class);
+    }
+    EXPECT_EQ(types_and_passes.size(), std::size(kDtypes) * std::size(kPasses)) << seed;
+    EXPECT_EQ(masks.size(), std::size(kMasks)) << seed;
+    EXPECT_EQ(layouts.size(), std::size(kLayouts)) << seed;
+    EXPECT_EQ(dims.size(), dim_classes().size()) << seed;
+  }
+}
+
+// A run on a GPU is cut among processes, each with a seed of its own: all begin at case 0.
+TEST(Cases, SharesOfConsecutiveSeedsTogetherReachEveryCell) {
+  for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{17}, UINT64_MAX - 7}) {
+    std::set<std::size_t> cells;
+    for (std::uint64_t share = 0; share < 16; ++share) {
+      for (std::uint64_t n = 0; n < 125; ++n) cells.insert(walked_cell(random_case(first + share, n)));
+    }
+    EXPECT_EQ(cells.size(), kCells) << first;
+  }
+}
+
+TEST(Cases, EveryInputIsEveryFamilyAtEveryPlacement) {
+  const auto given = core::parse_sweep("lq=3 lk=5 d=4 dtype=fp32,fp16 pass=fwd,bwd seed=7");
+  const auto all = with_every_input(given);
+  std::set<std::string> inputs;
+  std::set<std::uint64_t> seeds;
+  for (const core::Case& c : all) {
+    inputs.insert(std::string(core::name_of(c.pass)) + std::to_string(static_cast<int>(c.problem.dtype)) + c.data +
+                  "/" + c.place);
+    seeds.insert(c.seed);
+    EXPECT_EQ(core::parse_case(core::line_of(c)), c);
+    EXPECT_EQ(c.problem.len_k, 5);
+  }
+  EXPECT_EQ(all.size(), given.size() * std::size(core::kDataFamilies) * std::size(core::kPlacements));
+  EXPECT_EQ(inputs.size(), all.size());
+  EXPECT_EQ(seeds.size(), all.size());
+  EXPECT_EQ(all.front().seed, 7u);
 }
 
 // The largest tile and block of the engine, whatever this machine runs.
