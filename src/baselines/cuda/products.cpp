@@ -11,8 +11,8 @@ namespace fovea::cuda::baselines {
 namespace {
 
 // Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. Kernels of the library for odd
-// dimensions cut off more often.
-std::int64_t chain_of(std::int64_t dim) { return dim % 128 == 0 ? 128 : 64; }
+// dimensions and lengths cut off more often.
+std::int64_t chain_of(std::int64_t dim, std::int64_t len_k) { return dim % 128 == 0 && len_k % 8 == 0 ? 128 : 64; }
 
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
 
@@ -56,7 +56,7 @@ void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& ke
                       const Matrices& scores) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = folds(p, rows) && folds(p, scores) ? group_of(p) : 1;
-  const std::int64_t chain = rows.dtype == DType::fp32 ? dim : std::min(dim, chain_of(dim));
+  const std::int64_t chain = rows.dtype == DType::fp32 ? dim : std::min(dim, chain_of(dim, p.len_k));
   for (std::int64_t first = 0; first < dim; first += chain) {
     multiply_all(
         call,
