@@ -27,7 +27,7 @@ std::int64_t repeats(double flops_of_one) {
 }
 
 // All forms with every start, so that sums of two numbers run in both orders too.
-Way way_of(std::int64_t repeat) { return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3}; }
+Way way_of(std::int64_t repeat) { return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2}; }
 
 std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> rows;

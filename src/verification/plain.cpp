@@ -141,21 +141,23 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   const AttentionProblem& p = problem_;
   multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
   multiply(dout_.values.data() + i * p.dim_v, v_, dp_);
+  const auto scale = static_cast<float>(p.scale), first = way_.scaled_first ? scale : 1.0f;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = way_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(j);
     const float weight = probability(i, scores_[at]);
-    const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]));
+    const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first);
     add_row(sums, ds, k_, j);
   }
-  for (std::int64_t c = 0; c < p.dim_qk; ++c) dq[c] = sums[static_cast<std::size_t>(c)] * static_cast<float>(p.scale);
+  for (std::int64_t c = 0; c < p.dim_qk; ++c)
+    dq[c] = sums[static_cast<std::size_t>(c)] * (way_.scaled_first ? 1.0f : scale);
 }
 
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const AttentionProblem& p = problem_;
-  const auto scale = static_cast<float>(p.scale);
+  const auto scale = static_cast<float>(p.scale), first = way_.scaled_first ? scale : 1.0f;
   multiply(k_.values.data() + j * p.dim_qk, q_, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, dp_);
   std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
@@ -168,14 +170,14 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(i);
     const float weight = probability(i, scores_[at]);
-    const float ds = stored(weight * (dp_[at] - delta_[at])) * (way_.fused ? scale : 1.0f);
+    const float ds = stored(weight * (dp_[at] - delta_[at]) * first) * (way_.fused ? scale : 1.0f);
     add_row(sums_v, weight, dout_, i);
     add_row(sums_k, ds, q_, i);
   }
   for (std::size_t c = 0; c < sums_v.size(); ++c)
     dv[c] = way_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];
   for (std::size_t c = 0; c < sums_k.size(); ++c)
-    dk[c] = way_.fused ? sums_k[c] : static_cast<float>(dk[c]) + sums_k[c] * scale;
+    dk[c] = way_.fused ? sums_k[c] : static_cast<float>(dk[c]) + sums_k[c] * (way_.scaled_first ? 1.0f : scale);
 }
 
 }  // namespace fovea::verification

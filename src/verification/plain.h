@@ -15,7 +15,8 @@ struct Way {
   // One loop instead of one pass per step: products enter their sums unrounded, weights and dS stay in fp32, the heads
   // of a group go on with one sum. Sums run backwards.
   bool fused = false;
-  bool fused_delta = false;  // products enter delta unrounded as well, which one loop for dP may share or not
+  bool fused_delta = false;   // products enter delta unrounded as well, which one loop for dP may share or not
+  bool scaled_first = false;  // dS is stored with the scale in it; else the scale is the gradients'
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
