@@ -103,6 +103,7 @@ int repeat_bitwise(int count) {
   for (const core::Case& c : core::parse_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
                                                "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
     DeviceCase one(c);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // its numbers are made on the default stream
     one.run_forward(stream);
     check(cudaMemsetAsync(on_device, 0, hashes.size() * sizeof(hashes[0]), stream), "cudaMemsetAsync");
     const std::vector<const DeviceBuffer*> results = c.pass == core::CasePass::fwd

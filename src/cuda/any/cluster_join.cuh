@@ -1,6 +1,6 @@
 // What blocks of threads of a cluster found of the same rows: each makes the sum of its share of the rows, through the
 // others' shared memory, in the order of the blocks from itself on, the last followed by the first: the same every
-// time. A block of threads that is alone has all rows for its share.
+// time.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,21 @@ struct ClusterJoin {
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0);
 
-  const float* values;
+  std::uint32_t address;  // of the values
   int parts, part;
   Range rows;  // this thread's, every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
   // Of `len` rows and `dim` columns the share of block `part`.
-  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int place, int len, int dim)
-      : values(values), parts(split.in_cluster ? split.splits : 1), part(split.in_cluster ? place : 0) {
-    const int share = split.in_cluster ? static_cast<int>(quotient(kTile.rows(), split.by_splits)) : kTile.rows();
+  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part, int len, int dim)
+      : address(shared_address(values)), parts(split.splits), part(part) {
+    const int share = static_cast<int>(quotient(kTile.rows(), split.by_splits));
     rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, column < dim ? min((part + 1) * share, len) : 0};
+  }
+
+  // This thread's where all rows are the block's own.
+  static __device__ __forceinline__ Range all_rows(int column, int len, int dim) {
+    return {static_cast<int>(threadIdx.x) / kGroups, column < dim ? min(kTile.rows(), len) : 0};
   }
 
   // Before the barrier: this block's results.
@@ -45,13 +50,13 @@ struct ClusterJoin {
   }
 
   // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
-  __device__ __forceinline__ void read(float4 (&found)[kMaxCluster], int row) const {
-    const float* own = values + row * kPitch + column;
-    found[0] = *reinterpret_cast<const float4*>(own);
+  __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
 #pragma unroll
-    for (int n = 1; n < kMaxCluster; ++n) {
-      found[n] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (n < parts) found[n] = ptx::load_cluster_float4(ptx::address_in_block(shared_address(own), source(n)));
+    for (int n = 0; n < kMaxCluster; ++n) {
+      values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (n < parts)
+        values[n] = ptx::load_cluster_float4(
+            ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), source(n)));
     }
   }
   static __device__ __forceinline__ void add(float (&sum)[4], const float4& value, float weight) {
@@ -89,14 +94,19 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Cor
     __syncthreads();
   }
   const Join join(values, p.split, place.part, to.len - first_row, to.dim);
+  const Range rows = p.split.in_cluster ? join.rows : Join::all_rows(join.column, to.len - first_row, to.dim);
   const std::int64_t offset = place.batch * t.batch + place.head * t.head;
 #pragma unroll 1
-  for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
-    float4 found[kMaxCluster];
-    join.read(found, row);
+  for (int row = rows.begin; row < rows.end; row += Join::kRowsAtOnce) {
     float sum[4] = {};
+    if (p.split.in_cluster) {
+      float4 found[kMaxCluster];
+      join.read(found, row);
 #pragma unroll
-    for (const float4& value : found) Join::add(sum, value, 1.0f);
+      for (const float4& value : found) Join::add(sum, value, 1.0f);
+    } else {
+      Join::add(sum, *reinterpret_cast<const float4*>(values + row * Join::kPitch + join.column), 1.0f);
+    }
     store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, to.dim,
                                      p.accumulate && !in_parts, sum);
   }
