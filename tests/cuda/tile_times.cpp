@@ -325,12 +325,14 @@ int time_host() {
     const double description = timed(
         [&] { t.p.pass == Pass::forward ? describe(t.forward(), t.options) : describe(t.backward(), t.options); });
     const double choice = timed([&] { workspace_bytes(t.p, t.options.implementation); });
+    const core::RunContext context{.workspace = t.options.workspace.data, .stream = stream};
     const double placement = timed([&] {
-      check_placements(t.p, stream, {placed("q", t.q.device), placed("k", t.k.device), placed("v", t.v.device)});
+      t.p.pass == Pass::forward ? check_placements(t.p, t.forward(), context)
+                                : check_placements(t.p, t.backward(), context);
     });
     std::printf(
         "host %s: call %.2f us, its launches %.2f us, beyond them %.2f us; of that checking tensors %.2f us, "
-        "checking and planning a problem %.2f us, asking the driver of three tensors and the stream %.2f us\n",
+        "checking and planning a problem %.2f us, asking the driver where they lie %.2f us\n",
         line, call, launches, call - launches, description, choice, placement);
   }
   return 0;

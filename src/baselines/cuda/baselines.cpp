@@ -50,14 +50,7 @@ core::Plan plan(const AttentionProblem& p) {
 template <Form form>
 void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(p.device.index);
-  check_placements(p, context.stream,
-                   {placed("q", t.q),
-                    placed("k", t.k),
-                    placed("v", t.v),
-                    placed("out", t.out),
-                    placed("lse", t.lse),
-                    {"saved", t.saved.data},
-                    {"workspace", context.workspace}});
+  check_placements(p, t, context);
   if (p.saved_state) forget_saved(t.saved);
   forward(form, p, t, context);
   if (p.saved_state) remember_saved(p, kNames[static_cast<int>(form)], t.saved);
@@ -66,19 +59,7 @@ void run_forward(const AttentionProblem& p, const ForwardTensors& t, const core:
 template <Form form>
 void run_backward(const AttentionProblem& p, const BackwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(p.device.index);
-  check_placements(p, context.stream,
-                   {placed("q", t.q),
-                    placed("k", t.k),
-                    placed("v", t.v),
-                    placed("out", t.out),
-                    placed("lse", t.lse),
-                    placed("dout", t.dout),
-                    placed("dq", t.dq),
-                    placed("dk", t.dk),
-                    placed("dv", t.dv),
-                    placed("delta", t.delta),
-                    {"saved", t.saved.data},
-                    {"workspace", context.workspace}});
+  check_placements(p, t, context);
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
   if (reads_state) check_saved(p, kNames[static_cast<int>(form)], t.saved);
   backward(form, p, t, context);

@@ -10,8 +10,8 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-// Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. Kernels of the library for odd
-// dimensions and lengths cut off more often.
+// Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. At odd dimensions and lengths 128
+// missed the bound (docs/kernels/baselines.md).
 std::int64_t chain_of(std::int64_t dim, std::int64_t len_k) { return dim % 128 == 0 && len_k % 8 == 0 ? 128 : 64; }
 
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }

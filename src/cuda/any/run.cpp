@@ -157,30 +157,13 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
 
 void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(problem.device.index);
-  check_placements(problem, context.stream,
-                   {placed("q", t.q),
-                    placed("k", t.k),
-                    placed("v", t.v),
-                    placed("out", t.out),
-                    placed("lse", t.lse),
-                    {"workspace", context.workspace}});
+  check_placements(problem, t, context);
   enqueue(plan_forward(problem), problem, t, context);
 }
 
 void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(problem.device.index);
-  check_placements(problem, context.stream,
-                   {placed("q", t.q),
-                    placed("k", t.k),
-                    placed("v", t.v),
-                    placed("out", t.out),
-                    placed("lse", t.lse),
-                    placed("dout", t.dout),
-                    placed("dq", t.dq),
-                    placed("dk", t.dk),
-                    placed("dv", t.dv),
-                    placed("delta", t.delta),
-                    {"workspace", context.workspace}});
+  check_placements(problem, t, context);
   enqueue(plan_backward(problem), problem, t, context);
 }
 

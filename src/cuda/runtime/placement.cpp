@@ -3,7 +3,9 @@
 
 #include <cuda.h>
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
@@ -45,10 +47,19 @@ bool lies_on(const void* pointer, int device) {
          ordinal == device;
 }
 
-}  // namespace
+struct Placed {
+  std::string_view name;
+  const void* data;  // null: nothing is touched
+};
 
-void check_placements(const AttentionProblem& problem, void* stream, std::initializer_list<Placed> memory) {
-  check_stream(stream, problem);
+// Nothing is read from an empty tensor, wherever it points.
+template <class Pointer>
+Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
+  const bool empty = t.sizes[0] == 0 || t.sizes[1] == 0 || t.sizes[2] == 0 || t.sizes[3] == 0;
+  return {name, empty ? nullptr : t.data};
+}
+
+void check_memory(const AttentionProblem& problem, std::initializer_list<Placed> memory) {
   for (const Placed& one : memory) {
     if (one.data == nullptr || lies_on(one.data, problem.device.index)) continue;
     cudaPointerAttributes attributes{};
@@ -61,6 +72,35 @@ void check_placements(const AttentionProblem& problem, void* stream, std::initia
       refuse(problem, one.name, "the tensor is on another device",
              "memory of cuda:" + std::to_string(attributes.device), "memory", "");
   }
+}
+
+}  // namespace
+
+void check_placements(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
+  check_stream(context.stream, problem);
+  check_memory(problem, {placed("q", t.q),
+                         placed("k", t.k),
+                         placed("v", t.v),
+                         placed("out", t.out),
+                         placed("lse", t.lse),
+                         {"saved", t.saved.data},
+                         {"workspace", context.workspace}});
+}
+
+void check_placements(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
+  check_stream(context.stream, problem);
+  check_memory(problem, {placed("q", t.q),
+                         placed("k", t.k),
+                         placed("v", t.v),
+                         placed("out", t.out),
+                         placed("lse", t.lse),
+                         placed("dout", t.dout),
+                         placed("delta", t.delta),
+                         placed("dq", t.dq),
+                         placed("dk", t.dk),
+                         placed("dv", t.dv),
+                         {"saved", t.saved.data},
+                         {"workspace", context.workspace}});
 }
 
 void check_stream(void* stream, const AttentionProblem& problem) {
