@@ -38,7 +38,8 @@ void with_workspace(const core::Implementation& chosen, const core::Plan& plan, 
   }
   core::RunContext context{
       .threads = options.threads, .lender = options.lender, .cancel = options.cancel, .stream = options.stream};
-  if (options.threads == 0) context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
+  if (options.threads == 0 && problem.device.kind == DeviceKind::cpu)
+    context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
   if (options.workspace.data != nullptr) {
     context.workspace = options.workspace.data;
     run(context);

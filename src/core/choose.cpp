@@ -37,8 +37,8 @@ std::string_view requested(std::string_view name) {
 
 // Whether the walk passes it: the one that is named, or else those of the tensors' device and any that would be asked.
 bool is_candidate(const Implementation& one, const AttentionProblem& problem, std::string_view wanted) {
-  if (has_twin(one, problem.device.kind)) return false;
-  return wanted.empty() ? one.automatic || one.device == problem.device.kind : one.name == wanted;
+  const bool is_meant = wanted.empty() ? one.automatic || one.device == problem.device.kind : one.name == wanted;
+  return is_meant && !has_twin(one, problem.device.kind);
 }
 
 // Why the walk goes on to the next; empty if it ends here.

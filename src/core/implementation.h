@@ -18,7 +18,7 @@ struct Plan {
 // Everything of the options that a backend needs while it runs. Validated; the workspace is as large as planned.
 struct RunContext {
   void* workspace = nullptr;
-  int threads = 1;
+  int threads = 1;  // of the host
   const ThreadLender* lender = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   void* stream = nullptr;

@@ -17,6 +17,8 @@ constexpr Names<Mask, 4> kMasks{{{Mask::none, "none"},
                                  {Mask::causal_bottom_right, "causal_bottom_right"}}};
 constexpr Names<DeviceKind, 2> kDevices{{{DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}}};
 
+static_assert(is_known(kDTypes.back().first) && is_known(kMasks.back().first) && is_known(kDevices.back().first));
+
 template <class Enum, std::size_t N>
 std::string_view find_name(const Names<Enum, N>& names, Enum value) {
   for (const auto& [key, name] : names) {

@@ -61,9 +61,8 @@ bool may_overlap(const TensorView& a, const TensorView& b) {
 
 // Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
 bool has_line(const AttentionProblem& p) {
-  return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 &&
-         name_of(p.dtype) != "unknown" && name_of(p.mask) != "unknown" && name_of(p.device.kind) != "unknown" &&
-         std::isfinite(p.scale);
+  return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
+         is_known(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
 }
 
 }  // namespace
@@ -74,22 +73,13 @@ std::int64_t element_count(const TensorView& view) {
   return count;
 }
 
-bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limit) {
-  std::int64_t count = 1;
-  for (const auto size : sizes) {
-    if (__builtin_mul_overflow(count, size > 0 ? size : 1, &count) || count > limit) return false;
-  }
-  return true;
-}
-
 void Validator::refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                        std::string hint) const {
   fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(reason), std::move(got),
         std::move(wanted), std::move(hint), problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
 }
 
-void Validator::check_given(const Named& t) const {
-  if (t.view || t.view.sizes != Sizes{}) return;
+void Validator::refuse_missing(const Named& t) const {
   refuse(t.name, "the tensor is missing", "null, sizes " + to_string(t.view.sizes),
          "a tensor of (batch, heads, length, dim)",
          t.name == "lse"                   ? "ask the forward call for it"
@@ -99,11 +89,11 @@ void Validator::check_given(const Named& t) const {
 
 void Validator::check_tensor(Named& t) const {
   const TensorView& v = t.view;
-  if (name_of(v.dtype) == "unknown") {
+  if (!is_known(v.dtype)) {
     refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}),
            "set dtype to a value of enum DType");
   }
-  if (name_of(v.device.kind) == "unknown") {
+  if (!is_known(v.device.kind)) {
     refuse(t.name, "unknown device", std::to_string(static_cast<int>(v.device.kind)), join({"cpu", "cuda"}),
            "set device.kind to a value of enum DeviceKind");
   }
@@ -188,22 +178,19 @@ void Validator::check_nested(const Named& t) const {
   }
 }
 
-void Validator::check_sizes(const Named& t, const Sizes& wanted) const {
-  if (t.view.sizes != wanted)
-    refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted),
-           "sizes are (batch, heads, length, dim)");
+void Validator::refuse_sizes(const Named& t, const Sizes& wanted) const {
+  refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted),
+         "sizes are (batch, heads, length, dim)");
 }
 
-void Validator::check_dtype(const Named& t, DType wanted) const {
-  if (t.view.dtype != wanted)
-    refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)),
-           "convert the tensor to " + std::string(name_of(wanted)));
+void Validator::refuse_dtype(const Named& t, DType wanted) const {
+  refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)),
+         "convert the tensor to " + std::string(name_of(wanted)));
 }
 
-void Validator::check_device(const Named& t, Device wanted) const {
-  if (t.view.device != wanted)
-    refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted),
-           "copy the tensor to " + device_text(wanted));
+void Validator::refuse_device(const Named& t, Device wanted) const {
+  refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted),
+         "copy the tensor to " + device_text(wanted));
 }
 
 void Validator::check_overlap(std::span<const Named> tensors) const {

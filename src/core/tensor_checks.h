@@ -15,7 +15,13 @@ namespace fovea::core {
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 
 // Whether the product of sizes (0 counts as 1) is at most `limit`.
-bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limit);
+inline bool product_within(std::initializer_list<std::int64_t> sizes, std::int64_t limit) {
+  std::int64_t count = 1;
+  for (const auto size : sizes) {
+    if (__builtin_mul_overflow(count, size > 0 ? size : 1, &count) || count > limit) return false;
+  }
+  return true;
+}
 
 std::int64_t element_count(const TensorView& view);  // of a tensor whose sizes were checked
 
@@ -41,17 +47,29 @@ class Validator {
 
   [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                            std::string hint) const;
-  void check_given(const Named& t) const;  // a tensor that may not be left out
+  void check_given(const Named& t) const {  // a tensor that may not be left out
+    if (!t.view && t.view.sizes == Sizes{}) refuse_missing(t);
+  }
   void check_tensor(Named& t) const;
-  void check_sizes(const Named& t, const Sizes& wanted) const;
-  void check_dtype(const Named& t, DType wanted) const;
-  void check_device(const Named& t, Device wanted) const;
+  void check_sizes(const Named& t, const Sizes& wanted) const {
+    if (t.view.sizes != wanted) refuse_sizes(t, wanted);
+  }
+  void check_dtype(const Named& t, DType wanted) const {
+    if (t.view.dtype != wanted) refuse_dtype(t, wanted);
+  }
+  void check_device(const Named& t, Device wanted) const {
+    if (t.view.device != wanted) refuse_device(t, wanted);
+  }
   void check_overlap(std::span<const Named> tensors) const;  // outputs against themselves and everything else
   void check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const;
 
   const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 
  private:
+  [[noreturn]] void refuse_missing(const Named& t) const;
+  [[noreturn]] void refuse_sizes(const Named& t, const Sizes& wanted) const;
+  [[noreturn]] void refuse_dtype(const Named& t, DType wanted) const;
+  [[noreturn]] void refuse_device(const Named& t, Device wanted) const;
   void check_memory(Named& t) const;        // pointer, strides, extent of a tensor that has elements
   void check_nested(const Named& t) const;  // so that every index of an output has an element of its own
   void check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const;

@@ -34,7 +34,7 @@ void check_facts(Validator& check, const AttentionProblem& p) {
       check.refuse(name, "head dimension out of range", to_string(dim), "1 to " + to_string(kMaxDim),
                    dim < 1 ? "sizes are (batch, heads, length, dim)" : "split it over several heads");
   }
-  if (name_of(p.mask) == "unknown") {
+  if (!is_known(p.mask)) {
     check.refuse("mask", "unknown mask", std::to_string(static_cast<int>(p.mask)),
                  join({"none", "causal", "causal_top_left", "causal_bottom_right"}),
                  "set mask to a value of enum Mask");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cuda/measure/device_facts.h"
@@ -259,10 +260,14 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
   Row& row = entry.row;
   // Each sample has its launches timed beside it; those of the warm-up came first.
   auto& launches = entry.launches;
-  if (launches.size() >= samples.size()) launches.erase(launches.begin(), launches.end() - std::ssize(samples));
+  if (!launches.empty() && launches.size() >= samples.size()) {
+    launches.erase(launches.begin(), launches.end() - std::ssize(samples));
+    std::vector<double> beyond(samples.size());
+    std::transform(samples.begin(), samples.end(), launches.begin(), beyond.begin(), std::minus<>());
+    row.launches = LaunchShare{statistics_of(launches).median, statistics_of(beyond).median};
+  }
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;
-  if (!launches.empty()) row.launches_s = statistics_of(launches).median;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())

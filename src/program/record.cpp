@@ -176,7 +176,7 @@ std::string json_line(const Row& row) {
             {"timer", row.timer},
             {"machine", row.machine}};
   if (!row.peer.empty()) json["peer"] = row.peer;
-  if (row.launches_s) json["launches_s"] = *row.launches_s;
+  if (row.launches) json["launches"] = {{"median_s", row.launches->median_s}, {"beyond_s", row.launches->beyond_s}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -207,7 +207,8 @@ Row row_from(const Json& j) {
   row.flags = value<std::vector<std::string>>(j, "flags");
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
-  if (j.contains("launches_s")) row.launches_s = amount<double>(j, "launches_s");
+  if (const auto found = j.find("launches"); found != j.end())
+    row.launches = LaunchShare{amount<double>(*found, "median_s"), amount<double>(*found, "beyond_s")};
   row.flops = amount<double>(j, "flops");
   row.bytes = amount<double>(j, "bytes");
   row.tflops = optional_amount<double>(j, "tflops");

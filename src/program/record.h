@@ -46,6 +46,13 @@ struct RowCeiling {
   double best_product = 0;  // best library matrix product of the run; 0 if none was measured
 };
 
+// Of what a call keeps the host: its launches alone, and the rest. Each sample of the call is followed by one of its
+// launches, so that the machine's pace is the same for both; these are the medians of the latter and of the
+// differences.
+struct LaunchShare {
+  double median_s = 0, beyond_s = 0;
+};
+
 struct Row {
   std::string problem;  // canonical problem line
   std::string impl;     // resolved name: cpu.avx2, never flash
@@ -53,7 +60,7 @@ struct Row {
   std::string reason;   // empty where status is ok
   std::vector<std::string> flags;
   std::optional<TimeStatistics> time_s;  // only where status is ok
-  std::optional<double> launches_s;      // of timer cuda_host: the call's launches alone, where they are known
+  std::optional<LaunchShare> launches;   // of timer cuda_host, where the launches are known
   double flops = 0, bytes = 0;           // of the definition: what the problem asks, not what the kernel did
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling

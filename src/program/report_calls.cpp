@@ -114,14 +114,14 @@ Cell ratio_cell(const Configuration& at, const std::string& name) {
 
 std::vector<Cell> launch_cells(const Configuration& at, const std::string& name) {
   const Measured* const one = at.find(name);
-  if (one == nullptr || !one->timed() || !one->row.launches_s) return {{"-", Emphasis::muted}, {"-", Emphasis::muted}};
-  const double launches = *one->row.launches_s, beyond = one->seconds() - launches;
+  if (one == nullptr || !one->timed() || !one->row.launches) return {{"-", Emphasis::muted}, {"-", Emphasis::muted}};
+  const auto [launches, beyond] = *one->row.launches;
   return {figure(microseconds(launches), launches * 1e6), figure(microseconds(beyond), beyond * 1e6)};
 }
 
 Table table_of(const Study& study, const Way& way) {
   const auto present = names_of(study, way, [](const Measured&) { return true; });
-  const auto launching = names_of(study, way, [](const Measured& one) { return one.row.launches_s.has_value(); });
+  const auto launching = names_of(study, way, [](const Measured& one) { return one.row.launches.has_value(); });
   const auto own = names_of(study, way, [&](const Measured& one) { return is_own(one) && !way.of_host; });
   Table table{way.of_host ? "host-of-a-call" : "call-in-a-graph",
               way.of_host ? kHostTitle : kGraphTitle,
@@ -162,8 +162,8 @@ std::string said_of_host(const Way& way, const std::string& name) {
     if (one->row.impl != name || !one->timed()) continue;
     ++cells;
     most = std::max(most, one->seconds());
-    if (!one->row.launches_s || one->seconds() - *one->row.launches_s <= most_beyond) continue;
-    most_beyond = one->seconds() - *one->row.launches_s;
+    if (!one->row.launches || one->row.launches->beyond_s <= most_beyond) continue;
+    most_beyond = one->row.launches->beyond_s;
     worst = one;
   }
   if (cells == 0) return "";

@@ -25,13 +25,18 @@ std::string ratio_text(const Row& row) {
   return optional_text(worst);
 }
 
+std::string launches_text(const Row& row) {
+  return row.launches ? fmt::format("{:.9g},{:.9g}", row.launches->median_s, row.launches->beyond_s) : ",";
+}
+
 }  // namespace
 
 std::string rows_csv(const Study& study) {
   std::string text =
       "pass,impl,batch,heads_q,heads_kv,len_q,len_k,dim_qk,dim_v,dtype,mask,device,status,reason,flags,median_s,min_s,"
       "mean_s,std_s,q1_s,q3_s,samples,flops,bytes,tflops,ceiling_share,workspace_bytes,saved_bytes,"
-      "memory_before_backward_bytes,worst_ratio_to_plain,threads,machine,commit,dirty,timer,launches_s,problem\n";
+      "memory_before_backward_bytes,worst_ratio_to_plain,threads,machine,commit,dirty,timer,"
+      "launches_s,beyond_launches_s,problem\n";
   for (const Measured* const measured : study.all()) {
     const Measured& one = *measured;
     const AttentionProblem& p = one.problem.problem;
@@ -49,9 +54,8 @@ std::string rows_csv(const Study& study) {
         fmt::format(",{:.9g},{:.9g},{},{},{},{},{},{}", row.flops, row.bytes, optional_text(row.tflops),
                     optional_text(row.ceiling_share), optional_text(row.workspace_bytes),
                     optional_text(row.saved_bytes), optional_text(row.memory_before_backward_bytes), ratio_text(row));
-    text +=
-        fmt::format(",{},{},{},{},{},{},{}\n", row.threads, escape_csv(row.machine), escape_csv(row.source.commit),
-                    row.source.dirty, escape_csv(row.timer), optional_text(row.launches_s), escape_csv(row.problem));
+    text += fmt::format(",{},{},{},{},{},{},{}\n", row.threads, escape_csv(row.machine), escape_csv(row.source.commit),
+                        row.source.dirty, escape_csv(row.timer), launches_text(row), escape_csv(row.problem));
   }
   return text;
 }

@@ -67,7 +67,7 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   std::string text = time_text(row->time_s->median);
   if (base != nullptr && is_timed(*base) && !base->has_flag("impossible"))
     text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
-  if (row->launches_s) text += fmt::format(" [+{}]", time_text(row->time_s->median - *row->launches_s));
+  if (row->launches) text += fmt::format(" [+{}]", time_text(row->launches->beyond_s));
   if (row->has_flag("impossible")) text += " impossible";
   if (row->has_flag("launch_bound")) text += " ^";
   if (row->has_flag("noisy")) text += " ~";
@@ -88,7 +88,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
   if (occurs("low_probe")) text += "   % its probe is no ceiling: a library product or itself beat it";
   if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
-  if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches_s.has_value(); }))
+  if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
     text += "   [+]: beyond the launches of the call's kernels";
   return text + "\n";
 }

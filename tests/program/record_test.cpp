@@ -92,9 +92,10 @@ TEST(Record, ReadsBackWhatItWrote) {
   EXPECT_EQ(json_line(back), json_line(failed));
   EXPECT_FALSE(back.workspace_bytes.has_value());
   Row host = sample_row();
-  EXPECT_FALSE(row_of(json_line(host)).launches_s) << "a call whose launches are not known has none";
-  host.launches_s = 3.5e-6;
-  EXPECT_EQ(row_of(json_line(host)).launches_s, 3.5e-6);
+  EXPECT_FALSE(row_of(json_line(host)).launches) << "a call whose launches are not known has none";
+  host.launches = LaunchShare{3.5e-6, -0.25e-6};
+  EXPECT_EQ(json_line(row_of(json_line(host))), json_line(host));
+  EXPECT_EQ(row_of(json_line(host)).launches->beyond_s, -0.25e-6);
   const std::string environment = json_line(sample_environment());
   EXPECT_EQ(json_line(environment_of(environment)), environment);
 }
@@ -160,7 +161,7 @@ TEST(SchemaChecker, FindsWhatDoesNotFit) {
   };
   EXPECT_EQ(check(json_line(sample_row())), "");
   Row host = sample_row();
-  host.launches_s = 3.5e-6;
+  host.launches = LaunchShare{3.5e-6, -0.25e-6};
   EXPECT_EQ(check(json_line(host)), "");
   EXPECT_EQ(check(json_line(sample_environment())), "");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"threads\":2", "\"threads\":2.5"},

@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kResident<Tile>)
     return let_later_kernels_wait_for_all();
   const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
   PassingBlocks<Element, Tile, BackwardQueriesShared<Element, Tile>> passing(
-      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
-      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
+      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk), u.blocks.begin);
+  passing.add_values(rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
   typename Core::Results dq;
   fill(dq, 0.0f);
   if (u.blocks.begin < u.blocks.end) {

@@ -205,7 +205,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
-// Where a block of threads stands was kept in shared memory: through the loop it would cost registers.
+// Where a block of threads stands was kept in shared memory.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename CoreOf<Element, Tile>::Results& results,
                                            RowState (&rows)[CoreOf<Element, Tile>::kRows],
@@ -229,6 +229,22 @@ __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename 
   }
 }
 
+// For the end: where a block of threads stands, which through the loop would cost registers.
+template <class Element, class Tile, class Passing>
+__device__ __forceinline__ void keep_place(ForwardShared<Element, Tile>& shared, const ForwardUnit& u,
+                                           const Passing& passing) {
+  if (threadIdx.x != 0) return;
+  if (!Tile::kShape.warpgroup) shared.keys = passing.k.data, shared.values = passing.v.data;
+  shared.first_row = u.first_row, shared.place = u.place, shared.free = u.free;
+}
+
+template <class Element, class Tile>
+__device__ __forceinline__ void negate_queries(ForwardShared<Element, Tile>& shared) {
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  negate_tile<Element>(shared.q, sizeof(shared.q));
+}
+
 template <class Element, class Tile>
 __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
     forward(const __grid_constant__ ForwardParameters p) {
@@ -243,28 +259,27 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.resident)
   if (p.split.splits > 1 && !p.split.in_cluster && u.blocks.begin >= u.blocks.end) return;  // a part without work
   const int batch = u.place.batch, head_kv = key_head(u.place.head, p.grid);
   PassingBlocks<Element, Tile, ForwardShared<Element, Tile>> passing(
-      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk),
-      rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
+      shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk), u.blocks.begin);
   const int share = kTile.sharing > 1 ? warp_index() % kTile.sharing * kTile.stream : 0;  // first key of a block
 
   typename Core::Results results;
   RowState rows[Core::kRows];
   fill(results, 0.0f);
-  if (threadIdx.x == 0) {
-    if (!kTile.warpgroup) shared.keys = passing.k.data, shared.values = passing.v.data;
-    shared.first_row = u.first_row, shared.place = u.place, shared.free = u.free;
-  }
-  if (u.blocks.begin < u.blocks.end) {
+  const bool has_work = u.blocks.begin < u.blocks.end;
+  if (has_work) {
     const auto gQ = rows_of<Element>(p.q, batch, u.place.head, s.len_q, s.dim_qk);
-    load_by(gQ.vector && passing.vector(), [&](auto chunks) {
+    load_by(gQ.vector && passing.k.vector, [&](auto chunks) {
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, u.first_row);
-      passing.load(chunks, u.blocks.begin);
+      passing.load_keys(chunks, u.blocks.begin);
     });
-    if (s.negate) [[unlikely]] {
-      ptx::cp_async_wait<0>();
-      __syncthreads();
-      negate_tile<Element>(shared.q, sizeof(shared.q));
-    }
+  }
+  passing.add_values(rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), u.blocks.begin);
+  keep_place(shared, u, passing);
+  if (has_work) {
+    load_by(passing.v.vector, [&](auto chunks) { passing.load_values(chunks, u.blocks.begin); });
+    asm volatile("" ::"l"(p.out.row), "l"(p.lse.row));  // the end's lines of parameters come beside the copies
+    if (s.negate) [[unlikely]]
+      negate_queries(shared);
   }
 #pragma unroll 1
   for (int block = u.blocks.begin; block < u.blocks.end; ++block) {

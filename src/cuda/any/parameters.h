@@ -1,6 +1,7 @@
 // What the host hands to the kernels, and the table of kernel instances it chooses from.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,11 +18,11 @@ constexpr int kMaxSplits = 64;
 // added in order by a kernel of merge.cu; or the parts of a tile are a cluster of blocks of threads, which share its
 // blocks evenly and add their results themselves.
 struct Split {
-  int splits = 1;
-  bool in_cluster = false;
-  int blocks_per_split = 0;
-  int rows = 0, block = 0;
   Divisor by_splits;
+  int splits = 1;
+  int blocks_per_split = 0;
+  std::int16_t rows = 0, block = 0;
+  bool in_cluster = false;
 };
 
 constexpr int kMaxCluster = 8;  // blocks of threads of a cluster
@@ -40,14 +41,18 @@ struct PartialState {
   float maximum, sum;
 };
 
+// In the order of their use: a multiprocessor waits for its parameters line by line.
 struct ForwardParameters {
-  Shape shape;
-  Split split;
   Grid grid;
-  TensorRef q, k, v, out, lse;   // lse.data may be null
+  Split split;
+  TensorRef q, k;
+  Shape shape;
+  TensorRef v, out, lse;         // lse.data may be null
   float* partial_out = nullptr;  // not divided by the sum; not written where the sum is 0
   PartialState* partial_state = nullptr;
 };
+// What the first copies of queries and keys need are three lines of 64 bytes, of which the first has 48 (sm_90).
+static_assert(offsetof(ForwardParameters, shape) + offsetof(Shape, scale) <= 48 + 2 * 64);
 
 // Row statistics that both gradient kernels read, [batch, heads_q, len_q] each: lse (+inf for a row without
 // keys, so that its probabilities vanish) and delta = rowsum(dout * out).

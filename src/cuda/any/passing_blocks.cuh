@@ -19,6 +19,7 @@ struct PassingBlocks {
   // Tiles that multiply with wgmma have registers left: where their next copies begin is kept.
   static constexpr bool kKept = Tile::kShape.warpgroup;
   struct NotKept {
+    NotKept() = default;
     __device__ __forceinline__ NotKept(const Rows<Element>&, int) {}
   };
   using Copy = std::conditional_t<kKept, TileCopy<Layout, kThreads, kRows>, NotKept>;
@@ -26,8 +27,12 @@ struct PassingBlocks {
   Rows<Element> k, v;
   Copy next_k, next_v;
 
-  __device__ __forceinline__ PassingBlocks(Shared& shared, const Rows<Element>& k, const Rows<Element>& v, int begin)
-      : shared(shared), k(k), v(v), next_k(k, begin * kRows), next_v(v, begin * kRows) {}
+  // From block `begin` on; the values are told by `add_values`.
+  __device__ __forceinline__ PassingBlocks(Shared& shared, const Rows<Element>& k, int begin)
+      : shared(shared), k(k), next_k(k, begin * kRows) {}
+  __device__ __forceinline__ void add_values(const Rows<Element>& values, int begin) {
+    v = values, next_v = Copy(v, begin * kRows);
+  }
 
   __device__ __forceinline__ bool vector() const { return k.vector && v.vector; }
   __device__ __forceinline__ std::byte* keys(int block) const { return shared.passing[place(block)]; }

@@ -106,20 +106,20 @@ Shape shape_of(const AttentionProblem& p) {
     return static_cast<float>(
         std::clamp<double>(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
   };
-  return {.batch = static_cast<int>(p.batch),
-          .heads_q = static_cast<int>(p.heads_q),
-          .heads_kv = static_cast<int>(p.heads_kv),
-          .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0),
+  return {.window_begin = clamped(window.begin),
+          .window_end = clamped(window.end),
           .len_q = static_cast<int>(p.len_q),
           .len_k = static_cast<int>(p.len_k),
           .dim_qk = static_cast<int>(p.dim_qk),
           .dim_v = static_cast<int>(p.dim_v),
-          .window_begin = clamped(window.begin),
-          .window_end = clamped(window.end),
           .scale = static_cast<float>(p.scale),
           .magnitude = representable(std::abs(p.scale)),
           .exponent_scale = representable(std::abs(p.scale) * 1.4426950408889634),
-          .negate = p.scale < 0};
+          .negate = p.scale < 0,
+          .batch = static_cast<int>(p.batch),
+          .heads_q = static_cast<int>(p.heads_q),
+          .heads_kv = static_cast<int>(p.heads_kv),
+          .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0)};
 }
 
 // Of tiles of `rows` queries, or keys. 16-bit elements want all tiles of a sequence together, to find its keys and

@@ -92,11 +92,11 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
              const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
   const ForwardParameters p{
-      .shape = plan.shape,
-      .split = plan.split,
       .grid = plan.grid,
+      .split = plan.split,
       .q = ref(t.q),
       .k = ref(t.k),
+      .shape = plan.shape,
       .v = ref(t.v),
       .out = ref(t.out),
       .lse = ref(t.lse),

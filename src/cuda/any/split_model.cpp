@@ -184,16 +184,19 @@ int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device
 Split split_into(std::int64_t splits, const TileShape& tile, const Load& load) {
   const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), part = divide_up(longest, splits);
   const std::int64_t parts = divide_up(longest, part);
-  return {.splits = static_cast<int>(parts),
+  return {.by_splits = divisor(parts),
+          .splits = static_cast<int>(parts),
           .blocks_per_split = static_cast<int>(part),
-          .rows = tile.rows(),
-          .block = tile.block(),
-          .by_splits = divisor(parts)};
+          .rows = static_cast<std::int16_t>(tile.rows()),
+          .block = static_cast<std::int16_t>(tile.block())};
 }
 
 Split cluster_of(int blocks, const TileShape& tile) {
-  return {
-      .splits = blocks, .in_cluster = true, .rows = tile.rows(), .block = tile.block(), .by_splits = divisor(blocks)};
+  return {.by_splits = divisor(blocks),
+          .splits = blocks,
+          .rows = static_cast<std::int16_t>(tile.rows()),
+          .block = static_cast<std::int16_t>(tile.block()),
+          .in_cluster = true};
 }
 
 // As few blocks of threads to a multiprocessor as let all find a place; no cut if there are no such clusters.

@@ -17,13 +17,13 @@ struct TensorRef {
 
 // What every kernel needs to know of the problem. Lengths fit 30 bits, so sums of two fit an int.
 struct Shape {
-  int batch, heads_q, heads_kv, group;  // query head h reads key head h / group
-  int len_q, len_k, dim_qk, dim_v;
   int window_begin, window_end;  // query i sees keys [i + window_begin, i + window_end) of [0, len_k)
+  int len_q, len_k, dim_qk, dim_v;
   // Scores are |scale| times products whose sign was flipped where the scale is negative, so that the largest product
   // is the largest score. `magnitude` is |scale|, never 0, so that a hidden pair's -inf stays -inf.
   float scale, magnitude, exponent_scale;  // exponent_scale: magnitude log2(e)
   bool negate;
+  int batch, heads_q, heads_kv, group;  // query head h reads key head h / group
 };
 
 }  // namespace fovea::cuda

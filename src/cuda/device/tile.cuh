@@ -65,6 +65,7 @@ struct TileCopy {
   int row, chunk, offset;
   int valid;  // rows that are there, from `from` on
 
+  TileCopy() = default;
   // By default the thread's index is read anew, not kept in a register.
   __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row,
                                       unsigned thread = ptx::thread_index()) {

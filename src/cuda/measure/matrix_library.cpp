@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/names.h"
 #include "cuda/measure/cublaslt.h"
+#include "cuda/measure/written_memory.h"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda {
@@ -55,6 +56,11 @@ ProductKind kind_of(const BatchedProduct& p, std::int64_t workspace_bytes) {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   return {device, p.count, p.m, p.n, p.k, kind_of(p.a), kind_of(p.b), kind_of(p.c), workspace_bytes};
+}
+
+// Elements from the first of the results to one past their last.
+std::int64_t extent_of_results(const BatchedProduct& p) {
+  return (p.count - 1) * p.c.apart + (p.m - 1) * p.c.row_stride + p.n;
 }
 
 std::string words_of(const ProductKind& p) {
@@ -133,6 +139,7 @@ class MatrixLibrary {
                                            const_cast<void*>(p.c.data), prepared.result.get(), &prepared.algorithm,
                                            workspace.data, static_cast<std::size_t>(kind.workspace_bytes), stream);
     if (status != 0) fail(functions_, status, "cublasLtMatmul", words_of(kind));
+    mark_written(p.c.data, extent_of_results(p) * size_of(p.c.dtype), stream);
   }
 
  private:

@@ -26,25 +26,35 @@ namespace {
               .line = core::line_of(problem)});
 }
 
-// The driver's own question for one fact, in half the time of the runtime's for all; null if it cannot be found.
-decltype(&cuPointerGetAttribute) find_pointer_attribute() {
+// The driver's own question, in less time than the runtime's takes; null if it cannot be found.
+decltype(&cuPointerGetAttributes) find_pointer_attributes() {
   constexpr unsigned kDriver = 12000;  // its interface as of this version
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
   const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &function, kDriver, cudaEnableDefault, &found);
+      cudaGetDriverEntryPointByVersion("cuPointerGetAttributes", &function, kDriver, cudaEnableDefault, &found);
   if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<decltype(&cuPointerGetAttribute)>(function);
+  return reinterpret_cast<decltype(&cuPointerGetAttributes)>(function);
 }
 
-// Whether the driver knows the pointer and places it on this device; if not, the runtime tells why.
-bool lies_on(const void* pointer, int device) {
-  static const auto pointer_attribute = find_pointer_attribute();
+// An allocation on the device of the call.
+struct Allocation {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  bool holds(const void* pointer) const { return reinterpret_cast<std::uintptr_t>(pointer) - begin < bytes; }
+};
+
+// The allocation that the pointer lies in; of 0 bytes if the driver knows none, or not on this device.
+Allocation allocation_of(const void* pointer, int device) {
+  static const auto pointer_attributes = find_pointer_attributes();
+  Allocation found;
   int ordinal = -1;
-  return pointer_attribute != nullptr &&
-         pointer_attribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, reinterpret_cast<CUdeviceptr>(pointer)) ==
-             CUDA_SUCCESS &&
-         ordinal == device;
+  CUpointer_attribute facts[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* to[] = {&ordinal, &found.begin, &found.bytes};
+  const bool known = pointer_attributes != nullptr &&
+                     pointer_attributes(3, facts, to, reinterpret_cast<CUdeviceptr>(pointer)) == CUDA_SUCCESS;
+  return known && ordinal == device ? found : Allocation{};
 }
 
 struct Placed {
@@ -59,9 +69,13 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
+// Neighbours in the list often share an allocation, as those of PyTorch's allocator do: it is asked for once.
 void check_memory(const AttentionProblem& problem, std::initializer_list<Placed> memory) {
+  Allocation known{};
   for (const Placed& one : memory) {
-    if (one.data == nullptr || lies_on(one.data, problem.device.index)) continue;
+    if (one.data == nullptr || known.holds(one.data)) continue;
+    known = allocation_of(one.data, problem.device.index);
+    if (known.holds(one.data)) continue;  // if not, the runtime tells why
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, one.data), "cudaPointerGetAttributes");
     if (attributes.type == cudaMemoryTypeUnregistered) {
@@ -92,9 +106,9 @@ void check_placements(const AttentionProblem& problem, const BackwardTensors& t,
   check_memory(problem, {placed("q", t.q),
                          placed("k", t.k),
                          placed("v", t.v),
+                         placed("dout", t.dout),
                          placed("out", t.out),
                          placed("lse", t.lse),
-                         placed("dout", t.dout),
                          placed("delta", t.delta),
                          placed("dq", t.dq),
                          placed("dk", t.dk),
