@@ -208,7 +208,7 @@ Row row_from(const Json& j) {
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
   if (const auto found = j.find("launches"); found != j.end())
-    row.launches = LaunchShare{amount<double>(*found, "median_s"), amount<double>(*found, "beyond_s")};
+    row.launches = LaunchShare{amount<double>(*found, "median_s"), value<double>(*found, "beyond_s")};
   row.flops = amount<double>(j, "flops");
   row.bytes = amount<double>(j, "bytes");
   row.tflops = optional_amount<double>(j, "tflops");
