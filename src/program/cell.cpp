@@ -249,19 +249,19 @@ SampleSource CellBench::source_of(Entry& entry) {
           const auto found = reply.find(key);
           if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
         }
-        if (const auto found = reply.find("launches"); found != reply.end()) {
-          for (const Json& one : *found) entry.launches.push_back(one.get<double>());
-        }
-        return reply.at("seconds").get<std::vector<double>>();
+        const auto seconds = reply.at("seconds").get<std::vector<double>>();
+        const auto found = reply.find("launches");
+        std::vector<double> launches = found == reply.end() ? std::vector<double>() : found->get<std::vector<double>>();
+        launches.resize(seconds.size(), NAN);
+        entry.launches.insert(entry.launches.end(), launches.begin(), launches.end());
+        return seconds;
       }};
 }
 
 void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
   Row& row = entry.row;
-  // Each sample has its launches timed beside it; those of the warm-up came first.
-  auto& launches = entry.launches;
-  if (!launches.empty() && launches.size() >= samples.size()) {
-    launches.erase(launches.begin(), launches.end() - std::ssize(samples));
+  const std::vector<double> launches(entry.launches.end() - std::ssize(samples), entry.launches.end());
+  if (std::none_of(launches.begin(), launches.end(), [](double seconds) { return std::isnan(seconds); })) {
     std::vector<double> beyond(samples.size());
     std::transform(samples.begin(), samples.end(), launches.begin(), beyond.begin(), std::minus<>());
     row.launches = LaunchShare{statistics_of(launches).median, statistics_of(beyond).median};

@@ -53,7 +53,7 @@ class CellBench {
     bool open = true;                          // nothing has gone wrong with it yet
     std::optional<PowerMeter> meter;           // of the processor, while it is timed
     std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
-    std::vector<double> launches;              // of the host's time, all turns
+    std::vector<double> launches;              // beside each sample, the warm-up's first; NaN where not known
   };
 
   std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;

@@ -65,6 +65,8 @@ std::string support_matrix_markdown() {
       "heads,\n"
       "unequal dimensions of keys and values, and fp32 results are part of each \"yes\". Whether a machine can run an\n"
       "implementation at all is not: `fovea info` tells that. Columns are the larger of the two head dimensions.\n\n"
+      "Those of GPUs are not in it, since only the GPU can tell: `fovea explain` asks it. `cuda.any` takes all types\n"
+      "and passes up to d<=256.\n\n"
       "| implementation | type | pass |";
   for (const DimClass& dims : dim_classes()) text += " " + std::string(dims.name) + " |";
   text += " same bits for any threads |\n|---|---|---|";

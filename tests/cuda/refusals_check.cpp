@@ -70,6 +70,9 @@ void pointers_and_devices() {
   call.options.workspace = {aligned, static_cast<std::int64_t>(room)};
   expect_refused("host pointer for the workspace", call, {"workspace", "host memory"}, run_backward);
   call.options.workspace = {};
+  call.forward.saved = call.backward.saved = {aligned, static_cast<std::int64_t>(room)};
+  expect_refused("host pointer for the saved state, forward", call, {"saved", "host memory"}, run_forward);
+  expect_refused("host pointer for the saved state, backward", call, {"saved", "host memory"}, run_backward);
   call.forward = forward, call.backward = backward;
   call.forward.k.device.index = call.backward.lse.device.index = 1;
   expect_refused("tensors on different devices, forward", call, {"k", "different devices"}, run_forward);

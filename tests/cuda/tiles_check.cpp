@@ -24,12 +24,16 @@ namespace {
 
 using any::Forced, any::Kernel, any::KernelInstance;
 
-// Rows of whole chunks and lengths of no whole tile; then neither: more than half of the columns filled.
+// Rows of whole chunks and lengths of no whole tile; neither, with more than half of the columns filled; whole chunks
+// of keys or of values only.
 std::vector<core::Case> cases_of(const KernelInstance& one, const std::string& dtype) {
-  const std::string dim = std::to_string(one.tile.dim), less = std::to_string(one.tile.dim * 3 / 4 + 1);
+  const std::string dim = std::to_string(one.tile.dim), less = std::to_string(one.tile.dim * 3 / 4 + 1),
+                    odd = std::to_string(one.tile.dim - 1);
   const std::string common = "pass=bwd b=1 hq=2 hkv=1 dtype=" + dtype;
   return {core::parse_case(common + " lq=150 lk=301 mask=none d=" + dim),
-          core::parse_case(common + " lq=201 lk=233 mask=causal_bottom_right d=" + less)};
+          core::parse_case(common + " lq=201 lk=233 mask=causal_bottom_right d=" + less),
+          core::parse_case(common + " lq=70 lk=201 mask=none d=" + dim + " dv=" + odd),
+          core::parse_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
 }
 
 // How a tile may be cut on this device: warps that share rows take all keys, and blocks of threads that make different

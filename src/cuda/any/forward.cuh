@@ -29,8 +29,8 @@ struct ForwardShared {
   Place place;
 };
 
-// What one block of threads does: queries from `first_row` of one head, key blocks [begin, end), of which those in
-// [free_begin, free_end) need no mask.
+// What one block of threads does: queries from `first_row` of one head and these blocks of keys, of which those in
+// `free` need no mask.
 struct ForwardUnit {
   Place place;
   int first_row;
@@ -205,7 +205,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
-// Where a block of threads stands was kept in shared memory.
+// Where a block of threads stands was kept by keep_place.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename CoreOf<Element, Tile>::Results& results,
                                            RowState (&rows)[CoreOf<Element, Tile>::kRows],
@@ -229,7 +229,7 @@ __device__ __forceinline__ void write_tile(const ForwardParameters& p, typename 
   }
 }
 
-// For the end: where a block of threads stands, which through the loop would cost registers.
+// In shared memory: through the loop it would cost registers.
 template <class Element, class Tile, class Passing>
 __device__ __forceinline__ void keep_place(ForwardShared<Element, Tile>& shared, const ForwardUnit& u,
                                            const Passing& passing) {

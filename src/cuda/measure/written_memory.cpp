@@ -9,7 +9,8 @@
 
 namespace fovea::cuda {
 
-void mark_written(const void* data, std::int64_t bytes, void* stream) {
+void mark_written([[maybe_unused]] const void* data, [[maybe_unused]] std::int64_t bytes,
+                  [[maybe_unused]] void* stream) {
 #if __has_include(<nvtx3/nvToolsExtMemCudaRt.h>)
   const nvtxMemVirtualRangeDesc_t range{static_cast<std::size_t>(bytes), data};
   nvtxMemMarkInitializedBatch_t batch{};

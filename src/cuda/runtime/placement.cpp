@@ -69,7 +69,7 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
-// Neighbours in the list often share an allocation, as those of PyTorch's allocator do: it is asked for once.
+// Neighbours in the list often share an allocation, as those of PyTorch's allocator do: then it is asked for once.
 void check_memory(const AttentionProblem& problem, std::initializer_list<Placed> memory) {
   Allocation known{};
   for (const Placed& one : memory) {
