@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-check
+.PHONY: bench test test-cuda setup gpu-check gpu-records
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -27,6 +27,10 @@ gpu-check:
 	@if command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
 	  cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel; fi
 	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
+
+# The records that the pages of a GPU are made of, with what `make gpu-check` built: `make gpu-records GPUS=0,1`.
+gpu-records:
+	@scripts/gpu_records $(if $(GPUS),--gpus $(GPUS)) $(if $(ONLY),--only $(ONLY))
 
 setup:
 	@scripts/setup
