@@ -28,7 +28,7 @@ gpu-check:
 	  cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel; fi
 	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
 
-# The records that the pages of a GPU are made of, with what `make gpu-check` built: `make gpu-records GPUS=0,1`.
+# The records that the pages of a GPU are made of, with what `make gpu-check` built: `make gpu-records GPUS=0,1 ONLY=graph`.
 gpu-records:
 	@scripts/gpu_records $(if $(GPUS),--gpus $(GPUS)) $(if $(ONLY),--only $(ONLY))
 

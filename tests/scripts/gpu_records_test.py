@@ -25,7 +25,7 @@ with open(here + "/calls", "a") as calls:
 with open(record, "a") as rows:
     rows.write('{"schema": "fovea.env/1"}\\n{"schema": "fovea.bench/1", "status": "ok"}\\n')
     rows.write('{"schema": "fovea.bench/1", "status": "oom"}\\n')
-sys.exit(bad)
+sys.exit(130 if os.path.exists(here + "/interrupted") else bad)
 """
 
 
@@ -84,6 +84,11 @@ class GpuRecords(unittest.TestCase):
         self.assertEqual(self.run_it("--only", "graph", "--python", "bin/without"), 0, self.said)
         self.assertEqual(["--resume" in call["words"] for call in self.calls()], [False, True])
         self.assertEqual([path.name for path in self.h200.iterdir()], ["graph.jsonl"])
+
+    def test_an_interrupted_sweep_is_the_last(self):
+        (self.folder / "bin/interrupted").touch()
+        self.assertEqual(self.run_it("--only", "graph,baselines,report-e", "--python", "bin/without"), 1)
+        self.assertEqual(len(self.calls()), 1)
 
     def test_no_device_and_no_such_sweep(self):
         self.assertNotEqual(self.run_it("--only", "grap"), 0)
