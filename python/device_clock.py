@@ -1,14 +1,16 @@
 """How a Python worker times its runs: the host's clock, or CUDA events on the stream that torch works on.
 
-The same protocol as src/cuda/measure/stream_timer.cpp: a write that empties the L2 cache before every run, which also
+The same protocol as src/cuda/measure/stream_timer.cpp: before every run a write that empties the L2 cache, as often as
 keeps the device busy while the host enqueues; `hot` puts an untimed run after it; `graph` replays up to 100 runs.
 `host` is the protocol of src/cuda/measure/call_timer.cpp: how long a call keeps the host, whatever the device does.
 """
 
 import ctypes
+import math
 import time
 
 FLUSH_BYTES = 512 << 20
+MOST_WRITES, HOST_MARGIN = 16, 2.0
 GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
 HOST_CALLS, HOST_LEADING_CALLS, HOST_SETTLING_SECONDS = 32, 4, 0.1
 
@@ -33,6 +35,8 @@ class DeviceClock:
         torch.cuda.set_stream(self.stream)  # what kernels enqueue on
         self.flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self.state = DeviceState(torch)
+        self.enqueue_seconds = 0.0  # the least that a run kept the host so far; 0: none yet
+        self.write_seconds = None if timing == "graph" else self.time_write()
 
     def sample(self, run, runs, lead):
         if self.timing == "graph" and self.graph is None:
@@ -44,15 +48,35 @@ class DeviceClock:
         return {"seconds": times[lead:], **state}
 
     def run_between_events(self, run):
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        if self.graph is None:
-            self.flushed.zero_()
+        start, end = self.events()
+        if self.timing != "graph":
+            for _ in range(self.writes()):
+                self.flushed.zero_()
+        begun = time.perf_counter()
         if self.timing == "hot":
             run()
         start.record(self.stream)
         run() if self.graph is None else self.graph.replay()
         end.record(self.stream)
+        enqueued = time.perf_counter() - begun
+        self.enqueue_seconds = min(self.enqueue_seconds or enqueued, enqueued)
         return start, end
+
+    def writes(self):
+        """As many as keep the device busy until all that is timed is enqueued, also where the host is slower now."""
+        return min(max(1, math.ceil(HOST_MARGIN * self.enqueue_seconds / self.write_seconds)), MOST_WRITES)
+
+    def time_write(self):
+        self.flushed.zero_()
+        start, end = self.events()
+        start.record(self.stream)
+        self.flushed.zero_()
+        end.record(self.stream)
+        self.torch.cuda.synchronize()
+        return start.elapsed_time(end) * 1e-3
+
+    def events(self):
+        return tuple(self.torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def capture(self, run):
         run()

@@ -87,5 +87,102 @@ class HostTiming(unittest.TestCase):
         self.assertIn(f"kSettlingSeconds = {device_clock.HOST_SETTLING_SECONDS};", text)
 
 
+class Event:
+    """Notes the times of a device that works off its queue."""
+
+    def __init__(self, cuda):
+        self.cuda, self.at = cuda, None
+
+    def record(self, stream):
+        self.at = max(self.cuda.done, self.cuda.time.now)
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) * 1e3
+
+
+class QueueingCuda(Cuda):
+    """A device whose kernels begin when they are enqueued and those before have ended."""
+
+    def __init__(self, time):
+        super().__init__()
+        self.time, self.done, self.writes = time, 0.0, 0
+
+    def Event(self, enable_timing):
+        return Event(self)
+
+    def enqueue(self, host_seconds, device_seconds):
+        self.time.now += host_seconds
+        self.done = max(self.done, self.time.now) + device_seconds
+
+    def get_device_properties(self, device):
+        raise AttributeError("no device")
+
+    def current_device(self):
+        return 0
+
+
+class Flushed:
+    WRITE_SECONDS = 130e-6
+
+    def __init__(self, cuda):
+        self.cuda = cuda
+
+    def zero_(self):
+        self.cuda.writes += 1
+        self.cuda.enqueue(5e-6, self.WRITE_SECONDS)
+
+
+class QueueingTorch:
+    uint8 = "uint8"
+
+    def __init__(self, time):
+        self.cuda = QueueingCuda(time)
+
+    def empty(self, size, dtype, device):
+        return Flushed(self.cuda)
+
+
+class DeviceTiming(unittest.TestCase):
+    """What is timed is the device's work, however long the host takes to enqueue it."""
+
+    def setUp(self):
+        self.time, self.real = Time(), device_clock.time
+        device_clock.time = self.time
+        self.torch = QueueingTorch(self.time)
+
+    def tearDown(self):
+        device_clock.time = self.real
+
+    def samples(self, timing, kernels, host_seconds, device_seconds, runs):
+        clock = device_clock.device_clock(self.torch, timing)
+
+        def run():
+            for _ in range(kernels):
+                self.torch.cuda.enqueue(host_seconds, device_seconds)
+        clock.sample(run, runs=1, lead=0)  # the warm-up, which tells how long the host takes
+        self.torch.cuda.writes = 0
+        return clock.sample(run, runs=runs, lead=1)["seconds"]
+
+    def test_a_short_call_follows_one_write(self):
+        for seconds in self.samples("cold", 1, 10e-6, 20e-6, 5):
+            self.assertAlmostEqual(seconds, 20e-6, places=9)
+        self.assertEqual(self.torch.cuda.writes, 6)
+
+    def test_the_host_of_many_kernels_is_not_timed(self):
+        for timing in ("cold", "hot"):
+            for seconds in self.samples(timing, 12, 20e-6, 3e-6, 5):
+                self.assertAlmostEqual(seconds, 36e-6, places=9)
+
+    def test_a_host_that_takes_very_long_is_waited_for_a_while_only(self):
+        self.samples("cold", 1, 1.0, 1e-6, 3)
+        self.assertEqual(self.torch.cuda.writes, 4 * device_clock.MOST_WRITES)
+
+    def test_both_kinds_of_worker_write_alike(self):
+        text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
+        self.assertIn(f"kFlushBytes = std::int64_t{{{device_clock.FLUSH_BYTES >> 20}}} << 20;", text)
+        self.assertIn(f"kMostWrites = {device_clock.MOST_WRITES};", text)
+        self.assertIn(f"kHostMargin = {device_clock.HOST_MARGIN};", text)
+
+
 if __name__ == "__main__":
     unittest.main()
