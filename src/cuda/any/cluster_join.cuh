@@ -7,6 +7,7 @@
 
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parts.cuh"
+#include "cuda/device/softmax.cuh"
 #include "cuda/ptx/cluster.cuh"
 
 namespace fovea::cuda::any {
@@ -18,24 +19,25 @@ struct ClusterJoin {
   static constexpr int kFloats = kTile.rows() * kPitch;
   static constexpr int kGroups = kTile.dim / 4;  // a thread adds four neighbouring columns
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
-  static_assert(kTile.threads() % kGroups == 0);
+  static_assert(kTile.threads() % kGroups == 0 && kGroups % kMaxCluster == 0);
+
+  // Both are powers of two: warps have the same number of rows in all their threads.
+  static_assert(kTile.rows() / kMaxCluster >= 32 / kGroups);
 
   std::uint32_t address;  // of the values
   int parts, part;
   Range rows;  // this thread's, every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
-  // Of `len` rows and `dim` columns the share of block `part`.
-  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part, int len, int dim)
+  // The share of block `part`.
+  __device__ __forceinline__ ClusterJoin(const float* values, const Split& split, int part)
       : address(shared_address(values)), parts(split.splits), part(part) {
     const int share = static_cast<int>(quotient(kTile.rows(), split.by_splits));
-    rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, column < dim ? min((part + 1) * share, len) : 0};
+    rows = {part * share + static_cast<int>(threadIdx.x) / kGroups, (part + 1) * share};
   }
 
   // This thread's where all rows are the block's own.
-  static __device__ __forceinline__ Range all_rows(int column, int len, int dim) {
-    return {static_cast<int>(threadIdx.x) / kGroups, column < dim ? min(kTile.rows(), len) : 0};
-  }
+  static __device__ __forceinline__ Range all_rows() { return {static_cast<int>(threadIdx.x) / kGroups, kTile.rows()}; }
 
   // Before the barrier: this block's results.
   static __device__ __forceinline__ void put(float* values, const typename Core::Results& results, float factor) {
@@ -49,12 +51,14 @@ struct ClusterJoin {
     return block < parts ? block : block - parts;
   }
 
-  // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there.
-  __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row) const {
+  // After it: what the blocks found of this thread's columns, all under way at once; 0 for blocks that are not there,
+  // and for columns from `dim` on.
+  __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row, int dim) const {
+    const int wanted = column < dim ? parts : 0;
 #pragma unroll
     for (int n = 0; n < kMaxCluster; ++n) {
       values[n] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (n < parts)
+      if (n < wanted)
         values[n] = ptx::load_cluster_float4(
             ptx::address_in_block(address + 4 * static_cast<std::uint32_t>(row * kPitch + column), source(n)));
     }
@@ -63,6 +67,27 @@ struct ClusterJoin {
     sum[0] = fmaf(weight, value.x, sum[0]), sum[1] = fmaf(weight, value.y, sum[1]);
     sum[2] = fmaf(weight, value.z, sum[2]), sum[3] = fmaf(weight, value.w, sum[3]);
   }
+};
+
+// What the blocks of a cluster found of one row's softmax, joined: eight threads read a block's each, and every eight
+// of a row the same. By whole warps.
+struct JoinedState {
+  static constexpr int kThreads = 8;
+  static_assert(kThreads == kMaxCluster);
+  float maximum, sum;  // the row's
+  float weight;        // of this thread's block
+
+  // `address`: of this row's state in this block; `source`: of the threads' blocks.
+  template <class Weights, class Source>
+  static __device__ __forceinline__ JoinedState read(std::uint32_t address, int parts, Source source, const Shape& s) {
+    const int n = static_cast<int>(threadIdx.x) % kThreads;
+    float2 state = {-kInfinity, 0.0f};
+    if (n < parts) state = ptx::load_cluster_float2(ptx::address_in_block(address, source(n)));
+    const float maximum = lanes_max<kThreads>(state.x);
+    const float weight = Weights::weight(state.x - reference_of(maximum), s);
+    return {maximum, lanes_sum<kThreads>(weight * state.y), weight};
+  }
+  __device__ __forceinline__ float weight_of(int n) const { return __shfl_sync(0xffffffffu, weight, n, kThreads); }
 };
 
 // One gradient in memory: of `dim` columns and, for each of `heads` heads, `len` rows. `partial`: where parts through
@@ -93,15 +118,16 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Cor
   } else {
     __syncthreads();
   }
-  const Join join(values, p.split, place.part, to.len - first_row, to.dim);
-  const Range rows = p.split.in_cluster ? join.rows : Join::all_rows(join.column, to.len - first_row, to.dim);
+  const Join join(values, p.split, place.part);
+  Range rows = p.split.in_cluster ? join.rows : Join::all_rows();
+  rows.end = join.column < to.dim ? min(rows.end, to.len - first_row) : 0;
   const std::int64_t offset = place.batch * t.batch + place.head * t.head;
 #pragma unroll 1
   for (int row = rows.begin; row < rows.end; row += Join::kRowsAtOnce) {
     float sum[4] = {};
     if (p.split.in_cluster) {
       float4 found[kMaxCluster];
-      join.read(found, row);
+      join.read(found, row, to.dim);
 #pragma unroll
       for (const float4& value : found) Join::add(sum, value, 1.0f);
     } else {

@@ -171,31 +171,20 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   }
   Join::put(values, results, 1.0f);
   ptx::cluster_barrier();
-  const Join join(values, p.split, place.part, s.len_q - first_row, s.dim_v);
+  const Join join(values, p.split, place.part);
   const std::uint32_t state_address = shared_address(own_states);
   for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
-    RowState states[kMaxCluster];
     float4 parts[kMaxCluster];
-    join.read(parts, row);
+    join.read(parts, row, s.dim_v);
+    const JoinedState state = JoinedState::read<typename Core::Weights>(
+        state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.parts,
+        [&join](int n) { return join.source(n); }, s);
+    float joined[4] = {};
 #pragma unroll
-    for (int n = 0; n < kMaxCluster; ++n) {
-      if (n >= p.split.splits) continue;
-      const float2 state = ptx::load_cluster_float2(
-          ptx::address_in_block(state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.source(n)));
-      states[n] = {state.x, state.y};
-    }
-    float maximum = -kInfinity, sum = 0.0f, joined[4] = {};
-#pragma unroll
-    for (const RowState& state : states) maximum = fmaxf(maximum, state.maximum);
-    const float reference = reference_of(maximum);
-#pragma unroll
-    for (int n = 0; n < kMaxCluster; ++n) {
-      const float weight = Core::Weights::weight(states[n].maximum - reference, s);
-      sum = fmaf(weight, states[n].sum, sum);
-      Join::add(joined, parts[n], weight);
-    }
-    const Finished done = finish(maximum, sum, s);
+    for (int n = 0; n < kMaxCluster; ++n) Join::add(joined, parts[n], state.weight_of(n));
     const int query = first_row + row;
+    if (query >= s.len_q) continue;
+    const Finished done = finish(state.maximum, state.sum, s);
     if (join.column == 0) store_lse(p, place, query, done.lse);
 #pragma unroll
     for (float& value : joined) value *= done.factor;

@@ -7,13 +7,17 @@
 
 namespace fovea::cuda::ptx {
 
-// Every thread of the cluster has come here, and what they wrote to shared memory before can be read.
-// "barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned", sm_90.
+// Every thread of the cluster has come here, and what they wrote to shared memory before can be read; of other memory
+// nothing is said, which a release by the barrier itself would wait for.
+// "fence.release.sync_restrict::shared::cta.cluster", "barrier.cluster.arrive.relaxed.aligned",
+// "barrier.cluster.wait.aligned", "fence.acquire.sync_restrict::shared::cluster.cluster", sm_90, PTX 8.6.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n\t"
-      "barrier.cluster.wait.acquire.aligned;" ::
+      "fence.release.sync_restrict::shared::cta.cluster;\n\t"
+      "barrier.cluster.arrive.relaxed.aligned;\n\t"
+      "barrier.cluster.wait.aligned;\n\t"
+      "fence.acquire.sync_restrict::shared::cluster.cluster;" ::
           : "memory");
 #endif
 }
