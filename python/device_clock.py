@@ -1,16 +1,16 @@
 """How a Python worker times its runs: the host's clock, or CUDA events on the stream that torch works on.
 
-The same protocol as src/cuda/measure/stream_timer.cpp: before every run a write that empties the L2 cache, as often as
-keeps the device busy while the host enqueues; `hot` puts an untimed run after it; `graph` replays up to 100 runs.
+The same protocol as src/cuda/measure/stream_timer.cpp: before every run a write that empties the L2 cache and keeps the
+device busy while the host enqueues; a run that the device came to before that is made again behind twice as many
+writes. `hot` puts an untimed run after them; `graph` replays up to 100 runs.
 `host` is the protocol of src/cuda/measure/call_timer.cpp: how long a call keeps the host, whatever the device does.
 """
 
 import ctypes
-import math
 import time
 
 FLUSH_BYTES = 512 << 20
-MOST_WRITES, HOST_MARGIN = 16, 2.0
+MOST_WRITES = 16
 GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
 HOST_CALLS, HOST_LEADING_CALLS, HOST_SETTLING_SECONDS = 32, 4, 0.1
 
@@ -35,52 +35,42 @@ class DeviceClock:
         torch.cuda.set_stream(self.stream)  # what kernels enqueue on
         self.flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self.state = DeviceState(torch)
-        self.enqueue_seconds = 0.0  # the least that a run kept the host so far; 0: none yet
-        self.write_seconds = None if timing == "graph" else self.time_write()
+        self.writes = 1  # a power of two
 
     def sample(self, run, runs, lead):
         if self.timing == "graph" and self.graph is None:
             self.capture(run)
+        self.writes = max(1, self.writes // 2)  # what kept the host may be over
         stretches = [self.run_between_events(run) for _ in range(lead + runs)]
         state = self.state.read()
         self.torch.cuda.synchronize()
-        times = [start.elapsed_time(end) * 1e-3 / self.graph_runs for start, end in stretches]
-        return {"seconds": times[lead:], **state}
+        times = [start.elapsed_time(end) * 1e-3 / self.graph_runs for start, end, _ in stretches]
+        return {"seconds": times[lead:], "host_bound": [early for _, _, early in stretches[lead:]], **state}
 
     def run_between_events(self, run):
-        start, end = self.events()
-        if self.timing != "graph":
-            for _ in range(self.writes()):
+        """Two events, and whether the device came to the first before the host had enqueued the second."""
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if self.timing == "graph":
+            start.record(self.stream)
+            run() if self.graph is None else self.graph.replay()
+            end.record(self.stream)
+            return start, end, False
+        while True:
+            for _ in range(self.writes):
                 self.flushed.zero_()
-        begun = time.perf_counter()
-        if self.timing == "hot":
+            if self.timing == "hot":
+                run()
+            start.record(self.stream)
             run()
-        start.record(self.stream)
-        run() if self.graph is None else self.graph.replay()
-        end.record(self.stream)
-        enqueued = time.perf_counter() - begun
-        self.enqueue_seconds = min(self.enqueue_seconds or enqueued, enqueued)
-        return start, end
-
-    def writes(self):
-        """As many as keep the device busy until all that is timed is enqueued, also where the host is slower now."""
-        return min(max(1, math.ceil(HOST_MARGIN * self.enqueue_seconds / self.write_seconds)), MOST_WRITES)
-
-    def time_write(self):
-        self.flushed.zero_()
-        start, end = self.events()
-        start.record(self.stream)
-        self.flushed.zero_()
-        end.record(self.stream)
-        self.torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e-3
-
-    def events(self):
-        return tuple(self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+            end.record(self.stream)
+            early = start.query()
+            if not early or self.writes == MOST_WRITES:
+                return start, end, early
+            self.writes *= 2
 
     def capture(self, run):
         run()
-        start, end = self.run_between_events(run)
+        start, end, _ = self.run_between_events(run)
         self.torch.cuda.synchronize()
         once = start.elapsed_time(end) * 1e-3
         self.graph_runs = max(1, min(GRAPH_RUNS, int(GRAPH_SECONDS / max(once, 1e-9))))

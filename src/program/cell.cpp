@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kProbeSeconds = 0.01;
+constexpr double kMostHostBound = 0.1;         // share of the samples
 constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
 constexpr int kCrashesToGiveUp = 3;            // in a row: what crashes in every cell need not crash in a thousand
 
@@ -250,10 +251,13 @@ SampleSource CellBench::source_of(Entry& entry) {
           if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
         }
         const auto seconds = reply.at("seconds").get<std::vector<double>>();
-        const auto found = reply.find("launches");
-        std::vector<double> launches = found == reply.end() ? std::vector<double>() : found->get<std::vector<double>>();
-        launches.resize(seconds.size(), NAN);
-        entry.launches.insert(entry.launches.end(), launches.begin(), launches.end());
+        const auto beside = [&]<class Value>(const char* key, std::vector<Value>& all, Value unknown) {
+          auto values = reply.value(key, std::vector<Value>());
+          values.resize(seconds.size(), unknown);
+          all.insert(all.end(), values.begin(), values.end());
+        };
+        beside("launches", entry.launches, double{NAN});
+        beside("host_bound", entry.host_bound, false);
         return seconds;
       }};
 }
@@ -266,12 +270,15 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
     std::transform(samples.begin(), samples.end(), launches.begin(), beyond.begin(), std::minus<>());
     row.launches = LaunchShare{statistics_of(launches).median, statistics_of(beyond).median};
   }
+  const auto host_bound =
+      static_cast<double>(std::count(entry.host_bound.end() - std::ssize(samples), entry.host_bound.end(), true));
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())
     row.flags.emplace_back("launch_bound");
+  if (host_bound > kMostHostBound * static_cast<double>(t.n)) row.flags.emplace_back("host_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
 

@@ -5,7 +5,9 @@ namespace fovea::program {
 
 bool is_timed(const Row& row) { return row.status == "ok" && row.time_s.has_value(); }
 
-bool is_ranked(const Row& row) { return is_timed(row) && !row.has_flag("impossible") && !row.has_flag("launch_bound"); }
+bool is_ranked(const Row& row) {
+  return is_timed(row) && !row.has_flag("impossible") && !row.has_flag("launch_bound") && !row.has_flag("host_bound");
+}
 
 bool told_apart(const Row& a, const Row& b) {
   if (!a.has_flag("noisy") && !b.has_flag("noisy")) return true;

@@ -18,7 +18,7 @@ inline constexpr std::string_view kRowSchema = "fovea.bench/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
 inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      "launch_bound", "few_samples",
-                                                 "sampled_check", "inaccurate", "low_probe"};
+                                                 "sampled_check", "inaccurate", "low_probe",    "host_bound"};
 
 struct Source {
   std::string commit;  // of the sources the program was built from; "unknown" outside a repository

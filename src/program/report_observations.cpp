@@ -221,6 +221,8 @@ void say_flags(const Study& study, std::vector<std::string>& said) {
       {"impossible", "shown, but neither ranked nor counted above"},
       {"launch_bound", "shown, but neither ranked nor counted above"},
       {"noisy", "counted above only where the quartiles of the compared cells do not overlap"},
+      {"host_bound",
+       "shown, but neither ranked nor counted above: their times may hold that of the host that enqueues"},
       {"low_probe", "the best library product or the cell itself beat the probe, which is no ceiling there"}};
   for (const auto& [flag, meaning] : flags) {
     const auto n = static_cast<std::size_t>(std::count_if(study.rows.begin(), study.rows.end(),

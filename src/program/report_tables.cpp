@@ -20,6 +20,7 @@ constexpr FlagWord kFlags[] = {
     {"noisy", "n", "samples spread widely; ranked only where the quartiles of two cells do not overlap"},
     {"launch_bound", "l", "so short that the call itself dominates; not ranked"},
     {"low_probe", "p", "the probe is no ceiling there: the best library product or the row itself beat it"},
+    {"host_bound", "h", "may hold the time of the host that enqueues; not ranked"},
     {"few_samples", "", "fewer samples than asked for"},
     {"sampled_check", "", "checked on sampled rows and keys"},
 };

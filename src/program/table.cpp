@@ -73,6 +73,7 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   if (row->has_flag("noisy")) text += " ~";
   if (row->has_flag("inaccurate")) text += " !";
   if (row->has_flag("low_probe")) text += " %";
+  if (row->has_flag("host_bound")) text += " &";
   if (!best) return text;
   return bold(text + " *", colour);
 }
@@ -87,6 +88,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
   if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
   if (occurs("low_probe")) text += "   % its probe is no ceiling: a library product or itself beat it";
+  if (occurs("host_bound")) text += "   & may hold the time of the host that enqueues";
   if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
     text += "   [+]: beyond the launches of the call's kernels";

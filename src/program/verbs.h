@@ -6,8 +6,8 @@
 
 namespace fovea::program {
 
-// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the output could not be written, 4 no such device,
-// 130 interrupted.
+// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the output could not be written, 4 no
+// such device, 130 interrupted.
 using Action = std::function<int()>;
 
 void add_info(CLI::App& app, Action& action);

@@ -120,6 +120,7 @@ class Worker {
                {"clock_mhz", json_of(samples.clock_mhz)},
                {"power_w", json_of(samples.power_w)}};
     if (!samples.launches.empty()) reply["launches"] = samples.launches;
+    if (!samples.host_bound.empty()) reply["host_bound"] = samples.host_bound;
     return reply;
   }
 

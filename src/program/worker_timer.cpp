@@ -31,8 +31,8 @@ class DeviceTimer final : public WorkerTimer {
   void* stream() const override { return timer_.stream(); }
   bool may_allocate() const override { return timing_ != cuda::Timing::graph; }
   Samples sample(const std::function<void()>& run, int runs, int lead) override {
-    auto [seconds, state] = timer_.sample(run, runs, lead);
-    return {std::move(seconds), {}, state.clock_mhz, state.power_w};
+    auto [seconds, host_bound, state] = timer_.sample(run, runs, lead);
+    return {std::move(seconds), {}, std::move(host_bound), state.clock_mhz, state.power_w};
   }
 
  private:
@@ -49,7 +49,7 @@ class DeviceCallTimer final : public WorkerTimer {
   bool may_allocate() const override { return false; }
   Samples sample(const std::function<void()>& run, int runs, int lead) override {
     auto [seconds, launches] = timer_.sample(run, runs, lead);
-    return {std::move(seconds), std::move(launches), {}, {}};
+    return {std::move(seconds), std::move(launches), {}, {}, {}};
   }
 
  private:

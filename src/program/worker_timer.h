@@ -16,6 +16,7 @@ class WorkerTimer {
   struct Samples {
     std::vector<double> seconds;
     std::vector<double> launches;  // of a GPU's kernels alone, where calls are timed by the host and both are known
+    std::vector<bool> host_bound;  // of a GPU: which may hold the time that the host took to enqueue them
     std::optional<double> clock_mhz, power_w;  // of a GPU
   };
 

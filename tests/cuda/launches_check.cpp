@@ -1,14 +1,19 @@
-// A call's launches alone, as `fovea bench --timing host` repeats them, give the call's answer.
+// What `fovea bench` times: a call's launches alone, as --timing host repeats them, give the call's answer; on a stream
+// the host's time is not timed, or told.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/problem_line.h"
 #include "cuda/measure/call_timer.h"
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/stream_timer.h"
 #include "cuda/runtime/check.h"
 #include "device_call.h"
 #include "fovea/error.h"
@@ -45,10 +50,39 @@ std::string wrong_launches(const core::Case& c) {
   return t.bytes() == wanted ? "" : "another answer than the call's";
 }
 
+std::string wrong_samples(Timing timing) {
+  StreamTimer timer(timing);
+  auto* const stream = static_cast<cudaStream_t>(timer.stream());
+  const DeviceMemory memory(4096);
+  const auto kernel = [&] { check(cudaMemsetAsync(memory.data(), 0, 4096, stream), "cudaMemsetAsync"); };
+  const auto held_up = [&] {
+    kernel();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    kernel();
+  };
+  const StreamTimer::Samples samples = timer.sample(held_up, 20, 1);
+  if (samples.seconds.size() != 20 || samples.host_bound.size() != 20) return "not 20 samples";
+  if (std::count(samples.host_bound.begin(), samples.host_bound.end(), false) == 0)
+    return "0.5 ms of the host are too much for every sample";
+  for (std::size_t i = 0; i < samples.seconds.size(); ++i)
+    if (!samples.host_bound[i] && samples.seconds[i] > 0.45e-3) return "the host was timed, and it is not told";
+  const auto waiting = [&] {
+    kernel();
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  };
+  const std::vector<bool> told = timer.sample(waiting, 5, 0).host_bound;
+  return std::count(told.begin(), told.end(), true) == 5 ? "" : "a run that waits for the device is not told";
+}
+
 }  // namespace
 
 int check_launches() {
   int passed = 0, failed = 0;
+  for (const Timing timing : {Timing::cold, Timing::hot}) {
+    const std::string wrong = wrong_samples(timing);
+    if (!wrong.empty()) std::printf("SAMPLES: %s\n", wrong.c_str());
+    ++(wrong.empty() ? passed : failed);
+  }
   for (const char* line : {"pass=fwd lq=128 d=64 dtype=bf16 mask=causal", "pass=fwd lq=512 d=64 dtype=bf16 mask=causal",
                            "pass=fwd lq=4k d=128 dtype=fp16 mask=none", "pass=fwd lq=2k d=64 dtype=fp32 mask=causal",
                            "pass=bwd lq=512 d=64 dtype=bf16 mask=causal", "pass=bwd lq=2k d=128 dtype=fp32 mask=none",

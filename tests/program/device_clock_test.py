@@ -96,6 +96,9 @@ class Event:
     def record(self, stream):
         self.at = max(self.cuda.done, self.cuda.time.now)
 
+    def query(self):
+        return self.at <= self.cuda.time.now
+
     def elapsed_time(self, end):
         return (end.at - self.at) * 1e3
 
@@ -153,35 +156,61 @@ class DeviceTiming(unittest.TestCase):
     def tearDown(self):
         device_clock.time = self.real
 
-    def samples(self, timing, kernels, host_seconds, device_seconds, runs):
-        clock = device_clock.device_clock(self.torch, timing)
-
-        def run():
-            for _ in range(kernels):
-                self.torch.cuda.enqueue(host_seconds, device_seconds)
-        clock.sample(run, runs=1, lead=0)  # the warm-up, which tells how long the host takes
+    def sample(self, timing, run, runs):
+        self.clock = device_clock.device_clock(self.torch, timing)
+        self.clock.sample(run, runs=1, lead=0)  # the warm-up
         self.torch.cuda.writes = 0
-        return clock.sample(run, runs=runs, lead=1)["seconds"]
+        reply = self.clock.sample(run, runs=runs, lead=1)
+        self.assertEqual(len(reply["seconds"]), runs)
+        self.assertEqual(len(reply["host_bound"]), runs)
+        return reply
+
+    def kernels(self, count, host_seconds, device_seconds):
+        def run():
+            for _ in range(count):
+                self.torch.cuda.enqueue(host_seconds, device_seconds)
+        return run
+
+    def assert_each(self, seconds, wanted):
+        for one in seconds:
+            self.assertAlmostEqual(one, wanted, places=9)
 
     def test_a_short_call_follows_one_write(self):
-        for seconds in self.samples("cold", 1, 10e-6, 20e-6, 5):
-            self.assertAlmostEqual(seconds, 20e-6, places=9)
+        reply = self.sample("cold", self.kernels(1, 10e-6, 20e-6), 5)
+        self.assert_each(reply["seconds"], 20e-6)
+        self.assertFalse(any(reply["host_bound"]))
         self.assertEqual(self.torch.cuda.writes, 6)
 
     def test_the_host_of_many_kernels_is_not_timed(self):
         for timing in ("cold", "hot"):
-            for seconds in self.samples(timing, 12, 20e-6, 3e-6, 5):
-                self.assertAlmostEqual(seconds, 36e-6, places=9)
+            reply = self.sample(timing, self.kernels(12, 20e-6, 3e-6), 5)
+            self.assert_each(reply["seconds"], 36e-6)
+            self.assertFalse(any(reply["host_bound"]))
 
-    def test_a_host_that_takes_very_long_is_waited_for_a_while_only(self):
-        self.samples("cold", 1, 1.0, 1e-6, 3)
-        self.assertEqual(self.torch.cuda.writes, 4 * device_clock.MOST_WRITES)
+    def test_a_run_during_which_the_host_was_held_up_is_made_again(self):
+        runs = []
+
+        def run():
+            runs.append(len(runs))
+            self.torch.cuda.enqueue(1.5e-3 if len(runs) == 4 else 10e-6, 5e-6)
+            self.torch.cuda.enqueue(1e-3 if len(runs) == 5 else 10e-6, 5e-6)
+        reply = self.sample("cold", run, 5)
+        self.assert_each(reply["seconds"], 10e-6)
+        self.assertFalse(any(reply["host_bound"]))
+        self.assertEqual(len(runs), 1 + 6 + 2)
+        self.assertEqual(self.clock.writes, 4)
+        self.clock.sample(run, runs=1, lead=0)
+        self.assertEqual(self.clock.writes, 2)
+
+    def test_a_host_that_takes_very_long_is_waited_for_a_while_and_said(self):
+        reply = self.sample("cold", self.kernels(1, 1.0, 1e-6), 3)
+        self.assertEqual(self.torch.cuda.writes, 8 + 4 * device_clock.MOST_WRITES)
+        self.assertEqual(reply["host_bound"], [True] * 3)
 
     def test_both_kinds_of_worker_write_alike(self):
         text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
         self.assertIn(f"kFlushBytes = std::int64_t{{{device_clock.FLUSH_BYTES >> 20}}} << 20;", text)
         self.assertIn(f"kMostWrites = {device_clock.MOST_WRITES};", text)
-        self.assertIn(f"kHostMargin = {device_clock.HOST_MARGIN};", text)
 
 
 if __name__ == "__main__":

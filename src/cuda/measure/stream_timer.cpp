@@ -1,12 +1,11 @@
 // Events round every run. The write that empties the L2 cache also keeps the device busy while the host enqueues the
-// run that follows, so that no launch is waited for inside the timed stretch.
+// run that follows, so that no launch is waited for inside the timed stretch: a run that the device came to before all
+// of it was enqueued is made again behind twice as many writes.
 #include "cuda/measure/stream_timer.h"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
@@ -16,12 +15,9 @@ namespace fovea::cuda {
 namespace {
 
 constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // 130 us on an H200, and beyond twice any L2
-constexpr double kMostWrites = 16;
-constexpr double kHostMargin = 2.0;  // a busy host takes up to half as long again as a quiet one
+constexpr int kMostWrites = 16;
 constexpr int kGraphRuns = 100;
 constexpr double kGraphSeconds = 2e-3;
-
-using Clock = std::chrono::steady_clock;
 
 class Event {
  public:
@@ -31,6 +27,12 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  bool reached() const {
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error == cudaErrorNotReady) return false;
+    check(error, "cudaEventQuery");
+    return true;
+  }
   double seconds_since(const Event& start) const {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
@@ -50,7 +52,6 @@ struct Stretch {
 struct StreamTimer::Parts {
   explicit Parts(Timing the_timing) : timing(the_timing), flushed(kFlushBytes) {
     check(cudaStreamCreate(&stream), "cudaStreamCreate");
-    if (timing != Timing::graph) write_seconds = time_once([this] { write(); });
   }
   ~Parts() {
     if (graph != nullptr) cudaGraphExecDestroy(graph);
@@ -61,11 +62,6 @@ struct StreamTimer::Parts {
 
   void write() {
     check(cudaMemsetAsync(flushed.data(), 0, static_cast<std::size_t>(kFlushBytes), stream), "cudaMemsetAsync");
-  }
-  // Empties the L2 cache, and keeps the device busy until the host has enqueued what is timed.
-  void flush() {
-    const double writes = std::clamp(std::ceil(kHostMargin * enqueue_seconds / write_seconds), 1.0, kMostWrites);
-    for (int i = 0; i < static_cast<int>(writes); ++i) write();
   }
   void wait() { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
@@ -85,20 +81,24 @@ struct StreamTimer::Parts {
     check(cudaGraphInstantiate(&graph, captured.get(), 0), "cudaGraphInstantiate");
   }
 
-  // What is timed; hot runs and graphs bring their own first run.
-  void run(const std::function<void()>& enqueue, Stretch& stretch) {
-    if (timing != Timing::graph) flush();
-    const auto begun = Clock::now();
-    if (timing == Timing::hot) enqueue();
-    stretch.start.record(stream);
+  // What is timed; hot runs and graphs bring their own first run. Whether the device came to it before the host had
+  // enqueued all of it, also behind the most writes.
+  bool run(const std::function<void()>& enqueue, Stretch& stretch) {
     if (timing == Timing::graph) {
+      stretch.start.record(stream);
       check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
-    } else {
-      enqueue();
+      stretch.end.record(stream);
+      return false;
     }
-    stretch.end.record(stream);
-    const double enqueued = std::chrono::duration<double>(Clock::now() - begun).count();
-    enqueue_seconds = enqueue_seconds > 0 ? std::min(enqueue_seconds, enqueued) : enqueued;
+    for (;; writes *= 2) {
+      for (int i = 0; i < writes; ++i) write();
+      if (timing == Timing::hot) enqueue();
+      stretch.start.record(stream);
+      enqueue();
+      stretch.end.record(stream);
+      const bool early = stretch.start.reached();
+      if (!early || writes == kMostWrites) return early;
+    }
   }
 
   Timing timing;
@@ -106,7 +106,7 @@ struct StreamTimer::Parts {
   cudaStream_t stream = nullptr;
   cudaGraphExec_t graph = nullptr;
   int graph_runs = 1;
-  double write_seconds = 0, enqueue_seconds = 0;  // of one write; the least that a run kept the host so far
+  int writes = 1;  // a power of two
 };
 
 StreamTimer::StreamTimer(Timing timing) : parts_(std::make_unique<Parts>(timing)) {}
@@ -123,10 +123,13 @@ void* StreamTimer::stream() const { return parts_->stream; }
 StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int lead) {
   Parts& parts = *parts_;
   if (parts.timing == Timing::graph && parts.graph == nullptr) parts.capture(enqueue);
+  parts.writes = std::max(1, parts.writes / 2);  // what kept the host may be over
   std::vector<Stretch> stretches(static_cast<std::size_t>(lead + runs));
-  for (Stretch& stretch : stretches) parts.run(enqueue, stretch);
-  Samples samples{{}, device_state()};
+  Samples samples;
+  for (Stretch& stretch : stretches) samples.host_bound.push_back(parts.run(enqueue, stretch));
+  samples.state = device_state();
   parts.wait();
+  samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + lead);
   for (auto stretch = stretches.begin() + lead; stretch != stretches.end(); ++stretch)
     samples.seconds.push_back(stretch->end.seconds_since(stretch->start) / parts.graph_runs);
   return samples;

@@ -29,7 +29,8 @@ class StreamTimer {
 
   struct Samples {
     std::vector<double> seconds;
-    DeviceState state;  // while the runs were under way
+    std::vector<bool> host_bound;  // which of them may hold the host's time: it enqueued the run too slowly
+    DeviceState state;             // while the runs were under way
   };
   // `enqueue` puts one run on the stream and returns. `lead` runs come first, untimed.
   Samples sample(const std::function<void()>& enqueue, int runs, int lead);
