@@ -171,7 +171,7 @@ class KernelTimes {
     std::vector<int> tried;
     double worst = 0;
     for (const int splits : {chosen_parts, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44}) {
-      if ((s.sharing > 1 || problem_.batch * problem_.heads_q > 4) && splits > 1 && splits != chosen_parts) continue;
+      if ((s.sharing > 1 || problem_.batch * problem_.heads_q > 16) && splits > 1 && splits != chosen_parts) continue;
       const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = splits});
       if (std::find(tried.begin(), tried.end(), planned.split.splits) != tried.end()) continue;
       if (splits < chosen_parts / 5 && splits != chosen_parts) continue;

@@ -164,9 +164,11 @@ double clocks_of_clusters(const Case& c, const Cut& cut) {
   const double block = c.block_clocks(costs.cluster_shortest, std::max(alone, together) / speed);
   const double once = costs.begin + load.joins * (costs.cluster_join + kClusterPart * cluster) +
                       4 * load.result_floats * c.tile().rows() * most / costs.cluster_rate;
-  const double longest = static_cast<double>(divide_up(load.longest, cluster)) * block + once;
+  const std::int64_t part = divide_up(load.longest, cluster);
+  const double longest = static_cast<double>(part) * block + once;
   if (all <= capacity) return longest;
-  if (is_even(load)) return std::ceil(all / capacity) * longest;
+  const bool equally_long = is_even(load) || part == 1;
+  if (equally_long) return std::ceil(all / capacity) * longest;
   const double crowded = c.block_clocks(costs.cluster_shortest, std::max(alone, most) / speed);
   return std::max(longest, (costs.cluster_products * load.work * crowded + costs.cluster_once * all * once) / capacity +
                                costs.cluster_tail * longest);
