@@ -19,7 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kProbeSeconds = 0.01;
-constexpr double kMostHostBound = 0.1;         // share of the samples
 constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
 constexpr int kCrashesToGiveUp = 3;            // in a row: what crashes in every cell need not crash in a thousand
 
@@ -270,15 +269,14 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
     std::transform(samples.begin(), samples.end(), launches.begin(), beyond.begin(), std::minus<>());
     row.launches = LaunchShare{statistics_of(launches).median, statistics_of(beyond).median};
   }
-  const auto host_bound =
-      static_cast<double>(std::count(entry.host_bound.end() - std::ssize(samples), entry.host_bound.end(), true));
+  const bool host_bound = is_host_bound(entry.host_bound, std::ssize(samples));
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
   if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())
     row.flags.emplace_back("launch_bound");
-  if (host_bound > kMostHostBound * static_cast<double>(t.n)) row.flags.emplace_back("host_bound");
+  if (host_bound) row.flags.emplace_back("host_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
 

@@ -101,6 +101,11 @@ class Turn {
 
 }  // namespace
 
+bool is_host_bound(const std::vector<bool>& runs, std::ptrdiff_t samples) {
+  const auto marked = std::count(runs.end() - samples, runs.end(), true);
+  return static_cast<double>(marked) > kMostHostBound * static_cast<double>(samples);
+}
+
 double relative_notch(const std::vector<double>& samples) {
   if (samples.empty()) return std::numeric_limits<double>::infinity();
   const TimeStatistics t = statistics_of(samples);

@@ -20,6 +20,7 @@ inline constexpr int kEnoughSamples = 20;      // before the noise may end the s
 inline constexpr double kEnoughSeconds = 0.3;  // likewise
 inline constexpr double kQuietNotch = 0.005;   // half-width of the median's 95 % notch that counts as settled
 inline constexpr double kNoisySpread = 0.05;   // (q3 - q1) / median above which a row is flagged noisy
+inline constexpr double kMostHostBound = 0.1;  // share of the samples above which a row is flagged host_bound
 inline constexpr double kRoundSeconds = 0.02;  // a contender's turn: long enough to be alone with its caches
 
 // One that is sampled. `sample` makes `lead` untimed runs, then `runs` timed ones, and may throw WorkerFailure, which
@@ -44,6 +45,9 @@ struct RoundReport {  // for the progress line
 std::vector<SampleOutcome> sample_interleaved(const std::vector<SampleSource>& sources, const SamplingLimits& limits,
                                               std::uint64_t seed,
                                               const std::function<void(const RoundReport&)>& after_turn = {});
+
+// Of the last `samples` runs, whether too many may hold the time of the host that enqueued them.
+bool is_host_bound(const std::vector<bool>& runs, std::ptrdiff_t samples);
 
 // Half-width of the notch round the median (McGill, Tukey and Larsen 1978), relative to the median.
 double relative_notch(const std::vector<double>& samples);

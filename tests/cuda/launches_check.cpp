@@ -57,15 +57,15 @@ std::string wrong_samples(Timing timing) {
   const auto kernel = [&] { check(cudaMemsetAsync(memory.data(), 0, 4096, stream), "cudaMemsetAsync"); };
   const auto held_up = [&] {
     kernel();
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
     kernel();
   };
   const StreamTimer::Samples samples = timer.sample(held_up, 20, 1);
   if (samples.seconds.size() != 20 || samples.host_bound.size() != 20) return "not 20 samples";
   if (std::count(samples.host_bound.begin(), samples.host_bound.end(), false) == 0)
-    return "0.5 ms of the host are too much for every sample";
+    return "0.2 ms of the host are too much for every sample";
   for (std::size_t i = 0; i < samples.seconds.size(); ++i)
-    if (!samples.host_bound[i] && samples.seconds[i] > 0.45e-3) return "the host was timed, and it is not told";
+    if (!samples.host_bound[i] && samples.seconds[i] > 0.18e-3) return "the host was timed, and it is not told";
   const auto waiting = [&] {
     kernel();
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");

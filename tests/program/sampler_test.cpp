@@ -91,6 +91,16 @@ TEST(Sampler, TheNotchShrinksWithTheSquareRootOfTheSamples) {
   EXPECT_NEAR(relative_notch(few) / relative_notch(many), 10, 1.5);
 }
 
+TEST(Sampler, MoreThanATenthOfTheSamplesMakeARowHostBound) {
+  std::vector<bool> runs(30, true);  // the warm-up's, which are not samples
+  runs.insert(runs.end(), 20, false);
+  EXPECT_FALSE(is_host_bound(runs, 20));
+  runs[30] = runs[49] = true;
+  EXPECT_FALSE(is_host_bound(runs, 20)) << "a tenth";
+  runs[40] = true;
+  EXPECT_TRUE(is_host_bound(runs, 20));
+}
+
 TEST(Budget, ShortensTheSamplingOfTheRowsThatAreLeft) {
   EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 10), 0.6);
   EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 0.5), 0.5) << "never longer than asked";

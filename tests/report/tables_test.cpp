@@ -65,12 +65,12 @@ TEST(Tables, TheFastestPeerIsNamedWhereThereIsOne) {
 
 TEST(Tables, FlaggedCellsCarryTheirMark) {
   const Study study = study_of({timed(kAt + "512", "naive", 1e-3), timed(kAt + "512", "fused", 2e-3, {"noisy"}),
-                                timed(kAt + "512", "vectorized", 3e-3, {"low_probe"}),
+                                timed(kAt + "512", "vectorized", 3e-3, {"low_probe", "host_bound"}),
                                 timed(kAt + "512", "cpu.avx2", 1e-9, {"impossible"})});
   const Table table = time_tables(study).at(0);
   EXPECT_EQ(cell(table, 0, "fused", "ms").text, "2.00 n");
   EXPECT_EQ(cell(table, 0, "fused", "ms").emphasis, Emphasis::muted);
-  EXPECT_EQ(cell(table, 0, "vectorized", "ms").text, "3.00 p");
+  EXPECT_EQ(cell(table, 0, "vectorized", "ms").text, "3.00 ph");
   EXPECT_EQ(cell(table, 0, "cpu.avx2", "ms").emphasis, Emphasis::muted);
   EXPECT_EQ(cell(table, 0, "cpu.avx2", "speed-up").text, "-");
 }

@@ -3,6 +3,7 @@
 // time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "cuda/any/core_of.cuh"
@@ -21,8 +22,9 @@ struct ClusterJoin {
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0 && kGroups % kMaxCluster == 0);
 
-  // Both are powers of two: warps have the same number of rows in all their threads.
-  static_assert(kTile.rows() / kMaxCluster >= 32 / kGroups);
+  // With powers of two, as a cluster's number of blocks is one, all threads of a warp have the same number of rows.
+  static_assert(std::has_single_bit(static_cast<unsigned>(kTile.rows())));
+  static_assert(std::has_single_bit(static_cast<unsigned>(kGroups)) && kTile.rows() / kMaxCluster * kGroups >= 32);
 
   std::uint32_t address;  // of the values
   int parts, part;

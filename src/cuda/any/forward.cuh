@@ -174,16 +174,17 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
   const Join join(values, p.split, place.part);
   const std::uint32_t state_address = shared_address(own_states);
   for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
+    const int query = first_row + row;
+    const bool is_row = query < s.len_q;  // of others nothing is read: all that is must be used
     float4 parts[kMaxCluster];
-    join.read(parts, row, s.dim_v);
+    join.read(parts, row, is_row ? s.dim_v : 0);
     const JoinedState state = JoinedState::read<typename Core::Weights>(
-        state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), join.parts,
+        state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), is_row ? join.parts : 0,
         [&join](int n) { return join.source(n); }, s);
     float joined[4] = {};
 #pragma unroll
     for (int n = 0; n < kMaxCluster; ++n) Join::add(joined, parts[n], state.weight_of(n));
-    const int query = first_row + row;
-    if (query >= s.len_q) continue;
+    if (!is_row) continue;
     const Finished done = finish(state.maximum, state.sum, s);
     if (join.column == 0) store_lse(p, place, query, done.lse);
 #pragma unroll

@@ -1,34 +1,34 @@
 // Blocks of threads that are placed together and read each other's shared memory. PTX ISA, "Parallel synchronization:
-// barrier.cluster", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only where they were
-// compiled for that.
+// barrier.cluster", "membar, fence", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only
+// where they were compiled for that.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda::ptx {
 
-// Every thread of the cluster has come here, and what they wrote to shared memory before can be read; of other memory
-// nothing is said, which a release by the barrier itself would wait for.
+// Every thread of the cluster has come here, and what each wrote to the shared memory of its own block can be read.
+// Other memory is not released: an arrival that releases waits for all that was written anywhere.
 // "fence.release.sync_restrict::shared::cta.cluster", "barrier.cluster.arrive.relaxed.aligned",
-// "barrier.cluster.wait.aligned", "fence.acquire.sync_restrict::shared::cluster.cluster", sm_90, PTX 8.6.
+// "barrier.cluster.wait.acquire.aligned", sm_90, PTX 8.6.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "fence.release.sync_restrict::shared::cta.cluster;\n\t"
       "barrier.cluster.arrive.relaxed.aligned;\n\t"
-      "barrier.cluster.wait.aligned;\n\t"
-      "fence.acquire.sync_restrict::shared::cluster.cluster;" ::
+      "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
 #endif
 }
 
-// Every thread of the cluster has come here, with all that it read of the others. Orders nothing.
-// "barrier.cluster.arrive.relaxed.aligned", sm_90.
+// Every thread of the cluster has come here, and has used what it read of the others: it releases nothing, so a read
+// whose value was not used may still be under way.
+// "barrier.cluster.arrive.relaxed.aligned", "barrier.cluster.wait.acquire.aligned", sm_90.
 __device__ __forceinline__ void cluster_barrier_after_reading() {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "barrier.cluster.arrive.relaxed.aligned;\n\t"
-      "barrier.cluster.wait.aligned;" ::
+      "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
 #endif
 }
