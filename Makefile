@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-check gpu-records
+.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -24,9 +24,22 @@ test-cuda:
 # On a machine with a GPU, which needs no network: builds if it can, runs what was built beforehand if it cannot.
 # `make gpu-check PARTS=verify,repeat` runs a part; `scripts/gpu_check --help` tells more.
 gpu-check:
-	@if command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
-	  cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel; fi
+	@if command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then $(MAKE) --no-print-directory gpu-build; fi
 	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
+
+gpu-build:
+	@cmake --preset cuda --log-level=WARNING
+	@cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel
+
+# What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then scripts/gpu_check in it.
+gpu-pack: gpu-build
+	@rm -rf out/fovea-gpu && mkdir -p out/fovea-gpu/bin out/fovea-gpu/share/fovea
+	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
+	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
+	@git archive HEAD scripts/gpu_check scripts/gpu_records examples/my_triton.py | tar xf - -C out/fovea-gpu
+	@cp -r python out/fovea-gpu/share/fovea/python && rm -rf out/fovea-gpu/share/fovea/python/__pycache__
+	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
+	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 
 # The records that the pages of a GPU are made of, with what `make gpu-check` built: `make gpu-records GPUS=0,1 ONLY=graph`.
 gpu-records:

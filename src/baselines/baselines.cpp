@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
 
-std::string available() { return {}; }
-
 std::string refusal(const AttentionProblem& p) {
   const std::int64_t longest = std::max(p.len_q, p.len_k);
   if (longest > kLargestProductSize)
@@ -55,7 +53,7 @@ constexpr core::Implementation entry() {
           .device = DeviceKind::cpu,
           .automatic = false,
           .reproducible = false,  // the libraries promise nothing
-          .unavailable = available,
+          .unavailable = products_unavailable,
           .refusal = refusal,
           .plan = plan,
           .tiles = tiles,

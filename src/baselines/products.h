@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "fovea/tensor.h"
 
@@ -32,6 +33,7 @@ struct Product {
   std::int64_t c_stride;
 };
 void multiply(const Product& product);
+std::string products_unavailable();  // empty, or why multiply() is refused
 
 // Largest size or stride that the libraries take.
 inline constexpr std::int64_t kLargestProductSize = 0x7fffffff;

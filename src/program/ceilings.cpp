@@ -65,6 +65,7 @@ bool is_low_probe(const RowCeiling& ceiling, double rate) {
 }
 
 double probe_product(int threads) {
+  if (!baselines::products_unavailable().empty()) return 0;
   constexpr auto kElements = static_cast<std::size_t>(3 * kProductSize * kProductSize);
   std::vector<std::vector<float>> matrices(static_cast<std::size_t>(threads), std::vector<float>(kElements, 0.5f));
   double best = 0;

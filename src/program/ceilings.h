@@ -22,7 +22,7 @@ RowCeiling row_ceiling(double probe_before, double probe_after, double best_prod
 // Did the product, or the row itself at `rate` flops/s, beat the probes all the same? They are no ceiling then.
 bool is_low_probe(const RowCeiling& ceiling, double rate);
 
-// Rate of the best library matrix product, fp32, flops/s.
+// Rate of the best library matrix product, fp32, flops/s; 0 where the program links no library.
 double probe_product(int threads);
 
 // What `info` and the environment of records show, by name: fma_fp32, dot_bf16, product_fp32 in flops/s and

@@ -41,7 +41,7 @@ auto order_of(const Configuration& one) {
 std::map<std::string, Way> ways_of(const Study& study) {
   std::map<std::string, Way> ways;
   for (const Measured& one : study.calls) {
-    Way& way = ways[fmt::format("{} {} {}", one.row.timer, one.row.machine, one.row.threads)];
+    Way& way = ways[fmt::format("{} {} {}", one.row.timer, one.row.machine, threads_of(one.row))];
     way.of_host = one.row.times_the_host();
     way.rows.push_back(&one);
     auto at = std::find_if(way.configurations.begin(), way.configurations.end(),

@@ -350,7 +350,7 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
     const std::string measurement = measurement_of(one.problem);
     if (!printed.contains(measurement) || !timer_word(one.row).empty()) continue;
     const std::string ran_on =
-        fmt::format("{} {} {}", core::name_of(one.problem.problem.device.kind), one.row.machine, one.row.threads);
+        fmt::format("{} {} {}", core::name_of(one.problem.problem.device.kind), one.row.machine, threads_of(one.row));
     if (!used.empty() && ran_on != runner) continue;
     runner = ran_on;
     used.push_back(&one);

@@ -163,7 +163,7 @@ Json heat_map(const Study& study, CasePass pass, const std::vector<const Configu
     for (const auto& [name, one] : configuration->by_implementation) {
       used.push_back(one);
       present.insert(name);
-      threads.insert(one->row.threads);
+      threads.insert(threads_of(one->row));
     }
   }
   std::vector<std::string> columns;
@@ -179,8 +179,9 @@ Json heat_map(const Study& study, CasePass pass, const std::vector<const Configu
   one["columns"] = columns;
   one["rows"] = Json::array();
   for (const Configuration* configuration : part) {
-    const int own = configuration->by_implementation.begin()->second->row.threads;
-    const std::string label = row_label(configuration->problem, threads.size() > 1 ? fmt::format(" t{}", own) : "");
+    const int own = threads_of(configuration->by_implementation.begin()->second->row);
+    const bool named = threads.size() > 1 && own > 0;
+    const std::string label = row_label(configuration->problem, named ? fmt::format(" t{}", own) : "");
     one["rows"].push_back({{"label", label}, {"cells", heat_cells(*configuration, columns)}});
   }
   return one;

@@ -32,7 +32,9 @@ int rank_of(std::string_view implementation) {
 bool names_peer(std::string_view implementation) { return rank_of(implementation) == 5; }
 
 // Whatever ran it and however it was timed: peers of a CPU have a timer of their own.
-std::string problem_key(const Row& row) { return fmt::format("{} | {} | {}", row.problem, row.threads, row.machine); }
+std::string problem_key(const Row& row) {
+  return fmt::format("{} | {} | {}", row.problem, threads_of(row), row.machine);
+}
 
 // How many peers a record timed, by problem.
 std::map<std::string, std::size_t> peers_timed(const std::vector<Row>& rows) {
@@ -188,11 +190,12 @@ const Measured* Configuration::fastest_peer() const {
 std::vector<Group> groups_of(const Study& study, GroupBy by) {
   std::set<std::string> machines;
   std::set<int> threads;
-  for (const Measured& one : study.rows) machines.insert(one.row.machine), threads.insert(one.row.threads);
+  for (const Measured& one : study.rows) machines.insert(one.row.machine), threads.insert(threads_of(one.row));
   // Named where the records differ in it.
   const auto run_by = [&](const Row& row) {
     const std::string timer = timer_word(row);
-    return (timer.empty() ? "" : ", " + timer) + (threads.size() > 1 ? ", " + plural(row.threads, "thread") : "") +
+    const int own = threads_of(row);
+    return (timer.empty() ? "" : ", " + timer) + (threads.size() > 1 && own > 0 ? ", " + plural(own, "thread") : "") +
            (machines.size() > 1 ? ", " + row.machine : "");
   };
   std::vector<Group> groups;
@@ -216,6 +219,8 @@ std::vector<Group> groups_of(const Study& study, GroupBy by) {
   });
   return groups;
 }
+
+int threads_of(const Row& row) { return row.problem.find(" device=cuda ") == std::string::npos ? row.threads : 0; }
 
 std::string timer_word(const Row& row) { return row.timer == "cuda_events_hot" ? "hot" : ""; }
 
@@ -285,7 +290,7 @@ std::string conditions_of(const std::vector<const Measured*>& rows) {
     const auto gpu = facts.find("gpu");
     const bool on_gpu = one->problem.problem.device.kind == DeviceKind::cuda && gpu != facts.end();
     machines.insert(on_gpu ? gpu->second : cpu != facts.end() ? cpu->second : one->row.machine);
-    threads.insert(plural(one->row.threads, "thread"));
+    if (const int own = threads_of(one->row); own > 0) threads.insert(plural(own, "thread"));
     dates.insert(one->environment->date.substr(0, 10));
     commits.insert(one->row.source.commit.substr(0, 10) + (one->row.source.dirty ? " (modified)" : ""));
     if (!one->row.peer.empty()) peers.insert(one->row.peer);
@@ -295,7 +300,8 @@ std::string conditions_of(const std::vector<const Measured*>& rows) {
     most = std::max(most, one->row.time_s->n);
   }
   const auto join = [](const std::set<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); };
-  std::string text = join(machines) + "; " + join(threads);
+  std::string text = join(machines);
+  if (!threads.empty()) text += "; " + join(threads);
   if (most > 0) {
     text +=
         "; " + (fewest == most ? plural(most, "sample") : fmt::format("{} to {} samples", fewest, most)) + " a cell";

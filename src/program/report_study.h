@@ -86,6 +86,7 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
 std::string conditions_of(const std::vector<const Measured*>& rows);
 std::string conditions_of(const Group& group);
 
+int threads_of(const Row& row);                    // that its time depends on: on a GPU none, 0
 std::string timer_word(const Row& row);            // hot: of a GPU; empty for all others
 std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
 std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ

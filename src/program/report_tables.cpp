@@ -261,7 +261,8 @@ Table summary_table(const Study& study) {
       "Who is fastest, and by how much",
       "Speed-ups are over " + study.baseline +
           ": geometric mean, least and most, and how many are below 1. Only cells that can be told apart are counted: "
-          "flagged impossible or launch-bound is out, flagged noisy is in where the quartiles do not overlap. " +
+          "flagged impossible, launch-bound or host-bound is out, flagged noisy is in where the quartiles do not "
+          "overlap. " +
           conditions_of(rows) + ".",
       {{"pass", {}, false},
        {"implementation", {}, false},

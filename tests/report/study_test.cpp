@@ -138,6 +138,20 @@ TEST(Study, OursAndItsPeersAreOfOneRun) {
   EXPECT_DOUBLE_EQ(seconds_of(load_study({equal, last}, ""), "cpu.avx2"), 8e-3);
 }
 
+TEST(Study, RowsOfAGpuAreNotDividedByTheThreadsOfItsHost) {
+  for (const bool on_gpu : {false, true}) {
+    const std::string at = std::string(on_gpu ? "device=cuda " : "") + "d=64 dtype=fp32 mask=causal lq=512";
+    std::vector<Row> rows{timed(at, "naive", 2e-3), timed(at, "fused", 1e-3)};
+    rows[1].threads = 16;
+    const Study study = study_of(rows);
+    const auto groups = groups_of(study, GroupBy::lengths);
+    EXPECT_EQ(groups.size(), on_gpu ? 1u : 2u);
+    EXPECT_EQ(groups.at(0).title.find("thread") == std::string::npos, on_gpu) << groups.at(0).title;
+    const std::string conditions = conditions_of({&study.rows[0], &study.rows[1]});
+    EXPECT_EQ(conditions.find("thread") == std::string::npos, on_gpu) << conditions;
+  }
+}
+
 TEST(Study, R_UnknownBaselineIsRefusedWithTheNearest) {
   try {
     (void)study_of({timed(kAt + "512", "naive", 1e-3)}, "navie");
