@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention/random_descriptors.h"
@@ -220,8 +221,31 @@ std::vector<DeviceMemory> everything_left() {
   return all;
 }
 
+// Kernels are loaded at their first use, which takes memory of the driver's: a type's first calls, with not a byte
+// left, are refused before anything is written, or made whole.
+void first_calls_without_memory() {
+  for (const char* line : {"pass=bwd b=1 hq=1 hkv=1 lq=64 lk=16384 d=32 dtype=fp16 mask=none",
+                           "pass=bwd b=1 hq=1 hkv=1 lq=16 lk=65536 d=256 dtype=fp32 mask=none"}) {
+    DeviceCall call(case_of(line));
+    const DeviceMemory workspace(std::int64_t{1} << 30);  // enough; to ask how much would load the kernels
+    call.options.workspace = {workspace.data(), workspace.bytes()};
+    const std::vector<DeviceMemory> taken = everything_left();
+    for (const bool is_forward : {true, false}) {
+      const auto before = call.bytes();
+      std::string wrong;
+      try {
+        is_forward ? attention_forward(call.forward, call.options) : attention_backward(call.backward, call.options);
+      } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) wrong = error.what();
+        if (call.bytes() != before) wrong += "; wrote before it refused";
+      }
+      judge(std::string("first ") + (is_forward ? "forward" : "backward") + " with not a byte left, " + line, wrong);
+    }
+  }
+}
+
 // With not a byte left, calls that want workspace are refused, or right from what the pool still had. Kernels are
-// loaded at their first launch, which takes memory of the driver's: a call with a workspace of its own goes first.
+// loaded by a call with a workspace of its own, which goes first.
 void not_a_byte_left() {
   for (const char* line : {"pass=bwd b=1 hq=1 hkv=1 lq=16 lk=65536 d=128 dtype=bf16 mask=none",
                            "pass=bwd b=1 hq=16 hkv=16 lq=4096 d=64 dtype=fp32 mask=causal"}) {
@@ -253,21 +277,30 @@ void not_a_byte_left() {
 struct Judgement {
   bool accepted = true;
   Status status{};
-  std::string argument, problem;
+  std::string argument, problem, got, wanted, hint;
   bool operator==(const Judgement&) const = default;
 };
+
+// Which device a tensor lies on is all that the words of the two may differ in.
+std::string on_any_device(std::string text) {
+  for (const std::string_view device : {"cpu:0", "cuda:0"})
+    if (const auto at = text.find(device); at != std::string::npos) text.replace(at, device.size(), "a device");
+  return text;
+}
 
 Judgement judgement_on(const Descriptor& descriptor) {
   try {
     descriptor.call();
     return {};
   } catch (const Error& error) {
-    return {false, error.status(), error.details().argument, error.details().problem};
+    const ErrorDetails& said = error.details();
+    return {false, error.status(), said.argument, said.problem, on_any_device(said.got), said.wanted, said.hint};
   }
 }
 
 std::string text_of(const Judgement& j) {
-  return j.accepted ? "accepted" : "refused, " + j.argument + ": " + j.problem;
+  if (j.accepted) return "accepted";
+  return "refused, " + j.argument + ": " + j.problem + ", got " + j.got + ", wanted " + j.wanted + "; " + j.hint;
 }
 
 // Each descriptor on the CPU's reference and on the GPU: the same verdict in the same words, no fault, and no byte
@@ -315,6 +348,7 @@ int check_refusals(int count) {
 
 int check_exhaustion() {
   passed = failed = 0;
+  first_calls_without_memory();
   not_a_byte_left();
   device_memory_full();
   std::printf("exhaustion: %d passed, %d failed\n", passed, failed);

@@ -12,6 +12,7 @@
 #include "cuda/any/instances.h"
 #include "cuda/any/pair_model.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
 
 namespace fovea::cuda::any {
 namespace {
@@ -193,6 +194,9 @@ const Plan& remembered(const AttentionProblem& p, Make make) {
   return all[last].plan;
 }
 
+// A kernel's code is loaded at its first use, which takes memory of the driver's: here, before a call writes anything.
+void load(const void* function, const AttentionProblem& p) { threads_allowed(function, p.device.index); }
+
 std::string describe_tile(const KernelInstance& kernel, const Split& split) {
   const TileShape& t = kernel.tile;
   std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.block()) + " of " + std::to_string(t.dim) +
@@ -269,6 +273,7 @@ ForwardPlan plan_forward(const AttentionProblem& p, const Forced& forced) {
     const std::int64_t rows = parts * p.batch * p.heads_q * p.len_q;
     plan.partial_out = arena.take(rows * p.dim_v);
     plan.partial_state = arena.take(rows * 2);
+    load(merge_forward_function(kind_of(p.dtype)), p);
   }
   plan.workspace_bytes = arena.bytes;
   return plan;
@@ -290,6 +295,8 @@ BackwardPlan plan_backward(const AttentionProblem& p, const Forced& keys, const 
                                         : std::pair(fastest(of_keys, p), fastest(of_queries, p));
   if (first.kernel != nullptr) plan.keys = plan_keys(first, p, arena);
   if (second.kernel != nullptr) plan.queries = plan_queries(second, p, arena);
+  load(statistics_function(kind_of(p.dtype)), p);
+  load(sum_partials_function(kind_of(p.dtype)), p);
   plan.workspace_bytes = arena.bytes;
   return plan;
 }
