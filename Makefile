@@ -33,11 +33,12 @@ gpu-build:
 
 # What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then scripts/gpu_check in it.
 gpu-pack: gpu-build
-	@rm -rf out/fovea-gpu && mkdir -p out/fovea-gpu/bin out/fovea-gpu/share/fovea
+	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python)
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
 	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
-	@git archive HEAD scripts/gpu_check scripts/gpu_records examples/my_triton.py | tar xf - -C out/fovea-gpu
-	@cp -r python out/fovea-gpu/share/fovea/python && rm -rf out/fovea-gpu/share/fovea/python/__pycache__
+	@cp scripts/gpu_check scripts/gpu_records out/fovea-gpu/scripts
+	@cp examples/my_triton.py out/fovea-gpu/examples
+	@cp python/*.py out/fovea-gpu/share/fovea/python
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 
