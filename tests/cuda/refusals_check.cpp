@@ -289,20 +289,30 @@ struct Judgement {
   bool operator==(const Judgement&) const = default;
 };
 
-// Which device a tensor lies on is all that the words of the two may differ in.
-std::string on_any_device(std::string text) {
-  for (const std::string_view device : {"cpu:0", "cuda:0"})
-    if (const auto at = text.find(device); at != std::string::npos) text.replace(at, device.size(), "a device");
+// Devices by their part in the call, its own or the other: all that the words of CPU and GPU may differ in.
+std::string by_part(std::string text, DeviceKind own) {
+  const auto rename = [&text](std::string_view device, std::string_view part) {
+    for (auto at = text.find(device); at != std::string::npos; at = text.find(device, at + part.size()))
+      text.replace(at, device.size(), part);
+  };
+  rename("cpu:0", own == DeviceKind::cpu ? "its device" : "the other device");
+  rename("cuda:0", own == DeviceKind::cuda ? "its device" : "the other device");
   return text;
 }
 
-Judgement judgement_on(const Descriptor& descriptor) {
+Judgement judgement_on(const Descriptor& descriptor, DeviceKind own) {
   try {
     descriptor.call();
     return {};
   } catch (const Error& error) {
     const ErrorDetails& said = error.details();
-    return {false, error.status(), said.argument, said.problem, on_any_device(said.got), said.wanted, said.hint};
+    return {false,
+            error.status(),
+            said.argument,
+            by_part(said.problem, own),
+            by_part(said.got, own),
+            by_part(said.wanted, own),
+            by_part(said.hint, own)};
   }
 }
 
@@ -329,7 +339,7 @@ void descriptors(int count) {
     Descriptor on_device = draw_descriptor(n, {{DeviceKind::cuda, 0}, slots(device.data())});
     on_host.options.implementation = "reference";
     on_device.options.implementation = "cuda.any";
-    const Judgement wanted = judgement_on(on_host), got = judgement_on(on_device);
+    const Judgement wanted = judgement_on(on_host, DeviceKind::cpu), got = judgement_on(on_device, DeviceKind::cuda);
     device.download(after.data());
     std::string wrong;
     if (!(wanted == got)) wrong = text_of(got) + "; the CPU: " + text_of(wanted);
