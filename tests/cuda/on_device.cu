@@ -130,18 +130,18 @@ int repeat_bitwise(int count) {
 
 namespace {
 
-// The last `rows` rows of a tensor with one head.
+// The last `count` of a dimension, beside which only later ones have more than one element.
 template <class View>
-View tail_of(View view, std::int64_t rows) {
-  const std::int64_t skipped = view.sizes[2] - rows;
-  view.sizes[2] = rows;
+View tail_of(View view, std::int64_t count, std::size_t dimension = 2) {
+  const std::int64_t skipped = view.sizes[dimension] - count;
+  view.sizes[dimension] = count;
   view.data = static_cast<char*>(const_cast<void*>(static_cast<const void*>(view.data))) +
-              skipped * view.strides[2] * size_of(view.dtype);
+              skipped * view.strides[dimension] * size_of(view.dtype);
   return view;
 }
 
 std::vector<float> values_of(const TensorView& view) {
-  const auto count = static_cast<std::size_t>(view.sizes[2] * view.sizes[3]);
+  const auto count = static_cast<std::size_t>(view.sizes[0] * view.sizes[1] * view.sizes[2] * view.sizes[3]);
   std::vector<float> values(count);
   if (view.dtype == DType::fp32) {
     check(cudaMemcpy(values.data(), view.data, count * 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
@@ -163,12 +163,13 @@ bool same_values(const char* name, const TensorView& got, const TensorView& want
     largest = std::max(largest, std::abs(b[i]));
   }
   const bool ok = worst <= 0.01f * largest && largest > 0;
-  std::printf("%s, last rows: difference %g of %g%s\n", name, static_cast<double>(worst), static_cast<double>(largest),
+  std::printf("the last of %s: difference %g of %g%s\n", name, static_cast<double>(worst), static_cast<double>(largest),
               ok ? "" : ", WRONG");
   return ok;
 }
 
 constexpr std::int64_t kLong = (std::int64_t{1} << 25) + 1007, kTail = 1024;  // rows; times 64 is beyond 2^31
+constexpr std::int64_t kBatches = (std::int64_t{1} << 15) + 9;                // times 8 heads, 128 rows and 64 as well
 
 core::Case long_case(std::int64_t len_q, std::int64_t len_k) {
   core::Case c = core::parse_case("op=attention pass=bwd b=1 hq=1 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=none");
@@ -218,11 +219,39 @@ int wrong_with_long_keys() {
          !same_values("dv", tail_of(whole.dv.device, kTail), tail.dv.device);
 }
 
+// Nor do batches: here a row's offset within its head is small, and that of the batch is beyond 2^31.
+int wrong_with_many_batches() {
+  core::Case c = core::parse_case("op=attention pass=bwd b=2 hq=8 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=causal");
+  DeviceCase tail(c);
+  c.problem.batch = kBatches;
+  DeviceCase whole(c);
+  whole.run_forward(nullptr), whole.run_backward(nullptr);
+  const auto last = [](const DeviceBuffer& buffer) { return tail_of(buffer.device, 2, 0); };
+  attention_forward(
+      {.q = last(whole.q), .k = last(whole.k), .v = last(whole.v), .out = tail.out.device, .lse = tail.lse.device},
+      whole.options);
+  attention_backward({.q = last(whole.q),
+                      .k = last(whole.k),
+                      .v = last(whole.v),
+                      .out = last(whole.out),
+                      .lse = last(whole.lse),
+                      .dout = last(whole.dout),
+                      .dq = tail.dq.device,
+                      .dk = tail.dk.device,
+                      .dv = tail.dv.device},
+                     whole.options);
+  return !same_values("out of many batches", last(whole.out), tail.out.device) +
+         !same_values("lse of many batches", last(whole.lse), tail.lse.device) +
+         !same_values("dq of many batches", last(whole.dq), tail.dq.device) +
+         !same_values("dk of many batches", last(whole.dk), tail.dk.device) +
+         !same_values("dv of many batches", last(whole.dv), tail.dv.device);
+}
+
 }  // namespace
 
 int check_large() {
-  const int failed = wrong_with_long_queries() + wrong_with_long_keys();
-  std::printf("large, %lld elements a tensor: %d passed, %d failed\n", static_cast<long long>(kLong * 64), 5 - failed,
+  const int failed = wrong_with_long_queries() + wrong_with_long_keys() + wrong_with_many_batches();
+  std::printf("large, %lld elements a tensor: %d passed, %d failed\n", static_cast<long long>(kLong * 64), 10 - failed,
               failed);
   return failed == 0 ? 0 : 1;
 }

@@ -110,6 +110,14 @@ TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
 }
 
 // Layers of several shapes in turn, as a model has them, are planned once.
+TEST(Plan, AGpuThatIsTooOldIsRefused) {
+  describe_device(7, 40, 64 * 1024, 2);
+  EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem),
+            "described has compute capability 7.0, the kernels need 8.0 or higher");
+  describe_device(8, 40, 99 * 1024, 2);
+  EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem), "");
+}
+
 TEST(Plan, AThreadRemembersThoseOfSeveralProblems) {
   describe_device(9, 132, kH200Shared, 3);
   std::vector<AttentionProblem> problems;

@@ -57,14 +57,17 @@ __global__ void read_across(float* numbers) {
   const int rank = static_cast<int>(blockIdx.x) % kCluster;
   for (int i = 0; i < rank; ++i) __nanosleep(5000);  // the barrier must wait for the last
   for (int i = 0; i < 4; ++i) own[i] = static_cast<float>(4 * blockIdx.x + i);
-  ptx::cluster_barrier();
+  ptx::cluster_release_shared();
+  ptx::cluster_arrive();
+  ptx::cluster_wait();
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
   const std::uint32_t there = ptx::address_in_block(address, (rank + 2) % kCluster);
   const float4 all = ptx::load_cluster_float4(there);
   const float2 half = ptx::load_cluster_float2(there + 8);
   const float read[] = {all.x, all.y, all.z, all.w, half.x, half.y};
   for (int i = 0; i < 6; ++i) numbers[6 * blockIdx.x + i] = read[i];
-  ptx::cluster_barrier_after_reading();
+  ptx::cluster_arrive();
+  ptx::cluster_wait();
   own[rank] = -1.0f;  // nobody reads it any more
 }
 
@@ -90,7 +93,7 @@ bool clusters_read_across() {
 
 std::span<const NamedCheck> grid_checks() {
   static constexpr NamedCheck kChecks[] = {{"griddepcontrol", kernels_that_begin_early_wait},
-                                           {"barrier.cluster, mapa, ld.shared::cluster", clusters_read_across}};
+                                           {"fence, barrier.cluster, mapa, ld.shared::cluster", clusters_read_across}};
   return kChecks;
 }
 

@@ -91,6 +91,26 @@ class GpuCheck(unittest.TestCase):
         self.run_it("--parts", "verify", "--cases", "30", "--seed", "17", "--add")
         self.assertEqual(self.groups()["verify"], (130, 0))
 
+    def group(self, name):
+        return json.loads((self.folder / "results/h200/check.json").read_text())["groups"][name]
+
+    def test_the_record_says_what_was_asked(self):
+        self.run_it("--parts", "verify,repeat,refusals", "--cases", "100", "--repeats", "7", "--descriptors", "9")
+        self.run_it("--parts", "verify", "--cases", "30", "--seed", "17", "--add")
+        self.assertEqual(self.group("verify")["cases"], 130)
+        self.assertEqual(self.group("repeat")["launches"], 7)
+        self.assertEqual(self.group("refusals")["descriptors"], 9)
+        for preset in ("report-a", "report-e"):
+            self.run_it("--parts", "bench", "--bench", f"--preset {preset}", "--add")
+        self.assertEqual(self.group("bench")["arguments"], "--preset report-e")
+
+    def test_processes_side_by_side_lose_no_part(self):
+        command = [str(self.folder / "scripts/gpu_check"), "--parts"]
+        running = [subprocess.Popen(command + [part], cwd=self.folder, stdout=subprocess.DEVNULL)
+                   for part in ("unit", "repeat", "refusals", "exhaustion")]
+        self.assertEqual([one.wait() for one in running], [0, 0, 0, 0])
+        self.assertEqual(set(self.groups()), {"unit", "repeat", "refusals", "exhaustion"})
+
     def test_other_sources_begin_a_new_record(self):
         self.run_it("--parts", "verify", "--cases", "100")
         self.digest("def")
@@ -110,10 +130,10 @@ class GpuCheck(unittest.TestCase):
         self.run_it("--parts", "verify", "--cases", "50", "--seed", "5")
         seeds = {call["words"][call["words"].index("--seed") + 1] for call in self.calls("verify")}
         self.assertEqual(min(map(int, seeds)), 5)
-        group = json.loads((self.folder / "results/h200/check.json").read_text())["groups"]["verify"]
+        group = self.group("verify")
         self.assertEqual((group["passed"], group["exempt"], group["cells"]), (50, len(seeds), 1 + len(seeds)))
         self.run_it("--parts", "verify", "--cases", "1", "--seed", "6", "--add")
-        group = json.loads((self.folder / "results/h200/check.json").read_text())["groups"]["verify"]
+        group = self.group("verify")
         self.assertEqual((group["passed"], group["exempt"], group["cells"]), (51, len(seeds) + 1, 1 + len(seeds)))
 
     def test_portable_parts_fill_the_cache_of_the_driver_first(self):

@@ -8,6 +8,7 @@
 
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parts.cuh"
+#include "cuda/device/cluster_barrier.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/cluster.cuh"
 
@@ -116,7 +117,7 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Cor
   __syncthreads();
   Join::put(values, results, factor);
   if (p.split.in_cluster) {
-    ptx::cluster_barrier();
+    cluster_barrier();
   } else {
     __syncthreads();
   }
@@ -138,7 +139,7 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Cor
     store<typename Core::Element, 4>(t, offset + (first_row + row) * t.row, join.column, to.dim,
                                      p.accumulate && !in_parts, sum);
   }
-  if (p.split.in_cluster) ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
+  if (p.split.in_cluster) cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
 }  // namespace fovea::cuda::any

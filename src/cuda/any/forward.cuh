@@ -7,6 +7,7 @@
 #include "cuda/any/core_of.cuh"
 #include "cuda/any/parameters.h"
 #include "cuda/any/passing_blocks.cuh"
+#include "cuda/device/cluster_barrier.cuh"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
@@ -170,7 +171,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
     if (Core::score_column(0) == 0) own_states[Core::row(i)] = rows[i];
   }
   Join::put(values, results, 1.0f);
-  ptx::cluster_barrier();
+  cluster_barrier();
   const Join join(values, p.split, place.part);
   const std::uint32_t state_address = shared_address(own_states);
   for (int row = join.rows.begin; row < join.rows.end; row += Join::kRowsAtOnce) {
@@ -192,7 +193,7 @@ __device__ __forceinline__ void join_cluster_and_write(const ForwardParameters& 
     store<typename Core::Element, 4>(p.out, place.batch * p.out.batch + place.head * p.out.head + query * p.out.row,
                                      join.column, s.dim_v, false, joined);
   }
-  ptx::cluster_barrier_after_reading();  // others may still read this block's shared memory
+  cluster_barrier_after_reading();  // others may still read this block's shared memory
 }
 
 // Where a block of threads stands was kept by keep_place.

@@ -248,6 +248,8 @@ std::string refusal(const AttentionProblem& p) {
   if (p.batch * p.heads_q > kMaxGrid / 2 / tiles)
     return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
            ", takes up to " + std::to_string(kMaxGrid / 2);
+  // Beside a GPU that runs the kernels there may be one that does not.
+  if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
   for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
     bool fits = false;
     for_each_candidate(kernel, p, [&fits](const KernelInstance&) { fits = true; });

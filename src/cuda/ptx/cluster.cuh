@@ -7,29 +7,26 @@
 
 namespace fovea::cuda::ptx {
 
-// Every thread of the cluster has come here, and what each wrote to the shared memory of its own block can be read.
+// What this thread wrote to the shared memory of its own block can be read by those that wait after it has arrived.
 // Other memory is not released: an arrival that releases waits for all that was written anywhere.
-// "fence.release.sync_restrict::shared::cta.cluster", "barrier.cluster.arrive.relaxed.aligned",
-// "barrier.cluster.wait.acquire.aligned", sm_90, PTX 8.6.
-__device__ __forceinline__ void cluster_barrier() {
+// "fence.release.sync_restrict::shared::cta.cluster", sm_90, PTX 8.6.
+__device__ __forceinline__ void cluster_release_shared() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "fence.release.sync_restrict::shared::cta.cluster;\n\t"
-      "barrier.cluster.arrive.relaxed.aligned;\n\t"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
 #endif
 }
 
-// Every thread of the cluster has come here, and has used what it read of the others: it releases nothing, so a read
-// whose value was not used may still be under way.
-// "barrier.cluster.arrive.relaxed.aligned", "barrier.cluster.wait.acquire.aligned", sm_90.
-__device__ __forceinline__ void cluster_barrier_after_reading() {
+// Releases nothing. "barrier.cluster.arrive.relaxed.aligned", sm_90.
+__device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "barrier.cluster.arrive.relaxed.aligned;\n\t"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
+// Every thread of the cluster has arrived. "barrier.cluster.wait.acquire.aligned", sm_90.
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 

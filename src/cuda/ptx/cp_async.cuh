@@ -11,7 +11,7 @@ __device__ __forceinline__ void cp_async_16(std::uint32_t shared_address, const 
                : "memory");
 }
 
-// Copies `bytes` (0 to 4) and fills the rest of the 4 with zeros; both addresses 4-byte aligned.
+// Copies `bytes` (0 to 4) and fills the rest of the 4 with zeros; both addresses 4-byte aligned. "cp.async", sm_80.
 __device__ __forceinline__ void cp_async_4(std::uint32_t shared_address, const void* global, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address), "l"(global), "r"(bytes)
                : "memory");

@@ -14,15 +14,23 @@ inline std::string text_of(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
 }
 
+// Of the current device.
+inline std::string free_memory_text() {
+  std::size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return std::to_string(free) + " bytes free of " + std::to_string(total);
+}
+
 // `function` is the CUDA function that returned the status.
 inline void check(cudaError_t status, std::string_view function) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // a failed call must not fail the next one's check
-  core::fail({.status = status == cudaErrorMemoryAllocation ? Status::out_of_memory : Status::error,
+  const bool full = status == cudaErrorMemoryAllocation;
+  core::fail({.status = full ? Status::out_of_memory : Status::error,
               .call = std::string(function),
               .problem = "a CUDA call failed",
-              .got = text_of(status),
-              .wanted = "cudaSuccess"});
+              .got = text_of(status) + (full ? ", " + free_memory_text() : ""),
+              .wanted = full ? "as much as the driver needs for it" : "cudaSuccess"});
 }
 
 }  // namespace fovea::cuda

@@ -57,11 +57,9 @@ std::string find_obstacle() {
   }
   if (count == 0) return "no device: the driver lists no GPU";
   for (int device = 0; device < count; ++device) {
-    if (attribute(cudaDevAttrComputeCapabilityMajor, device) >= 8) return {};
+    if (attribute(cudaDevAttrComputeCapabilityMajor, device) >= kLeastMajor) return {};
   }
-  const DeviceInfo& first = device_info(0);
-  return "no device: " + first.name + " has compute capability " + std::to_string(first.major) + "." +
-         std::to_string(first.minor) + ", the kernels need 8.0 or higher";
+  return "no device: " + capability_refusal(device_info(0));
 }
 
 }  // namespace

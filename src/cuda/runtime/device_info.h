@@ -17,6 +17,15 @@ struct DeviceInfo {
 // Throws Error if the driver does not answer.
 const DeviceInfo& device_info(int device);
 
+inline constexpr int kLeastMajor = 8;  // of the compute capability that the kernels need
+
+// Empty, or why the kernels do not run on such a device.
+inline std::string capability_refusal(const DeviceInfo& device) {
+  if (device.major >= kLeastMajor) return {};
+  return device.name + " has compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) +
+         ", the kernels need " + std::to_string(kLeastMajor) + ".0 or higher";
+}
+
 // "no device: ..." if this machine has no GPU that the kernels run on; empty otherwise. Asked once.
 std::string unavailable();
 int device_count();

@@ -54,12 +54,10 @@ void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, vo
       cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(problem.device.index), cuda_stream);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    std::size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
     core::fail({.status = Status::out_of_memory,
                 .call = "attention",
                 .problem = "the workspace could not be allocated on the device",
-                .got = std::to_string(free) + " bytes free of " + std::to_string(total),
+                .got = free_memory_text(),
                 .wanted = std::to_string(bytes) + " bytes",
                 .hint = "pass a workspace, or ask for less at a time",
                 .line = core::line_of(problem)});
