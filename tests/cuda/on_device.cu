@@ -130,7 +130,7 @@ int repeat_bitwise(int count) {
 
 namespace {
 
-// The last `count` of a dimension, beside which only later ones have more than one element.
+// The last `count` of a dimension; those before it have one element each.
 template <class View>
 View tail_of(View view, std::int64_t count, std::size_t dimension = 2) {
   const std::int64_t skipped = view.sizes[dimension] - count;
@@ -251,8 +251,8 @@ int wrong_with_many_batches() {
 
 int check_large() {
   const int failed = wrong_with_long_queries() + wrong_with_long_keys() + wrong_with_many_batches();
-  std::printf("large, %lld elements a tensor: %d passed, %d failed\n", static_cast<long long>(kLong * 64), 10 - failed,
-              failed);
+  std::printf("large, from %lld elements a tensor on: %d passed, %d failed\n", static_cast<long long>(kLong * 64),
+              10 - failed, failed);
   return failed == 0 ? 0 : 1;
 }
 

@@ -109,7 +109,6 @@ TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
   expect_whole_plans(kProblems);
 }
 
-// Layers of several shapes in turn, as a model has them, are planned once.
 TEST(Plan, AGpuThatIsTooOldIsRefused) {
   describe_device(7, 40, 64 * 1024, 2);
   EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem),
@@ -118,6 +117,7 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
   EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem), "");
 }
 
+// Layers of several shapes in turn, as a model has them, are planned once.
 TEST(Plan, AThreadRemembersThoseOfSeveralProblems) {
   describe_device(9, 132, kH200Shared, 3);
   std::vector<AttentionProblem> problems;

@@ -17,7 +17,7 @@ inline std::string text_of(cudaError_t status) {
 // Of the current device.
 inline std::string free_memory_text() {
   std::size_t free = 0, total = 0;
-  cudaMemGetInfo(&free, &total);
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
   return std::to_string(free) + " bytes free of " + std::to_string(total);
 }
 
