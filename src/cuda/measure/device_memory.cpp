@@ -21,7 +21,7 @@ DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {
     core::fail({.status = Status::out_of_memory,
                 .call = "bench",
                 .problem = "an allocation on the device failed",
-                .got = std::to_string(free_device_bytes()) + " bytes free",
+                .got = free_memory_text(),
                 .wanted = std::to_string(bytes) + " bytes"});
   }
   check(status, "cudaMalloc");
