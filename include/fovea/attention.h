@@ -36,7 +36,7 @@ struct AttentionOptions {
   int threads = 0;                            // CPU; 0: default_threads()
   const ThreadLender* lender = nullptr;       // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;  // CPU; polled once per tile
-  void* stream = nullptr;                     // CUDA; a cudaStream_t
+  void* stream = nullptr;                     // CUDA; a cudaStream_t, to be waited for before it is destroyed
   Buffer workspace = {};                      // at least workspace_bytes(); null: the library's own pool
   bool reproducible = true;                   // false also admits implementations that promise no bitwise equality
 };

@@ -72,7 +72,7 @@ typedef struct fovea_options {
   int32_t irreproducible;      // 1 also admits implementations that promise no bitwise equality
   const fovea_thread_lender* lender;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
-  void* stream;                 // CUDA; a cudaStream_t
+  void* stream;                 // CUDA; a cudaStream_t, to be waited for before it is destroyed
   fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
 } fovea_options;
 

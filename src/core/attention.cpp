@@ -15,18 +15,18 @@ namespace {
 class DeviceWorkspace {
  public:
   DeviceWorkspace(const core::Implementation& one, const AttentionProblem& problem, std::int64_t bytes, void* stream)
-      : one_(one), problem_(problem), stream_(stream), data_(one.allocate_workspace(problem, bytes, stream)) {}
-  ~DeviceWorkspace() { one_.release_workspace(problem_, data_, stream_); }
+      : one_(one), problem_(problem), stream_(stream), buffer_(one.allocate_workspace(problem, bytes, stream)) {}
+  ~DeviceWorkspace() { one_.release_workspace(problem_, buffer_, stream_); }
   DeviceWorkspace(const DeviceWorkspace&) = delete;
   DeviceWorkspace& operator=(const DeviceWorkspace&) = delete;
 
-  void* data() const { return data_; }
+  void* data() const { return buffer_.data; }
 
  private:
   const core::Implementation& one_;
   const AttentionProblem& problem_;
   void* stream_;
-  void* data_;
+  Buffer buffer_;
 };
 
 // The caller's workspace if one was given, else the pool's.

@@ -39,9 +39,10 @@ struct Implementation {
   std::string (*tiles)(const AttentionProblem&) = nullptr;
   void (*forward)(const AttentionProblem&, const ForwardTensors&, const RunContext&) = nullptr;
   void (*backward)(const AttentionProblem&, const BackwardTensors&, const RunContext&) = nullptr;
-  // Workspace on the device, taken and given back in the order of the stream; null: host memory of core/memory.h.
-  void* (*allocate_workspace)(const AttentionProblem&, std::int64_t bytes, void* stream) = nullptr;
-  void (*release_workspace)(const AttentionProblem&, void* workspace, void* stream) = nullptr;
+  // Workspace on the device, taken and given back in the order of the stream; null: host memory of core/memory.h. What
+  // is taken may be larger than asked for.
+  Buffer (*allocate_workspace)(const AttentionProblem&, std::int64_t bytes, void* stream) = nullptr;
+  void (*release_workspace)(const AttentionProblem&, const Buffer& workspace, void* stream) = nullptr;
 };
 
 // THE list, best first (src/implementations.cpp), and after it what a program added.

@@ -50,6 +50,22 @@ Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlac
           {"tensors", tensors}};
 }
 
+// `pooled` and `launches` end with those beside the samples; nothing where one of the latter is not known.
+std::optional<LaunchShare> launch_share(const std::vector<double>& samples, const std::vector<double>& pooled,
+                                        const std::vector<double>& launches) {
+  const auto known = [](double seconds) { return !std::isnan(seconds); };
+  const auto alone = launches.end() - std::ssize(samples), with_pool = pooled.end() - std::ssize(samples);
+  if (!std::all_of(alone, launches.end(), known)) return std::nullopt;
+  const auto median_beyond = [&](auto begin, auto end) {
+    std::vector<double> beyond(samples.size());
+    std::transform(begin, end, alone, beyond.begin(), std::minus<>());
+    return statistics_of(std::move(beyond)).median;
+  };
+  LaunchShare share{statistics_of({alone, launches.end()}).median, median_beyond(samples.begin(), samples.end()), {}};
+  if (std::all_of(with_pool, pooled.end(), known)) share.pooled_beyond_s = median_beyond(with_pool, pooled.end());
+  return share;
+}
+
 }  // namespace
 
 CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, Machine machine)
@@ -256,6 +272,7 @@ SampleSource CellBench::source_of(Entry& entry) {
           all.insert(all.end(), values.begin(), values.end());
         };
         beside("launches", entry.launches, double{NAN});
+        beside("pooled", entry.pooled, double{NAN});
         beside("host_bound", entry.host_bound, false);
         return seconds;
       }};
@@ -263,12 +280,7 @@ SampleSource CellBench::source_of(Entry& entry) {
 
 void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
   Row& row = entry.row;
-  const std::vector<double> launches(entry.launches.end() - std::ssize(samples), entry.launches.end());
-  if (std::none_of(launches.begin(), launches.end(), [](double seconds) { return std::isnan(seconds); })) {
-    std::vector<double> beyond(samples.size());
-    std::transform(samples.begin(), samples.end(), launches.begin(), beyond.begin(), std::minus<>());
-    row.launches = LaunchShare{statistics_of(launches).median, statistics_of(beyond).median};
-  }
+  row.launches = launch_share(samples, entry.pooled, entry.launches);
   const bool host_bound = is_host_bound(entry.host_bound, std::ssize(samples));
   row.time_s = statistics_of(std::move(samples));
   const TimeStatistics& t = *row.time_s;

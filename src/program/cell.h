@@ -53,8 +53,10 @@ class CellBench {
     bool open = true;                          // nothing has gone wrong with it yet
     std::optional<PowerMeter> meter;           // of the processor, while it is timed
     std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
-    std::vector<double> launches;              // beside each sample, the warm-up's first; NaN where not known
-    std::vector<bool> host_bound;              // likewise: whether it may hold the time that the host took
+    // Beside each sample, the warm-up's first: its launches alone, and the call with a workspace of the library's pool;
+    // NaN where not known.
+    std::vector<double> launches, pooled;
+    std::vector<bool> host_bound;  // likewise: whether it may hold the time that the host took
   };
 
   std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;

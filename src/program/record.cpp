@@ -176,7 +176,10 @@ std::string json_line(const Row& row) {
             {"timer", row.timer},
             {"machine", row.machine}};
   if (!row.peer.empty()) json["peer"] = row.peer;
-  if (row.launches) json["launches"] = {{"median_s", row.launches->median_s}, {"beyond_s", row.launches->beyond_s}};
+  if (row.launches) {
+    json["launches"] = {{"median_s", row.launches->median_s}, {"beyond_s", row.launches->beyond_s}};
+    if (row.launches->pooled_beyond_s) json["launches"]["pooled_beyond_s"] = *row.launches->pooled_beyond_s;
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -207,8 +210,10 @@ Row row_from(const Json& j) {
   row.flags = value<std::vector<std::string>>(j, "flags");
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
-  if (const auto found = j.find("launches"); found != j.end())
+  if (const auto found = j.find("launches"); found != j.end()) {
     row.launches = LaunchShare{amount<double>(*found, "median_s"), value<double>(*found, "beyond_s")};
+    if (found->contains("pooled_beyond_s")) row.launches->pooled_beyond_s = value<double>(*found, "pooled_beyond_s");
+  }
   row.flops = amount<double>(j, "flops");
   row.bytes = amount<double>(j, "bytes");
   row.tflops = optional_amount<double>(j, "tflops");

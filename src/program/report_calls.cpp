@@ -24,7 +24,9 @@ constexpr const char* kHostTitle = "How long a call keeps the host";
 constexpr const char* kHostMeaning =
     "Time of the host until a call returns, whatever the device still does; not a time that the problem takes. Mean of "
     "many calls in a row; this library's with a workspace of the caller's, peers' with the Python that calls them. "
-    "Launches: the same kernels enqueued without the call. ";
+    "Launches: the same kernels enqueued without the call. Pool: with a workspace of the library's pool, where the "
+    "call "
+    "wants any. ";
 
 // One way of timing on one machine.
 struct Way {
@@ -114,9 +116,13 @@ Cell ratio_cell(const Configuration& at, const std::string& name) {
 
 std::vector<Cell> launch_cells(const Configuration& at, const std::string& name) {
   const Measured* const one = at.find(name);
-  if (one == nullptr || !one->timed() || !one->row.launches) return {{"-", Emphasis::muted}, {"-", Emphasis::muted}};
-  const auto [launches, beyond] = *one->row.launches;
-  return {figure(microseconds(launches), launches * 1e6), figure(microseconds(beyond), beyond * 1e6)};
+  const bool known = one != nullptr && one->timed() && one->row.launches;
+  const auto cell = [](std::optional<double> seconds) {
+    return seconds ? figure(microseconds(*seconds), *seconds * 1e6) : Cell{"-", Emphasis::muted};
+  };
+  if (!known) return {cell({}), cell({}), cell({})};
+  const LaunchShare& share = *one->row.launches;
+  return {cell(share.median_s), cell(share.beyond_s), cell(share.pooled_beyond_s)};
 }
 
 Table table_of(const Study& study, const Way& way) {
@@ -132,6 +138,7 @@ Table table_of(const Study& study, const Way& way) {
   for (const auto& name : launching) {
     table.columns.push_back({name, "launches, us"});
     table.columns.push_back({name, "beyond the launches, us"});
+    table.columns.push_back({name, "beyond them with the pool, us"});
   }
   for (const Configuration& at : way.configurations) {
     const AttentionProblem& p = at.problem.problem;
@@ -155,14 +162,16 @@ Table table_of(const Study& study, const Way& way) {
 std::string count_of(std::size_t n) { return fmt::format("{} cell{}", n, n == 1 ? "" : "s"); }
 
 std::string said_of_host(const Way& way, const std::string& name) {
-  double most = 0, most_beyond = -INFINITY;
+  double most = 0, most_beyond = -INFINITY, most_pooled = -INFINITY;
   const Measured* worst = nullptr;
   std::size_t cells = 0;
   for (const Measured* const one : way.rows) {
     if (one->row.impl != name || !one->timed()) continue;
     ++cells;
     most = std::max(most, one->seconds());
-    if (!one->row.launches || one->row.launches->beyond_s <= most_beyond) continue;
+    if (!one->row.launches) continue;
+    most_pooled = std::max(most_pooled, one->row.launches->pooled_beyond_s.value_or(-INFINITY));
+    if (one->row.launches->beyond_s <= most_beyond) continue;
     most_beyond = one->row.launches->beyond_s;
     worst = one;
   }
@@ -172,6 +181,8 @@ std::string said_of_host(const Way& way, const std::string& name) {
   if (worst != nullptr)
     said += fmt::format("; beyond its launches at most {} us ({} at {})", microseconds(most_beyond),
                         word_of(worst->problem.pass), sizes_of(worst->problem));
+  if (std::isfinite(most_pooled))
+    said += fmt::format(", with a workspace of the library's pool at most {} us", microseconds(most_pooled));
   return said + ".";
 }
 

@@ -26,7 +26,9 @@ std::string ratio_text(const Row& row) {
 }
 
 std::string launches_text(const Row& row) {
-  return row.launches ? fmt::format("{:.9g},{:.9g}", row.launches->median_s, row.launches->beyond_s) : ",";
+  if (!row.launches) return ",,";
+  const LaunchShare& share = *row.launches;
+  return fmt::format("{:.9g},{:.9g},{}", share.median_s, share.beyond_s, optional_text(share.pooled_beyond_s));
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ std::string rows_csv(const Study& study) {
       "pass,impl,batch,heads_q,heads_kv,len_q,len_k,dim_qk,dim_v,dtype,mask,device,status,reason,flags,median_s,min_s,"
       "mean_s,std_s,q1_s,q3_s,samples,flops,bytes,tflops,ceiling_share,workspace_bytes,saved_bytes,"
       "memory_before_backward_bytes,worst_ratio_to_plain,threads,machine,commit,dirty,timer,"
-      "launches_s,beyond_launches_s,problem\n";
+      "launches_s,beyond_launches_s,pooled_beyond_launches_s,problem\n";
   for (const Measured* const measured : study.all()) {
     const Measured& one = *measured;
     const AttentionProblem& p = one.problem.problem;

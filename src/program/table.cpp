@@ -67,7 +67,10 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   std::string text = time_text(row->time_s->median);
   if (base != nullptr && is_timed(*base) && !base->has_flag("impossible"))
     text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
-  if (row->launches) text += fmt::format(" [+{}]", time_text(row->launches->beyond_s));
+  if (row->launches) {
+    const std::optional<double> pooled = row->launches->pooled_beyond_s;
+    text += fmt::format(" [+{}{}]", time_text(row->launches->beyond_s), pooled ? ", +" + time_text(*pooled) : "");
+  }
   if (row->has_flag("impossible")) text += " impossible";
   if (row->has_flag("launch_bound")) text += " ^";
   if (row->has_flag("noisy")) text += " ~";
@@ -91,7 +94,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("host_bound")) text += "   & may hold the time of the host that enqueues";
   if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
-    text += "   [+]: beyond the launches of the call's kernels";
+    text += "   [+]: beyond the launches of the call's kernels; second with a workspace of the library's pool";
   return text + "\n";
 }
 

@@ -60,6 +60,7 @@ class LibraryKernel final : public TimedKernel {
     core::release_cached_memory();
     saved_ = {};
     workspace_ = {};
+    lent_ = {};
     if (saved_bytes_ > 0) {
       saved_ = OwnedMemory(c.problem.device.kind, saved_bytes_);
       forward_.saved = backward_.saved = {saved_.data(), saved_bytes_};
@@ -71,16 +72,20 @@ class LibraryKernel final : public TimedKernel {
       problem.pass = Pass::backward;
       if (trains) bytes = std::max(bytes, fovea::workspace_bytes(problem, implementation_));
       workspace_ = OwnedMemory(c.problem.device.kind, bytes);
-      if (bytes > 0) options_.workspace = {workspace_.data(), bytes};
+      if (bytes > 0) options_.workspace = lent_ = {workspace_.data(), bytes};
     }
     core::reset_memory_peak();
     if (on_device_) cuda::reset_workspace_peak();
   }
   void forward() override { attention_forward(forward_, options_); }
   void backward() override { attention_backward(backward_, options_); }
+  bool use_pool(bool wanted) override {
+    options_.workspace = wanted ? Buffer{} : lent_;
+    return lent_.data != nullptr;
+  }
   bool is_ours() const override { return true; }
   std::optional<std::int64_t> workspace_bytes() const override {
-    if (options_.workspace.data != nullptr) return options_.workspace.bytes;
+    if (lent_.data != nullptr) return lent_.bytes;
     return on_device_ ? cuda::workspace_peak() : core::memory_count().peak;
   }
   std::optional<std::int64_t> saved_bytes() const override { return saved_bytes_; }
@@ -92,6 +97,7 @@ class LibraryKernel final : public TimedKernel {
   AttentionOptions options_;
   bool on_device_ = false;
   OwnedMemory saved_, workspace_;
+  Buffer lent_;  // the latter, for calls that must not allocate
   std::int64_t saved_bytes_ = 0;
 };
 

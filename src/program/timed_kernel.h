@@ -27,6 +27,10 @@ class TimedKernel {
   virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
   virtual void backward() = 0;  // wants an earlier forward()
 
+  // From now on calls take their workspace from the library's pool, or again from the memory that prepare() made.
+  // False: it made none.
+  virtual bool use_pool(bool) { return false; }
+
   virtual bool is_ours() const { return false; }  // one of the library's list
 
   // Counted while the calls ran; nothing where it cannot be known.

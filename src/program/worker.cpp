@@ -114,11 +114,19 @@ class Worker {
   }
 
   Json sample(int runs, int lead) {
-    const auto samples = prepared_->timer->sample([this] { run_pass(); }, runs, lead);
+    const auto run = [this] { run_pass(); };
+    const auto pooled = [this] {
+      kernel_->use_pool(true);
+      run_pass();
+      kernel_->use_pool(false);
+    };
+    const bool has_both = kernel_->use_pool(false);
+    const auto samples = prepared_->timer->sample(run, has_both ? pooled : std::function<void()>{}, runs, lead);
     Json reply{{"ok", true},
                {"seconds", samples.seconds},
                {"clock_mhz", json_of(samples.clock_mhz)},
                {"power_w", json_of(samples.power_w)}};
+    if (!samples.pooled.empty()) reply["pooled"] = samples.pooled;
     if (!samples.launches.empty()) reply["launches"] = samples.launches;
     if (!samples.host_bound.empty()) reply["host_bound"] = samples.host_bound;
     return reply;

@@ -12,7 +12,7 @@ namespace {
 class HostTimer final : public WorkerTimer {
  public:
   const char* name() const override { return "steady_clock"; }
-  Samples sample(const std::function<void()>& run, int runs, int lead) override {
+  Samples sample(const std::function<void()>& run, const std::function<void()>&, int runs, int lead) override {
     for (int i = 0; i < lead; ++i) run();
     Samples samples;
     for (int i = 0; i < runs; ++i) {
@@ -30,9 +30,9 @@ class DeviceTimer final : public WorkerTimer {
   const char* name() const override { return timer_.name(); }
   void* stream() const override { return timer_.stream(); }
   bool may_allocate() const override { return timing_ != cuda::Timing::graph; }
-  Samples sample(const std::function<void()>& run, int runs, int lead) override {
+  Samples sample(const std::function<void()>& run, const std::function<void()>&, int runs, int lead) override {
     auto [seconds, host_bound, state] = timer_.sample(run, runs, lead);
-    return {std::move(seconds), {}, std::move(host_bound), state.clock_mhz, state.power_w};
+    return {std::move(seconds), {}, {}, std::move(host_bound), state.clock_mhz, state.power_w};
   }
 
  private:
@@ -40,16 +40,16 @@ class DeviceTimer final : public WorkerTimer {
   cuda::StreamTimer timer_;
 };
 
-// A call's own cost is that with a workspace of the caller's: taking one from the pool is the caller's choice.
+// Calls have a workspace of the caller's; beside them the same calls without.
 class DeviceCallTimer final : public WorkerTimer {
  public:
   explicit DeviceCallTimer(bool with_launches) : timer_(with_launches) {}
   const char* name() const override { return cuda::CallTimer::kName; }
   void* stream() const override { return timer_.stream(); }
   bool may_allocate() const override { return false; }
-  Samples sample(const std::function<void()>& run, int runs, int lead) override {
-    auto [seconds, launches] = timer_.sample(run, runs, lead);
-    return {std::move(seconds), std::move(launches), {}, {}, {}};
+  Samples sample(const std::function<void()>& run, const std::function<void()>& pooled, int runs, int lead) override {
+    auto [seconds, with_pool, launches] = timer_.sample(run, pooled, runs, lead);
+    return {std::move(seconds), std::move(with_pool), std::move(launches), {}, {}, {}};
   }
 
  private:

@@ -15,6 +15,7 @@ class WorkerTimer {
  public:
   struct Samples {
     std::vector<double> seconds;
+    std::vector<double> pooled;    // of a GPU's calls with a workspace of the library's pool, where the host is timed
     std::vector<double> launches;  // of a GPU's kernels alone, where calls are timed by the host and both are known
     std::vector<bool> host_bound;  // of a GPU: which may hold the time that the host took to enqueue them
     std::optional<double> clock_mhz, power_w;  // of a GPU
@@ -24,8 +25,9 @@ class WorkerTimer {
   virtual const char* name() const = 0;
   virtual void* stream() const { return nullptr; }    // that runs are enqueued on; null: the host runs them
   virtual bool may_allocate() const { return true; }  // a run; not where it is captured
-  // `lead` untimed runs, then `runs` timed ones.
-  virtual Samples sample(const std::function<void()>& run, int runs, int lead) = 0;
+  // `lead` untimed runs, then `runs` timed ones. `pooled`: the run with a workspace of the library's pool, where its
+  // own is the caller's; empty if there is no such run. Only who times the host makes it.
+  virtual Samples sample(const std::function<void()>& run, const std::function<void()>& pooled, int runs, int lead) = 0;
 };
 
 // `timing` is cold, hot, graph or host, of a GPU alone. `ours`: what runs launches kernels of this program only, as far

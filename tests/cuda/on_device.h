@@ -26,6 +26,9 @@ int check_reference();
 // A call's launches alone against the call.
 int check_launches();
 
+// Calls with a workspace of the library's, on streams of every kind.
+int check_workspaces();
+
 // Every compiled tile, uncut, in parts and in clusters, on problems that need not be those it is chosen for.
 int check_tiles();
 

@@ -96,6 +96,10 @@ TEST(Record, ReadsBackWhatItWrote) {
   host.launches = LaunchShare{3.5e-6, -0.25e-6};
   EXPECT_EQ(json_line(row_of(json_line(host))), json_line(host));
   EXPECT_EQ(row_of(json_line(host)).launches->beyond_s, -0.25e-6);
+  EXPECT_FALSE(row_of(json_line(host)).launches->pooled_beyond_s) << "a call without workspace";
+  host.launches->pooled_beyond_s = 0.5e-6;
+  EXPECT_EQ(json_line(row_of(json_line(host))), json_line(host));
+  EXPECT_EQ(row_of(json_line(host)).launches->pooled_beyond_s, 0.5e-6);
   const std::string environment = json_line(sample_environment());
   EXPECT_EQ(json_line(environment_of(environment)), environment);
 }
@@ -162,6 +166,8 @@ TEST(SchemaChecker, FindsWhatDoesNotFit) {
   EXPECT_EQ(check(json_line(sample_row())), "");
   Row host = sample_row();
   host.launches = LaunchShare{3.5e-6, -0.25e-6};
+  EXPECT_EQ(check(json_line(host)), "");
+  host.launches->pooled_beyond_s = 0.5e-6;
   EXPECT_EQ(check(json_line(host)), "");
   EXPECT_EQ(check(json_line(sample_environment())), "");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"threads\":2", "\"threads\":2.5"},

@@ -88,6 +88,7 @@ TEST(Observations, CallsInAGraphAndTheHostsTimeHaveTheirOwn) {
                    "A call of cuda.any keeps the host at most 4.25 us in 1 cell; beyond its launches at most "
                    "0.750 us (forward at length 512"))
       << text;
+  EXPECT_TRUE(says(text, ", with a workspace of the library's pool at most 1.25 us.")) << text;
 }
 
 TEST(Observations, TheWorstErrorIsNamed) {

@@ -174,7 +174,8 @@ TEST(Tables, CallsInAGraphAndTheHostsTimeStandApart) {
   EXPECT_EQ(cell(calls[1], 0, "cuda.any", "us").text, "4.25");
   EXPECT_EQ(cell(calls[1], 0, "cuda.any", "launches, us").text, "3.50");
   EXPECT_EQ(cell(calls[1], 0, "cuda.any", "beyond the launches, us").text, "0.750");
-  EXPECT_EQ(calls[1].columns.size(), 11u) << "a peer's launches are not known";
+  EXPECT_EQ(cell(calls[1], 0, "cuda.any", "beyond them with the pool, us").text, "1.25");
+  EXPECT_EQ(calls[1].columns.size(), 12u) << "a peer's launches are not known";
   EXPECT_TRUE(call_tables(study_of(every_status())).empty());
 }
 

@@ -69,17 +69,20 @@ CallTimer::~CallTimer() = default;
 
 void* CallTimer::stream() const { return parts_->stream; }
 
-CallTimer::Samples CallTimer::sample(const std::function<void()>& call, int runs, int lead) {
+CallTimer::Samples CallTimer::sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs,
+                                     int lead) {
   Parts& parts = *parts_;
   if (parts.with_launches) parts.find_launches(call);
   for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(parts.stream, call);
   Samples samples;
   for (int i = 0; i < lead + runs; ++i) {
-    const double seconds = seconds_of(parts.stream, call);
-    if (i >= lead) samples.seconds.push_back(seconds);
-    if (!parts.launches) continue;
-    const double launches = seconds_of(parts.stream, [&parts] { parts.launches->enqueue(parts.stream); });
-    if (i >= lead) samples.launches.push_back(launches);
+    const auto take = [&](std::vector<double>& all, const std::function<void()>& what) {
+      const double seconds = seconds_of(parts.stream, what);
+      if (i >= lead) all.push_back(seconds);
+    };
+    take(samples.seconds, call);
+    if (pooled) take(samples.pooled, pooled);
+    if (parts.launches) take(samples.launches, [&parts] { parts.launches->enqueue(parts.stream); });
   }
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   return samples;

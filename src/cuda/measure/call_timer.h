@@ -20,11 +20,13 @@ class CallTimer {
 
   struct Samples {
     std::vector<double> seconds;   // of a call
+    std::vector<double> pooled;    // of the same with a workspace of the library's pool; empty without such a call
     std::vector<double> launches;  // of its launches alone; empty where they cannot be told from the call
   };
   // Every sample is the mean of many calls in a row on a device that has nothing else to do. A few untimed calls come
   // right before, and a tenth of a second of them before the first sample. `lead` samples come first, and are dropped.
-  Samples sample(const std::function<void()>& call, int runs, int lead);
+  // `pooled` may be empty.
+  Samples sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs, int lead);
 
  private:
   struct Parts;

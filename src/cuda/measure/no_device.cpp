@@ -43,7 +43,7 @@ StreamTimer::Samples StreamTimer::sample(const std::function<void()>&, int, int)
 CallTimer::CallTimer(bool) { refuse(); }
 CallTimer::~CallTimer() = default;
 void* CallTimer::stream() const { return nullptr; }
-CallTimer::Samples CallTimer::sample(const std::function<void()>&, int, int) { refuse(); }
+CallTimer::Samples CallTimer::sample(const std::function<void()>&, const std::function<void()>&, int, int) { refuse(); }
 
 double product_flops(DType, double) { return 0; }
 double copy_bandwidth() { return 0; }

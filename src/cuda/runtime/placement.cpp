@@ -10,6 +10,7 @@
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/driver_function.h"
 
 namespace fovea::cuda {
 namespace {
@@ -26,17 +27,6 @@ namespace {
               .line = core::line_of(problem)});
 }
 
-// The driver's own question, in less time than the runtime's takes; null if it cannot be found.
-decltype(&cuPointerGetAttributes) find_pointer_attributes() {
-  constexpr unsigned kDriver = 12000;  // its interface as of this version
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuPointerGetAttributes", &function, kDriver, cudaEnableDefault, &found);
-  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<decltype(&cuPointerGetAttributes)>(function);
-}
-
 // An allocation on the device of the call.
 struct Allocation {
   std::uintptr_t begin = 0;
@@ -46,7 +36,7 @@ struct Allocation {
 
 // The allocation that the pointer lies in; of 0 bytes if the driver knows none, or not on this device.
 Allocation allocation_of(const void* pointer, int device) {
-  static const auto pointer_attributes = find_pointer_attributes();
+  static const auto pointer_attributes = driver_function<decltype(&cuPointerGetAttributes)>("cuPointerGetAttributes");
   Allocation found;
   int ordinal = -1;
   CUpointer_attribute facts[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,

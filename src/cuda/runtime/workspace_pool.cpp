@@ -1,13 +1,18 @@
-// One memory pool a device, which gives memory back only when told to.
+// One memory pool of the driver's a device, which gives memory back only when told to, and before it what streams left.
 #include "cuda/runtime/workspace_pool.h"
+
+#include <cuda.h>
 
 #include <array>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/driver_function.h"
+#include "cuda/runtime/idle_blocks.h"
 #include "cuda/runtime/placement.h"
 
 namespace fovea::cuda {
@@ -30,10 +35,44 @@ cudaMemPool_t pool_of(int device) {
   return pools[i];
 }
 
+IdleBlocks& idle_of(int device) {
+  static auto& all = *new std::array<IdleBlocks, kMaxDevices>;  // never destroyed: calls may come at exit
+  return all[static_cast<std::size_t>(device)];
+}
+
+// Of the current device's stream; none if the driver does not tell, and then nothing is kept for it.
+std::optional<std::uint64_t> id_of(cudaStream_t stream) {
+  static const auto stream_id = driver_function<decltype(&cuStreamGetId)>("cuStreamGetId");
+  unsigned long long id = 0;
+  if (stream_id == nullptr || stream_id(stream, &id) != CUDA_SUCCESS) return std::nullopt;
+  return id;
+}
+
+// A failure here follows one that was reported.
+void free_in_order(void* data, cudaStream_t stream) {
+  if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
+}
+
+// What the stream left, if it is large enough. If not, it makes room.
+Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
+  if (bytes > IdleBlocks::kMostBytes) return {};  // would not be kept either
+  const std::optional<std::uint64_t> id = id_of(stream);
+  const IdleBlock left = id ? idle_of(device).take(*id) : IdleBlock{};
+  if (left.bytes >= bytes) return {left.data, left.bytes};
+  if (left.data != nullptr) free_in_order(left.data, stream);
+  return {};
+}
+
+void give_idle_back(int device) {
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  for (const IdleBlock& left : idle_of(device).take_all()) free_in_order(left.data, cudaStreamLegacy);
+  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+}
+
 }  // namespace
 
-void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
-  if (bytes <= 0) return nullptr;
+Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
+  if (bytes <= 0) return {};
   check_stream(stream, problem);
   const CurrentDevice current(problem.device.index);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
@@ -49,6 +88,7 @@ void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, vo
                 .hint = "pass a workspace of workspace_bytes() that lives as long as the graph",
                 .line = core::line_of(problem)});
   }
+  if (const Buffer left = take_idle(problem.device.index, bytes, cuda_stream); left.data != nullptr) return left;
   void* data = nullptr;
   const cudaError_t status =
       cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(problem.device.index), cuda_stream);
@@ -63,13 +103,18 @@ void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, vo
                 .line = core::line_of(problem)});
   }
   check(status, "cudaMallocFromPoolAsync");
-  return data;
+  return {data, bytes};
 }
 
-void release_workspace(const AttentionProblem&, void* workspace, void* stream) {
-  if (workspace == nullptr) return;
-  // Runs while an error unwinds: must not throw, and a failure here follows one that was reported.
-  if (cudaFreeAsync(workspace, static_cast<cudaStream_t>(stream)) != cudaSuccess) cudaGetLastError();
+// Runs while an error unwinds too: must not throw.
+void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream) try {
+  if (workspace.data == nullptr) return;
+  const CurrentDevice current(problem.device.index);
+  auto* cuda_stream = static_cast<cudaStream_t>(stream);
+  const std::optional<std::uint64_t> id = id_of(cuda_stream);
+  const bool kept = id && idle_of(problem.device.index).keep({*id, workspace.data, workspace.bytes});
+  if (!kept) free_in_order(workspace.data, cuda_stream);
+} catch (...) {
 }
 
 std::int64_t pool_peak(int device) {
@@ -79,13 +124,15 @@ std::int64_t pool_peak(int device) {
 }
 
 void reset_pool_peak(int device) {
+  const CurrentDevice current(device);
+  give_idle_back(device);
   std::uint64_t none = 0;
   check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
 }
 
 void empty_pool(int device) {
   const CurrentDevice current(device);
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  give_idle_back(device);
   check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
 }
 

@@ -3,15 +3,16 @@
 
 #include <cstdint>
 
-#include "fovea/problem.h"
+#include "fovea/attention.h"
 
 namespace fovea::cuda {
 
 // Throws Error: out_of_memory with the bytes wanted and free, or invalid_argument while the stream is captured.
-void* allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
-void release_workspace(const AttentionProblem& problem, void* workspace, void* stream);
+Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
+void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream);
 
-// Most bytes that were taken from the device's pool at once since the last reset.
+// Most bytes that were taken from the device's pool at once since the last reset, which waits for the device's work to
+// end.
 std::int64_t pool_peak(int device);
 void reset_pool_peak(int device);
 
