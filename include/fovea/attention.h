@@ -29,6 +29,8 @@ struct Buffer {
   std::int64_t bytes = 0;
 };
 
+// `stream` must be waited for before it is destroyed: with a call under way the device may hang, of the driver's making
+// (docs/kernels/cuda_any.md, "Calls and the host").
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};           // default 1 / sqrt(dim_qk); NaN and infinity are refused
@@ -36,7 +38,7 @@ struct AttentionOptions {
   int threads = 0;                            // CPU; 0: default_threads()
   const ThreadLender* lender = nullptr;       // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;  // CPU; polled once per tile
-  void* stream = nullptr;                     // CUDA; a cudaStream_t, to be waited for before it is destroyed
+  void* stream = nullptr;                     // CUDA; a cudaStream_t
   Buffer workspace = {};                      // at least workspace_bytes(); null: the library's own pool
   bool reproducible = true;                   // false also admits implementations that promise no bitwise equality
 };

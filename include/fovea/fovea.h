@@ -62,6 +62,8 @@ typedef struct fovea_thread_lender {
   void (*run)(void* host, int64_t count, void (*task)(void* argument, int64_t index, int worker), void* argument);
 } fovea_thread_lender;
 
+// `stream` must be waited for before it is destroyed: with a call under way the device may hang, of the driver's making
+// (docs/kernels/cuda_any.md, "Calls and the host").
 typedef struct fovea_options {
   size_t struct_size;
   int32_t mask;
@@ -72,7 +74,7 @@ typedef struct fovea_options {
   int32_t irreproducible;      // 1 also admits implementations that promise no bitwise equality
   const fovea_thread_lender* lender;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
-  void* stream;                 // CUDA; a cudaStream_t, to be waited for before it is destroyed
+  void* stream;                 // CUDA; a cudaStream_t
   fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
 } fovea_options;
 

@@ -139,8 +139,12 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
   e.facts["compiler"] = kBuildCompiler;
   e.facts["build"] = kBuildType;
   e.facts["load"] = fmt::format("{:.2f}", load_average());
-  if (settings.limits.repeat_for >= kTrialSeconds)
-    e.ceilings = settings.device == DeviceKind::cuda ? probe_gpu() : probe_all(settings.threads);
+  const bool long_enough = settings.limits.repeat_for >= kTrialSeconds;
+  if (settings.device == DeviceKind::cuda) {
+    e.ceilings = probe_gpu(long_enough);
+  } else if (long_enough) {
+    e.ceilings = probe_all(settings.threads);
+  }
   return e;
 }
 

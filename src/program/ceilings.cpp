@@ -82,10 +82,12 @@ std::map<std::string, double> probe_all(int threads) {
   return rates;
 }
 
-std::map<std::string, double> probe_gpu() {
+std::map<std::string, double> probe_gpu(bool with_products) {
   std::map<std::string, double> rates{{"gpu_copy_bandwidth", cuda::copy_bandwidth()}};
-  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
-    rates[product_name(DeviceKind::cuda, dtype)] = cuda::product_flops(dtype, kLongProbe);
+  if (with_products) {
+    for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+      rates[product_name(DeviceKind::cuda, dtype)] = cuda::product_flops(dtype, kLongProbe);
+  }
   std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
   return rates;
 }

@@ -30,7 +30,7 @@ double probe_product(int threads);
 std::map<std::string, double> probe_all(int threads);
 
 // The same for a GPU: gpu_product_fp32, gpu_product_bf16, gpu_product_fp16 and gpu_copy_bandwidth. Empty without one.
-std::map<std::string, double> probe_gpu();
+std::map<std::string, double> probe_gpu(bool with_products);
 
 // The name of the best library product under which those maps hold it.
 std::string product_name(DeviceKind device, DType dtype);

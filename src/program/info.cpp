@@ -47,7 +47,7 @@ void print_rates(const Rates& rates) {
 void print_ceilings(const Machine& machine) {
   std::printf("\nmeasured ceilings, %d thread%s\n", machine.threads, machine.threads == 1 ? "" : "s");
   print_rates(probe_all(machine.threads));
-  if (const auto rates = probe_gpu(); !rates.empty()) {
+  if (const auto rates = probe_gpu(true); !rates.empty()) {
     std::printf("\nmeasured ceilings of the GPU\n");
     print_rates(rates);
   }
@@ -96,7 +96,7 @@ void print_json(const Machine& machine, bool quick) {
                                    {"threads", machine.threads},
                                    {"clock_mhz", measured_clock_mhz()},
                                    {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
-                                   {"gpu_ceilings", quick ? Rates{} : probe_gpu()},
+                                   {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
                                    {"source_digest", kSourceDigest},
                                    {"implementations", list},
                                    {"build", build_text()}};

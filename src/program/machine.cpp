@@ -112,7 +112,10 @@ Machine this_machine() {
   }
   m.gpus = gpus();
   utsname names{};
-  if (uname(&names) == 0) m.system = std::string(names.sysname) + " " + names.release + " " + names.machine;
+  if (uname(&names) == 0) {
+    const std::string release = names.release;  // behind the first dash are words of whoever built it
+    m.system = std::string(names.sysname) + " " + release.substr(0, release.find('-')) + " " + names.machine;
+  }
   return m;
 }
 

@@ -46,9 +46,8 @@ struct RowCeiling {
   double best_product = 0;  // best library matrix product of the run; 0 if none was measured
 };
 
-// Of what a call keeps the host: its launches alone, and the rest. Samples of the call and of its
-// launches take turns, so that the machine's pace is the same for both; these are the medians of the latter and of the
-// differences.
+// Of what a call keeps the host: its launches alone, and the rest. Samples of the call and of its launches take turns,
+// so that the machine's pace is the same for both; these are the medians of the latter and of the differences.
 struct LaunchShare {
   double median_s = 0, beyond_s = 0;
   std::optional<double> pooled_beyond_s = {};  // where the workspace was not the caller's, if the call wants one

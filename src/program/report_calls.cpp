@@ -24,9 +24,8 @@ constexpr const char* kHostTitle = "How long a call keeps the host";
 constexpr const char* kHostMeaning =
     "Time of the host until a call returns, whatever the device still does; not a time that the problem takes. Mean of "
     "many calls in a row; this library's with a workspace of the caller's, peers' with the Python that calls them. "
-    "Launches: the same kernels enqueued without the call. Pool: with a workspace of the library's pool, where the "
-    "call "
-    "wants any. ";
+    "Launches: the same kernels enqueued without the call. Pool: with a workspace of the library's pool, where a call "
+    "wants one. ";
 
 // One way of timing on one machine.
 struct Way {

@@ -114,20 +114,19 @@ class Worker {
   }
 
   Json sample(int runs, int lead) {
-    const auto run = [this] { run_pass(); };
-    const auto pooled = [this] {
-      kernel_->use_pool(true);
+    const auto run_with = [this](bool pool) {
+      kernel_->use_pool(pool);
       run_pass();
-      kernel_->use_pool(false);
     };
-    const bool has_both = kernel_->use_pool(false);
-    const auto samples = prepared_->timer->sample(run, has_both ? pooled : std::function<void()>{}, runs, lead);
+    std::function<void()> pooled;
+    if (kernel_->use_pool(false)) pooled = [&] { run_with(true); };
+    const auto samples = prepared_->timer->sample([&] { run_with(false); }, pooled, runs, lead);
     Json reply{{"ok", true},
                {"seconds", samples.seconds},
                {"clock_mhz", json_of(samples.clock_mhz)},
                {"power_w", json_of(samples.power_w)}};
-    if (!samples.pooled.empty()) reply["pooled"] = samples.pooled;
     if (!samples.launches.empty()) reply["launches"] = samples.launches;
+    if (!samples.pooled.empty()) reply["pooled"] = samples.pooled;
     if (!samples.host_bound.empty()) reply["host_bound"] = samples.host_bound;
     return reply;
   }

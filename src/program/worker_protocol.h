@@ -10,9 +10,9 @@
 //          and "peer":"PyTorch 2.9.1" if a framework runs it
 //   {"command":"sample","runs":N,"lead":N}   N timed runs of the case's pass after `lead` untimed ones
 //       -> {"ok":true,"seconds":[...],"clock_mhz":X|null,"power_w":X|null}      the last two of a GPU
-//          and "pooled":[...], of the calls with a workspace of the library's pool, where timing is host and they want
-//          one and "launches":[...], of the kernels' launches alone, where timing is host and they are known and
-//          "host_bound":[true,...], of a GPU: which samples may hold the time of the host that enqueued them
+//          and "launches":[...], of the kernels' launches alone, where timing is host and they are known
+//          and "pooled":[...] beside them, of calls with a workspace of the library's pool, where they want any
+//          and "host_bound":[true,...], of a GPU: which samples may hold the time of the host that enqueued them
 //   {"command":"drop"}                forget the case and its memory
 //   {"command":"quit"}
 // Failures: {"ok":false,"status":"oom|unsupported|error","reason":TEXT}.

@@ -48,8 +48,8 @@ class DeviceCallTimer final : public WorkerTimer {
   void* stream() const override { return timer_.stream(); }
   bool may_allocate() const override { return false; }
   Samples sample(const std::function<void()>& run, const std::function<void()>& pooled, int runs, int lead) override {
-    auto [seconds, with_pool, launches] = timer_.sample(run, pooled, runs, lead);
-    return {std::move(seconds), std::move(with_pool), std::move(launches), {}, {}, {}};
+    auto [seconds, launches, with_pool] = timer_.sample(run, pooled, runs, lead);
+    return {std::move(seconds), std::move(launches), std::move(with_pool), {}, {}, {}};
   }
 
  private:

@@ -15,8 +15,8 @@ class WorkerTimer {
  public:
   struct Samples {
     std::vector<double> seconds;
-    std::vector<double> pooled;    // of a GPU's calls with a workspace of the library's pool, where the host is timed
     std::vector<double> launches;  // of a GPU's kernels alone, where calls are timed by the host and both are known
+    std::vector<double> pooled;    // beside them, of the calls with a workspace of the library's pool
     std::vector<bool> host_bound;  // of a GPU: which may hold the time that the host took to enqueue them
     std::optional<double> clock_mhz, power_w;  // of a GPU
   };

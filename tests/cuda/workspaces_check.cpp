@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,7 +30,9 @@ void judge(const char* name, const std::string& wrong) {
 
 class Stream {
  public:
-  Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
+    check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags");
+  }
   ~Stream() { cudaStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -45,9 +49,19 @@ core::Case case_of(const char* line) {
   return c;
 }
 
-// Of both the gradients are cut into parts, which go through the workspace.
-core::Case long_case() { return case_of("pass=bwd b=1 hq=1 hkv=1 lq=8k d=64 dtype=fp32 mask=causal"); }
-core::Case short_case() { return case_of("pass=bwd b=1 hq=1 hkv=1 lq=1k d=64 dtype=fp32 mask=causal"); }
+// Of both the gradients are cut into parts, which go through the workspace. The number makes the values other ones.
+core::Case numbered(core::Case c, int number) {
+  c.seed = static_cast<std::uint64_t>(number);
+  return c;
+}
+core::Case long_case(int number = 0) {
+  return numbered(case_of("pass=bwd b=1 hq=1 hkv=1 lq=8k d=64 dtype=fp32 mask=causal"), number);
+}
+core::Case short_case(int number = 0) {
+  return numbered(case_of("pass=bwd b=1 hq=1 hkv=1 lq=1k d=64 dtype=fp32 mask=causal"), number);
+}
+// More than a stream may leave.
+core::Case largest_case() { return case_of("pass=bwd b=1 hq=1 hkv=1 lq=16k d=64 dtype=fp32 mask=causal"); }
 
 struct Known {
   explicit Known(const core::Case& c) : call(c) {
@@ -111,10 +125,12 @@ void streams_come_and_go() {
 // Each has memory of its own, whatever ends first.
 void streams_side_by_side() {
   std::vector<std::unique_ptr<Known>> calls;
-  for (int i = 0; i < 8; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case() : long_case()));
-  const std::vector<Stream> streams(calls.size());
+  for (int i = 0; i < 9; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case(i) : long_case(i)));
+  const Stream one, two, three, four, blocking(cudaStreamDefault), another(cudaStreamDefault);
+  const cudaStream_t streams[] = {one.get(),     two.get(),        three.get(),         four.get(), blocking.get(),
+                                  another.get(), cudaStreamLegacy, cudaStreamPerThread, nullptr};
   for (int n = 0; n < 20; ++n) {
-    for (std::size_t i = 0; i < calls.size(); ++i) calls[i]->enqueue(streams[i].get());
+    for (std::size_t i = 0; i < calls.size(); ++i) calls[i]->enqueue(streams[i]);
   }
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   std::string wrong;
@@ -122,16 +138,20 @@ void streams_side_by_side() {
   judge("streams side by side", wrong.empty() ? "" : "other bits");
 }
 
-void threads_share_a_stream() {
+// Four share one, two have theirs under one handle, and two call on the default stream.
+void threads_at_once() {
+  const Stream shared;
+  const cudaStream_t streams[] = {shared.get(),        shared.get(),        shared.get(), shared.get(),
+                                  cudaStreamPerThread, cudaStreamPerThread, nullptr,      nullptr};
   std::vector<std::unique_ptr<Known>> calls;
-  for (int i = 0; i < 6; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case() : long_case()));
-  const Stream shared, other;
+  for (int i = 0; i < 8; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case(i) : long_case(i)));
   std::vector<std::thread> threads;
   std::vector<std::string> said(calls.size());
   for (std::size_t i = 0; i < calls.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        for (int n = 0; n < 50; ++n) calls[i]->enqueue(i < 4 ? shared.get() : i == 4 ? other.get() : nullptr);
+        for (int n = 0; n < 50; ++n) calls[i]->enqueue(streams[i]);
+        check(cudaStreamSynchronize(streams[i]), "cudaStreamSynchronize");
       } catch (const std::exception& error) {
         said[i] = error.what();
       }
@@ -140,7 +160,7 @@ void threads_share_a_stream() {
   for (std::thread& thread : threads) thread.join();
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (std::size_t i = 0; i < calls.size(); ++i)
-    judge("threads that share a stream", said[i].empty() ? calls[i]->wrong() : said[i]);
+    judge("threads at once", said[i].empty() ? calls[i]->wrong() : said[i]);
 }
 
 // A graph would use what the stream left each time it runs, whatever else does by then.
@@ -178,15 +198,82 @@ void sizes_change() {
   judge("sizes that change, the large one", large.wrong());
 }
 
+// A call that wants more than may be kept has no use for what its stream left, which must not stay beside it.
+void more_than_is_kept() {
+  give_workspaces_back();
+  Known small(long_case()), large(largest_case());
+  give_workspaces_back();
+  const Stream stream;
+  reset_workspace_peak();
+  large.enqueue(stream.get());
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  const std::int64_t alone = workspace_peak();
+  reset_workspace_peak();
+  small.enqueue(stream.get());
+  large.enqueue(stream.get());
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  judge("a call that wants more than is kept", workspace_peak() == alone ? large.wrong() : "beside what was kept");
+}
+
+// What a stream left serves another's call where memory runs out.
+void memory_runs_out() {
+  Known small(long_case(1)), large(long_case(2));
+  const Stream stream, other;
+  large.enqueue(other.get());  // whatever a stream's first call takes of the driver
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  large.call.poison(Pass::backward);
+  give_workspaces_back();
+  small.enqueue(stream.get());
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  std::vector<DeviceMemory> taken;
+  for (std::int64_t bytes = std::int64_t{1} << 34; bytes >= 1 << 12;) {
+    try {
+      taken.emplace_back(bytes);
+    } catch (const Error&) {
+      bytes /= 2;
+    }
+  }
+  std::string wrong;
+  try {
+    large.enqueue(other.get());
+    wrong = large.wrong();
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  judge("memory that runs out", wrong);
+}
+
+// With kernels that begin early this may leave the device hanging: docs/kernels/cuda_any.md.
+void streams_destroyed_under_way() {
+  std::vector<std::unique_ptr<Known>> calls;
+  for (int i = 0; i < 9; ++i) calls.push_back(std::make_unique<Known>(long_case(i)));
+  std::string wrong;
+  for (int round = 0; round < 6; ++round) {
+    for (const auto& call : calls) call->call.poison(Pass::backward);
+    for (const auto& call : calls) call->enqueue(Stream().get());
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (const auto& call : calls) wrong += call->wrong();
+  }
+  judge("streams destroyed with calls under way", wrong.empty() ? "" : "other bits");
+}
+
+bool kernels_begin_early() {
+  const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
+  return variable == nullptr || std::string_view(variable) != "0";
+}
+
 }  // namespace
 
 int check_workspaces() {
   a_stream_takes_memory_once();
   streams_come_and_go();
   streams_side_by_side();
-  threads_share_a_stream();
+  threads_at_once();
   a_capture_gets_nothing_left();
   sizes_change();
+  more_than_is_kept();
+  memory_runs_out();
+  if (!kernels_begin_early()) streams_destroyed_under_way();
   std::printf("workspaces: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }

@@ -43,7 +43,10 @@ double seconds_of(cudaStream_t stream, const std::function<void()>& call) {
 
 struct CallTimer::Parts {
   explicit Parts(bool asked) : with_launches(asked) { check(cudaStreamCreate(&stream), "cudaStreamCreate"); }
-  ~Parts() { cudaStreamDestroy(stream); }
+  ~Parts() {
+    cudaStreamSynchronize(stream);  // what failed half-way may have left work behind
+    cudaStreamDestroy(stream);
+  }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
@@ -81,7 +84,7 @@ CallTimer::Samples CallTimer::sample(const std::function<void()>& call, const st
       if (i >= lead) all.push_back(seconds);
     };
     take(samples.seconds, call);
-    if (pooled) take(samples.pooled, pooled);
+    if (pooled && parts.launches) take(samples.pooled, pooled);
     if (parts.launches) take(samples.launches, [&parts] { parts.launches->enqueue(parts.stream); });
   }
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

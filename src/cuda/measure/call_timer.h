@@ -20,8 +20,8 @@ class CallTimer {
 
   struct Samples {
     std::vector<double> seconds;   // of a call
-    std::vector<double> pooled;    // of the same with a workspace of the library's pool; empty without such a call
     std::vector<double> launches;  // of its launches alone; empty where they cannot be told from the call
+    std::vector<double> pooled;    // beside them, of the call with a workspace of the library's pool
   };
   // Every sample is the mean of many calls in a row on a device that has nothing else to do. A few untimed calls come
   // right before, and a tenth of a second of them before the first sample. `lead` samples come first, and are dropped.

@@ -54,6 +54,7 @@ struct StreamTimer::Parts {
     check(cudaStreamCreate(&stream), "cudaStreamCreate");
   }
   ~Parts() {
+    cudaStreamSynchronize(stream);  // what failed half-way may have left work behind
     if (graph != nullptr) cudaGraphExecDestroy(graph);
     cudaStreamDestroy(stream);
   }

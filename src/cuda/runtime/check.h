@@ -17,7 +17,10 @@ inline std::string text_of(cudaError_t status) {
 // Of the current device.
 inline std::string free_memory_text() {
   std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    cudaGetLastError();
+    return "an unknown number of bytes free";
+  }
   return std::to_string(free) + " bytes free of " + std::to_string(total);
 }
 

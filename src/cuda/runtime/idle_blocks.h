@@ -1,5 +1,5 @@
 // Memory of a device that calls are done with and later ones on the same stream may use: a stream's work runs in
-// order. The driver is not asked, which takes longer than all else that a call does beside its launches.
+// order. It spares a call what the driver takes to allocate and free.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ struct IdleBlock {
 // Any thread may call.
 class IdleBlocks {
  public:
-  // Of all together. Blocks of a stream that is gone stay, for nobody says that it is: there must be an end.
+  // Of all together. Blocks of streams that are gone stay, for nobody says that they are, so there must be an end:
+  // where it is reached, later streams' calls allocate and free.
   static constexpr std::size_t kMostBlocks = 64;
   static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -30,6 +32,14 @@ bool waits_itself(const void* function) {
     answer = attributes.ptxVersion >= kFirstWithBoth ? yes : no;
   }
   return answer == yes;
+}
+
+bool may_begin_early() {
+  static const bool may = [] {
+    const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
+    return variable == nullptr || std::string_view(variable) != "0";
+  }();
+  return may;
 }
 
 cudaLaunchAttribute cluster_of(int blocks) {
@@ -101,7 +111,7 @@ void launch(const void* function, std::int64_t blocks, int threads, int shared_b
     attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   }
   if (cluster > 1) attributes[count++] = cluster_of(cluster);
-  if (begin == Begin::early && waits_itself(function)) {
+  if (begin == Begin::early && may_begin_early() && waits_itself(function)) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -1,4 +1,4 @@
-// One memory pool of the driver's a device, which gives memory back only when told to, and before it what streams left.
+// First what the stream left; then the driver's: one memory pool a device, which gives memory back only when told to.
 #include "cuda/runtime/workspace_pool.h"
 
 #include <cuda.h>
@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
@@ -48,14 +49,13 @@ std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   return id;
 }
 
-// A failure here follows one that was reported.
+// Fails only where the device or the stream is lost, which every later call says.
 void free_in_order(void* data, cudaStream_t stream) {
   if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
 }
 
 // What the stream left, if it is large enough. If not, it makes room.
 Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
-  if (bytes > IdleBlocks::kMostBytes) return {};  // would not be kept either
   const std::optional<std::uint64_t> id = id_of(stream);
   const IdleBlock left = id ? idle_of(device).take(*id) : IdleBlock{};
   if (left.bytes >= bytes) return {left.data, left.bytes};
@@ -63,10 +63,24 @@ Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
   return {};
 }
 
-void give_idle_back(int device) {
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  for (const IdleBlock& left : idle_of(device).take_all()) free_in_order(left.data, cudaStreamLegacy);
-  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+// Whatever streams of the current device left: no call can take it any more, and its work ends before it is freed.
+// False if there was nothing, or if the device cannot be waited for, as while another thread captures.
+bool give_idle_back(int device) {
+  const std::vector<IdleBlock> all = idle_of(device).take_all();
+  if (all.empty()) return false;
+  if (cudaDeviceSynchronize() != cudaSuccess) {
+    cudaGetLastError();
+    for (const IdleBlock& left : all) idle_of(device).keep(left);
+    return false;
+  }
+  for (const IdleBlock& left : all) free_in_order(left.data, cudaStreamLegacy);
+  return cudaStreamSynchronize(cudaStreamLegacy) == cudaSuccess;
+}
+
+cudaError_t take_from_pool(void** data, std::int64_t bytes, int device, cudaStream_t stream) {
+  const cudaError_t status = cudaMallocFromPoolAsync(data, static_cast<std::size_t>(bytes), pool_of(device), stream);
+  if (status == cudaErrorMemoryAllocation) cudaGetLastError();
+  return status;
 }
 
 }  // namespace
@@ -90,10 +104,11 @@ Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, v
   }
   if (const Buffer left = take_idle(problem.device.index, bytes, cuda_stream); left.data != nullptr) return left;
   void* data = nullptr;
-  const cudaError_t status =
-      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(problem.device.index), cuda_stream);
+  cudaError_t status = take_from_pool(&data, bytes, problem.device.index, cuda_stream);
+  // Other streams' may be what is missing. Only here does a call wait for the device.
+  if (status == cudaErrorMemoryAllocation && give_idle_back(problem.device.index))
+    status = take_from_pool(&data, bytes, problem.device.index, cuda_stream);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
     core::fail({.status = Status::out_of_memory,
                 .call = "attention",
                 .problem = "the workspace could not be allocated on the device",
@@ -133,6 +148,7 @@ void reset_pool_peak(int device) {
 void empty_pool(int device) {
   const CurrentDevice current(device);
   give_idle_back(device);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // for what calls freed in the order of their streams
   check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
 }
 

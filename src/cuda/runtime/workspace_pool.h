@@ -1,4 +1,4 @@
-// Device memory for one call, taken and given back in stream order from a pool that keeps it.
+// Device memory for one call, taken and given back in stream order from what the library keeps of it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace fovea::cuda {
 Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
 void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream);
 
-// Most bytes that were taken from the device's pool at once since the last reset, which waits for the device's work to
-// end.
+// Most bytes that were taken from the device's pool at once since the last reset: by calls, and kept for the next on
+// their streams. The reset gives back what is kept, and waits for its work to end.
 std::int64_t pool_peak(int device);
 void reset_pool_peak(int device);
 
