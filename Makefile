@@ -24,15 +24,16 @@ test-cuda:
 # On a machine with a GPU, which needs no network: builds if it can, runs what was built beforehand if it cannot.
 # `make gpu-check PARTS=verify,repeat` runs a part; `scripts/gpu_check --help` tells more.
 gpu-check:
-	@if [ -f CMakeLists.txt ] && command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then $(MAKE) --no-print-directory gpu-build; fi
+	@if [ -f CMakeLists.txt ] && command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
+		$(MAKE) --no-print-directory gpu-build; fi
 	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
 
 gpu-build:
 	@cmake --preset cuda --log-level=WARNING
 	@cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel
 
-# What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then `make gpu-check` in it, or
-# scripts/gpu_check where there is no make.
+# What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then `make gpu-check` in it,
+# or scripts/gpu_check where there is no make.
 gpu-pack: gpu-build
 	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python)
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin

@@ -29,8 +29,8 @@ struct Buffer {
   std::int64_t bytes = 0;
 };
 
-// `stream` must be waited for before it is destroyed: with a call under way the device may hang, of the driver's making
-// (docs/kernels/cuda_any.md, "Calls and the host").
+// Wait for `stream` before it is destroyed, and before a thread ends whose own it is: a driver was seen to hang where
+// calls were under way (docs/kernels/cuda_any.md, "Calls and the host").
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};           // default 1 / sqrt(dim_qk); NaN and infinity are refused

@@ -62,8 +62,8 @@ typedef struct fovea_thread_lender {
   void (*run)(void* host, int64_t count, void (*task)(void* argument, int64_t index, int worker), void* argument);
 } fovea_thread_lender;
 
-// `stream` must be waited for before it is destroyed: with a call under way the device may hang, of the driver's making
-// (docs/kernels/cuda_any.md, "Calls and the host").
+// Wait for `stream` before it is destroyed, and before a thread ends whose own it is: a driver was seen to hang where
+// calls were under way (docs/kernels/cuda_any.md, "Calls and the host").
 typedef struct fovea_options {
   size_t struct_size;
   int32_t mask;

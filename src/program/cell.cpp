@@ -146,13 +146,18 @@ Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
   return row;
 }
 
+// Where the host is timed, the caller's and the pool's.
+std::int64_t CellBench::workspaces_of(const Entry& entry) const {
+  return entry.plan.workspace_bytes * (times_the_host() ? 2 : 1);
+}
+
 // The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
 void CellBench::refuse_too_large(const core::Case& c, Entry& entry) const {
-  const std::int64_t wanted = tensor_bytes(c) + entry.plan.workspace_bytes + entry.plan.saved_bytes;
+  const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
   fail(entry.row, "oom",
        fmt::format("needs {} bytes ({} tensors, {} workspace, {} saved), {} may be used", wanted, tensor_bytes(c),
-                   entry.plan.workspace_bytes, entry.plan.saved_bytes, settings_.memory_limit));
+                   workspaces_of(entry), entry.plan.saved_bytes, settings_.memory_limit));
   entry.row.workspace_bytes = entry.plan.workspace_bytes;
   entry.row.saved_bytes = entry.plan.saved_bytes;
   if (contenders_[entry.contender].ours)
@@ -171,7 +176,7 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Ca
   for (Entry& entry : entries) {
     if (!entry.open) continue;
     const bool ours = contenders_[entry.contender].ours;
-    std::int64_t wanted = tensor_bytes(c) + entry.plan.workspace_bytes + entry.plan.saved_bytes;
+    std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
     if (!ours) wanted += contenders_[entry.contender].holds_scores ? unknown : 2 * tensor_bytes(c);
     if (batches.empty() || taken + wanted > settings_.memory_limit) {
       batches.emplace_back();

@@ -61,6 +61,7 @@ class CellBench {
 
   std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;
   Row blank_row(const core::Case& c, const CellPlan& plan) const;
+  std::int64_t workspaces_of(const Entry& entry) const;
   void refuse_too_large(const core::Case& c, Entry& entry) const;
   std::vector<std::vector<Entry*>> batches_of(const core::Case& c, std::vector<Entry>& entries) const;
   void check(const core::Case& c, Entry& entry, AnswerChecker& checker);

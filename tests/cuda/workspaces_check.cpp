@@ -3,17 +3,18 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "core/problem_line.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/idle_blocks.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/workspace_pool.h"
 #include "device_call.h"
 #include "fovea/error.h"
 #include "on_device.h"
@@ -24,51 +25,72 @@ namespace {
 int passed = 0, failed = 0;
 
 void judge(const char* name, const std::string& wrong) {
-  if (!wrong.empty()) std::printf("WORKSPACES %s: %s\n", name, wrong.c_str());
+  std::printf("workspaces: %s: %s\n", name, wrong.empty() ? "right" : wrong.c_str());
+  std::fflush(stdout);
   ++(wrong.empty() ? passed : failed);
 }
 
+// Waits before it is destroyed, unless told that calls may be under way.
 class Stream {
  public:
-  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
+  explicit Stream(unsigned flags = cudaStreamNonBlocking, bool waits = true) : waits_(waits) {
     check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags");
   }
-  ~Stream() { cudaStreamDestroy(stream_); }
+  ~Stream() {
+    if (waits_) cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   cudaStream_t get() const { return stream_; }
 
  private:
   cudaStream_t stream_ = nullptr;
+  bool waits_;
 };
 
-core::Case case_of(const char* line) {
-  core::Case c = core::parse_case(line);
+// The number makes the values other ones.
+core::Case case_of(std::int64_t length, int number) {
+  core::Case c = core::parse_case("pass=bwd b=1 hq=1 hkv=1 lq=128 d=64 dtype=fp32 mask=causal");
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::backward;
-  return c;
-}
-
-// Of both the gradients are cut into parts, which go through the workspace. The number makes the values other ones.
-core::Case numbered(core::Case c, int number) {
+  c.problem.len_q = c.problem.len_k = length;
   c.seed = static_cast<std::uint64_t>(number);
   return c;
 }
-core::Case long_case(int number = 0) {
-  return numbered(case_of("pass=bwd b=1 hq=1 hkv=1 lq=8k d=64 dtype=fp32 mask=causal"), number);
+
+std::int64_t bytes_of(std::int64_t length) { return workspace_bytes(case_of(length, 0).problem, "cuda.any"); }
+
+// Lengths whose workspace is the smallest of all, the largest that may be kept, and the first that may not.
+struct Lengths {
+  std::int64_t small = 128, kept = 128, beyond = 128;
+  Lengths() {
+    for (; bytes_of(beyond) <= IdleBlocks::kMostBytes; beyond += 128) {
+      if (bytes_of(beyond) > bytes_of(kept)) kept = beyond;
+    }
+  }
+};
+
+const Lengths& lengths() {
+  static const Lengths all;
+  return all;
 }
-core::Case short_case(int number = 0) {
-  return numbered(case_of("pass=bwd b=1 hq=1 hkv=1 lq=1k d=64 dtype=fp32 mask=causal"), number);
+
+void wait() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+
+// Empty, or what is taken of the pool instead.
+std::string unless_used(std::int64_t wanted) {
+  const std::int64_t used = pool_used(0);
+  return used == wanted ? "" : std::to_string(used) + " bytes are taken, wanted " + std::to_string(wanted);
 }
-// More than a stream may leave.
-core::Case largest_case() { return case_of("pass=bwd b=1 hq=1 hkv=1 lq=16k d=64 dtype=fp32 mask=causal"); }
 
 struct Known {
-  explicit Known(const core::Case& c) : call(c) {
+  explicit Known(std::int64_t length, int number = 0) : call(case_of(length, number)), bytes(bytes_of(length)) {
     attention_forward(call.forward, call.options);
     attention_backward(call.backward, call.options);
     wanted = call.bytes();
     call.poison(Pass::backward);
+    give_workspaces_back();
   }
   void enqueue(cudaStream_t stream) {
     AttentionOptions options = call.options;
@@ -78,64 +100,80 @@ struct Known {
   std::string wrong() const { return call.bytes() == wanted ? "" : "other bits"; }
 
   DeviceCall call;
+  std::int64_t bytes;
   std::vector<std::byte> wanted;
 };
 
-void a_stream_takes_memory_once() {
-  give_workspaces_back();
-  Known one(short_case());
-  const Stream stream;
-  reset_workspace_peak();
-  one.enqueue(stream.get());
-  const std::int64_t first = workspace_peak();
-  for (int i = 0; i < 20; ++i) one.enqueue(stream.get());
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  judge("the first call takes memory", first > 0 ? "" : "none was counted");
-  judge("calls after the first take none", workspace_peak() == first ? "" : "more was taken");
-  judge("calls after the first", one.wrong());
-  give_workspaces_back();
-  reset_workspace_peak();
-  judge("all is given back", workspace_peak() == 0 ? "" : std::to_string(workspace_peak()) + " bytes are still taken");
+// Of one length, or of two that take turns.
+std::vector<std::unique_ptr<Known>> several(int count, std::int64_t one, std::int64_t other) {
+  std::vector<std::unique_ptr<Known>> calls;
+  for (int i = 0; i < count; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? one : other, i));
+  return calls;
 }
 
-unsigned long long id_of(const Stream& stream) {
+std::string wrong_of(const std::vector<std::unique_ptr<Known>>& calls) {
+  std::string wrong;
+  for (const auto& call : calls) {
+    if (wrong.empty()) wrong = call->wrong();
+  }
+  return wrong;
+}
+
+void a_stream_takes_memory_once() {
+  Known one(lengths().kept);
+  const Stream stream, other;
+  for (int i = 0; i < 20; ++i) one.enqueue(stream.get());
+  wait();
+  judge("what a stream's calls left is kept once", unless_used(one.bytes));
+  judge("calls after the first", one.wrong());
+  one.enqueue(other.get());
+  wait();
+  judge("another stream's call takes its own", unless_used(2 * one.bytes));
+  give_workspaces_back();
+  judge("all is given back", unless_used(0));
+}
+
+unsigned long long id_of(cudaStream_t stream) {
   unsigned long long id = 0;
-  check(cudaStreamGetId(stream.get(), &id), "cudaStreamGetId");
+  check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
   return id;
 }
 
 // More of them than are kept. The handle of one that is gone comes back; what tells streams apart must not.
 void streams_come_and_go() {
-  Known one(short_case());
+  Known one(lengths().kept);
   std::set<unsigned long long> ids;
   std::string wrong;
-  constexpr std::size_t kStreams = 100;
+  constexpr std::size_t kStreams = IdleBlocks::kMostBlocks + 20;
   for (std::size_t i = 0; i < kStreams; ++i) {
     const Stream stream;
-    ids.insert(id_of(stream));
+    ids.insert(id_of(stream.get()));
     one.call.poison(Pass::backward);
     one.enqueue(stream.get());
-    check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
-    wrong += one.wrong();
+    wait();
+    if (wrong.empty()) wrong = one.wrong();
   }
-  judge("streams that come and go", wrong.empty() ? "" : "other bits");
+  judge("streams that come and go", wrong);
   judge("ids of streams", ids.size() == kStreams ? "" : std::to_string(ids.size()) + " different ones");
+  judge("as many as may be are kept", unless_used(static_cast<std::int64_t>(IdleBlocks::kMostBlocks) * one.bytes));
+  give_workspaces_back();
 }
 
-// Each has memory of its own, whatever ends first.
+// Each has memory of its own, whatever ends first; the legacy default stream has two names.
 void streams_side_by_side() {
-  std::vector<std::unique_ptr<Known>> calls;
-  for (int i = 0; i < 9; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case(i) : long_case(i)));
+  const auto calls = several(9, lengths().kept, lengths().kept);
   const Stream one, two, three, four, blocking(cudaStreamDefault), another(cudaStreamDefault);
   const cudaStream_t streams[] = {one.get(),     two.get(),        three.get(),         four.get(), blocking.get(),
                                   another.get(), cudaStreamLegacy, cudaStreamPerThread, nullptr};
   for (int n = 0; n < 20; ++n) {
     for (std::size_t i = 0; i < calls.size(); ++i) calls[i]->enqueue(streams[i]);
   }
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  std::string wrong;
-  for (const auto& call : calls) wrong += call->wrong();
-  judge("streams side by side", wrong.empty() ? "" : "other bits");
+  wait();
+  judge("streams side by side", wrong_of(calls));
+  std::set<unsigned long long> ids;
+  for (const cudaStream_t stream : streams) ids.insert(id_of(stream));
+  judge("streams side by side, what they left", unless_used(static_cast<std::int64_t>(ids.size()) * calls[0]->bytes));
+  give_workspaces_back();
 }
 
 // Four share one, two have theirs under one handle, and two call on the default stream.
@@ -143,31 +181,33 @@ void threads_at_once() {
   const Stream shared;
   const cudaStream_t streams[] = {shared.get(),        shared.get(),        shared.get(), shared.get(),
                                   cudaStreamPerThread, cudaStreamPerThread, nullptr,      nullptr};
-  std::vector<std::unique_ptr<Known>> calls;
-  for (int i = 0; i < 8; ++i) calls.push_back(std::make_unique<Known>(i % 2 == 0 ? short_case(i) : long_case(i)));
+  const auto calls = several(8, lengths().kept, lengths().beyond);
   std::vector<std::thread> threads;
   std::vector<std::string> said(calls.size());
   for (std::size_t i = 0; i < calls.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
         for (int n = 0; n < 50; ++n) calls[i]->enqueue(streams[i]);
-        check(cudaStreamSynchronize(streams[i]), "cudaStreamSynchronize");
       } catch (const std::exception& error) {
         said[i] = error.what();
       }
+      cudaStreamSynchronize(streams[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  wait();
   for (std::size_t i = 0; i < calls.size(); ++i)
     judge("threads at once", said[i].empty() ? calls[i]->wrong() : said[i]);
+  give_workspaces_back();
 }
 
 // A graph would use what the stream left each time it runs, whatever else does by then.
 void a_capture_gets_nothing_left() {
-  Known one(short_case());
+  Known one(lengths().kept);
   const Stream stream;
   one.enqueue(stream.get());
+  wait();
+  judge("before a capture", unless_used(one.bytes));
   std::string said;
   cudaGraph_t graph = nullptr;
   check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -181,85 +221,49 @@ void a_capture_gets_nothing_left() {
   judge("capture where the stream left memory",
         said.find("captured") != std::string::npos ? "" : "says `" + said + "`");
   one.enqueue(stream.get());
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  wait();
   judge("the call after the capture", one.wrong());
+  judge("after a capture", unless_used(one.bytes));
+  give_workspaces_back();
 }
 
-// What a stream left may be too small for its next call, and serves a smaller one.
+// What a stream left serves a smaller call, and makes room for one that it is too small for.
 void sizes_change() {
-  Known small(short_case()), large(long_case());
+  Known small(lengths().small), kept(lengths().kept), beyond(lengths().beyond);
   const Stream stream;
-  for (int i = 0; i < 10; ++i) {
-    small.enqueue(stream.get());
-    large.enqueue(stream.get());
-  }
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  judge("sizes that change, the small one", small.wrong());
-  judge("sizes that change, the large one", large.wrong());
-}
-
-// A call that wants more than may be kept has no use for what its stream left, which must not stay beside it.
-void more_than_is_kept() {
-  give_workspaces_back();
-  Known small(long_case()), large(largest_case());
-  give_workspaces_back();
-  const Stream stream;
-  reset_workspace_peak();
-  large.enqueue(stream.get());
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  const std::int64_t alone = workspace_peak();
-  reset_workspace_peak();
   small.enqueue(stream.get());
-  large.enqueue(stream.get());
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  judge("a call that wants more than is kept", workspace_peak() == alone ? large.wrong() : "beside what was kept");
-}
-
-// What a stream left serves another's call where memory runs out.
-void memory_runs_out() {
-  Known small(long_case(1)), large(long_case(2));
-  const Stream stream, other;
-  large.enqueue(other.get());  // whatever a stream's first call takes of the driver
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  large.call.poison(Pass::backward);
-  give_workspaces_back();
+  kept.enqueue(stream.get());
+  wait();
+  judge("a larger call's memory replaces a smaller one's", unless_used(kept.bytes));
   small.enqueue(stream.get());
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  std::vector<DeviceMemory> taken;
-  for (std::int64_t bytes = std::int64_t{1} << 34; bytes >= 1 << 12;) {
-    try {
-      taken.emplace_back(bytes);
-    } catch (const Error&) {
-      bytes /= 2;
-    }
-  }
-  std::string wrong;
-  try {
-    large.enqueue(other.get());
-    wrong = large.wrong();
-  } catch (const Error& error) {
-    wrong = error.what();
-  }
-  judge("memory that runs out", wrong);
+  wait();
+  judge("a smaller call takes a larger one's", unless_used(kept.bytes));
+  reset_workspace_peak();
+  kept.enqueue(stream.get());
+  beyond.enqueue(stream.get());
+  wait();
+  judge("a call that wants more than is kept",
+        workspace_peak() == beyond.bytes ? unless_used(0) : "beside what was kept");
+  for (const Known* one : {&small, &kept, &beyond}) judge("sizes that change", one->wrong());
 }
 
 // With kernels that begin early this may leave the device hanging: docs/kernels/cuda_any.md.
 void streams_destroyed_under_way() {
-  std::vector<std::unique_ptr<Known>> calls;
-  for (int i = 0; i < 9; ++i) calls.push_back(std::make_unique<Known>(long_case(i)));
+  const auto calls = several(9, 8192, 8192), short_calls = several(9, lengths().kept, lengths().kept);
   std::string wrong;
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 6 && wrong.empty(); ++round) {
     for (const auto& call : calls) call->call.poison(Pass::backward);
-    for (const auto& call : calls) call->enqueue(Stream().get());
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    for (const auto& call : calls) wrong += call->wrong();
+    for (const auto& call : short_calls) call->call.poison(Pass::backward);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const Stream stream(cudaStreamNonBlocking, false);
+      calls[i]->enqueue(stream.get());
+      short_calls[i]->enqueue(stream.get());
+    }
+    wait();
+    wrong = wrong_of(calls) + wrong_of(short_calls);
   }
-  judge("streams destroyed with calls under way", wrong.empty() ? "" : "other bits");
-}
-
-bool kernels_begin_early() {
-  const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
-  return variable == nullptr || std::string_view(variable) != "0";
+  judge("streams destroyed with calls under way", wrong);
+  give_workspaces_back();
 }
 
 }  // namespace
@@ -271,9 +275,7 @@ int check_workspaces() {
   threads_at_once();
   a_capture_gets_nothing_left();
   sizes_change();
-  more_than_is_kept();
-  memory_runs_out();
-  if (!kernels_begin_early()) streams_destroyed_under_way();
+  if (!may_begin_early()) streams_destroyed_under_way();
   std::printf("workspaces: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }

@@ -34,14 +34,6 @@ bool waits_itself(const void* function) {
   return answer == yes;
 }
 
-bool may_begin_early() {
-  static const bool may = [] {
-    const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
-    return variable == nullptr || std::string_view(variable) != "0";
-  }();
-  return may;
-}
-
 cudaLaunchAttribute cluster_of(int blocks) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -98,6 +90,14 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   }
   known[{function, shared_bytes, cluster, device}] = clusters;
   return clusters;
+}
+
+bool may_begin_early() {
+  static const bool may = [] {
+    const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
+    return variable == nullptr || std::string_view(variable) != "0";
+  }();
+  return may;
 }
 
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,

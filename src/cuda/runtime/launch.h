@@ -18,6 +18,9 @@ int threads_allowed(const void* function, int device);
 // the kernel must then call ptx::wait_for_earlier_kernels().
 enum class Begin : std::uint8_t { after, early };
 
+// Whether any kernel may begin early: unless FOVEA_CUDA_EARLY_LAUNCH is 0. Asked once.
+bool may_begin_early();
+
 // How a multiprocessor divides its memory into shared memory and L1 cache while the kernel runs: as the kernel needs,
 // or the most for the former. Kernels find places on one multiprocessor at the same time only if they agree.
 enum class Memory : std::uint8_t { as_needed, mostly_shared };

@@ -49,7 +49,7 @@ std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   return id;
 }
 
-// Fails only where the device or the stream is lost, which every later call says.
+// A failure would leave the memory with the pool: nothing that a call could tell its caller.
 void free_in_order(void* data, cudaStream_t stream) {
   if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
 }
@@ -64,23 +64,17 @@ Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
 }
 
 // Whatever streams of the current device left: no call can take it any more, and its work ends before it is freed.
-// False if there was nothing, or if the device cannot be waited for, as while another thread captures.
-bool give_idle_back(int device) {
+void give_idle_back(int device) {
   const std::vector<IdleBlock> all = idle_of(device).take_all();
-  if (all.empty()) return false;
-  if (cudaDeviceSynchronize() != cudaSuccess) {
-    cudaGetLastError();
-    for (const IdleBlock& left : all) idle_of(device).keep(left);
-    return false;
-  }
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (const IdleBlock& left : all) free_in_order(left.data, cudaStreamLegacy);
-  return cudaStreamSynchronize(cudaStreamLegacy) == cudaSuccess;
+  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
-cudaError_t take_from_pool(void** data, std::int64_t bytes, int device, cudaStream_t stream) {
-  const cudaError_t status = cudaMallocFromPoolAsync(data, static_cast<std::size_t>(bytes), pool_of(device), stream);
-  if (status == cudaErrorMemoryAllocation) cudaGetLastError();
-  return status;
+std::int64_t pool_attribute(int device, cudaMemPoolAttr which) {
+  std::uint64_t bytes = 0;
+  check(cudaMemPoolGetAttribute(pool_of(device), which, &bytes), "cudaMemPoolGetAttribute");
+  return static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace
@@ -104,11 +98,10 @@ Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, v
   }
   if (const Buffer left = take_idle(problem.device.index, bytes, cuda_stream); left.data != nullptr) return left;
   void* data = nullptr;
-  cudaError_t status = take_from_pool(&data, bytes, problem.device.index, cuda_stream);
-  // Other streams' may be what is missing. Only here does a call wait for the device.
-  if (status == cudaErrorMemoryAllocation && give_idle_back(problem.device.index))
-    status = take_from_pool(&data, bytes, problem.device.index, cuda_stream);
+  const cudaError_t status =
+      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(problem.device.index), cuda_stream);
   if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
     core::fail({.status = Status::out_of_memory,
                 .call = "attention",
                 .problem = "the workspace could not be allocated on the device",
@@ -132,11 +125,9 @@ void release_workspace(const AttentionProblem& problem, const Buffer& workspace,
 } catch (...) {
 }
 
-std::int64_t pool_peak(int device) {
-  std::uint64_t bytes = 0;
-  check(cudaMemPoolGetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &bytes), "cudaMemPoolGetAttribute");
-  return static_cast<std::int64_t>(bytes);
-}
+std::int64_t pool_used(int device) { return pool_attribute(device, cudaMemPoolAttrUsedMemCurrent); }
+
+std::int64_t pool_peak(int device) { return pool_attribute(device, cudaMemPoolAttrUsedMemHigh); }
 
 void reset_pool_peak(int device) {
   const CurrentDevice current(device);
@@ -148,7 +139,6 @@ void reset_pool_peak(int device) {
 void empty_pool(int device) {
   const CurrentDevice current(device);
   give_idle_back(device);
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // for what calls freed in the order of their streams
   check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
 }
 

@@ -11,12 +11,14 @@ namespace fovea::cuda {
 Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
 void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream);
 
-// Most bytes that were taken from the device's pool at once since the last reset: by calls, and kept for the next on
-// their streams. The reset gives back what is kept, and waits for its work to end.
+// Bytes that are taken from the device's pool, by calls and kept for the next on their streams; and the most at once
+// since the last reset.
+std::int64_t pool_used(int device);
 std::int64_t pool_peak(int device);
-void reset_pool_peak(int device);
 
-// Gives back to the device what no call uses now; waits for its work to end.
+// For programs that measure. Both wait for the device's work to end and give back to the pool what is kept; the second
+// gives what the pool holds back to the device as well. Must not run beside calls, nor while a stream is captured.
+void reset_pool_peak(int device);
 void empty_pool(int device);
 
 }  // namespace fovea::cuda
