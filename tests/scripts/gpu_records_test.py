@@ -56,7 +56,7 @@ class GpuRecords(unittest.TestCase):
     def test_every_record_takes_its_place_and_the_host_is_timed_alone_before(self):
         self.assertEqual(self.run_it("--gpus", "0,2", "--python", "bin/with_torch"), 0, self.said)
         calls = self.calls()
-        self.assertIn("host.jsonl", calls[0]["words"])
+        self.assertIn("host-bf16.jsonl", calls[0]["words"])
         self.assertEqual({call["gpu"] for call in calls}, {"0", "2"})
         names = {path.name for path in self.h200.iterdir()}
         self.assertEqual(len(names) + 1, len(calls))  # and one beside
