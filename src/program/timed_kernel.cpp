@@ -79,13 +79,11 @@ class LibraryKernel final : public TimedKernel {
   }
   void forward() override { attention_forward(forward_, options_); }
   void backward() override { attention_backward(backward_, options_); }
-  bool use_pool(bool wanted) override {
-    options_.workspace = wanted ? Buffer{} : lent_;
-    return lent_.data != nullptr;
-  }
+  bool has_workspace() const override { return lent_.data != nullptr; }
+  void use_pool(bool wanted) override { options_.workspace = wanted ? Buffer{} : lent_; }
   bool is_ours() const override { return true; }
   std::optional<std::int64_t> workspace_bytes() const override {
-    if (lent_.data != nullptr) return lent_.bytes;
+    if (has_workspace()) return lent_.bytes;
     return on_device_ ? cuda::workspace_peak() : core::memory_count().peak;
   }
   std::optional<std::int64_t> saved_bytes() const override { return saved_bytes_; }

@@ -27,9 +27,9 @@ class TimedKernel {
   virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
   virtual void backward() = 0;  // wants an earlier forward()
 
-  // From now on calls take their workspace from the library's pool, or again from the memory that prepare() made.
-  // False: it made none.
-  virtual bool use_pool(bool) { return false; }
+  // Whether prepare() made a workspace for the calls; from now on they take it, or one of the library's pool instead.
+  virtual bool has_workspace() const { return false; }
+  virtual void use_pool(bool) {}
 
   virtual bool is_ours() const { return false; }  // one of the library's list
 

@@ -119,7 +119,7 @@ class Worker {
       run_pass();
     };
     std::function<void()> pooled;
-    if (kernel_->use_pool(false)) pooled = [&] { run_with(true); };
+    if (kernel_->has_workspace()) pooled = [&] { run_with(true); };
     const auto samples = prepared_->timer->sample([&] { run_with(false); }, pooled, runs, lead);
     Json reply{{"ok", true},
                {"seconds", samples.seconds},
