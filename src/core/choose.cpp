@@ -99,11 +99,11 @@ bool promises_reproducibility(std::string_view name) {
 }
 
 const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call) {
-  check_name(name, problem, call);
   const std::string_view wanted = requested(name);
   for (const auto& one : all_implementations()) {
     if (is_candidate(one, problem, wanted) && verdict(one, problem, wanted).empty()) return one;
   }
+  check_name(name, problem, call);
   const Implementation* none = nullptr;
   std::string refusals;
   for (const auto& step : walk(problem, name, &none))

@@ -43,7 +43,7 @@ constexpr const char* kBenchExamples = R"(Examples:
 Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input, 3 the disk is full, 4 no such device, 130 interrupted.
 
 )";
-constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: no time is spent on the ceilings
+constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: little time is spent on the ceilings
 constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
 constexpr std::size_t kManyCells = 2000;
 constexpr double kLongSweep = 3600;

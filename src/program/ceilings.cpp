@@ -10,6 +10,7 @@
 #include "core/names.h"
 #include "cpu/probes.h"
 #include "cuda/measure/device_ceilings.h"
+#include "fovea/error.h"
 
 namespace fovea::program {
 namespace {
@@ -41,6 +42,12 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   for (auto& other : others) other.join();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   return 2.0 * n * n * n * threads / took.count();
+}
+
+// 0 where memory runs out: a run that is short of it is still a run.
+double rate_if_room(const std::function<double()>& probe) try { return probe(); } catch (const Error& error) {
+  if (error.status() != Status::out_of_memory) throw;
+  return 0;
 }
 
 }  // namespace
@@ -83,10 +90,11 @@ std::map<std::string, double> probe_all(int threads) {
 }
 
 std::map<std::string, double> probe_gpu(bool with_products) {
-  std::map<std::string, double> rates{{"gpu_copy_bandwidth", cuda::copy_bandwidth()}};
+  std::map<std::string, double> rates{{"gpu_copy_bandwidth", rate_if_room(cuda::copy_bandwidth)}};
   if (with_products) {
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
-      rates[product_name(DeviceKind::cuda, dtype)] = cuda::product_flops(dtype, kLongProbe);
+      rates[product_name(DeviceKind::cuda, dtype)] =
+          rate_if_room([dtype] { return cuda::product_flops(dtype, kLongProbe); });
   }
   std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
   return rates;

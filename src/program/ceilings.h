@@ -29,7 +29,8 @@ double probe_product(int threads);
 // read_bandwidth in bytes/s. Takes about half a second.
 std::map<std::string, double> probe_all(int threads);
 
-// The same for a GPU: gpu_product_fp32, gpu_product_bf16, gpu_product_fp16 and gpu_copy_bandwidth. Empty without one.
+// The same for a GPU: gpu_copy_bandwidth and, if wanted, gpu_product_fp32, gpu_product_bf16 and gpu_product_fp16, which
+// take longer. Those for which its free memory does not suffice are missing; empty without a GPU.
 std::map<std::string, double> probe_gpu(bool with_products);
 
 // The name of the best library product under which those maps hold it.

@@ -146,7 +146,7 @@ Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
   return row;
 }
 
-// Where the host is timed, the caller's and the pool's.
+// Where the host is timed, the caller's and, if the launches turn out to be known, the pool's.
 std::int64_t CellBench::workspaces_of(const Entry& entry) const {
   return entry.plan.workspace_bytes * (times_the_host() ? 2 : 1);
 }

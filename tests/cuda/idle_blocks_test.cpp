@@ -41,12 +41,15 @@ TEST(IdleBlocks, ThereIsAnEndOfBlocks) {
   EXPECT_TRUE(idle.keep({1000, memory, 1})) << "what was taken makes room";
 }
 
-TEST(IdleBlocks, LargeBlocksAreNotKept) {
+TEST(IdleBlocks, ThereIsAnEndOfBytes) {
   IdleBlocks idle;
   EXPECT_FALSE(idle.keep({1, memory, IdleBlocks::kMostBytes + 1}));
   EXPECT_EQ(idle.take(1).data, nullptr);
-  EXPECT_TRUE(idle.keep({1, memory, IdleBlocks::kMostBytes}));
-  EXPECT_EQ(idle.take(1).bytes, IdleBlocks::kMostBytes);
+  EXPECT_TRUE(idle.keep({1, memory, IdleBlocks::kMostBytes - 10}));
+  EXPECT_FALSE(idle.keep({2, memory, 11}));
+  EXPECT_TRUE(idle.keep({2, memory, 10}));
+  EXPECT_EQ(idle.take(1).bytes, IdleBlocks::kMostBytes - 10);
+  EXPECT_TRUE(idle.keep({3, memory, IdleBlocks::kMostBytes - 10})) << "what was taken makes room";
 }
 
 TEST(IdleBlocks, AllAreGivenBackAtOnce) {

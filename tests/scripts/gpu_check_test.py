@@ -3,12 +3,14 @@
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 PROGRAM = sys.argv.pop(2) if len(sys.argv) > 2 else None
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
@@ -125,6 +127,12 @@ class GpuCheck(unittest.TestCase):
     def calls(self, verb):
         said = [json.loads(line) for line in (self.folder / "bin/calls").read_text().splitlines()]
         return [call for call in said if call["words"][0] == verb]
+
+    def test_parts_choose_themselves(self):
+        with unittest.mock.patch.dict(os.environ, {"FOVEA_CUDA_SHARED_LIMIT": "1", "FOVEA_IMPL": "naive"}):
+            self.run_it("--parts", "verify,shared99", "--cases", "10")
+        limits = {call["limit"] for call in self.calls("verify")}
+        self.assertEqual(limits, {None, str(99 * 1024)})
 
     def test_shares_are_counted_together(self):
         self.run_it("--parts", "verify", "--cases", "50", "--seed", "5")

@@ -88,8 +88,9 @@ class GpuRecords(unittest.TestCase):
 
     def test_an_interrupted_sweep_is_the_last(self):
         (self.folder / "bin/interrupted").touch()
-        self.assertEqual(self.run_it("--only", "graph,baselines,report-e", "--python", "bin/without"), 1)
-        self.assertEqual(len(self.calls()), 1)
+        for n, sweeps in enumerate(("graph,baselines,report-e", "host-bf16,host-fp32,graph")):
+            self.assertEqual(self.run_it("--only", sweeps, "--python", "bin/without"), 1)
+            self.assertEqual(len(self.calls()), n + 1, sweeps)
 
     def test_no_device_and_no_such_sweep(self):
         self.assertNotEqual(self.run_it("--only", "grap"), 0)

@@ -46,6 +46,10 @@ Load load_of(Kernel kernel, const KernelInstance& instance, const AttentionProbl
   return load;
 }
 
+bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit) {
+  return one.tile.dim >= dim && one.shared_bytes <= shared_limit;
+}
+
 // Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
 // those whose warps neither share rows nor multiply together one ends the list: in forward, the first with two 16-row
 // tiles a warp, in backward, the first of which several share a multiprocessor.
@@ -55,7 +59,7 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const int limit = usable_shared_memory(p.device.index);
   int found = 0;
   for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
-    if (one.tile.dim < dim || (found > 0 && one.tile.dim > found) || one.shared_bytes > limit) continue;
+    if (!fits(one, dim, limit) || (found > 0 && one.tile.dim > found)) continue;
     with(one);
     found = one.tile.dim;
     if (one.tile.sharing > 1 || one.tile.warpgroup) continue;
@@ -239,8 +243,8 @@ std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind) {
 }
 
 std::string refusal(const AttentionProblem& p) {
-  if (std::max(p.dim_qk, p.dim_v) > 256)
-    return "head dimension " + std::to_string(std::max(p.dim_qk, p.dim_v)) + ", takes 1 to 256";
+  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
+  if (dim > 256) return "head dimension " + std::to_string(dim) + ", takes 1 to 256";
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
   // The smallest tile has 32 rows, and a tile is cut into kMaxSplits parts at most, only where tiles are few.
@@ -250,11 +254,11 @@ std::string refusal(const AttentionProblem& p) {
            ", takes up to " + std::to_string(kMaxGrid / 2);
   // Beside a GPU that runs the kernels there may be one that does not.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
+  const int limit = usable_shared_memory(p.device.index);
   for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
-    bool fits = false;
-    for_each_candidate(kernel, p, [&fits](const KernelInstance&) { fits = true; });
-    if (!fits)
-      return "no tile fits " + std::to_string(usable_shared_memory(p.device.index)) + " bytes of shared memory";
+    const auto all = instances(kernel, kind_of(p.dtype));
+    if (std::none_of(all.begin(), all.end(), [&](const auto& one) { return fits(one, dim, limit); }))
+      return "no tile fits " + std::to_string(limit) + " bytes of shared memory";
   }
   return {};
 }

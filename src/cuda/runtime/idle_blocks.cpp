@@ -12,6 +12,7 @@ IdleBlock IdleBlocks::take(std::uint64_t stream) {
     if (block.stream != stream) continue;
     std::copy(blocks_.begin() + i + 1, blocks_.begin() + count_, blocks_.begin() + i);
     --count_;
+    bytes_ -= block.bytes;
     return block;
   }
   return {};
@@ -19,8 +20,9 @@ IdleBlock IdleBlocks::take(std::uint64_t stream) {
 
 bool IdleBlocks::keep(const IdleBlock& block) noexcept {
   const std::lock_guard lock(mutex_);
-  if (count_ == kMostBlocks || block.bytes > kMostBytes) return false;
+  if (count_ == kMostBlocks || block.bytes > kMostBytes - bytes_) return false;
   blocks_[count_++] = block;
+  bytes_ += block.bytes;
   return true;
 }
 
@@ -28,6 +30,7 @@ std::vector<IdleBlock> IdleBlocks::take_all() {
   const std::lock_guard lock(mutex_);
   const std::vector<IdleBlock> all(blocks_.begin(), blocks_.begin() + count_);
   count_ = 0;
+  bytes_ = 0;
   return all;
 }
 

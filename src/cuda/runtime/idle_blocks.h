@@ -19,15 +19,14 @@ struct IdleBlock {
 // Any thread may call.
 class IdleBlocks {
  public:
-  // Larger ones are those of calls that last long on the device.
-  static constexpr std::int64_t kMostBytes = std::int64_t{4} << 20;
-  // Those of streams that are gone stay, for nobody says that they are, so there must be an end.
+  // Of all together. Those of streams that are gone stay, for nobody says that they are, so there must be an end.
   static constexpr std::size_t kMostBlocks = 64;
+  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
   // Whatever was kept of the stream last; without data if nothing was. From now on the caller's.
   IdleBlock take(std::uint64_t stream);
 
-  // False: it is too large or one too many, and still the caller's.
+  // False: there is no room, and the block is still the caller's.
   bool keep(const IdleBlock& block) noexcept;
 
   std::vector<IdleBlock> take_all();
@@ -36,6 +35,7 @@ class IdleBlocks {
   std::mutex mutex_;
   std::array<IdleBlock, kMostBlocks> blocks_{};  // `count_` of them, the last that was kept behind the others
   std::size_t count_ = 0;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace fovea::cuda
