@@ -59,6 +59,17 @@ bool may_overlap(const TensorView& a, const TensorView& b) {
   return true;
 }
 
+// Whether each dimension steps over all that those behind it reach, as in most tensors.
+bool nests_in_order(const TensorView& v) {
+  std::int64_t span = 1;
+  for (int i = 3; i >= 0; --i) {
+    if (v.sizes[i] <= 1) continue;
+    if (v.strides[i] < span) return false;
+    span += (v.sizes[i] - 1) * v.strides[i];
+  }
+  return true;
+}
+
 // Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
 bool has_line(const AttentionProblem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
@@ -158,6 +169,7 @@ void Validator::check_memory(Named& t) const {
 // the smaller ones reach. Some that interleave would do as well; they are refused rather than searched.
 void Validator::check_nested(const Named& t) const {
   const TensorView& v = t.view;
+  if (nests_in_order(v)) return;
   std::array<int, 4> order{0, 1, 2, 3};
   for (int i = 0; i < 4; ++i) {
     for (int j = i + 1; j < 4; ++j) {
@@ -211,11 +223,7 @@ void Validator::check_overlap(std::span<const Named> tensors) const {
   }
 }
 
-void Validator::check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const {
-  const auto first = reinterpret_cast<std::uintptr_t>(lent.buffer.data), begin = reinterpret_cast<std::uintptr_t>(data);
-  if (begin + static_cast<std::uintptr_t>(bytes) <= first ||
-      first + static_cast<std::uintptr_t>(lent.buffer.bytes) <= begin)
-    return;
+void Validator::refuse_shared(const Lent& lent, std::string_view other) const {
   refuse(lent.name, "a buffer that shares memory with `" + std::string(other) + "`",
          to_string(lent.buffer.bytes) + " bytes that overlap it", "memory of its own",
          "give `" + std::string(lent.name) + "` memory that nothing else of the call uses, or {} for none");
@@ -226,12 +234,13 @@ void Validator::check_lent(std::span<const Named> tensors, const Lent& workspace
   for (const Lent* lent : {&workspace, &saved}) {
     if (lent->buffer.data == nullptr || lent->buffer.bytes == 0) continue;
     for (const Named& t : tensors) {
-      if ((lent->is_written || t.is_output) && t.has_elements())
-        check_apart(*lent, t.name, t.view.data, static_cast<std::int64_t>(t.end - t.begin));
+      if ((lent->is_written || t.is_output) && t.has_elements() && t.begin < lent->end() && lent->begin() < t.end)
+        refuse_shared(*lent, t.name);
     }
   }
-  if (workspace.buffer.bytes > 0 && saved.buffer.bytes > 0)
-    check_apart(workspace, saved.name, saved.buffer.data, saved.buffer.bytes);
+  if (workspace.buffer.bytes > 0 && saved.buffer.bytes > 0 && workspace.begin() < saved.end() &&
+      saved.begin() < workspace.end())
+    refuse_shared(workspace, saved.name);
 }
 
 }  // namespace fovea::core

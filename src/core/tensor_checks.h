@@ -38,6 +38,8 @@ struct Lent {
   std::string_view name;
   Buffer buffer;
   bool is_written;
+  std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(buffer.data); }
+  std::uintptr_t end() const { return begin() + static_cast<std::uintptr_t>(buffer.bytes); }
 };
 
 // Throws Error(invalid_argument) for the call that it was made for.
@@ -70,9 +72,9 @@ class Validator {
   [[noreturn]] void refuse_sizes(const Named& t, const Sizes& wanted) const;
   [[noreturn]] void refuse_dtype(const Named& t, DType wanted) const;
   [[noreturn]] void refuse_device(const Named& t, Device wanted) const;
+  [[noreturn]] void refuse_shared(const Lent& lent, std::string_view other) const;
   void check_memory(Named& t) const;        // pointer, strides, extent of a tensor that has elements
   void check_nested(const Named& t) const;  // so that every index of an output has an element of its own
-  void check_apart(const Lent& lent, std::string_view other, const void* data, std::int64_t bytes) const;
 
   std::string_view call_;
 };
