@@ -62,13 +62,13 @@ core::Case case_of(std::int64_t length, int number) {
 
 std::int64_t bytes_of(std::int64_t length) { return workspace_bytes(case_of(length, 0).problem, "cuda.any"); }
 
-// Lengths with a small workspace, with one that a dozen streams may leave, and with the first that none may.
+// A length with a small workspace, and the one with the largest that a dozen streams may leave.
 struct Lengths {
-  static constexpr std::int64_t kMost = 65536;
-  std::int64_t small = 128, kept = 128, beyond = 128;
+  static constexpr std::int64_t kMost = 8192;
+  std::int64_t small = 128, large = 128;
   Lengths() {
-    for (; beyond < kMost && bytes_of(beyond) <= IdleBlocks::kMostBytes; beyond += 128) {
-      if (bytes_of(beyond) <= IdleBlocks::kMostBytes / 12 && bytes_of(beyond) > bytes_of(kept)) kept = beyond;
+    for (std::int64_t length = 256; length <= kMost; length += 128) {
+      if (bytes_of(length) <= IdleBlocks::kMostBytes / 12 && bytes_of(length) > bytes_of(large)) large = length;
     }
   }
 };
@@ -121,20 +121,16 @@ std::string wrong_of(const std::vector<std::unique_ptr<Known>>& calls) {
   return wrong;
 }
 
-// The tests below mean something only where gradients are cut into parts, which the workspace holds.
 void lengths_differ() {
-  std::string text;
-  for (const std::int64_t length : {lengths().small, lengths().kept, lengths().beyond})
-    text += std::to_string(bytes_of(length)) + " bytes of " + std::to_string(length) + " rows, ";
-  std::printf("workspaces: %sat most %lld are kept\n", text.c_str(), static_cast<long long>(IdleBlocks::kMostBytes));
-  const std::int64_t of_statistics = 2 * 4 * lengths().kept;
-  judge("of a call with parts", bytes_of(lengths().kept) > 2 * of_statistics ? "" : "it has none");
-  judge("smaller than that", bytes_of(lengths().small) < bytes_of(lengths().kept) ? "" : "it is not");
-  judge("too large to be kept", bytes_of(lengths().beyond) > IdleBlocks::kMostBytes ? "" : "it is not");
+  const std::int64_t small = bytes_of(lengths().small), large = bytes_of(lengths().large);
+  std::printf("workspaces: %lld bytes of %lld rows, %lld bytes of %lld rows\n", static_cast<long long>(small),
+              static_cast<long long>(lengths().small), static_cast<long long>(large),
+              static_cast<long long>(lengths().large));
+  judge("one workspace is larger than the other", small < large ? "" : "it is not");
 }
 
 void a_stream_takes_memory_once() {
-  Known one(lengths().kept);
+  Known one(lengths().large);
   const Stream stream, other;
   for (int i = 0; i < 20; ++i) one.enqueue(stream.get());
   wait();
@@ -155,7 +151,7 @@ unsigned long long id_of(cudaStream_t stream) {
 
 // More of them than are kept. The handle of one that is gone comes back; what tells streams apart must not.
 void streams_come_and_go() {
-  Known one(lengths().kept);
+  Known one(lengths().large);
   std::set<unsigned long long> ids;
   std::string wrong;
   constexpr std::size_t kStreams = IdleBlocks::kMostBlocks + 20;
@@ -177,7 +173,7 @@ void streams_come_and_go() {
 
 // Each has memory of its own, whatever ends first; the legacy default stream has two names.
 void streams_side_by_side() {
-  const auto calls = several(9, lengths().kept, lengths().kept);
+  const auto calls = several(9, lengths().large, lengths().large);
   const Stream one, two, three, four, blocking(cudaStreamDefault), another(cudaStreamDefault);
   const cudaStream_t streams[] = {one.get(),     two.get(),        three.get(),         four.get(), blocking.get(),
                                   another.get(), cudaStreamLegacy, cudaStreamPerThread, nullptr};
@@ -197,7 +193,7 @@ void threads_at_once() {
   const Stream shared;
   const cudaStream_t streams[] = {shared.get(),        shared.get(),        shared.get(), shared.get(),
                                   cudaStreamPerThread, cudaStreamPerThread, nullptr,      nullptr};
-  const auto calls = several(8, lengths().kept, lengths().beyond);
+  const auto calls = several(8, lengths().large, lengths().small);
   std::vector<std::thread> threads;
   std::vector<std::string> said(calls.size());
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -219,7 +215,7 @@ void threads_at_once() {
 
 // A graph would use what the stream left each time it runs, whatever else does by then.
 void a_capture_gets_nothing_left() {
-  Known one(lengths().kept);
+  Known one(lengths().large);
   const Stream stream;
   one.enqueue(stream.get());
   wait();
@@ -246,33 +242,40 @@ void a_capture_gets_nothing_left() {
 
 // What a stream left serves a smaller call, and makes room for one that it is too small for.
 void sizes_change() {
-  Known small(lengths().small), kept(lengths().kept), beyond(lengths().beyond);
+  Known small(lengths().small), large(lengths().large);
   const Stream stream;
   small.enqueue(stream.get());
-  kept.enqueue(stream.get());
+  large.enqueue(stream.get());
   wait();
-  judge("a larger call's memory replaces a smaller one's", unless_used(kept.bytes));
+  judge("a larger call's memory replaces a smaller one's", unless_used(large.bytes));
   small.call.poison(Pass::backward);
   small.enqueue(stream.get());
   wait();
-  judge("a smaller call takes a larger one's", unless_used(kept.bytes));
-  kept.call.poison(Pass::backward);
+  judge("a smaller call takes a larger one's", unless_used(large.bytes));
+  for (const Known* one : {&small, &large}) judge("sizes that change", one->wrong());
+  give_workspaces_back();
+}
+
+// Asked for without a call: not on every device is there one that wants so much.
+void too_much_to_be_kept() {
+  constexpr std::int64_t kTooMuch = IdleBlocks::kMostBytes + 512;
+  Known one(lengths().large);
+  const Stream stream;
   reset_workspace_peak();
-  kept.enqueue(stream.get());
+  one.enqueue(stream.get());
   wait();
-  beyond.enqueue(stream.get());
+  const AttentionProblem problem = case_of(lengths().large, 0).problem;
+  const Buffer taken = allocate_workspace(problem, kTooMuch, stream.get());
+  judge("what is too small makes room", unless_used(kTooMuch));
+  judge("and nothing more is taken", workspace_peak() == kTooMuch ? "" : std::to_string(workspace_peak()) + " bytes");
+  release_workspace(problem, taken, stream.get());
   wait();
-  judge("a call that wants more than is kept", unless_used(0));
-  judge("a call that wants more than is kept, its peak",
-        workspace_peak() == beyond.bytes
-            ? ""
-            : std::to_string(workspace_peak()) + " bytes, wanted " + std::to_string(beyond.bytes));
-  for (const Known* one : {&small, &kept, &beyond}) judge("sizes that change", one->wrong());
+  judge("too much is not kept", unless_used(0));
 }
 
 // With kernels that begin early this may leave the device hanging: docs/kernels/cuda_any.md.
 void streams_destroyed_under_way() {
-  const auto calls = several(9, 8192, 8192), short_calls = several(9, lengths().kept, lengths().kept);
+  const auto calls = several(9, 8192, 8192), short_calls = several(9, lengths().large, lengths().large);
   std::string wrong;
   for (int round = 0; round < 6 && wrong.empty(); ++round) {
     for (const auto& call : calls) call->call.poison(Pass::backward);
@@ -299,6 +302,7 @@ int check_workspaces() {
   threads_at_once();
   a_capture_gets_nothing_left();
   sizes_change();
+  too_much_to_be_kept();
   if (!may_begin_early()) streams_destroyed_under_way();
   std::printf("workspaces: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "cuda/runtime/check.h"
 
@@ -30,11 +32,14 @@ DeviceInfo ask(int device) {
           .shared_of_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
 }
 
-// 0: none.
+// 0: none, or no number of bytes.
 int shared_cap() {
   static const int cap = [] {
     const char* variable = std::getenv("FOVEA_CUDA_SHARED_LIMIT");
-    return variable == nullptr ? 0 : std::atoi(variable);
+    const std::string_view text = variable == nullptr ? "" : variable;
+    int bytes = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+    return error == std::errc() && end == text.data() + text.size() ? std::max(bytes, 0) : 0;
   }();
   return cap;
 }
