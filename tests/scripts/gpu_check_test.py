@@ -119,6 +119,13 @@ class GpuCheck(unittest.TestCase):
         self.run_it("--parts", "unit")
         self.assertEqual(self.groups(), {"unit": (30, 0)})
 
+    def test_another_model_of_one_folder_begins_a_new_record(self):
+        self.run_it("--parts", "verify", "--cases", "100")
+        path = self.folder / "results/h200/check.json"
+        path.write_text(path.read_text().replace('"NVIDIA H200"', '"NVIDIA H200 NVL"'))
+        self.run_it("--parts", "unit")
+        self.assertEqual(self.groups(), {"unit": (30, 0)})
+
     def test_failures_are_counted(self):
         (self.folder / "bin/bad").touch()
         self.assertEqual(self.run_it("--parts", "verify,large,bench", "--cases", "1"), 1)
