@@ -59,17 +59,6 @@ bool may_overlap(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-// Whether each dimension steps over all that those behind it reach, as in most tensors.
-bool nests_in_order(const TensorView& v) {
-  std::int64_t span = 1;
-  for (int i = 3; i >= 0; --i) {
-    if (v.sizes[i] <= 1) continue;
-    if (v.strides[i] < span) return false;
-    span += (v.sizes[i] - 1) * v.strides[i];
-  }
-  return true;
-}
-
 // Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
 bool has_line(const AttentionProblem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
@@ -169,12 +158,9 @@ void Validator::check_memory(Named& t) const {
 // the smaller ones reach. Some that interleave would do as well; they are refused rather than searched.
 void Validator::check_nested(const Named& t) const {
   const TensorView& v = t.view;
-  if (nests_in_order(v)) return;
-  std::array<int, 4> order{0, 1, 2, 3};
-  for (int i = 0; i < 4; ++i) {
-    for (int j = i + 1; j < 4; ++j) {
-      if (v.strides[order[j]] < v.strides[order[i]]) std::swap(order[i], order[j]);
-    }
+  std::array<int, 4> order{3, 2, 1, 0};  // most tensors are sorted so
+  for (int i = 1; i < 4; ++i) {
+    for (int j = i; j > 0 && v.strides[order[j]] < v.strides[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
   }
   std::int64_t span = 1;
   for (const int i : order) {

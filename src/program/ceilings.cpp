@@ -45,9 +45,13 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
 }
 
 // 0 where memory runs out: a run that is short of it is still a run.
-double rate_if_room(const std::function<double()>& probe) try { return probe(); } catch (const Error& error) {
-  if (error.status() != Status::out_of_memory) throw;
-  return 0;
+double rate_if_room(const std::function<double()>& probe) {
+  try {
+    return probe();
+  } catch (const Error& error) {
+    if (error.status() != Status::out_of_memory) throw;
+    return 0;
+  }
 }
 
 }  // namespace
