@@ -6,10 +6,11 @@ int main(void) {
   static float q[4 * 64 * 16], k[4 * 64 * 16], v[4 * 64 * 16], out[4 * 64 * 16];
   for (int i = 0; i < 4 * 64 * 16; ++i) v[i] = (float)(i / 16 % 64); /* every value is its position */
 
-  const fovea_tensor q_view = fovea_dense_tensor(q, FOVEA_FP32, 1, 4, 64, 16);
-  const fovea_tensor k_view = fovea_dense_tensor(k, FOVEA_FP32, 1, 4, 64, 16);
-  const fovea_tensor v_view = fovea_dense_tensor(v, FOVEA_FP32, 1, 4, 64, 16);
-  fovea_tensor out_view = fovea_dense_tensor(out, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_tensor q_view = {.struct_size = sizeof q_view}, k_view = q_view, v_view = q_view, out_view = q_view;
+  fovea_init_dense_tensor(&q_view, q, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_init_dense_tensor(&k_view, k, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_init_dense_tensor(&v_view, v, FOVEA_FP32, 1, 4, 64, 16);
+  fovea_init_dense_tensor(&out_view, out, FOVEA_FP32, 1, 4, 64, 16);
   fovea_forward_tensors tensors = {.struct_size = sizeof tensors};
   tensors.q = &q_view, tensors.k = &k_view, tensors.v = &v_view, tensors.out = &out_view;
   fovea_options options = {.struct_size = sizeof options};

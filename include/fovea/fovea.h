@@ -1,8 +1,11 @@
 // The C interface: the same calls as attention.h, with plain structs and status codes. C99.
 //
 // Every struct that is passed by address starts with its size, which says what version of this header it was compiled
-// with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default. Nothing is
-// kept after a call returns.
+// with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default.
+// Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
+// A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
+// function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.
+// Nothing is kept after a call returns.
 // All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
 // every tensor and what is refused: attention.h, tensor.h, problem.h.
 #pragma once
@@ -92,6 +95,7 @@ typedef struct fovea_backward_tensors {
   const fovea_tensor *dq, *dk, *dv;  // each may be null, but not all
   fovea_buffer saved;
   int32_t accumulate;  // 1: add to dq, dk, dv (fp32 only) instead of overwriting them
+  int32_t reserved;    // 0
 } fovea_backward_tensors;
 
 // What is asked, without pointers: fields of AttentionProblem (problem.h).
@@ -111,9 +115,9 @@ typedef struct fovea_problem {
   int32_t skip_dq, skip_dk, skip_dv;
 } fovea_problem;
 
-// A dense row-major fp32, bf16 or fp16 tensor in CPU memory, its struct_size and strides filled in.
-FOVEA_API fovea_tensor fovea_dense_tensor(void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t length,
-                                          int64_t dim);
+// Fills in a dense row-major fp32, bf16 or fp16 tensor in CPU memory. `tensor->struct_size` must be set.
+FOVEA_API fovea_status fovea_init_dense_tensor(fovea_tensor* tensor, void* data, int32_t dtype, int64_t batch,
+                                               int64_t heads, int64_t length, int64_t dim);
 
 // `options` may be null for the defaults. Refusals come before anything is written.
 FOVEA_API fovea_status fovea_attention_forward(const fovea_forward_tensors* tensors, const fovea_options* options);

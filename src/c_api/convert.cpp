@@ -1,10 +1,12 @@
-// C structs to C++ views. A struct's size is read before any other field of it.
+// C structs to C++ views and back. Every struct is copied first, so that its size is checked before any other field.
 #include "c_api/convert.h"
 
 #include <atomic>
-#include <string>
+#include <cstdint>
 
+#include "c_api/sized_struct.h"
 #include "core/check.h"
+#include "core/tensor_checks.h"
 
 namespace fovea::c_api {
 namespace {
@@ -14,29 +16,6 @@ static_assert(FOVEA_CUDA == static_cast<int>(DeviceKind::cuda) && FOVEA_BACKWARD
 static_assert(FOVEA_MASK_CAUSAL_BOTTOM_RIGHT == static_cast<int>(Mask::causal_bottom_right));
 static_assert(FOVEA_ERROR == static_cast<int>(Status::error));
 static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);  // the cancel byte
-
-[[noreturn]] void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got,
-                         std::string wanted, std::string hint) {
-  core::fail({Status::invalid_argument,
-              std::string(call),
-              std::string(argument),
-              std::move(problem),
-              std::move(got),
-              std::move(wanted),
-              std::move(hint),
-              {}});
-}
-
-template <class Struct>
-void check_struct(const Struct* value, std::string_view name, std::string_view call) {
-  if (value == nullptr) refuse_null(name, call);
-  if (value->struct_size != sizeof(Struct)) {
-    refuse(call, name, "the size of the struct is not that of this library's version",
-           std::to_string(value->struct_size) + " bytes",
-           std::to_string(sizeof(Struct)) + " bytes in version " FOVEA_VERSION_STRING,
-           "set struct_size to sizeof the struct, and compile with the header that came with the library");
-  }
-}
 
 // Range-checks an enum field: `count` values from 0 on.
 template <class Enum>
@@ -68,30 +47,54 @@ Buffer convert(const fovea_buffer& buffer) { return {buffer.data, buffer.bytes};
 
 }  // namespace
 
+void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got, std::string wanted,
+            std::string hint) {
+  core::fail({.status = Status::invalid_argument,
+              .call = std::string(call),
+              .argument = std::string(argument),
+              .problem = std::move(problem),
+              .got = std::move(got),
+              .wanted = std::move(wanted),
+              .hint = std::move(hint)});
+}
+
 void refuse_null(std::string_view name, std::string_view call) {
   refuse(call, name, "null pointer", "null", "the address of a struct", "only what fovea.h says may be null");
 }
 
-MutableTensorView convert_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call) {
-  check_struct(tensor, name, call);
+MutableTensorView convert_tensor(const fovea_tensor* given, std::string_view name, std::string_view call) {
+  const fovea_tensor tensor = read_struct(given, name, call);
   const std::string prefix(name);
-  if (tensor->rank != 4)
-    refuse(call, name, "wrong rank", std::to_string(tensor->rank), "rank 4",
+  if (tensor.rank != 4)
+    refuse(call, name, "wrong rank", std::to_string(tensor.rank), "rank 4",
            "sizes are (batch, heads, length, dim); absent ones are 1");
-  if (tensor->buffer_bytes < 0) {
-    refuse(call, prefix + ".buffer_bytes", "negative size", std::to_string(tensor->buffer_bytes),
-           "0 (not told) or more", "it counts from data on");
+  if (tensor.buffer_bytes < 0) {
+    refuse(call, prefix + ".buffer_bytes", "negative size", std::to_string(tensor.buffer_bytes), "0 (not told) or more",
+           "it counts from data on");
   }
   MutableTensorView view;
-  view.data = tensor->data;
-  view.dtype = to_enum<DType>(tensor->dtype, 3, prefix + ".dtype", call);
+  view.data = tensor.data;
+  view.dtype = to_enum<DType>(tensor.dtype, 3, prefix + ".dtype", call);
   for (std::size_t i = 0; i < 4; ++i) {
-    view.sizes[i] = tensor->sizes[i];
-    view.strides[i] = tensor->strides[i];
+    view.sizes[i] = tensor.sizes[i];
+    view.strides[i] = tensor.strides[i];
   }
-  view.device = {to_enum<DeviceKind>(tensor->device_kind, 2, prefix + ".device_kind", call), tensor->device_index};
-  view.buffer_bytes = tensor->buffer_bytes == 0 ? -1 : tensor->buffer_bytes;
+  view.device = {to_enum<DeviceKind>(tensor.device_kind, 2, prefix + ".device_kind", call), tensor.device_index};
+  view.buffer_bytes = tensor.buffer_bytes == 0 ? -1 : tensor.buffer_bytes;
   return view;
+}
+
+fovea_tensor dense_tensor(void* data, std::int32_t dtype, const Sizes& sizes, std::string_view call) {
+  core::Named tensor{"sizes", {.dtype = to_enum<DType>(dtype, 3, "dtype", call), .sizes = sizes}, true};
+  core::Validator(call).check_shape(tensor);
+  const Sizes strides = dense_strides(sizes);
+  return {.struct_size = sizeof(fovea_tensor),
+          .data = data,
+          .dtype = dtype,
+          .rank = 4,
+          .sizes = {sizes[0], sizes[1], sizes[2], sizes[3]},
+          .strides = {strides[0], strides[1], strides[2], strides[3]},
+          .device_kind = FOVEA_CPU};
 }
 
 const AttentionOptions& Options::get() {
@@ -99,107 +102,109 @@ const AttentionOptions& Options::get() {
   return options;
 }
 
-Options convert(const fovea_options* options, std::string_view call) {
+Options convert(const fovea_options* given, std::string_view call) {
   Options result;
-  if (options == nullptr) return result;
-  check_struct(options, "options", call);
-  result.options.mask = to_enum<Mask>(options->mask, 4, "mask", call);
-  if (to_bool(options->has_scale, "has_scale", call)) result.options.scale = options->scale;
-  if (options->implementation != nullptr) result.options.implementation = options->implementation;
-  result.options.threads = options->threads;
-  result.options.reproducible = !to_bool(options->irreproducible, "irreproducible", call);
-  if (options->lender != nullptr) {
-    check_struct(options->lender, "lender", call);
-    if (options->lender->run == nullptr)
+  if (given == nullptr) return result;
+  const fovea_options options = read_struct(given, "options", call);
+  result.options.mask = to_enum<Mask>(options.mask, 4, "mask", call);
+  if (to_bool(options.has_scale, "has_scale", call)) result.options.scale = options.scale;
+  if (options.implementation != nullptr) result.options.implementation = options.implementation;
+  result.options.threads = options.threads;
+  result.options.reproducible = !to_bool(options.irreproducible, "irreproducible", call);
+  if (options.lender != nullptr) {
+    const fovea_thread_lender lender = read_struct(options.lender, "lender", call);
+    if (lender.run == nullptr)
       refuse(call, "lender", "a lender without a function", "run null", "a function",
              "leave lender null for the library's own threads");
-    result.lender = {options->lender->threads, options->lender->host, options->lender->run};
+    result.lender = {lender.threads, lender.host, lender.run};
   }
-  result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options->cancel);
-  result.options.stream = options->stream;
-  result.options.workspace = convert(options->workspace);
+  result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options.cancel);
+  result.options.stream = options.stream;
+  result.options.workspace = convert(options.workspace);
   return result;
 }
 
-ForwardTensors convert(const fovea_forward_tensors* tensors, std::string_view call) {
-  check_struct(tensors, "tensors", call);
+ForwardTensors convert(const fovea_forward_tensors* given, std::string_view call) {
+  const fovea_forward_tensors tensors = read_struct(given, "tensors", call);
   ForwardTensors result;
-  result.q = convert_tensor(tensors->q, "q", call);
-  result.k = convert_tensor(tensors->k, "k", call);
-  result.v = convert_tensor(tensors->v, "v", call);
-  result.out = convert_tensor(tensors->out, "out", call);
-  result.lse = optional_tensor(tensors->lse, "lse", call);
-  result.saved = convert(tensors->saved);
+  result.q = convert_tensor(tensors.q, "q", call);
+  result.k = convert_tensor(tensors.k, "k", call);
+  result.v = convert_tensor(tensors.v, "v", call);
+  result.out = convert_tensor(tensors.out, "out", call);
+  result.lse = optional_tensor(tensors.lse, "lse", call);
+  result.saved = convert(tensors.saved);
   return result;
 }
 
-BackwardTensors convert(const fovea_backward_tensors* tensors, std::string_view call) {
-  check_struct(tensors, "tensors", call);
+BackwardTensors convert(const fovea_backward_tensors* given, std::string_view call) {
+  const fovea_backward_tensors tensors = read_struct(given, "tensors", call);
   BackwardTensors result;
-  result.q = convert_tensor(tensors->q, "q", call);
-  result.k = convert_tensor(tensors->k, "k", call);
-  result.v = convert_tensor(tensors->v, "v", call);
-  result.lse = convert_tensor(tensors->lse, "lse", call);
-  result.dout = convert_tensor(tensors->dout, "dout", call);
-  result.delta = optional_tensor(tensors->delta, "delta", call);
-  result.out = tensors->delta != nullptr ? optional_tensor(tensors->out, "out", call)
-                                         : convert_tensor(tensors->out, "out", call);
-  result.dq = optional_tensor(tensors->dq, "dq", call);
-  result.dk = optional_tensor(tensors->dk, "dk", call);
-  result.dv = optional_tensor(tensors->dv, "dv", call);
-  result.saved = convert(tensors->saved);
-  result.accumulate = to_bool(tensors->accumulate, "accumulate", call);
+  result.q = convert_tensor(tensors.q, "q", call);
+  result.k = convert_tensor(tensors.k, "k", call);
+  result.v = convert_tensor(tensors.v, "v", call);
+  result.lse = convert_tensor(tensors.lse, "lse", call);
+  result.dout = convert_tensor(tensors.dout, "dout", call);
+  result.delta = optional_tensor(tensors.delta, "delta", call);
+  result.out =
+      tensors.delta != nullptr ? optional_tensor(tensors.out, "out", call) : convert_tensor(tensors.out, "out", call);
+  result.dq = optional_tensor(tensors.dq, "dq", call);
+  result.dk = optional_tensor(tensors.dk, "dk", call);
+  result.dv = optional_tensor(tensors.dv, "dv", call);
+  result.saved = convert(tensors.saved);
+  result.accumulate = to_bool(tensors.accumulate, "accumulate", call);
+  if (tensors.reserved != 0)
+    refuse(call, "reserved", "a field without a meaning is set", std::to_string(tensors.reserved), "0",
+           "initialise the whole struct");
   return result;
 }
 
-AttentionProblem convert(const fovea_problem* problem, std::string_view call) {
-  check_struct(problem, "problem", call);
+AttentionProblem convert(const fovea_problem* given, std::string_view call) {
+  const fovea_problem problem = read_struct(given, "problem", call);
   AttentionProblem result;
-  result.pass = to_enum<Pass>(problem->pass, 2, "pass", call);
-  result.mask = to_enum<Mask>(problem->mask, 4, "mask", call);
-  result.batch = problem->batch;
-  result.heads_q = problem->heads_q;
-  result.heads_kv = problem->heads_kv;
-  result.len_q = problem->len_q;
-  result.len_k = problem->len_k;
-  result.dim_qk = problem->dim_qk;
-  result.dim_v = problem->dim_v;
-  result.dtype = to_enum<DType>(problem->dtype, 3, "dtype", call);
-  result.result_dtype = to_enum<DType>(problem->result_dtype, 3, "result_dtype", call);
-  result.scale = problem->scale;
-  result.device = {to_enum<DeviceKind>(problem->device_kind, 2, "device_kind", call), problem->device_index};
-  result.reproducible = !to_bool(problem->irreproducible, "irreproducible", call);
-  result.saved_state = to_bool(problem->saved_state, "saved_state", call);
-  result.accumulate = to_bool(problem->accumulate, "accumulate", call);
-  result.wants_dq = !to_bool(problem->skip_dq, "skip_dq", call);
-  result.wants_dk = !to_bool(problem->skip_dk, "skip_dk", call);
-  result.wants_dv = !to_bool(problem->skip_dv, "skip_dv", call);
+  result.pass = to_enum<Pass>(problem.pass, 2, "pass", call);
+  result.mask = to_enum<Mask>(problem.mask, 4, "mask", call);
+  result.batch = problem.batch;
+  result.heads_q = problem.heads_q;
+  result.heads_kv = problem.heads_kv;
+  result.len_q = problem.len_q;
+  result.len_k = problem.len_k;
+  result.dim_qk = problem.dim_qk;
+  result.dim_v = problem.dim_v;
+  result.dtype = to_enum<DType>(problem.dtype, 3, "dtype", call);
+  result.result_dtype = to_enum<DType>(problem.result_dtype, 3, "result_dtype", call);
+  result.scale = problem.scale;
+  result.device = {to_enum<DeviceKind>(problem.device_kind, 2, "device_kind", call), problem.device_index};
+  result.reproducible = !to_bool(problem.irreproducible, "irreproducible", call);
+  result.saved_state = to_bool(problem.saved_state, "saved_state", call);
+  result.accumulate = to_bool(problem.accumulate, "accumulate", call);
+  result.wants_dq = !to_bool(problem.skip_dq, "skip_dq", call);
+  result.wants_dk = !to_bool(problem.skip_dk, "skip_dk", call);
+  result.wants_dv = !to_bool(problem.skip_dv, "skip_dv", call);
   return result;
 }
 
-void convert_back(const AttentionProblem& problem, fovea_problem* result, std::string_view call) {
-  check_struct(result, "problem", call);
-  *result = {.struct_size = sizeof(fovea_problem),
-             .pass = static_cast<std::int32_t>(problem.pass),
-             .mask = static_cast<std::int32_t>(problem.mask),
-             .batch = problem.batch,
-             .heads_q = problem.heads_q,
-             .heads_kv = problem.heads_kv,
-             .len_q = problem.len_q,
-             .len_k = problem.len_k,
-             .dim_qk = problem.dim_qk,
-             .dim_v = problem.dim_v,
-             .dtype = static_cast<std::int32_t>(problem.dtype),
-             .result_dtype = static_cast<std::int32_t>(problem.result_dtype),
-             .scale = problem.scale,
-             .device_kind = static_cast<std::int32_t>(problem.device.kind),
-             .device_index = problem.device.index,
-             .irreproducible = !problem.reproducible,
-             .saved_state = problem.saved_state,
-             .accumulate = problem.accumulate,
-             .skip_dq = !problem.wants_dq,
-             .skip_dk = !problem.wants_dk,
-             .skip_dv = !problem.wants_dv};
+fovea_problem convert(const AttentionProblem& problem) {
+  return {.struct_size = sizeof(fovea_problem),
+          .pass = static_cast<std::int32_t>(problem.pass),
+          .mask = static_cast<std::int32_t>(problem.mask),
+          .batch = problem.batch,
+          .heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .len_q = problem.len_q,
+          .len_k = problem.len_k,
+          .dim_qk = problem.dim_qk,
+          .dim_v = problem.dim_v,
+          .dtype = static_cast<std::int32_t>(problem.dtype),
+          .result_dtype = static_cast<std::int32_t>(problem.result_dtype),
+          .scale = problem.scale,
+          .device_kind = static_cast<std::int32_t>(problem.device.kind),
+          .device_index = problem.device.index,
+          .irreproducible = !problem.reproducible,
+          .saved_state = problem.saved_state,
+          .accumulate = problem.accumulate,
+          .skip_dq = !problem.wants_dq,
+          .skip_dk = !problem.wants_dk,
+          .skip_dv = !problem.wants_dv};
 }
 
 }  // namespace fovea::c_api

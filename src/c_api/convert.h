@@ -1,6 +1,7 @@
-// C structs to C++ views, with the refusals that only C needs: struct sizes, ranks, enum values, null structs.
+// C structs to C++ views, with the refusals that only C needs: ranks, enum values, null structs.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "fovea/attention.h"
@@ -20,10 +21,15 @@ Options convert(const fovea_options* options, std::string_view call);
 ForwardTensors convert(const fovea_forward_tensors* tensors, std::string_view call);
 BackwardTensors convert(const fovea_backward_tensors* tensors, std::string_view call);
 AttentionProblem convert(const fovea_problem* problem, std::string_view call);
-void convert_back(const AttentionProblem& problem, fovea_problem* result, std::string_view call);
+fovea_problem convert(const AttentionProblem& problem);
 
 MutableTensorView convert_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call);
 
+// A dense row-major tensor in CPU memory.
+fovea_tensor dense_tensor(void* data, std::int32_t dtype, const Sizes& sizes, std::string_view call);
+
+[[noreturn]] void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got,
+                         std::string wanted, std::string hint);
 [[noreturn]] void refuse_null(std::string_view name, std::string_view call);
 
 }  // namespace fovea::c_api

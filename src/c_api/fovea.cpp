@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "c_api/convert.h"
+#include "c_api/sized_struct.h"
 #include "core/check.h"
 
 namespace {
@@ -89,21 +90,12 @@ std::string_view name_or_empty(const char* name) { return name == nullptr ? std:
 
 extern "C" {
 
-fovea_tensor fovea_dense_tensor(void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
-  // Unsigned, so that sizes which overflow are refused by the call that gets them instead of being undefined here.
-  const auto product = [](std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  };
-  const std::int64_t row = product(length, dim);
-  return {.struct_size = sizeof(fovea_tensor),
-          .data = data,
-          .dtype = dtype,
-          .rank = 4,
-          .sizes = {batch, heads, length, dim},
-          .strides = {product(heads, row), row, dim, 1},
-          .device_kind = FOVEA_CPU,
-          .device_index = 0,
-          .buffer_bytes = 0};
+fovea_status fovea_init_dense_tensor(fovea_tensor* tensor, void* data, int32_t dtype, int64_t batch, int64_t heads,
+                                     int64_t length, int64_t dim) {
+  return guarded([&] {
+    constexpr std::string_view call = "fovea_init_dense_tensor";
+    c_api::write_struct(c_api::dense_tensor(data, dtype, {batch, heads, length, dim}, call), tensor, "tensor", call);
+  });
 }
 
 fovea_status fovea_attention_forward(const fovea_forward_tensors* tensors, const fovea_options* options) {
@@ -140,7 +132,8 @@ fovea_status fovea_describe_forward(const fovea_forward_tensors* tensors, const 
   return guarded([&] {
     constexpr std::string_view call = "fovea_describe_forward";
     const ForwardTensors views = c_api::convert(tensors, call);
-    c_api::convert_back(describe(views, c_api::convert(options, call).get()), problem, call);
+    const AttentionProblem asked = describe(views, c_api::convert(options, call).get());
+    c_api::write_struct(c_api::convert(asked), problem, "problem", call);
   });
 }
 
@@ -149,7 +142,8 @@ fovea_status fovea_describe_backward(const fovea_backward_tensors* tensors, cons
   return guarded([&] {
     constexpr std::string_view call = "fovea_describe_backward";
     const BackwardTensors views = c_api::convert(tensors, call);
-    c_api::convert_back(describe(views, c_api::convert(options, call).get()), problem, call);
+    const AttentionProblem asked = describe(views, c_api::convert(options, call).get());
+    c_api::write_struct(c_api::convert(asked), problem, "problem", call);
   });
 }
 

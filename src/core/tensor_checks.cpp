@@ -87,7 +87,7 @@ void Validator::refuse_missing(const Named& t) const {
                                            : "contiguous(data, sizes) makes a view");
 }
 
-void Validator::check_tensor(Named& t) const {
+void Validator::check_shape(const Named& t) const {
   const TensorView& v = t.view;
   if (!is_known(v.dtype)) {
     refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}),
@@ -115,7 +115,11 @@ void Validator::check_tensor(Named& t) const {
     refuse(t.name, "the product of the sizes overflows", to_string(v.sizes),
            "at most " + to_string(kMaxElements) + " elements", "sizes are (batch, heads, length, dim), in elements");
   }
-  if (element_count(v) == 0) return;  // strides and pointer of an empty tensor mean nothing
+}
+
+void Validator::check_tensor(Named& t) const {
+  check_shape(t);
+  if (element_count(t.view) == 0) return;  // strides and pointer of an empty tensor mean nothing
   check_memory(t);
 }
 

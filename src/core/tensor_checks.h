@@ -52,6 +52,7 @@ class Validator {
   void check_given(const Named& t) const {  // a tensor that may not be left out
     if (!t.view && t.view.sizes == Sizes{}) refuse_missing(t);
   }
+  void check_shape(const Named& t) const;  // all that needs neither pointer nor strides
   void check_tensor(Named& t) const;
   void check_sizes(const Named& t, const Sizes& wanted) const {
     if (t.view.sizes != wanted) refuse_sizes(t, wanted);

@@ -11,6 +11,8 @@ SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
 POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+|(std(arg|bool|def|int|io|lib)|math|string|errno|limits|float|assert)\.h")
+# Headers of released versions stay as they were released, whatever the rules have become since.
+UNCHECKED = re.compile(r"__pycache__|/corpus/|^tests/c_api/frozen/")
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 
@@ -134,7 +136,7 @@ def main():
     for top in ("include", "src", "tests", "examples", "cmake", "scripts", "python"):
         for file in sorted((ROOT / top).rglob("*")):
             path = str(file.relative_to(ROOT))
-            if not file.is_file() or file.suffix not in SOURCES | SCRIPTS or re.search(r"__pycache__|/corpus/", path):
+            if not file.is_file() or file.suffix not in SOURCES | SCRIPTS or UNCHECKED.search(path):
                 continue
             if file.suffix == "" and top != "scripts":
                 continue

@@ -51,8 +51,9 @@ void call_in_cpp(const std::string& engine) {
 
 void call_in_c(const char* engine) {
   std::vector<float> q(kSequences * 2 * 3 * 8, 0.5f), out(q.size());
-  fovea_tensor inputs = fovea_dense_tensor(q.data(), FOVEA_FP32, kSequences, 2, 3, 8), output = inputs;
-  output.data = out.data();
+  fovea_tensor inputs = {sizeof inputs}, output = {sizeof output};
+  fovea_init_dense_tensor(&inputs, q.data(), FOVEA_FP32, kSequences, 2, 3, 8);
+  fovea_init_dense_tensor(&output, out.data(), FOVEA_FP32, kSequences, 2, 3, 8);
   fovea_options options = {sizeof options};
   options.implementation = engine;
   options.threads = 2;

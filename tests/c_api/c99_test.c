@@ -1,5 +1,6 @@
-// The C interface from C99: forward, backward, merge, explain, refusals. Exits 0 if every line holds.
-#include <fovea/fovea.h>
+// The C interface from C99: forward, backward, describe, merge, explain, refusals. Exits 0 if every line holds.
+// Compiled with this version's header, and with each older one of frozen/: it uses nothing that they lack.
+#include FOVEA_HEADER
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,13 +20,19 @@ static int near(float got, double wanted) { return fabs(got - wanted) <= 1e-6; }
 static float q[] = {1, 0}, k[] = {1, 0, 0, 1}, v[] = {8, 4, 0, 4};
 static const double ln3 = 1.0986122886681098;
 
+static fovea_tensor dense(float* data, int32_t dtype, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  fovea_tensor tensor = {.struct_size = sizeof tensor};
+  CHECK(fovea_init_dense_tensor(&tensor, data, dtype, batch, heads, length, dim) == FOVEA_OK);
+  return tensor;
+}
+
 static void test_forward_and_backward(void) {
   float out[2], lse[1], dout[] = {1, 0}, dq[2], dk[4], dv[4];
-  const fovea_tensor q_view = fovea_dense_tensor(q, FOVEA_FP32, 1, 1, 1, 2);
-  const fovea_tensor k_view = fovea_dense_tensor(k, FOVEA_FP32, 1, 1, 2, 2);
-  const fovea_tensor v_view = fovea_dense_tensor(v, FOVEA_FP32, 1, 1, 2, 2);
-  const fovea_tensor out_view = fovea_dense_tensor(out, FOVEA_FP32, 1, 1, 1, 2);
-  const fovea_tensor lse_view = fovea_dense_tensor(lse, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor q_view = dense(q, FOVEA_FP32, 1, 1, 1, 2);
+  const fovea_tensor k_view = dense(k, FOVEA_FP32, 1, 1, 2, 2);
+  const fovea_tensor v_view = dense(v, FOVEA_FP32, 1, 1, 2, 2);
+  const fovea_tensor out_view = dense(out, FOVEA_FP32, 1, 1, 1, 2);
+  const fovea_tensor lse_view = dense(lse, FOVEA_FP32, 1, 1, 1, 1);
   fovea_options options = {.struct_size = sizeof options};
   options.has_scale = 1;
   options.scale = ln3;
@@ -35,10 +42,10 @@ static void test_forward_and_backward(void) {
   CHECK(fovea_attention_forward(&forward, &options) == FOVEA_OK);
   CHECK(near(out[0], 6) && near(out[1], 4) && near(lse[0], log(4)));
 
-  const fovea_tensor dout_view = fovea_dense_tensor(dout, FOVEA_FP32, 1, 1, 1, 2);
-  const fovea_tensor dq_view = fovea_dense_tensor(dq, FOVEA_FP32, 1, 1, 1, 2);
-  const fovea_tensor dk_view = fovea_dense_tensor(dk, FOVEA_FP32, 1, 1, 2, 2);
-  const fovea_tensor dv_view = fovea_dense_tensor(dv, FOVEA_FP32, 1, 1, 2, 2);
+  const fovea_tensor dout_view = dense(dout, FOVEA_FP32, 1, 1, 1, 2);
+  const fovea_tensor dq_view = dense(dq, FOVEA_FP32, 1, 1, 1, 2);
+  const fovea_tensor dk_view = dense(dk, FOVEA_FP32, 1, 1, 2, 2);
+  const fovea_tensor dv_view = dense(dv, FOVEA_FP32, 1, 1, 2, 2);
   fovea_backward_tensors backward = {.struct_size = sizeof backward};
   backward.q = &q_view, backward.k = &k_view, backward.v = &v_view, backward.out = &out_view;
   backward.lse = &lse_view, backward.dout = &dout_view;
@@ -52,15 +59,41 @@ static void test_forward_and_backward(void) {
 
 static void test_merge(void) {
   float out_a[] = {1}, lse_a[] = {0}, out_b[] = {5}, lse_b[] = {(float)1.0986122886681098}, out[1], lse[1];
-  const fovea_tensor a = fovea_dense_tensor(out_a, FOVEA_FP32, 1, 1, 1, 1);
-  const fovea_tensor a_lse = fovea_dense_tensor(lse_a, FOVEA_FP32, 1, 1, 1, 1);
-  const fovea_tensor b = fovea_dense_tensor(out_b, FOVEA_FP32, 1, 1, 1, 1);
-  const fovea_tensor b_lse = fovea_dense_tensor(lse_b, FOVEA_FP32, 1, 1, 1, 1);
-  const fovea_tensor merged = fovea_dense_tensor(out, FOVEA_FP32, 1, 1, 1, 1);
-  const fovea_tensor merged_lse = fovea_dense_tensor(lse, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor a = dense(out_a, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor a_lse = dense(lse_a, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor b = dense(out_b, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor b_lse = dense(lse_b, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor merged = dense(out, FOVEA_FP32, 1, 1, 1, 1);
+  const fovea_tensor merged_lse = dense(lse, FOVEA_FP32, 1, 1, 1, 1);
   const fovea_tensor *outs[] = {&a, &b}, *lses[] = {&a_lse, &b_lse};
   CHECK(fovea_merge_partials(outs, lses, 2, &merged, &merged_lse) == FOVEA_OK);
   CHECK(near(out[0], 4) && near(lse[0], log(4)));
+}
+
+static void test_describe(void) {
+  static float data[2 * 6 * 8 * 16];
+  const fovea_tensor q_view = dense(data, FOVEA_BF16, 2, 6, 5, 4), out_view = dense(data, FOVEA_FP32, 2, 6, 5, 8);
+  const fovea_tensor k_view = dense(data, FOVEA_BF16, 2, 3, 7, 4), v_view = dense(data, FOVEA_BF16, 2, 3, 7, 8);
+  const fovea_tensor dout_view = dense(data, FOVEA_BF16, 2, 6, 5, 8), lse_view = dense(data, FOVEA_FP32, 2, 6, 5, 1);
+  static float dq[2 * 6 * 5 * 4];
+  const fovea_tensor dq_view = dense(dq, FOVEA_FP32, 2, 6, 5, 4);
+  fovea_options options = {.struct_size = sizeof options};
+  fovea_backward_tensors tensors = {.struct_size = sizeof tensors};
+  fovea_problem problem = {.struct_size = sizeof problem};
+  options.mask = FOVEA_MASK_CAUSAL_BOTTOM_RIGHT;
+  options.irreproducible = 1;
+  tensors.q = &q_view, tensors.k = &k_view, tensors.v = &v_view, tensors.out = &out_view, tensors.lse = &lse_view;
+  tensors.dout = &dout_view, tensors.dq = &dq_view;
+  tensors.accumulate = 1;
+  CHECK(fovea_describe_backward(&tensors, &options, &problem) == FOVEA_OK);
+  CHECK(problem.struct_size == sizeof problem && problem.pass == FOVEA_BACKWARD);
+  CHECK(problem.mask == FOVEA_MASK_CAUSAL_BOTTOM_RIGHT && problem.scale == 0.5);
+  CHECK(problem.batch == 2 && problem.heads_q == 6 && problem.heads_kv == 3 && problem.len_q == 5);
+  CHECK(problem.len_k == 7 && problem.dim_qk == 4 && problem.dim_v == 8);
+  CHECK(problem.dtype == FOVEA_BF16 && problem.result_dtype == FOVEA_FP32);
+  CHECK(problem.device_kind == FOVEA_CPU && problem.device_index == 0 && problem.irreproducible == 1);
+  CHECK(problem.saved_state == 0 && problem.accumulate == 1);
+  CHECK(problem.skip_dq == 0 && problem.skip_dk == 1 && problem.skip_dv == 1);
 }
 
 static void test_explain(void) {
@@ -94,6 +127,7 @@ static void test_names_and_errors(void) {
 int main(void) {
   CHECK(strcmp(fovea_last_error(), "") == 0);
   test_forward_and_backward();
+  test_describe();
   test_merge();
   test_explain();
   test_names_and_errors();

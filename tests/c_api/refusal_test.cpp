@@ -22,7 +22,7 @@ struct Call {
   std::vector<float> lse = std::vector<float>(2 * 3, kPoison);
   fovea_tensor q_view = dense(q), k_view = dense(k), v_view = dense(v), dout_view = dense(dout), out_view = dense(out);
   fovea_tensor dq_view = dense(dq), dk_view = dense(dk), dv_view = dense(dv);
-  fovea_tensor lse_view = fovea_dense_tensor(lse.data(), FOVEA_FP32, 1, 2, 3, 1);
+  fovea_tensor lse_view = dense(lse, 1);
   fovea_thread_lender lender = {sizeof(fovea_thread_lender)};
   fovea_options options = {sizeof(fovea_options)};
   fovea_forward_tensors forward = {sizeof(fovea_forward_tensors), &q_view, &k_view, &v_view, &out_view, &lse_view};
@@ -38,8 +38,10 @@ struct Call {
                                      &dk_view,
                                      &dv_view};
 
-  static fovea_tensor dense(std::vector<float>& data) {
-    return fovea_dense_tensor(data.data(), FOVEA_FP32, 1, 2, 3, 4);
+  static fovea_tensor dense(std::vector<float>& data, std::int64_t dim = 4) {
+    fovea_tensor tensor = {sizeof tensor};
+    EXPECT_EQ(fovea_init_dense_tensor(&tensor, data.data(), FOVEA_FP32, 1, 2, 3, dim), FOVEA_OK);
+    return tensor;
   }
 
   bool outputs_untouched() const {
@@ -71,9 +73,19 @@ std::vector<Refusal> refusals_of_structs() {
       {"R22_tensor_struct_size_of_zero",
        [](Call& c) { c.q_view.struct_size = 0; },
        {"`q`", "0 bytes", tensor_bytes->c_str()}},
-      {"R22_tensor_struct_of_another_version",
-       [](Call& c) { c.v_view.struct_size += 8; },
-       {"`v`", tensor_bytes->c_str()}},
+      {"R22_tensor_struct_with_a_field_of_a_newer_version",
+       [](Call& c) {
+         static struct {
+           fovea_tensor known;
+           std::int64_t unknown;
+         } newer;
+         newer.known = c.v_view, newer.known.struct_size = sizeof newer, newer.unknown = 1;
+         c.forward.v = c.backward.v = &newer.known;
+       },
+       {"`v`", "112 bytes", tensor_bytes->c_str(), "zeros behind them"}},
+      {"R22_struct_size_that_was_not_set",
+       [](Call& c) { c.options.struct_size = SIZE_MAX; },
+       {"`options`", "18446744073709551615 bytes", options_bytes->c_str()}},
       {"R22_options_struct_size",
        [](Call& c) { c.options.struct_size = 12; },
        {"`options`", "12 bytes", options_bytes->c_str()}},
@@ -109,6 +121,7 @@ std::vector<Refusal> refusals_of_values() {
        {"`accumulate`", "got:    5", "0 or 1"},
        false,
        true},
+      {"R22_reserved_field", [](Call& c) { c.backward.reserved = 7; }, {"`reserved`", "got:    7"}, false, true},
   };
 }
 

@@ -53,15 +53,33 @@ struct Shape {
   std::int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
 };
 
-fovea_tensor tensor(Bytes& bytes, const Memory& memory, std::int32_t dtype, std::int64_t heads, std::int64_t length,
-                    std::int64_t dim, std::int64_t batch) {
-  fovea_tensor t = fovea_dense_tensor(memory.data, dtype, batch, heads, length, dim);
+// A struct and bytes behind it, which a newer header's fields would be.
+template <class Struct>
+struct Sized {
+  Struct known = {sizeof(Struct)};
+  std::uint8_t unknown[16] = {};
+
+  // Any size within the memory that is there, or far too large a one.
+  void take_size(Bytes& bytes) {
+    known.struct_size = bytes.take<std::uint8_t>();
+    if (known.struct_size > sizeof *this) known.struct_size *= 4096;
+    unknown[0] = bytes.take<std::uint8_t>();
+  }
+};
+
+Sized<fovea_tensor> tensor(Bytes& bytes, const Memory& memory, std::int32_t dtype, std::int64_t heads,
+                           std::int64_t length, std::int64_t dim, std::int64_t batch) {
+  Sized<fovea_tensor> result;
+  fovea_tensor& t = result.known;
+  // Sizes that it refuses go on to the calls, which refuse them too.
+  if (fovea_init_dense_tensor(&t, memory.data, dtype, batch, heads, length, dim) != FOVEA_OK)
+    t = {sizeof t, memory.data, dtype, 4, {batch, heads, length, dim}};
   t.buffer_bytes = kMemory;
   const auto spoil = bytes.take<std::uint8_t>();
-  if (spoil < 200) return t;
+  if (spoil < 200) return result;
   switch (spoil % 8) {
     case 0:
-      t.struct_size = bytes.take<std::uint8_t>();
+      result.take_size(bytes);
       break;
     case 1:
       t.rank = bytes.choice(6);
@@ -86,20 +104,21 @@ fovea_tensor tensor(Bytes& bytes, const Memory& memory, std::int32_t dtype, std:
       t.buffer_bytes -= 1;
       break;
   }
-  return t;
+  return result;
 }
 
-fovea_options options_from(Bytes& bytes) {
+Sized<fovea_options> options_from(Bytes& bytes) {
   static const char* const names[] = {nullptr, "", "reference", "cpu.scalar", "cpu.avx2", "flash", "nothing"};
-  fovea_options options = {sizeof options};
+  Sized<fovea_options> result;
+  fovea_options& options = result.known;
   options.mask = bytes.choice(4);
   options.has_scale = bytes.choice(2);
   options.scale = bytes.take<float>();
   options.implementation = names[bytes.take<std::uint8_t>() % 7];
   options.threads = bytes.choice(3);
   options.irreproducible = bytes.choice(2);
-  if (bytes.take<std::uint8_t>() > 250) options.struct_size = bytes.take<std::uint8_t>();
-  return options;
+  if (bytes.take<std::uint8_t>() > 250) result.take_size(bytes);
+  return result;
 }
 
 void check(fovea_status status) {
@@ -123,47 +142,43 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Memory memory[11];
   const Shape s{bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size(), bytes.size()};
   const std::int32_t dtype = bytes.choice(3), results = bytes.choice(2) == 0 ? dtype : FOVEA_FP32;
-  const fovea_options options = options_from(bytes);
-  const fovea_tensor q = tensor(bytes, memory[0], dtype, s.heads_q, s.len_q, s.dim_qk, s.batch);
-  const fovea_tensor k = tensor(bytes, memory[1], dtype, s.heads_kv, s.len_k, s.dim_qk, s.batch);
-  const fovea_tensor v = tensor(bytes, memory[2], dtype, s.heads_kv, s.len_k, s.dim_v, s.batch);
-  const fovea_tensor out = tensor(bytes, memory[3], results, s.heads_q, s.len_q, s.dim_v, s.batch);
-  const fovea_tensor lse = tensor(bytes, memory[4], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
-  const fovea_tensor dout = tensor(bytes, memory[5], dtype, s.heads_q, s.len_q, s.dim_v, s.batch);
-  const fovea_tensor delta = tensor(bytes, memory[6], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
-  const fovea_tensor dq = tensor(bytes, memory[7], results, s.heads_q, s.len_q, s.dim_qk, s.batch);
-  const fovea_tensor dk = tensor(bytes, memory[8], results, s.heads_kv, s.len_k, s.dim_qk, s.batch);
-  const fovea_tensor dv = tensor(bytes, memory[9], results, s.heads_kv, s.len_k, s.dim_v, s.batch);
+  const Sized<fovea_options> sized_options = options_from(bytes);
+  const fovea_options& options = sized_options.known;
+  const auto q = tensor(bytes, memory[0], dtype, s.heads_q, s.len_q, s.dim_qk, s.batch);
+  const auto k = tensor(bytes, memory[1], dtype, s.heads_kv, s.len_k, s.dim_qk, s.batch);
+  const auto v = tensor(bytes, memory[2], dtype, s.heads_kv, s.len_k, s.dim_v, s.batch);
+  const auto out = tensor(bytes, memory[3], results, s.heads_q, s.len_q, s.dim_v, s.batch);
+  const auto lse = tensor(bytes, memory[4], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
+  const auto dout = tensor(bytes, memory[5], dtype, s.heads_q, s.len_q, s.dim_v, s.batch);
+  const auto delta = tensor(bytes, memory[6], FOVEA_FP32, s.heads_q, s.len_q, 1, s.batch);
+  const auto dq = tensor(bytes, memory[7], results, s.heads_q, s.len_q, s.dim_qk, s.batch);
+  const auto dk = tensor(bytes, memory[8], results, s.heads_kv, s.len_k, s.dim_qk, s.batch);
+  const auto dv = tensor(bytes, memory[9], results, s.heads_kv, s.len_k, s.dim_v, s.batch);
   const auto absent = bytes.take<std::uint8_t>();
-  const auto unless = [absent](int bit, const fovea_tensor& t) { return (absent >> bit & 1) != 0 ? nullptr : &t; };
+  const auto unless = [absent](int bit, const Sized<fovea_tensor>& t) {
+    return (absent >> bit & 1) != 0 ? nullptr : &t.known;
+  };
 
-  const fovea_forward_tensors forward = {sizeof forward, &q, &k, &v, &out, unless(0, lse), {}};
+  const fovea_forward_tensors forward = {sizeof forward, &q.known, &k.known, &v.known, &out.known, unless(0, lse), {}};
   if (quick(fovea_describe_forward, forward, options)) check(fovea_attention_forward(&forward, &options));
-  const fovea_backward_tensors backward = {sizeof backward,
-                                           &q,
-                                           &k,
-                                           &v,
-                                           unless(1, out),
-                                           &lse,
-                                           &dout,
-                                           unless(2, delta),
-                                           unless(3, dq),
-                                           unless(4, dk),
-                                           unless(5, dv),
-                                           {},
+  const fovea_backward_tensors backward = {sizeof backward, &q.known,      &k.known,      &v.known,
+                                           unless(1, out),  &lse.known,    &dout.known,   unless(2, delta),
+                                           unless(3, dq),   unless(4, dk), unless(5, dv), {},
                                            bytes.choice(2)};
   if (quick(fovea_describe_backward, backward, options)) check(fovea_attention_backward(&backward, &options));
 
-  fovea_problem problem = {sizeof problem};
+  Sized<fovea_problem> sized_problem;
+  fovea_problem& problem = sized_problem.known;
+  if (bytes.take<std::uint8_t>() > 250) sized_problem.take_size(bytes);
   if (fovea_describe_forward(&forward, &options, &problem) == FOVEA_OK) {
     std::int64_t needed = -1;
     check(fovea_workspace_bytes(&problem, options.implementation, &needed));
     char text[64];
     check(fovea_explain(&problem, options.implementation, text, bytes.take<std::uint8_t>() % sizeof text, nullptr));
   }
-  const fovea_tensor* const outs[] = {unless(6, out), &dout};
-  const fovea_tensor* const lses[] = {&lse, unless(7, delta)};
-  const fovea_tensor merged = tensor(bytes, memory[10], FOVEA_FP32, s.heads_q, s.len_q, s.dim_v, s.batch);
-  check(fovea_merge_partials(outs, lses, bytes.take<std::uint8_t>() % 3, &merged, &dq));
+  const fovea_tensor* const outs[] = {unless(6, out), &dout.known};
+  const fovea_tensor* const lses[] = {&lse.known, unless(7, delta)};
+  const auto merged = tensor(bytes, memory[10], FOVEA_FP32, s.heads_q, s.len_q, s.dim_v, s.batch);
+  check(fovea_merge_partials(outs, lses, bytes.take<std::uint8_t>() % 3, &merged.known, &dq.known));
   return 0;
 }

@@ -10,34 +10,35 @@
 enum { kLength = 64, kElements = 4 * kLength * kLength };
 
 typedef fovea_status Forward(const fovea_forward_tensors*, const fovea_options*);
-typedef fovea_tensor DenseTensor(void*, int32_t, int64_t, int64_t, int64_t, int64_t);
+typedef fovea_status InitTensor(fovea_tensor*, void*, int32_t, int64_t, int64_t, int64_t, int64_t);
 
 static float q[kElements], out[kElements];
 
 // Loads, calls, unloads. Equal values weigh to themselves.
 static int use(const char* path) {
   void* library = dlopen(path, RTLD_NOW);
-  void *found_forward, *found_dense;
+  void *found_forward, *found_init;
   Forward* forward;
-  DenseTensor* dense;
+  InitTensor* init;
   if (library == NULL) {
     fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
   found_forward = dlsym(library, "fovea_attention_forward");
-  found_dense = dlsym(library, "fovea_dense_tensor");
-  if (found_forward == NULL || found_dense == NULL) return 2;
+  found_init = dlsym(library, "fovea_init_dense_tensor");
+  if (found_forward == NULL || found_init == NULL) return 2;
   memcpy(&forward, &found_forward, sizeof forward);  // C has no cast from object to function pointer
-  memcpy(&dense, &found_dense, sizeof dense);
+  memcpy(&init, &found_init, sizeof init);
   {
-    const fovea_tensor input = dense(q, FOVEA_FP32, 4, 1, kLength, kLength);
-    const fovea_tensor output = dense(out, FOVEA_FP32, 4, 1, kLength, kLength);
+    fovea_tensor input = {sizeof(fovea_tensor)}, output = {sizeof(fovea_tensor)};
     fovea_options options = {sizeof(fovea_options)};
     fovea_forward_tensors tensors = {sizeof(fovea_forward_tensors), &input, &input, &input, &output, NULL};
     options.threads = 2;
-    if (forward(&tensors, &options) != FOVEA_OK || out[kElements - 1] != 0.5f) return 3;
+    if (init(&input, q, FOVEA_FP32, 4, 1, kLength, kLength) != FOVEA_OK) return 3;
+    if (init(&output, out, FOVEA_FP32, 4, 1, kLength, kLength) != FOVEA_OK) return 3;
+    if (forward(&tensors, &options) != FOVEA_OK || out[kElements - 1] != 0.5f) return 4;
   }
-  return dlclose(library) == 0 ? 0 : 4;
+  return dlclose(library) == 0 ? 0 : 5;
 }
 
 int main(int count, char** arguments) {

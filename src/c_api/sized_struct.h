@@ -1,0 +1,64 @@
+// Structs of callers that were compiled with an older or a newer fovea.h: their struct_size tells.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "fovea/fovea.h"
+
+namespace fovea::c_api {
+
+// sizeof(Struct) in version 0.2.0, told by its last field then: the smallest size that is taken. It never changes.
+template <class Struct>
+inline constexpr std::size_t kFirstSize = 0;
+template <>
+inline constexpr std::size_t kFirstSize<fovea_tensor> = offsetof(fovea_tensor, buffer_bytes) +
+                                                        sizeof(fovea_tensor::buffer_bytes);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_thread_lender> = offsetof(fovea_thread_lender, run) +
+                                                               sizeof(fovea_thread_lender::run);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_options> = offsetof(fovea_options, workspace) +
+                                                         sizeof(fovea_options::workspace);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_forward_tensors> = offsetof(fovea_forward_tensors, saved) +
+                                                                 sizeof(fovea_forward_tensors::saved);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_backward_tensors> = offsetof(fovea_backward_tensors, reserved) +
+                                                                  sizeof(fovea_backward_tensors::reserved);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_problem> = offsetof(fovea_problem, skip_dv) +
+                                                         sizeof(fovea_problem::skip_dv);
+
+struct StructSizes {
+  std::size_t first;  // in version 0.2.0
+  std::size_t known;  // in this library
+};
+
+// Copies a caller's struct to `known`, which is all zeros. Fields that an older caller lacks stay zero; fields that
+// only a newer one has must be zero. The first field of every struct is its size.
+void read_bytes(const void* given, void* known, StructSizes sizes, std::string_view name, std::string_view call);
+
+// Copies `answer` into a caller's struct, at most as many bytes as the caller says it has. Refuses where a field that
+// would be left out is not zero; fields that only the caller knows become zero.
+void write_bytes(const void* answer, void* given, StructSizes sizes, std::string_view name, std::string_view call);
+
+template <class Struct>
+constexpr StructSizes sizes_of() {
+  static_assert(kFirstSize<Struct> % alignof(Struct) == 0, "a new field may not lie in an older version's padding");
+  return {kFirstSize<Struct>, sizeof(Struct)};
+}
+
+template <class Struct>
+Struct read_struct(const Struct* given, std::string_view name, std::string_view call) {
+  Struct known{};
+  read_bytes(given, &known, sizes_of<Struct>(), name, call);
+  return known;
+}
+
+template <class Struct>
+void write_struct(const Struct& answer, Struct* given, std::string_view name, std::string_view call) {
+  write_bytes(&answer, given, sizes_of<Struct>(), name, call);
+}
+
+}  // namespace fovea::c_api

@@ -1,0 +1,154 @@
+// The C interface: the same calls as attention.h, with plain structs and status codes. C99.
+//
+// Every struct that is passed by address starts with its size, which says what version of this header it was compiled
+// with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default.
+// Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
+// A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
+// function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.
+// Nothing is kept after a call returns.
+// All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
+// every tensor and what is refused: attention.h, tensor.h, problem.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fovea/export.h"
+#include "fovea/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t fovea_status;
+enum {
+  FOVEA_OK = 0,
+  FOVEA_INVALID_ARGUMENT = 1,  // the call contradicts the contract
+  FOVEA_UNSUPPORTED = 2,       // legal, but no implementation here takes it
+  FOVEA_OUT_OF_MEMORY = 3,
+  FOVEA_CANCELLED = 4,  // the cancel flag was raised while the call ran; outputs are unspecified
+  FOVEA_ERROR = 5       // a device or library underneath failed
+};
+
+// Values of the int32_t fields below; any other is refused.
+enum { FOVEA_FP32 = 0, FOVEA_BF16 = 1, FOVEA_FP16 = 2 };
+enum { FOVEA_CPU = 0, FOVEA_CUDA = 1 };
+enum { FOVEA_FORWARD = 0, FOVEA_BACKWARD = 1 };
+enum { FOVEA_MASK_NONE = 0, FOVEA_MASK_CAUSAL = 1, FOVEA_MASK_CAUSAL_TOP_LEFT = 2, FOVEA_MASK_CAUSAL_BOTTOM_RIGHT = 3 };
+
+// A [batch, heads, length, dim] tensor that the caller owns; lse and delta have dim 1. Strides count elements;
+// those of an output nest: sorted, each is at least the extent of the dimensions with smaller ones.
+typedef struct fovea_tensor {
+  size_t struct_size;
+  void* data;  // never written through where the tensor is an input
+  int32_t dtype;
+  int32_t rank;  // 4
+  int64_t sizes[4];
+  int64_t strides[4];
+  int32_t device_kind;
+  int32_t device_index;
+  int64_t buffer_bytes;  // bytes that may be touched from `data` on; 0: not told, so not checked
+} fovea_tensor;
+
+// Memory that the caller lends for the length of a call, 64-byte aligned, apart from all else that the call reads or
+// writes. It is always a part of another struct, whose size covers it, and so has none of its own.
+typedef struct fovea_buffer {
+  void* data;
+  int64_t bytes;
+} fovea_buffer;
+
+// The host's threads: see ThreadLender in threads.h.
+typedef struct fovea_thread_lender {
+  size_t struct_size;
+  int32_t threads;
+  void* host;
+  void (*run)(void* host, int64_t count, void (*task)(void* argument, int64_t index, int worker), void* argument);
+} fovea_thread_lender;
+
+// Wait for `stream` before it is destroyed, and before a thread ends whose own it is: a driver was seen to hang where
+// calls were under way (docs/kernels/cuda_any.md, "Calls and the host").
+typedef struct fovea_options {
+  size_t struct_size;
+  int32_t mask;
+  int32_t has_scale;           // 0: scale is 1 / sqrt(dim_qk)
+  double scale;                // any finite value
+  const char* implementation;  // a name; null or "": the first that accepts
+  int32_t threads;             // CPU; 0: the default
+  int32_t irreproducible;      // 1 also admits implementations that promise no bitwise equality
+  const fovea_thread_lender* lender;
+  const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
+  void* stream;                 // CUDA; a cudaStream_t
+  fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
+} fovea_options;
+
+typedef struct fovea_forward_tensors {
+  size_t struct_size;
+  const fovea_tensor *q, *k, *v;
+  const fovea_tensor *out, *lse;  // lse may be null
+  fovea_buffer saved;             // optional: state for the backward of the same implementation
+} fovea_forward_tensors;
+
+typedef struct fovea_backward_tensors {
+  size_t struct_size;
+  const fovea_tensor *q, *k, *v, *out, *lse, *dout;
+  const fovea_tensor* delta;         // may be null; where it is given, out may be null
+  const fovea_tensor *dq, *dk, *dv;  // each may be null, but not all
+  fovea_buffer saved;
+  int32_t accumulate;  // 1: add to dq, dk, dv (fp32 only) instead of overwriting them
+  int32_t reserved;    // 0
+} fovea_backward_tensors;
+
+// What is asked, without pointers: fields of AttentionProblem (problem.h).
+typedef struct fovea_problem {
+  size_t struct_size;
+  int32_t pass;
+  int32_t mask;
+  int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
+  int32_t dtype;
+  int32_t result_dtype;
+  double scale;
+  int32_t device_kind;
+  int32_t device_index;
+  int32_t irreproducible;
+  int32_t saved_state;
+  int32_t accumulate;
+  int32_t skip_dq, skip_dk, skip_dv;
+} fovea_problem;
+
+// Fills in a dense row-major fp32, bf16 or fp16 tensor in CPU memory. `tensor->struct_size` must be set.
+FOVEA_API fovea_status fovea_init_dense_tensor(fovea_tensor* tensor, void* data, int32_t dtype, int64_t batch,
+                                               int64_t heads, int64_t length, int64_t dim);
+
+// `options` may be null for the defaults. Refusals come before anything is written.
+FOVEA_API fovea_status fovea_attention_forward(const fovea_forward_tensors* tensors, const fovea_options* options);
+FOVEA_API fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, const fovea_options* options);
+
+// Joins `count` (out, lse) pairs over disjoint sets of keys into one: see merge_partials in attention.h.
+FOVEA_API fovea_status fovea_merge_partials(const fovea_tensor* const* part_outs, const fovea_tensor* const* part_lses,
+                                            size_t count, const fovea_tensor* out, const fovea_tensor* lse);
+
+// The problem that a call would pose. `problem->struct_size` must be set.
+FOVEA_API fovea_status fovea_describe_forward(const fovea_forward_tensors* tensors, const fovea_options* options,
+                                              fovea_problem* problem);
+FOVEA_API fovea_status fovea_describe_backward(const fovea_backward_tensors* tensors, const fovea_options* options,
+                                               fovea_problem* problem);
+
+// What the implementation that would run needs: workspace, and state saved between forward and backward.
+FOVEA_API fovea_status fovea_workspace_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
+FOVEA_API fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
+
+// The walk through the list of implementations as text. Writes at most `capacity` bytes, the last of them a zero, and
+// sets `needed` (may be null) to the bytes that the whole text takes with its zero. `text` may be null if `capacity`
+// is 0.
+FOVEA_API fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text,
+                                     size_t capacity, size_t* needed);
+
+FOVEA_API size_t fovea_implementation_count(void);
+FOVEA_API const char* fovea_implementation_name(size_t index);  // best first; null past the end
+
+FOVEA_API const char* fovea_last_error(void);  // why this thread's last failed call failed; "" if none did
+FOVEA_API const char* fovea_version(void);     // of the library; FOVEA_VERSION_STRING is that of the header
+
+#ifdef __cplusplus
+}
+#endif
