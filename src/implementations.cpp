@@ -4,7 +4,7 @@
 #include "core/implementation.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
-#include "reference/reference.h"
+#include "attention/reference/reference.h"
 
 namespace fovea::core {
 namespace {

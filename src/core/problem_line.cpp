@@ -13,7 +13,7 @@
 #include "core/names.h"
 #include "core/printable.h"
 #include "core/tensor_checks.h"
-#include "core/validate.h"
+#include "attention/validate.h"
 
 namespace fovea::core {
 namespace {

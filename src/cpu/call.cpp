@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/problem_line.h"
-#include "cpu/processors.h"
+#include "core/processors.h"
 
 namespace fovea::cpu {
 namespace {
@@ -77,7 +77,7 @@ OutputRows key_rows(const AttentionProblem& p, const MutableTensorView& view, st
 }
 
 int most_runners(std::int64_t tasks) {
-  const int room = std::max(kLeastRoom, available_processors());
+  const int room = std::max(kLeastRoom, core::available_processors());
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, room));
 }
 

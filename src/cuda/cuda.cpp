@@ -3,8 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/any/plan.h"
-#include "cuda/any/run.h"
+#include "cuda/attention/any/plan.h"
+#include "cuda/attention/any/run.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/workspace_pool.h"
 

@@ -12,9 +12,9 @@
 #include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "program/command_line.h"
-#include "program/contender.h"
-#include "program/machine.h"
-#include "program/table.h"
+#include "program/bench/contender.h"
+#include "program/machine/machine.h"
+#include "program/bench/table.h"
 #include "program/verbs.h"
 
 namespace fovea::program {

@@ -15,7 +15,7 @@
 #include "fovea/version.h"
 #include "program/command_line.h"
 #include "program/output_file.h"
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 #include "program/verbs.h"
 
 namespace {

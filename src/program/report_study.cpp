@@ -12,7 +12,7 @@
 
 #include "core/check.h"
 #include "core/names.h"
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 
 namespace fovea::program {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/problem_line.h"
-#include "program/ranking.h"
+#include "program/bench/ranking.h"
 
 namespace fovea::program {
 

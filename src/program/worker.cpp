@@ -10,11 +10,11 @@
 
 #include "core/problem_line.h"
 #include "cuda/measure/device_memory.h"
-#include "program/shared_tensors.h"
-#include "program/timed_kernel.h"
+#include "program/worker/shared_tensors.h"
+#include "program/worker/timed_kernel.h"
 #include "program/verbs.h"
-#include "program/worker_protocol.h"
-#include "program/worker_timer.h"
+#include "program/worker/protocol.h"
+#include "program/worker/timer.h"
 
 namespace fovea::program {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/float16.h"
-#include "reference/definition.h"
+#include "attention/reference/head.h"
 #include "verification/companion.h"
 #include "verification/evaluation.h"
 #include "verification/score_sizes.h"

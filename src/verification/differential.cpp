@@ -6,7 +6,7 @@
 
 #include "core/float16.h"
 #include "fovea/error.h"
-#include "reference/reference.h"
+#include "attention/reference/reference.h"
 #include "verification/evaluation.h"
 
 namespace fovea::verification {

@@ -11,7 +11,7 @@
 
 #include "core/float16.h"
 #include "core/random.h"
-#include "reference/definition.h"
+#include "attention/reference/head.h"
 
 namespace fovea::verification {
 namespace {

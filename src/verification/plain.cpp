@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/float16.h"
-#include "reference/definition.h"
+#include "attention/reference/head.h"
 
 namespace fovea::verification {
 namespace {

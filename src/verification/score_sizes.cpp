@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/float16.h"
-#include "reference/definition.h"
+#include "attention/reference/head.h"
 
 namespace fovea::verification {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "attention/engines.h"
-#include "reference/definition.h"
+#include "attention/reference/head.h"
 
 namespace fovea {
 namespace {

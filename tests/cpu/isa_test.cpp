@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "cpu/probes.h"
+#include "cpu/measure/probes.h"
 #include "engine.h"
 
 namespace fovea::cpu {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "cpu/processors.h"
+#include "core/processors.h"
 #include "engine.h"
 
 namespace fovea::cpu {
@@ -151,7 +151,7 @@ class Groups : public testing::Test {
     std::ofstream(whole) << text;
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
-  int processors() const { return control_group_processors(root_ + "/membership", root_ + "/mount"); }
+  int processors() const { return core::control_group_processors(root_ + "/membership", root_ + "/mount"); }
   std::string root_ = testing::TempDir() + "fovea_groups_" + std::to_string(getpid()) + "_" +
                       testing::UnitTest::GetInstance()->current_test_info()->name();
 };
@@ -189,7 +189,7 @@ TEST(DefaultThreads, TheEnvironmentDecides) {
   setenv("FOVEA_THREADS", "none", 1);
   EXPECT_THROW(default_threads(), Error);
   unsetenv("FOVEA_THREADS");
-  EXPECT_EQ(default_threads(), available_processors());
+  EXPECT_EQ(default_threads(), core::available_processors());
 }
 
 }  // namespace

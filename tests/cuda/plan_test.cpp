@@ -1,5 +1,5 @@
 // Plans of cuda.any for devices that are described here instead of asked: on any machine.
-#include "cuda/any/plan.h"
+#include "cuda/attention/any/plan.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cuda/any/parameters.h"
+#include "cuda/attention/any/parameters.h"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/runtime/launch.h"
 #include "ptx_checks.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/problem_line.h"
-#include "cuda/any/plan.h"
-#include "cuda/any/run.h"
+#include "cuda/attention/any/plan.h"
+#include "cuda/attention/any/run.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"

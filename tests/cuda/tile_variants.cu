@@ -1,7 +1,7 @@
 // Instances of the kernels of cuda.any with other tiles than the library's.
-#include "cuda/any/backward_keys.cuh"
-#include "cuda/any/backward_queries.cuh"
-#include "cuda/any/forward.cuh"
+#include "cuda/attention/any/backward_keys.cuh"
+#include "cuda/attention/any/backward_queries.cuh"
+#include "cuda/attention/any/forward.cuh"
 #include "tile_variants.h"
 
 namespace fovea::cuda::any {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cuda/any/parameters.h"
+#include "cuda/attention/any/parameters.h"
 
 namespace fovea::cuda::any {
 

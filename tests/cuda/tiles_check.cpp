@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/problem_line.h"
-#include "cuda/any/run.h"
+#include "cuda/attention/any/run.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"

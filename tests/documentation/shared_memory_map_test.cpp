@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "cuda/any/parameters.h"
+#include "cuda/attention/any/parameters.h"
 
 namespace fovea::cuda::any {
 namespace {

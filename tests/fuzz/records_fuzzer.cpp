@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fovea::program;

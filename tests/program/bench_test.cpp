@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/problem_line.h"
-#include "program/contender.h"
+#include "program/bench/contender.h"
 #include "run_program.h"
 
 namespace fovea::tests {

@@ -1,5 +1,5 @@
 // The ceiling of a row: the probe is at least the best library product, or the row says that it is not.
-#include "program/ceilings.h"
+#include "program/machine/ceilings.h"
 
 #include <gtest/gtest.h>
 

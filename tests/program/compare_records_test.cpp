@@ -1,5 +1,5 @@
 // Verdicts of `fovea compare`: no difference is claimed that the spreads do not carry.
-#include "program/compare_records.h"
+#include "program/record/compare_records.h"
 
 #include <gtest/gtest.h>
 

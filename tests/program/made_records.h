@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "program/record.h"
+#include "program/record/record.h"
 
 namespace fovea::tests {
 

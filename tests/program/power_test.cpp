@@ -1,5 +1,5 @@
 // Energy counters of a made-up machine.
-#include "program/power.h"
+#include "program/machine/power.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

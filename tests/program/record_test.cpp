@@ -1,5 +1,5 @@
 // Records: statistics, round trip, the file's refusals and repairs.
-#include "program/record.h"
+#include "program/record/record.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "program/command_line.h"
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 #include "run_program.h"
 #include "schema_checker.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 
 namespace fovea::tests {
 

@@ -1,12 +1,12 @@
 // The sampling engine against sources whose times are known.
-#include "program/sampler.h"
+#include "program/bench/sampler.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "program/sweep.h"
-#include "program/worker_process.h"
+#include "program/bench/sweep.h"
+#include "program/worker/process.h"
 
 namespace fovea::program {
 namespace {

@@ -1,12 +1,12 @@
 // Why a worker ended: who killed it, and how the out-of-memory killer is told from others.
-#include "program/worker_process.h"
+#include "program/worker/process.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "program/oom_kills.h"
+#include "program/machine/oom_kills.h"
 #include "run_program.h"
 
 namespace fovea::tests {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/problem_line.h"
-#include "program/record.h"
+#include "program/record/record.h"
 #include "program/report_study.h"
 
 namespace fovea::program {

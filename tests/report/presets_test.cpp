@@ -1,5 +1,5 @@
 // Presets: their grids are those of the published tables, and an unknown name is refused with the nearest one.
-#include "program/presets.h"
+#include "program/bench/presets.h"
 
 #include <gtest/gtest.h>
 

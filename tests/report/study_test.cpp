@@ -1,7 +1,7 @@
 // Rows become groups; who is ranked, who is fastest, and what a speed-up is.
 #include "fixture.h"
 #include "fovea/error.h"
-#include "program/record_file.h"
+#include "program/record/record_file.h"
 #include "program/report_study.h"
 
 namespace fovea::program {

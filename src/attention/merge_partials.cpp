@@ -1,0 +1,57 @@
+// Joining attention over disjoint sets of keys. Per row: m = max lse, w_i = exp(lse_i - m), out = sum w_i out_i / sum
+// w_i.
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "attention/validate.h"
+#include "fovea/attention.h"
+
+namespace fovea {
+namespace {
+
+std::int64_t offset(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+}
+
+const float* row(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return static_cast<const float*>(view.data) + offset(view, b, h, i);
+}
+
+float* row(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return static_cast<float*>(view.data) + offset(view, b, h, i);
+}
+
+}  // namespace
+
+void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse) {
+  core::guarded("merge_partials", [&] { core::validate(parts, out, lse, "merge_partials"); });
+  const Sizes& sizes = out.sizes;
+  if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // not one row, however large the other sizes
+  for (std::int64_t b = 0; b < sizes[0]; ++b) {
+    for (std::int64_t h = 0; h < sizes[1]; ++h) {
+      for (std::int64_t i = 0; i < sizes[2]; ++i) {
+        constexpr float kNone = -std::numeric_limits<float>::infinity();  // the lse of a row without keys
+        float largest = kNone;
+        for (const auto& part : parts) largest = std::fmax(largest, *row(part.lse, b, h, i));
+        double sum = 0;
+        for (const auto& part : parts) {
+          const float part_lse = *row(part.lse, b, h, i);
+          if (part_lse != kNone) sum += std::exp(static_cast<double>(part_lse) - largest);
+        }
+        for (std::int64_t c = 0; c < sizes[3]; ++c) {
+          double value = 0;
+          for (const auto& part : parts) {
+            const float part_lse = *row(part.lse, b, h, i);
+            if (part_lse != kNone)
+              value += std::exp(static_cast<double>(part_lse) - largest) * row(part.out, b, h, i)[c];
+          }
+          row(out, b, h, i)[c] = sum == 0 ? 0.0f : static_cast<float>(value / sum);
+        }
+        *row(lse, b, h, i) = sum == 0 ? kNone : static_cast<float>(largest + std::log(sum));
+      }
+    }
+  }
+}
+
+}  // namespace fovea

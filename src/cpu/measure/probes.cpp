@@ -1,0 +1,71 @@
+// Each round runs on all threads at once and is timed as a whole; the best round counts, since everything that disturbs
+// a round makes it slower.
+#include "cpu/measure/probes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "cpu/threads.h"
+
+namespace fovea::cpu {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Largest work / time of rounds for about `seconds`, at least three. round() returns the work that it did.
+template <class Round>
+double best_rate(double seconds, const Round& round) {
+  const double end = now() + seconds;
+  double best = 0;
+  for (int n = 0; n < 3 || now() < end; ++n) {
+    const double start = now(), work = round();
+    best = std::max(best, work / (now() - start));
+  }
+  return best;
+}
+
+double peak(double (*probe)(std::int64_t), int threads, double seconds) {
+  constexpr std::int64_t kIterations = 200'000;
+  return best_rate(seconds, [&] {
+    for_each_item(nullptr, threads, threads, [&](std::int64_t, int) {
+      probe(kIterations);
+      return true;
+    });
+    return threads * probe(1) * static_cast<double>(kIterations);
+  });
+}
+
+}  // namespace
+
+Isa best_isa() {
+  for (const Isa isa : {Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
+    if (missing(isa).empty()) return isa;
+  }
+  return Isa::scalar;
+}
+
+double fma_flops_per_second(Isa isa, int threads, double seconds) {
+  if (!missing(isa).empty()) return 0;
+  return peak(kernels_of(isa)->fma_peak, threads, seconds);
+}
+
+double bf16_dot_flops_per_second(int threads, double seconds) {
+  if (!missing(Isa::avx512_bf16).empty()) return 0;
+  return peak(kernels_of(Isa::avx512_bf16)->dot_peak, threads, seconds);
+}
+
+double read_bandwidth(int threads, double seconds, std::int64_t bytes) {
+  float (*const read)(const float*, std::int64_t) = kernels_of(best_isa())->read;
+  const std::int64_t count = bytes / 4, share = count / threads;
+  std::vector<float> memory(static_cast<std::size_t>(count), 1.0f);
+  return best_rate(seconds, [&] {
+    for_each_item(nullptr, threads, threads, [&](std::int64_t item, int) {
+      // The sum is compared, so that reading cannot be skipped.
+      return read(memory.data() + item * share, share) >= 0;
+    });
+    return static_cast<double>(share * threads * 4);
+  });
+}
+
+}  // namespace fovea::cpu

@@ -1,0 +1,170 @@
+// Forward: one kernel, and one that joins the parts if the keys were split. Backward: row statistics, dk and dv, dq,
+// and the same joining. Everything is enqueued on the caller's stream; nothing waits.
+#include "cuda/attention/any/run.h"
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/attention/any/plan.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/placement.h"
+
+namespace fovea::cuda::any {
+namespace {
+
+template <class Pointer>
+TensorRef ref(const BasicTensorView<Pointer>& t) {
+  const std::int64_t bytes = size_of(t.dtype);
+  bool vector = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
+  for (int i = 0; i < 3; ++i) vector = vector && (t.sizes[i] <= 1 || t.strides[i] * bytes % 16 == 0);
+  const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
+  return {
+      const_cast<void*>(static_cast<const void*>(t.data)), stride(0), stride(1), stride(2), kind_of(t.dtype), vector};
+}
+
+float* at(void* workspace, std::int64_t offset) {
+  return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
+}
+
+// Blocks of threads of a kernel that gives each row of `dim` columns a power-of-two share of a warp.
+std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
+  std::int64_t threads = 1;
+  while (threads < 32 && threads * 4 < dim) threads *= 2;
+  return (rows * threads + kMemoryKernelThreads - 1) / kMemoryKernelThreads;
+}
+
+template <class Parameters>
+void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, int shared_bytes, cudaStream_t stream,
+                  const Parameters& parameters, Begin begin) {
+  launch(kernel.function, blocks, kernel.tile.threads(), shared_bytes, stream, &parameters, begin,
+         Memory::mostly_shared, parameters.split.in_cluster ? parameters.split.splits : 1);
+}
+
+void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
+                       cudaStream_t stream) {
+  const StatisticsParameters statistics{.shape = p.shape,
+                                        .out = ref(t.out),
+                                        .dout = p.dout,
+                                        .lse = ref(t.lse),
+                                        .delta = ref(t.delta),
+                                        .lse_result = const_cast<float*>(p.lse),
+                                        .delta_result = const_cast<float*>(p.delta)};
+  const ElementKind kind = kind_of(problem.dtype);
+  launch(statistics_function(kind), statistics_blocks(kind, problem.batch * problem.heads_q, problem.len_q),
+         kStatisticsThreads, 0, stream, &statistics, Begin::after, Memory::mostly_shared);
+}
+
+// The parts of every gradient that was cut into some, joined by one kernel.
+class PartialSums {
+ public:
+  PartialSums(const BackwardParameters& p, ElementKind kind)
+      : sums_{.shape = p.shape, .accumulate = p.accumulate, .sums = {}}, kind_(kind) {}
+
+  // Of a gradient of the sizes of `like`; null `partial`: not cut.
+  void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool of_keys) {
+    if (partial == nullptr) return;
+    sums_.sums[sums_.count++] = {.split = split,
+                                 .of_keys = of_keys,
+                                 .heads = static_cast<int>(like.sizes[1]),
+                                 .len = static_cast<int>(like.sizes[2]),
+                                 .dim = static_cast<int>(like.sizes[3]),
+                                 .partial = partial,
+                                 .result = result,
+                                 .first_block = static_cast<unsigned>(blocks_)};
+    blocks_ += row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]);
+  }
+  void launch(cudaStream_t stream) {
+    if (sums_.count > 0)
+      cuda::launch(sum_partials_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_, Begin::early,
+                   Memory::mostly_shared);
+  }
+
+ private:
+  SumPartialsParameters sums_;
+  ElementKind kind_;
+  std::int64_t blocks_ = 0;
+};
+
+}  // namespace
+
+void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const ForwardTensors& t,
+             const core::RunContext& context) {
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  const ForwardParameters p{
+      .grid = plan.grid,
+      .split = plan.split,
+      .q = ref(t.q),
+      .k = ref(t.k),
+      .shape = plan.shape,
+      .v = ref(t.v),
+      .out = ref(t.out),
+      .lse = ref(t.lse),
+      .partial_out = at(context.workspace, plan.partial_out),
+      .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
+  launch_tiles(*plan.kernel, plan.blocks, plan.shared_bytes, stream, p, Begin::after);
+  if (plan.partial_out < 0) return;
+  const MergeForwardParameters merge{.shape = p.shape,
+                                     .split = plan.split,
+                                     .partial_out = p.partial_out,
+                                     .partial_state = p.partial_state,
+                                     .out = p.out,
+                                     .lse = p.lse};
+  const std::int64_t warps = problem.batch * problem.heads_q * problem.len_q;
+  launch(merge_forward_function(kind_of(problem.dtype)), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
+         kMemoryKernelThreads, 0, stream, &merge, Begin::early, Memory::mostly_shared);
+}
+
+void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& t,
+             const core::RunContext& context) {
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  const ElementKind kind = kind_of(problem.dtype);
+  BackwardParameters p{.shape = plan.shape,
+                       .q = ref(t.q),
+                       .k = ref(t.k),
+                       .v = ref(t.v),
+                       .dout = ref(t.dout),
+                       .dq = ref(t.dq),
+                       .dk = ref(t.dk),
+                       .dv = ref(t.dv),
+                       .lse = at(context.workspace, plan.lse),
+                       .delta = at(context.workspace, plan.delta),
+                       .accumulate = problem.accumulate,
+                       .split = {},
+                       .grid = {}};
+  launch_statistics(problem, t, p, stream);
+  PartialSums sums(p, kind);
+  if (plan.keys.kernel != nullptr) {
+    p.split = plan.keys.split;
+    p.grid = plan.keys.grid;
+    p.partial_first = at(context.workspace, plan.keys.partial_first);
+    p.partial_second = at(context.workspace, plan.keys.partial_second);
+    launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
+    sums.add(t.k, p.dk, p.partial_first, p.split, true);
+    sums.add(t.v, p.dv, p.partial_second, p.split, true);
+  }
+  if (plan.queries.kernel != nullptr) {
+    // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
+    p.statistics_are_ready = plan.keys.blocks > 0;
+    p.split = plan.queries.split;
+    p.grid = plan.queries.grid;
+    p.partial_first = at(context.workspace, plan.queries.partial_first);
+    launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
+    sums.add(t.q, p.dq, p.partial_first, p.split, false);
+  }
+  sums.launch(stream);
+}
+
+void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_placements(problem, t, context);
+  enqueue(plan_forward(problem), problem, t, context);
+}
+
+void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(problem.device.index);
+  check_placements(problem, t, context);
+  enqueue(plan_backward(problem), problem, t, context);
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,175 @@
+// What both gradient kernels need of every query row: lse and delta = rowsum(dout * out).
+// Delta is summed by the same instructions in the same order as dp = dout v^T: where a row sees one key, out is that
+// key's value and dp - delta must vanish exactly.
+#include "cuda/attention/any/parameters.h"
+#include "cuda/device/softmax.cuh"
+#include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
+#include "cuda/ptx/mma.cuh"
+
+namespace fovea::cuda::any {
+namespace {
+
+constexpr int kChain = 128;  // columns of one chain of sums, as in tensor_core.cuh
+
+// lse and delta of one row; `delta` is used unless the caller gave one.
+__device__ __forceinline__ void write_row(const StatisticsParameters& p, std::int64_t sequence, int query,
+                                          float delta) {
+  const Shape& s = p.shape;
+  const std::int64_t batch = sequence / s.heads_q, head = sequence % s.heads_q, row = sequence * s.len_q + query;
+  const auto at = [&](const TensorRef& t) {
+    return static_cast<const float*>(t.data)[batch * t.batch + head * t.head + query * t.row];
+  };
+  const float lse = at(p.lse);
+  p.lse_result[row] = lse == -kInfinity ? kInfinity : lse;
+  p.delta_result[row] = p.delta.data != nullptr ? at(p.delta) : delta;
+}
+
+// fp32: one thread a row, as fp32_core.cuh sums.
+__global__ void __launch_bounds__(kStatisticsThreads) statistics_fp32(const __grid_constant__ StatisticsParameters p) {
+  ptx::let_next_kernel_begin();
+  const Shape& s = p.shape;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x;
+  const std::int64_t sequence = row / s.len_q;
+  if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
+  const int query = static_cast<int>(row % s.len_q);
+  const auto row_of = [&](const TensorRef& t) {
+    return static_cast<const float*>(t.data) + sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head +
+           query * t.row;
+  };
+  float delta = 0.0f;
+  if (p.delta.data == nullptr) {
+    const float *out = row_of(p.out), *dout = row_of(p.dout);
+    int column = 0;
+    if (p.out.vector && p.dout.vector) {
+#pragma unroll 16  // few threads: many reads under way
+      for (; column + 4 <= s.dim_v; column += 4) {
+        const float4 a = *reinterpret_cast<const float4*>(out + column);
+        const float4 b = *reinterpret_cast<const float4*>(dout + column);
+        delta = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, delta))));
+      }
+    }
+    for (; column < s.dim_v; ++column) delta = fmaf(out[column], dout[column], delta);
+  }
+  write_row(p, sequence, query, delta);
+}
+
+// Elements `column` and the next of a row as one operand register; 0 beyond `dim`.
+template <class Element>
+__device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool vector) {
+  if (row == nullptr || column >= dim) return 0;
+  if (vector && column + 2 <= dim) return *reinterpret_cast<const std::uint32_t*>(row + column);
+  const float second = column + 1 < dim ? static_cast<float>(row[column + 1]) : 0.0f;
+  return ptx::pack<Element>(static_cast<float>(row[column]), second);
+}
+
+// The same of an fp32 row, as the sum of two operands.
+template <class Element>
+__device__ __forceinline__ void operands(const float* row, int column, int dim, std::uint32_t& high,
+                                         std::uint32_t& low) {
+  const float a = row != nullptr && column < dim ? row[column] : 0.0f;
+  const float b = row != nullptr && column + 1 < dim ? row[column + 1] : 0.0f;
+  high = ptx::pack<Element>(a, b);
+  const auto rounded = [](float value) { return static_cast<float>(Element(value)); };
+  low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
+}
+
+// What a lane reads: its row of the upper eight of a tile and its row of the lower eight; null beyond the last query.
+template <class Element>
+struct LaneRows {
+  const Element *dout[2], *out[2];
+  const float* out_fp32[2];
+};
+
+// Products of eight rows with themselves, as accumulators of two tiles: the upper and the lower rows.
+struct Diagonals {
+  float upper[4] = {}, lower[4] = {};
+};
+
+// Adds the products of 16 columns, of which this lane reads `column`, the next, and the two 8 further on.
+template <class Element>
+__device__ __forceinline__ void add_columns(Diagonals& sums, const StatisticsParameters& p,
+                                            const LaneRows<Element>& rows, int column) {
+  const int dim = p.shape.dim_v;
+  const bool is_fp32 = p.out.kind == ElementKind::fp32;
+  std::uint32_t a[4], b[4], low[4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int at = column + i / 2 * 8;
+    a[i] = operand(rows.dout[i % 2], at, dim, p.dout.vector);
+    if (is_fp32) {
+      operands<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
+    } else {
+      b[i] = operand(rows.out[i % 2], at, dim, p.out.vector);
+    }
+  }
+  float(&upper)[4] = sums.upper, (&lower)[4] = sums.lower;
+  ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, b[0], b[2]);
+  ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, b[1], b[3]);
+  if (is_fp32) {
+    ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, low[0], low[2]);
+    ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, low[1], low[3]);
+  }
+}
+
+// A warp takes 16 rows; delta is the diagonal of dout out^T.
+template <class Element>
+__global__ void __launch_bounds__(kStatisticsThreads) statistics(const __grid_constant__ StatisticsParameters p) {
+  ptx::let_next_kernel_begin();
+  const Shape& s = p.shape;
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const int tiles = (s.len_q + 15) / 16;
+  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x) / 32;
+  const std::int64_t sequence = warp / tiles;
+  if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
+  const int first = static_cast<int>(warp % tiles) * 16;
+  const auto row_of = [&](const TensorRef& tensor, auto* data, int query) {
+    return query < s.len_q
+               ? data + sequence / s.heads_q * tensor.batch + sequence % s.heads_q * tensor.head + query * tensor.row
+               : nullptr;
+  };
+  Diagonals sums, first_chain;
+  if (p.delta.data == nullptr) {
+    LaneRows<Element> rows;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rows.dout[i] = row_of(p.dout, static_cast<const Element*>(p.dout.data), first + g + 8 * i);
+      rows.out[i] = row_of(p.out, static_cast<const Element*>(p.out.data), first + g + 8 * i);
+      rows.out_fp32[i] = row_of(p.out, static_cast<const float*>(p.out.data), first + g + 8 * i);
+    }
+#pragma unroll 1
+    for (int column = 2 * t; column < s.dim_v + 2 * t; column += 16) {
+      if (column == kChain + 2 * t) first_chain = sums, sums = {};
+      add_columns(sums, p, rows, column);
+    }
+  }
+  if (t != g / 2) return;  // column g of row g is in the lane of columns 2t and 2t + 1
+  const float deltas[2] = {g % 2 == 0 ? first_chain.upper[0] + sums.upper[0] : first_chain.upper[1] + sums.upper[1],
+                           g % 2 == 0 ? first_chain.lower[2] + sums.lower[2] : first_chain.lower[3] + sums.lower[3]};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int query = first + g + 8 * i;
+    if (query < s.len_q) write_row(p, sequence, query, deltas[i]);
+  }
+}
+
+}  // namespace
+
+const void* statistics_function(ElementKind kind) {
+  switch (kind) {
+    case ElementKind::fp32:
+      return reinterpret_cast<const void*>(&statistics_fp32);
+    case ElementKind::bf16:
+      return reinterpret_cast<const void*>(&statistics<__nv_bfloat16>);
+    case ElementKind::fp16:
+      return reinterpret_cast<const void*>(&statistics<__half>);
+  }
+  return nullptr;
+}
+
+std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::int64_t len_q) {
+  const std::int64_t threads = kind == ElementKind::fp32 ? sequences * len_q : sequences * ((len_q + 15) / 16) * 32;
+  return (threads + kStatisticsThreads - 1) / kStatisticsThreads;
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,367 @@
+// The order of things in a cell: refuse what cannot run, check, time, judge.
+#include "program/bench/cell.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cuda/measure/device_facts.h"
+#include "fovea/error.h"
+#include "program/machine/ceilings.h"
+#include "source_version.h"
+
+namespace fovea::program {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kProbeSeconds = 0.01;
+constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
+constexpr int kCrashesToGiveUp = 3;            // in a row: what crashes in every cell need not crash in a thousand
+
+void fail(Row& row, const std::string& status, const std::string& reason) {
+  row.status = status;
+  row.reason = reason;
+  row.time_s.reset();
+}
+
+Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlaces& places,
+                     const CellSettings& settings) {
+  Json tensors = Json::object();
+  for (int i = 0; i < kTensorCount; ++i) {
+    const auto& place = places.places[static_cast<std::size_t>(i)];
+    if (!place.present) continue;
+    const char* const dtype = place.dtype == DType::fp32 ? "fp32" : place.dtype == DType::bf16 ? "bf16" : "fp16";
+    tensors[std::string(kTensorNames[i])] = {
+        {"offset", place.offset}, {"sizes", place.sizes}, {"strides", place.strides}, {"dtype", dtype}};
+  }
+  return {{"command", "prepare"},
+          {"problem", core::line_of(c)},
+          {"implementation", plan.implementation},
+          {"pass", core::name_of(c.pass)},
+          {"threads", settings.threads},
+          {"timing", settings.timing},
+          {"memory_limit", settings.memory_limit},
+          {"input_bytes", places.input_bytes},
+          {"output_bytes", places.output_bytes},
+          {"tensors", tensors}};
+}
+
+// `pooled` and `launches` end with those beside the samples; nothing where one of the latter is not known.
+std::optional<LaunchShare> launch_share(const std::vector<double>& samples, const std::vector<double>& pooled,
+                                        const std::vector<double>& launches) {
+  const auto known = [](double seconds) { return !std::isnan(seconds); };
+  const auto alone = launches.end() - std::ssize(samples), with_pool = pooled.end() - std::ssize(samples);
+  if (!std::all_of(alone, launches.end(), known)) return std::nullopt;
+  const auto median_beyond = [&](auto begin, auto end) {
+    std::vector<double> beyond(samples.size());
+    std::transform(begin, end, alone, beyond.begin(), std::minus<>());
+    return statistics_of(std::move(beyond)).median;
+  };
+  LaunchShare share{statistics_of({alone, launches.end()}).median, median_beyond(samples.begin(), samples.end()), {}};
+  if (std::all_of(with_pool, pooled.end(), known)) share.pooled_beyond_s = median_beyond(with_pool, pooled.end());
+  return share;
+}
+
+}  // namespace
+
+CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, Machine machine)
+    : contenders_(std::move(contenders)),
+      settings_(settings),
+      machine_(std::move(machine)),
+      inputs_("fovea inputs"),
+      crashes_(contenders_.size()),
+      workers_(contenders_.size()) {}
+
+std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(const std::string&)>& wanted,
+                                const std::function<void(const RoundReport&)>& after_turn) {
+  std::vector<Entry> entries = entries_for(c, wanted);
+  for (Entry& entry : entries) {
+    if (!entry.plan.refusal.empty()) {
+      fail(entry.row, "unsupported", entry.plan.refusal);
+      entry.open = false;
+    } else if (crashes_[entry.contender] >= kCrashesToGiveUp) {
+      fail(entry.row, "crashed", fmt::format("not run again: it crashed in {} cells in a row", kCrashesToGiveUp));
+      entry.open = false;
+    } else {
+      refuse_too_large(c, entry);
+    }
+  }
+  if (std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.open; })) {
+    places_ = places_of(c);
+    inputs_.resize(places_.input_bytes);
+    fill_inputs(c, places_, inputs_);
+    AnswerChecker checker(c, places_, inputs_);
+    for (const auto& together : batches_of(c, entries)) {
+      for (Entry* entry : together) check(c, *entry, checker);
+      time_all(c, together, after_turn);
+      for (const Entry* entry : together) count_crashes(*entry);
+      drop_all();
+    }
+  }
+  std::vector<Row> rows;
+  for (Entry& entry : entries) rows.push_back(std::move(entry.row));
+  return rows;
+}
+
+std::string CellBench::timer() const {
+  if (settings_.device == DeviceKind::cpu) return "";
+  const std::string& timing = settings_.timing;
+  return timing == "host"    ? "cuda_host"
+         : timing == "graph" ? "cuda_graph"
+         : timing == "hot"   ? "cuda_events_hot"
+                             : "cuda_events";
+}
+
+// One entry per implementation: `flash` and the name it resolves to are the same.
+std::vector<CellBench::Entry> CellBench::entries_for(const core::Case& c,
+                                                     const std::function<bool(const std::string&)>& wanted) const {
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < contenders_.size(); ++i) {
+    CellPlan plan = plan_cell(contenders_[i], c);
+    const bool twice = std::any_of(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.plan.implementation == plan.implementation;
+    });
+    if (twice || !wanted(plan.implementation)) continue;
+    Row row = blank_row(c, plan);
+    entries.push_back({i, std::move(plan), std::move(row)});
+  }
+  return entries;
+}
+
+Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
+  Row row;
+  row.problem = core::line_of(c);
+  row.impl = plan.implementation;
+  row.status = "ok";
+  row.flops = flops_of(c);
+  row.bytes = bytes_of(c);
+  row.threads = settings_.threads;
+  row.source = {kSourceCommit, kSourceDirty};
+  row.timer = timer();
+  row.machine = machine_.id();
+  return row;
+}
+
+// Where the host is timed, the caller's and, if the launches turn out to be known, the pool's.
+std::int64_t CellBench::workspaces_of(const Entry& entry) const {
+  return entry.plan.workspace_bytes * (times_the_host() ? 2 : 1);
+}
+
+// The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
+void CellBench::refuse_too_large(const core::Case& c, Entry& entry) const {
+  const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
+  if (wanted <= settings_.memory_limit) return;
+  fail(entry.row, "oom",
+       fmt::format("needs {} bytes ({} tensors, {} workspace, {} saved), {} may be used", wanted, tensor_bytes(c),
+                   workspaces_of(entry), entry.plan.saved_bytes, settings_.memory_limit));
+  entry.row.workspace_bytes = entry.plan.workspace_bytes;
+  entry.row.saved_bytes = entry.plan.saved_bytes;
+  if (contenders_[entry.contender].ours)
+    entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + entry.plan.saved_bytes;
+  entry.open = false;
+}
+
+// Contenders that are timed against each other hold their memory at the same time; where that is too much for the
+// machine they are timed in groups.
+std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Case& c,
+                                                                  std::vector<Entry>& entries) const {
+  const AttentionProblem& p = c.problem;
+  const std::int64_t unknown = 3 * 4 * p.batch * p.heads_q * p.len_q * p.len_k;  // foreign: a few score matrices
+  std::vector<std::vector<Entry*>> batches;
+  std::int64_t taken = 0;
+  for (Entry& entry : entries) {
+    if (!entry.open) continue;
+    const bool ours = contenders_[entry.contender].ours;
+    std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
+    if (!ours) wanted += contenders_[entry.contender].holds_scores ? unknown : 2 * tensor_bytes(c);
+    if (batches.empty() || taken + wanted > settings_.memory_limit) {
+      batches.emplace_back();
+      taken = 0;
+    }
+    batches.back().push_back(&entry);
+    taken += wanted;
+  }
+  return batches;
+}
+
+void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker) {
+  WorkerProcess& process = worker(entry.contender);
+  entry.open = false;
+  try {
+    process.outputs().resize(places_.output_bytes);
+    poison(process.outputs());
+    process.call(prepare_command(c, entry.plan, places_, settings_), settings_.limits.timeout);
+    const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
+    entry.row.timer = reply.value("timer", entry.row.timer);
+    entry.row.peer = reply.value("peer", entry.row.peer);
+    count_memory(c, entry, reply);
+  } catch (const WorkerFailure& failure) {
+    // What touched memory that is not there has spoilt the device for the whole process.
+    if (settings_.device == DeviceKind::cuda && failure.status == "error") process.kill();
+    return fail(entry.row, failure.status, failure.reason);
+  } catch (const Error& error) {
+    return fail(entry.row, "oom", error.details().problem);
+  }
+  const bool ours = contenders_[entry.contender].ours;
+  const BackwardReads reads =
+      ours && entry.plan.saved_bytes == 0 ? BackwardReads::out_and_lse : BackwardReads::own_state;
+  const AnswerCheck answer = checker.check(process.outputs(), reads, !ours);
+  entry.row.error = answer.error;
+  if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
+  if (answer.inaccurate) entry.row.flags.emplace_back("inaccurate");
+  if (!answer.wrong.empty()) return fail(entry.row, "mismatch", answer.wrong);
+  entry.open = true;
+}
+
+void CellBench::count_memory(const core::Case& c, Entry& entry, const Json& reply) const {
+  const auto bytes = [&reply](const char* key) -> std::optional<std::int64_t> {
+    const auto found = reply.find(key);
+    if (found == reply.end() || !found->is_number()) return std::nullopt;
+    return found->get<std::int64_t>();
+  };
+  entry.row.workspace_bytes = bytes("workspace_bytes");
+  entry.row.saved_bytes = bytes("saved_bytes");
+  if (entry.row.saved_bytes) entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + *entry.row.saved_bytes;
+}
+
+void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& together,
+                         const std::function<void(const RoundReport&)>& after_turn) {
+  std::vector<SampleSource> sources;
+  std::vector<Entry*> timed;
+  for (Entry* entry : together) {
+    if (!entry->open) continue;
+    timed.push_back(entry);
+    entry->meter.emplace(energy_);
+    sources.push_back(source_of(*entry));
+  }
+  if (timed.empty()) return;
+  const DeviceKind device = c.problem.device.kind;
+  // A look at a cell that lasts milliseconds is not worth probes that last longer.
+  const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
+  const auto probed = [&] {
+    return times_the_host() ? 0 : probe_flops(device, c.problem.dtype, settings_.threads, probe);
+  };
+  const auto product = settings_.ceilings.find(product_name(device, c.problem.dtype));
+  const double before = probed();
+  const double best_product = times_the_host() || product == settings_.ceilings.end() ? 0 : product->second;
+  std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
+  const RowCeiling ceiling = row_ceiling(before, probed(), best_product, probed);
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    if (outcomes[i].status != "ok") {
+      fail(timed[i]->row, outcomes[i].status, outcomes[i].reason);
+    } else {
+      judge(c, *timed[i], std::move(outcomes[i].samples), ceiling);
+    }
+  }
+}
+
+SampleSource CellBench::source_of(Entry& entry) {
+  return {
+      entry.plan.implementation, [this, &entry](int runs, int lead) {
+        const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
+        entry.meter->begin();
+        const Json reply = worker(entry.contender).call(command, settings_.limits.timeout);
+        entry.meter->end();
+        for (const auto& [key, values] : {std::pair{"clock_mhz", &entry.clocks_mhz}, {"power_w", &entry.powers_w}}) {
+          const auto found = reply.find(key);
+          if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
+        }
+        const auto seconds = reply.at("seconds").get<std::vector<double>>();
+        const auto beside = [&]<class Value>(const char* key, std::vector<Value>& all, Value unknown) {
+          auto values = reply.value(key, std::vector<Value>());
+          values.resize(seconds.size(), unknown);
+          all.insert(all.end(), values.begin(), values.end());
+        };
+        beside("launches", entry.launches, double{NAN});
+        beside("pooled", entry.pooled, double{NAN});
+        beside("host_bound", entry.host_bound, false);
+        return seconds;
+      }};
+}
+
+void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
+  Row& row = entry.row;
+  row.launches = launch_share(samples, entry.pooled, entry.launches);
+  const bool host_bound = is_host_bound(entry.host_bound, std::ssize(samples));
+  row.time_s = statistics_of(std::move(samples));
+  const TimeStatistics& t = *row.time_s;
+  if (!times_the_host()) rate(c, entry, ceiling);
+  if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
+  if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())
+    row.flags.emplace_back("launch_bound");
+  if (host_bound) row.flags.emplace_back("host_bound");
+  if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
+}
+
+// What was computed in that time, and whether it can be. Time that the host alone is kept says neither.
+void CellBench::rate(const core::Case& c, Entry& entry, const RowCeiling& ceiling) const {
+  Row& row = entry.row;
+  const TimeStatistics& t = *row.time_s;
+  read_state(entry);
+  row.tflops = row.flops / t.median / 1e12;
+  if (ceiling.flops_per_s > 0) {
+    row.ceiling = ceiling;
+    row.ceiling_share = row.flops / t.median / ceiling.flops_per_s;
+  }
+  const double floor = row.flops / fastest_honest(c);
+  const bool impossible = t.min <= 0 || (std::isfinite(floor) && t.min < floor);
+  if (impossible) row.flags.emplace_back("impossible");
+  if (row.ceiling && is_low_probe(ceiling, impossible ? 0 : row.flops / t.median)) row.flags.emplace_back("low_probe");
+}
+
+// A timeout tells nothing: a hang and a problem that is too large look alike.
+void CellBench::count_crashes(const Entry& entry) {
+  int& in_a_row = crashes_[entry.contender];
+  if (entry.row.status == "crashed") {
+    ++in_a_row;
+  } else if (entry.row.status != "timeout") {
+    in_a_row = 0;
+  }
+}
+
+// On a GPU the medians of what was read while its runs were under way, on a CPU what is measured now.
+void CellBench::read_state(Entry& entry) const {
+  if (settings_.device == DeviceKind::cpu) {
+    if (const double clock = measured_clock_mhz(); clock > 0) entry.row.clock_mhz = clock;
+    entry.row.power_w = entry.meter->watts();
+    return;
+  }
+  if (!entry.clocks_mhz.empty()) entry.row.clock_mhz = statistics_of(entry.clocks_mhz).median;
+  if (!entry.powers_w.empty()) entry.row.power_w = statistics_of(entry.powers_w).median;
+}
+
+double CellBench::fastest_honest(const core::Case& c) const {
+  if (settings_.device == DeviceKind::cpu)
+    return datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
+  const auto devices = cuda::device_facts();
+  return devices.empty() ? 0 : cuda::datasheet_flops(devices.front(), c.problem.dtype);
+}
+
+WorkerProcess& CellBench::worker(std::size_t contender) {
+  auto& process = workers_[contender];
+  if (!process) {
+    // The inputs are shared and count once; what a worker allocates itself has to fit beside them. On a GPU the limit
+    // is one of the device's memory, which the worker is told.
+    const std::int64_t limit = settings_.device == DeviceKind::cpu ? settings_.memory_limit : 0;
+    const WorkerSettings settings{contenders_[contender].command, settings_.threads, limit};
+    process = std::make_unique<WorkerProcess>(settings, inputs_);
+  }
+  return *process;
+}
+
+void CellBench::drop_all() {
+  for (auto& process : workers_) {
+    if (!process || !process->alive()) continue;
+    try {
+      process->call({{"command", "drop"}}, settings_.limits.timeout);
+      process->outputs().resize(0);
+    } catch (const WorkerFailure&) {  // it is gone, and with it all that was to be dropped
+    }
+  }
+}
+
+}  // namespace fovea::program

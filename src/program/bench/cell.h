@@ -1,0 +1,91 @@
+// One cell of a sweep: a case, all contenders. Inputs are made once, every answer is checked, then all are timed
+// against each other.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "program/worker/answer_check.h"
+#include "program/bench/contender.h"
+#include "program/machine/machine.h"
+#include "program/machine/power.h"
+#include "program/record/record.h"
+#include "program/bench/sampler.h"
+#include "program/worker/shared_tensors.h"
+#include "program/worker/process.h"
+
+namespace fovea::program {
+
+struct CellSettings {
+  SamplingLimits limits;
+  int threads = 1;
+  std::int64_t memory_limit = 0;           // bytes that a cell may take; never 0 once the sweep begins
+  std::uint64_t seed = 0;                  // of the order of turns
+  DeviceKind device = DeviceKind::cpu;     // of all cases
+  std::string timing = "cold";             // cold, hot, graph or host: of a GPU
+  std::map<std::string, double> ceilings;  // of this run: probe_all or probe_gpu
+};
+
+class CellBench {
+ public:
+  CellBench(std::vector<Contender> contenders, CellSettings settings, Machine machine);
+
+  const std::vector<Contender>& contenders() const { return contenders_; }
+  int threads() const { return settings_.threads; }
+  // That of a GPU, which depends on what was asked for; each kind of worker names its own of a CPU.
+  std::string timer() const;
+  double samples_for() const { return settings_.limits.repeat_for; }
+  void sample_for(double seconds) { settings_.limits.repeat_for = seconds; }
+
+  // Rows of the contenders for which `wanted` (called with the resolved name) holds, in the contenders' order. Throws
+  // Interrupted.
+  std::vector<Row> run(const core::Case& c, const std::function<bool(const std::string& implementation)>& wanted,
+                       const std::function<void(const RoundReport&)>& after_turn);
+
+ private:
+  struct Entry {
+    std::size_t contender;
+    CellPlan plan;
+    Row row;
+    bool open = true;                          // nothing has gone wrong with it yet
+    std::optional<PowerMeter> meter;           // of the processor, while it is timed
+    std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
+    // Beside each sample, the warm-up's first: its launches alone, and the call with a workspace of the library's pool;
+    // NaN where not known.
+    std::vector<double> launches, pooled;
+    std::vector<bool> host_bound;  // likewise: whether it may hold the time that the host took
+  };
+
+  std::vector<Entry> entries_for(const core::Case& c, const std::function<bool(const std::string&)>& wanted) const;
+  Row blank_row(const core::Case& c, const CellPlan& plan) const;
+  std::int64_t workspaces_of(const Entry& entry) const;
+  void refuse_too_large(const core::Case& c, Entry& entry) const;
+  std::vector<std::vector<Entry*>> batches_of(const core::Case& c, std::vector<Entry>& entries) const;
+  void check(const core::Case& c, Entry& entry, AnswerChecker& checker);
+  void count_memory(const core::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
+  void time_all(const core::Case& c, const std::vector<Entry*>& together,
+                const std::function<void(const RoundReport&)>& after_turn);
+  SampleSource source_of(Entry& entry);
+  void judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const;
+  void rate(const core::Case& c, Entry& entry, const RowCeiling& ceiling) const;
+  void read_state(Entry& entry) const;
+  bool times_the_host() const { return settings_.device == DeviceKind::cuda && settings_.timing == "host"; }
+  double fastest_honest(const core::Case& c) const;
+  WorkerProcess& worker(std::size_t contender);
+  void drop_all();
+  void count_crashes(const Entry& entry);
+
+  std::vector<Contender> contenders_;
+  CellSettings settings_;
+  Machine machine_;
+  SharedBlock inputs_;
+  TensorPlaces places_;
+  EnergyCounter energy_;
+  std::vector<int> crashes_;  // per contender: in how many cells in a row
+  std::vector<std::unique_ptr<WorkerProcess>> workers_;
+};
+
+}  // namespace fovea::program

@@ -1,0 +1,126 @@
+// The table of presets, written in the language of problem lines.
+#include "program/bench/presets.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace fovea::program {
+
+namespace {
+
+std::vector<Preset> report_presets() {
+  const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
+  return {
+      {"quick",
+       "a cut of the five report presets that two cores finish within three minutes",
+       all,
+       {"pass=fwd,bwd,e2e d=64 lq=128,256,512,1024 dtype=fp32,bf16 mask=causal",
+        "pass=fwd,bwd b=8 d=64 lq=256,1024 dtype=fp32 mask=none",
+        "pass=fwd hq=12 d=64,128 lq=512,1024 dtype=fp16 mask=causal",
+        "pass=fwd b=8 hq=12 d=64 lq=512 dtype=fp16 mask=causal",
+        "pass=fwd b=2 hq=24 d=256 lq=512 dtype=fp16 mask=causal"},
+       {},
+       120},
+      {"report-a",
+       "short sequences, one head, causal; forward, backward, and both together",
+       all,
+       {"pass=fwd,bwd,e2e d=16,32,64,128 lq=128,256,512 dtype=bf16,fp32 mask=causal"},
+       {"pass=fwd,bwd,e2e d=64,128 lq=128,256,512 dtype=bf16,fp32 mask=causal"}},
+      {"report-b",
+       "one head, causal; forward, backward, and both together",
+       all,
+       {"pass=fwd,bwd,e2e d=16,32,64,128 lq=128,256,512,1k,2k,4k,8k dtype=bf16,fp32 mask=causal"},
+       {"pass=fwd,bwd,e2e d=64,128 lq=512,2k,4k dtype=bf16,fp32 mask=causal"}},
+      {"report-d2",
+       "eight sequences of one head, fp32, no mask; all three gradients; memory in use before backward",
+       all,
+       {"pass=fwd,bwd b=8 d=16,32,64,128 lq=256,1k,4k,8k,16k dtype=fp32 mask=none"},
+       {"pass=fwd,bwd b=8 d=16,64 lq=256,1k,4k dtype=fp32 mask=none"}},
+      {"report-d3",
+       "long sequences, one head, causal; forward, backward, and both together",
+       all,
+       {"pass=fwd,bwd,e2e d=16,32,64 lq=128,256,512,1k,2k,4k,8k,16k,32k dtype=bf16,fp32 mask=causal"},
+       {"pass=fwd,bwd,e2e d=64 lq=512,2k,8k dtype=bf16,fp32 mask=causal"}},
+      {"report-e",
+       "many heads, fp16, causal; forward only",
+       all,
+       {"pass=fwd b=1,8 hq=12 d=64 lq=512,1k,2k,4k,8k,16k dtype=fp16 mask=causal",
+        "pass=fwd hq=12 d=128 lq=512,1k,2k,4k,8k,16k dtype=fp16 mask=causal",
+        "pass=fwd b=2 hq=24 d=256 lq=512,1k,2k,4k,8k,16k dtype=fp16 mask=causal"},
+       {"pass=fwd b=1,8 hq=12 d=64 lq=512,1k,2k dtype=fp16 mask=causal",
+        "pass=fwd hq=12 d=128 lq=512,1k,2k dtype=fp16 mask=causal",
+        "pass=fwd b=2 hq=24 d=256 lq=512,1k dtype=fp16 mask=causal"}},
+  };
+}
+
+Preset h200_dense() {
+  return {"h200-dense",
+          "16384 query rows a batch, 2048 channels, bf16: the grid of a large card; forward and backward",
+          {"flash"},
+          {"pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=32 lq=512 dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=16 lq=1k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=4 lq=4k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=2 lq=8k dtype=bf16 mask=none,causal hq=8 d=256",
+           "pass=fwd,bwd device=cuda b=1 lq=16k dtype=bf16 mask=none,causal hq=8 d=256"},
+          {"pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=32 d=64",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=16 d=128",
+           "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> table = [] {
+    std::vector<Preset> presets = report_presets();
+    presets.push_back(h200_dense());
+    return presets;
+  }();
+  return table;
+}
+
+const Preset& find_preset(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return preset;
+    known.push_back(preset.name);
+  }
+  std::string list;
+  for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+  const std::string near = core::nearest_word(name, known);
+  core::fail({Status::invalid_argument,
+              "bench",
+              "preset",
+              "there is no preset of this name",
+              std::string(name),
+              "one of " + list,
+              near.empty() ? "" : "did you mean `" + near + "`?",
+              {}});
+}
+
+std::vector<core::Case> preset_cases(std::string_view name, Scale scale) {
+  const Preset& preset = find_preset(name);
+  const bool cut = scale == Scale::quick && !preset.quick.empty();
+  std::vector<core::Case> cases;
+  for (const std::string& line : cut ? preset.quick : preset.full) {
+    for (core::Case& one : core::parse_sweep(line)) {
+      if (std::find(cases.begin(), cases.end(), one) == cases.end()) cases.push_back(std::move(one));
+    }
+  }
+  return cases;
+}
+
+}  // namespace fovea::program

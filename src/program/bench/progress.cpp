@@ -1,0 +1,74 @@
+// The progress line.
+#include "program/bench/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "core/printable.h"
+#include "program/bench/table.h"
+
+namespace fovea::program {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Columns of the terminal; some terminals say 0.
+std::size_t terminal_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  return size.ws_col;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} s", whole);
+}
+
+Progress::Progress(std::size_t total, std::size_t done)
+    : total_(total), done_(done), terminal_(isatty(STDERR_FILENO) != 0), start_(Clock::now()), shown_(start_) {}
+
+Progress::~Progress() {
+  if (line_open_) std::fputs("\r\033[K", stderr);
+}
+
+std::string Progress::position() const {
+  std::string text = fmt::format("[{}/{}]", done_, total_);
+  if (measured_ == 0 || done_ == total_) return text;
+  const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
+  return text + " " + duration_text(spent / static_cast<double>(measured_) * static_cast<double>(total_ - done_)) +
+         " left";
+}
+
+void Progress::show(const std::string& text) {
+  std::fprintf(stderr, "\r\033[K%s", text.substr(0, terminal_width() - 1).c_str());
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void Progress::on_turn(const RoundReport& report) {
+  const auto now = Clock::now();
+  if (!terminal_ || now - shown_ < std::chrono::milliseconds(100)) return;
+  shown_ = now;
+  show(fmt::format("{}  {} {} (n={})", position(), core::printable(report.name), time_text(report.median),
+                   report.samples));
+}
+
+void Progress::on_cell(std::size_t rows_so_far) { done_ = rows_so_far; }
+
+void Progress::on_row(const Row& row) {
+  ++done_;
+  ++measured_;
+  const std::string result = row.status == "ok" ? time_text(row.time_s->median) : row.status;
+  const std::string text = fmt::format("{}  {} {}", position(), core::printable(row.impl), result);
+  if (terminal_) return show(text);
+  std::fprintf(stderr, "%s  %s\n", text.c_str(), row.problem.c_str());
+}
+
+}  // namespace fovea::program

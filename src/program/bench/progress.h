@@ -1,0 +1,38 @@
+// What a person sees while a sweep runs: one living line on a terminal, one plain line per row elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "program/record/record.h"
+#include "program/bench/sampler.h"
+
+namespace fovea::program {
+
+// "2 h 05 min", "3 min 10 s", "12 s".
+std::string duration_text(double seconds);
+
+class Progress {
+ public:
+  // `total` rows, of which `done` were there before. Writes to stderr.
+  Progress(std::size_t total, std::size_t done);
+  ~Progress();
+
+  void on_turn(const RoundReport& report);
+  void on_row(const Row& row);
+  // A cell has ended: names that resolved to one implementation gave one row.
+  void on_cell(std::size_t rows_so_far);
+  std::size_t done() const { return done_; }
+
+ private:
+  std::string position() const;  // [12/120] and, once something has been measured, the time left
+  void show(const std::string& text);
+
+  std::size_t total_, done_, measured_ = 0;
+  bool terminal_;
+  bool line_open_ = false;
+  std::chrono::steady_clock::time_point start_, shown_;
+};
+
+}  // namespace fovea::program

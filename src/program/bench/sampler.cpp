@@ -1,0 +1,137 @@
+// Rounds of turns. Whatever disturbs the machine while a round lasts disturbs all contenders alike.
+#include "program/bench/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "program/record/record.h"
+#include "program/worker/process.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr int kWarmRuns = 3;
+constexpr double kWarmSeconds = 0.05;
+constexpr double kLongestWarmUp = 0.3;  // by the clock: a sample may be one of many runs that it took
+constexpr double kLongRun = 1.0;        // a run this long needs no three warm-up runs
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Turn {
+ public:
+  Turn(const SampleSource& source, SampleOutcome& outcome, const SamplingLimits& limits)
+      : source_(source), outcome_(outcome), limits_(limits) {}
+
+  bool done() const { return done_; }
+
+  void warm_up() {
+    double total = 0;
+    int runs = 0;
+    guarded([&] {
+      const double seconds = std::min(kWarmSeconds, limits_.repeat_for);
+      const auto start = Clock::now();
+      const auto cold = [&] { return total < seconds && seconds_since(start) < kLongestWarmUp; };
+      while ((runs < kWarmRuns || cold()) && !(runs > 0 && total / runs > kLongRun)) {
+        for (const double s : source_.sample(runs == 0 ? 1 : runs_per_turn(), 0)) {
+          total += s;
+          ++runs;
+          typical_ = s;
+        }
+      }
+    });
+  }
+
+  void take() {
+    const int runs = std::min<int>(runs_per_turn(), kMostSamples - static_cast<int>(outcome_.samples.size()));
+    guarded([&] {
+      // The first run after another's turn finds foreign caches; where runs are short it would stand out.
+      const auto taken = source_.sample(runs, runs > 1 ? 1 : 0);
+      // Whole nanoseconds: finer digits are noise and would only lengthen the records.
+      for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
+    });
+    if (!done_) done_ = enough();
+  }
+
+ private:
+  template <class Work>
+  void guarded(Work work) {
+    const auto start = Clock::now();
+    try {
+      work();
+    } catch (const WorkerFailure& failure) {
+      end_with(failure.status, failure.reason);
+      return;
+    }
+    spent_ += seconds_since(start);
+    if (spent_ > limits_.timeout && static_cast<int>(outcome_.samples.size()) < kLeastSamples)
+      end_with("timeout",
+               fmt::format("{} samples take longer than the limit of {:.3g} s", kLeastSamples, limits_.timeout));
+  }
+
+  void end_with(const std::string& status, const std::string& reason) {
+    outcome_ = {{}, status, reason};
+    done_ = true;
+  }
+
+  int runs_per_turn() const { return typical_ > 0 ? std::clamp(static_cast<int>(kRoundSeconds / typical_), 1, 50) : 1; }
+
+  bool enough() {
+    const auto& samples = outcome_.samples;
+    const auto n = static_cast<int>(samples.size());
+    if (n < kLeastSamples) return false;
+    const double total = std::accumulate(samples.begin(), samples.end(), 0.0);
+    if (n >= kMostSamples || total >= limits_.repeat_for || spent_ >= 2 * limits_.repeat_for) return true;
+    return n >= kEnoughSamples && total >= kEnoughSeconds && relative_notch(samples) < kQuietNotch;
+  }
+
+  const SampleSource& source_;
+  SampleOutcome& outcome_;
+  const SamplingLimits& limits_;
+  double typical_ = 0, spent_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace
+
+bool is_host_bound(const std::vector<bool>& runs, std::ptrdiff_t samples) {
+  const auto marked = std::count(runs.end() - samples, runs.end(), true);
+  return static_cast<double>(marked) > kMostHostBound * static_cast<double>(samples);
+}
+
+double relative_notch(const std::vector<double>& samples) {
+  if (samples.empty()) return std::numeric_limits<double>::infinity();
+  const TimeStatistics t = statistics_of(samples);
+  return 1.57 * (t.q3 - t.q1) / std::sqrt(static_cast<double>(t.n)) / t.median;
+}
+
+std::vector<SampleOutcome> sample_interleaved(const std::vector<SampleSource>& sources, const SamplingLimits& limits,
+                                              std::uint64_t seed,
+                                              const std::function<void(const RoundReport&)>& after_turn) {
+  std::vector<SampleOutcome> outcomes(sources.size());
+  std::vector<Turn> turns;
+  for (std::size_t i = 0; i < sources.size(); ++i) turns.emplace_back(sources[i], outcomes[i], limits);
+  for (Turn& turn : turns) turn.warm_up();
+  std::vector<std::size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(seed);
+  while (std::any_of(turns.begin(), turns.end(), [](const Turn& turn) { return !turn.done(); })) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      if (turns[i].done()) continue;
+      turns[i].take();
+      if (after_turn && !outcomes[i].samples.empty())
+        after_turn({sources[i].name, outcomes[i].samples.size(), statistics_of(outcomes[i].samples).median});
+    }
+  }
+  return outcomes;
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,179 @@
+// The loop over cells. A row is on disk before the next cell starts.
+#include "program/bench/sweep.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "core/printable.h"
+#include "fmt/format.h"
+#include "program/interrupt.h"
+#include "program/output_file.h"
+#include "program/bench/progress.h"
+#include "program/bench/table.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr int kInterrupted = 130;
+// flops/s of the slowest contender worth timing, double-precision check included; on a GPU that check has a limit.
+constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
+constexpr double kGpuCheckSeconds = 5;
+
+constexpr double kShortestSampling = 0.05;
+
+using Clock = std::chrono::steady_clock;
+
+class Sweep {
+ public:
+  Sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment)
+      : bench_(bench), settings_(settings), total_(settings.cases.size() * bench.contenders().size()) {
+    if (settings.output.empty()) return;
+    file_ = std::make_unique<RecordFile>(settings.output, environment, settings.resume, settings.force);
+    if (!file_->before().warning.empty()) std::fprintf(stderr, "fovea: %s\n", file_->before().warning.c_str());
+    const Records& before = file_->before();
+    for (std::size_t i = 0; i < before.rows.size(); ++i) {
+      if (same_build(before.environments[before.environment_of_row[i]], environment))
+        earlier_.emplace(key_of(before.rows[i]), before.rows[i]);
+    }
+  }
+
+  int run() {
+    Progress progress(total_, 0);
+    const auto start = Clock::now();
+    const double longest = bench_.samples_for();
+    try {
+      std::size_t cells = 0;
+      for (const core::Case& c : settings_.cases) {
+        if (settings_.budget_s > 0) {
+          const std::chrono::duration<double> spent = Clock::now() - start;
+          const std::size_t left = total_ - cells * bench_.contenders().size();
+          bench_.sample_for(share_of_budget(settings_.budget_s - spent.count(), left, longest));
+        }
+        run_cell(c, progress);
+        progress.on_cell(++cells * bench_.contenders().size());
+        done_ = progress.done();
+      }
+    } catch (const Interrupted&) {
+      ended_ = kInterrupted;
+    } catch (const OutputLost& full) {
+      std::fprintf(stderr, "\nfovea: the disk is full, measuring stops: %s\n", full.what());
+      ended_ = kOutputLost;
+    }
+    return ended_;
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  std::size_t total() const { return total_; }
+  std::size_t done() const { return done_; }
+
+ private:
+  void run_cell(const core::Case& c, Progress& progress) {
+    if (interrupted()) throw Interrupted{};
+    const std::string line = core::line_of(c);
+    const auto wanted = [&](const std::string& implementation) {
+      const Row* const known = earlier(line, implementation);
+      if (known != nullptr) keep(*known, progress);
+      return known == nullptr;
+    };
+    for (Row& row : bench_.run(c, wanted, [&](const RoundReport& report) { progress.on_turn(report); }))
+      store(std::move(row), progress);
+  }
+
+  const Row* earlier(const std::string& line, const std::string& implementation) const {
+    const auto found = earlier_.find(key_of(line, implementation, bench_.threads(), bench_.timer()));
+    return found == earlier_.end() ? nullptr : &found->second;
+  }
+
+  void store(Row row, Progress& progress) {
+    if (file_) {
+      try {
+        file_->append(row);
+      } catch (const OutputLost&) {
+        std::fprintf(stderr, "%s\n", json_line(row).c_str());
+        throw;
+      }
+    }
+    if (settings_.json) std::printf("%s\n", json_line(row).c_str());
+    keep(row, progress);
+  }
+
+  void keep(const Row& row, Progress& progress) {
+    progress.on_row(row);
+    rows_.push_back(row);
+  }
+
+  CellBench& bench_;
+  const SweepSettings& settings_;
+  std::size_t total_, done_ = 0;
+  std::unique_ptr<RecordFile> file_;
+  std::unordered_map<std::string, Row> earlier_;  // by key_of
+  std::vector<Row> rows_;
+  int ended_ = 0;
+};
+
+void print_failures(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (row.status == "ok") continue;
+    std::fprintf(stderr, "%s: %s: %s\n  %s\n", core::printable(row.impl).c_str(), row.status.c_str(),
+                 core::printable(row.reason).c_str(), row.problem.c_str());
+  }
+}
+
+// What the times of each problem are put in relation to: `flash` is one implementation here and another there.
+std::map<std::string, std::string> baselines_of(const CellBench& bench, const SweepSettings& settings) {
+  std::map<std::string, std::string> baselines;
+  for (const Contender& contender : bench.contenders()) {
+    if (contender.name != settings.baseline) continue;
+    for (const core::Case& c : settings.cases) baselines[core::line_of(c)] = plan_cell(contender, c).implementation;
+  }
+  return baselines;
+}
+
+}  // namespace
+
+double share_of_budget(double seconds_left, std::size_t rows_left, double longest) {
+  const double share = seconds_left / static_cast<double>(std::max<std::size_t>(rows_left, 1)) / 2;
+  return std::clamp(share, std::min(kShortestSampling, longest), longest);
+}
+
+double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
+  double total = 0;
+  for (const core::Case& c : cases) {
+    const bool on_gpu = c.problem.device.kind == DeviceKind::cuda;
+    const double once = flops_of(c) / (on_gpu ? kSlowGpuRate : kSlowRate);
+    if (on_gpu) total += std::min(kGpuCheckSeconds, flops_of(c) / kSlowRate);
+    const double samples = std::min(std::max(kEnoughSamples * once, kEnoughSeconds), limits.repeat_for);
+    total += std::min(0.1 + samples + (kLeastSamples + 1) * once, limits.repeat_for + limits.timeout);
+  }
+  return total * static_cast<double>(contenders);
+}
+
+int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment) {
+  Sweep sweep(bench, settings, environment);
+  if (settings.json) std::printf("%s\n", json_line(environment).c_str());
+  const int ended = sweep.run();
+  const auto& rows = sweep.rows();
+  if (!settings.json && !rows.empty()) {
+    print_failures(rows);
+    std::fputs(bench_table(rows, baselines_of(bench, settings), colour_wanted(STDOUT_FILENO)).c_str(), stdout);
+    if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
+  }
+  if (ended == kInterrupted) {
+    std::fprintf(stderr, "%zu of %zu done%s%s\n", sweep.done(), sweep.total(),
+                 settings.output.empty() ? "" : "; resume with ",
+                 settings.output.empty() ? "" : settings.resume_command.c_str());
+  }
+  if (ended != 0) return ended;
+  const bool failed = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+    return row.status == "mismatch" || row.status == "crashed" || row.status == "error";
+  });
+  return failed ? 1 : 0;
+}
+
+}  // namespace fovea::program

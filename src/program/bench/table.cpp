@@ -1,0 +1,201 @@
+// Text tables.
+#include "program/bench/table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "core/printable.h"
+#include "program/bench/ranking.h"
+
+namespace fovea::program {
+namespace {
+
+// Characters on the screen: UTF-8 continuation bytes and escape sequences take no room.
+std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\033') {
+      i = std::min(text.find('m', i), text.size());
+    } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+struct Grid {
+  std::vector<std::string> problems, implementations;  // in order of appearance
+  std::map<std::pair<std::string, std::string>, const Row*> cells;
+};
+
+Grid grid_of(const std::vector<Row>& rows) {
+  Grid grid;
+  const auto remember = [](std::vector<std::string>& list, const std::string& word) {
+    if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
+  };
+  for (const Row& row : rows) {
+    remember(grid.problems, row.problem);
+    remember(grid.implementations, row.impl);
+    grid.cells[{row.problem, row.impl}] = &row;
+  }
+  return grid;
+}
+
+const Row* cell_of(const Grid& grid, const std::string& problem, const std::string& implementation) {
+  const auto found = grid.cells.find({problem, implementation});
+  return found == grid.cells.end() ? nullptr : found->second;
+}
+
+std::string bold(const std::string& text, bool colour) { return colour ? "\033[1m" + text + "\033[0m" : text; }
+
+std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
+  if (row == nullptr) return "";
+  if (row->status != "ok") return row->status == "oom" ? "OOM" : row->status;
+  std::string text = time_text(row->time_s->median);
+  if (base != nullptr && is_timed(*base) && !base->has_flag("impossible"))
+    text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
+  if (row->launches) {
+    const std::optional<double> pooled = row->launches->pooled_beyond_s;
+    text += fmt::format(" [+{}{}]", time_text(row->launches->beyond_s), pooled ? ", +" + time_text(*pooled) : "");
+  }
+  if (row->has_flag("impossible")) text += " impossible";
+  if (row->has_flag("launch_bound")) text += " ^";
+  if (row->has_flag("noisy")) text += " ~";
+  if (row->has_flag("inaccurate")) text += " !";
+  if (row->has_flag("low_probe")) text += " %";
+  if (row->has_flag("host_bound")) text += " &";
+  if (!best) return text;
+  return bold(text + " *", colour);
+}
+
+// What the marks mean, of those that occur.
+std::string legend_of(const std::vector<Row>& rows) {
+  const auto occurs = [&rows](std::string_view flag) {
+    return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
+  };
+  std::string text = "* fastest, where it can be told apart";
+  if (occurs("launch_bound")) text += "   ^ launch-bound: little but the call itself is timed";
+  if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
+  if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
+  if (occurs("low_probe")) text += "   % its probe is no ceiling: a library product or itself beat it";
+  if (occurs("host_bound")) text += "   & may hold the time of the host that enqueues";
+  if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
+  if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
+    text += "   [+]: beyond the launches of the call's kernels; second with a workspace of the library's pool";
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  const auto [factor, unit] = seconds < 1e-3 ? std::pair{1e6, "us"}
+                              : seconds < 1  ? std::pair{1e3, "ms"}
+                                             : std::pair{1.0, "s"};
+  const double value = seconds * factor;
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0, unit);
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - width_of(row[i]) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+// hkv, lk, dv and scale that follow from the words before them in every line say nothing new.
+bool follows_from_others(const std::vector<std::vector<std::string>>& lines, std::size_t at) {
+  constexpr std::pair<std::string_view, std::string_view> pairs[] = {{"hkv=", "hq="}, {"lk=", "lq="}, {"dv=", "d="}};
+  for (const auto& [key, source] : pairs) {
+    const bool same = std::all_of(lines.begin(), lines.end(), [&, k = key, s = source](const auto& words) {
+      if (at >= words.size() || !words[at].starts_with(k)) return false;
+      const std::string wanted = std::string(s) + words[at].substr(k.size());
+      return std::find(words.begin(), words.end(), wanted) != words.end();
+    });
+    if (same) return true;
+  }
+  return std::all_of(lines.begin(), lines.end(), [at](const auto& words) {
+    const auto d = std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("d="); });
+    if (at >= words.size() || !words[at].starts_with("scale=") || d == words.end()) return false;
+    return std::abs(std::stod(words[at].substr(6)) * std::sqrt(std::stod(d->substr(2))) - 1) < 1e-12;
+  });
+}
+
+ShortLines shorten(const std::vector<std::string>& lines) {
+  ShortLines result;
+  result.lines.resize(lines.size());
+  if (lines.empty()) return result;
+  std::vector<std::vector<std::string>> words;
+  for (const auto& line : lines) words.push_back(words_of(line));
+  const auto append = [](std::string& text, const std::string& word) { text += (text.empty() ? "" : " ") + word; };
+  for (std::size_t at = 0; at < words.front().size(); ++at) {
+    const bool shared = std::all_of(words.begin(), words.end(),
+                                    [&](const auto& w) { return at < w.size() && w[at] == words.front()[at]; });
+    if (shared) append(result.common, words.front()[at]);
+    if (!shared && follows_from_others(words, at)) continue;
+    for (std::size_t i = 0; !shared && i < words.size(); ++i) {
+      if (at < words[i].size()) append(result.lines[i], words[i][at]);
+    }
+  }
+  for (auto& line : result.lines) {
+    if (line.empty()) line = "this problem";
+  }
+  return result;
+}
+
+std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines,
+                        bool colour) {
+  const Grid grid = grid_of(rows);
+  const ShortLines labels = shorten(grid.problems);
+  std::vector<std::vector<std::string>> table{{bold("problem", colour)}};
+  for (const auto& name : grid.implementations) table[0].push_back(bold(core::printable(name), colour));
+  for (std::size_t i = 0; i < grid.problems.size(); ++i) {
+    std::vector<const Row*> rivals;
+    const auto baseline = baselines.find(grid.problems[i]);
+    const Row* const base = baseline == baselines.end() ? nullptr : cell_of(grid, grid.problems[i], baseline->second);
+    for (const auto& name : grid.implementations) {
+      if (const Row* const row = cell_of(grid, grid.problems[i], name)) rivals.push_back(row);
+    }
+    const Row* const best = fastest_of(rivals);
+    std::vector<std::string> line{labels.lines[i]};
+    for (const auto& name : grid.implementations) {
+      const Row* const row = cell_of(grid, grid.problems[i], name);
+      line.push_back(cell_text(row, base, row != nullptr && row == best, colour));
+    }
+    table.push_back(std::move(line));
+  }
+  return "all: " + labels.common + "\n" + aligned(table) + legend_of(rows);
+}
+
+bool colour_wanted(int descriptor) {
+  const char* const refused = std::getenv("NO_COLOR");
+  const char* const terminal = std::getenv("TERM");
+  return isatty(descriptor) != 0 && (refused == nullptr || *refused == '\0') &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+}  // namespace fovea::program

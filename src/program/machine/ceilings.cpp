@@ -1,0 +1,112 @@
+// The probes of the engines, under the names that records use.
+#include "program/machine/ceilings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "baselines/products.h"
+#include "core/names.h"
+#include "cpu/measure/probes.h"
+#include "cuda/measure/device_ceilings.h"
+#include "fovea/error.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr std::int64_t kProductSize = 512;
+constexpr int kProductRounds = 5;
+constexpr double kLongProbe = 0.05;
+constexpr int kMoreProbes = 3;
+
+// One square product on every thread at once, each with matrices of its own.
+double product_round(int threads, std::vector<std::vector<float>>& matrices) {
+  constexpr std::int64_t n = kProductSize;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> others;
+  const auto multiply = [&matrices](int thread) {
+    float* const a = matrices[static_cast<std::size_t>(thread)].data();
+    baselines::multiply({.m = n,
+                         .n = n,
+                         .k = n,
+                         .alpha = 1,
+                         .a = {a, DType::fp32, n},
+                         .b = {a + n * n, DType::fp32, n},
+                         .beta = 0,
+                         .c = a + 2 * n * n,
+                         .c_stride = n});
+  };
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(multiply, thread);
+  multiply(0);
+  for (auto& other : others) other.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return 2.0 * n * n * n * threads / took.count();
+}
+
+// 0 where memory runs out: a run that is short of it is still a run.
+double rate_if_room(const std::function<double()>& probe) {
+  try {
+    return probe();
+  } catch (const Error& error) {
+    if (error.status() != Status::out_of_memory) throw;
+    return 0;
+  }
+}
+
+}  // namespace
+
+double probe_flops(DeviceKind device, DType dtype, int threads, double seconds) {
+  if (device != DeviceKind::cpu) return cuda::product_flops(dtype, seconds);
+  const double fma = cpu::fma_flops_per_second(cpu::best_isa(), threads, seconds);
+  return dtype == DType::bf16 ? std::max(fma, cpu::bf16_dot_flops_per_second(threads, seconds)) : fma;
+}
+
+RowCeiling row_ceiling(double probe_before, double probe_after, double best_product,
+                       const std::function<double()>& probe) {
+  RowCeiling ceiling{.probe_before = probe_before, .probe_after = probe_after, .best_product = best_product};
+  for (int n = 0; n < kMoreProbes && is_low_probe(ceiling, 0); ++n)
+    ceiling.probe_after = std::max(ceiling.probe_after, probe());
+  ceiling.flops_per_s = std::max({ceiling.probe_before, ceiling.probe_after, best_product});
+  return ceiling;
+}
+
+bool is_low_probe(const RowCeiling& ceiling, double rate) {
+  return std::max(ceiling.probe_before, ceiling.probe_after) < std::max(ceiling.best_product, rate);
+}
+
+double probe_product(int threads) {
+  if (!baselines::products_unavailable().empty()) return 0;
+  constexpr auto kElements = static_cast<std::size_t>(3 * kProductSize * kProductSize);
+  std::vector<std::vector<float>> matrices(static_cast<std::size_t>(threads), std::vector<float>(kElements, 0.5f));
+  double best = 0;
+  for (int round = 0; round < kProductRounds; ++round) best = std::max(best, product_round(threads, matrices));
+  return best;
+}
+
+std::map<std::string, double> probe_all(int threads) {
+  std::map<std::string, double> rates{{"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
+                                      {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
+                                      {"product_fp32", probe_product(threads)},
+                                      {"read_bandwidth", cpu::read_bandwidth(threads, kLongProbe)}};
+  std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
+  return rates;
+}
+
+std::map<std::string, double> probe_gpu(bool with_products) {
+  std::map<std::string, double> rates{{"gpu_copy_bandwidth", rate_if_room(cuda::copy_bandwidth)}};
+  if (with_products) {
+    for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+      rates[product_name(DeviceKind::cuda, dtype)] =
+          rate_if_room([dtype] { return cuda::product_flops(dtype, kLongProbe); });
+  }
+  std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
+  return rates;
+}
+
+std::string product_name(DeviceKind device, DType dtype) {
+  if (device == DeviceKind::cpu) return "product_fp32";
+  return "gpu_product_" + std::string(core::name_of(dtype));
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,28 @@
+// The refusal that names what was found instead.
+#include "program/machine/device.h"
+
+#include <fmt/format.h>
+
+#include "fovea/attention.h"
+#include "program/machine/machine.h"
+
+namespace fovea::program {
+
+std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead) {
+  if (device == DeviceKind::cpu) return "";
+  std::string reasons;
+  for (const auto& one : implementations()) {
+    if (one.device != device) continue;
+    if (one.unavailable.empty()) return "";
+    reasons += "\n          " + one.name + ": " + one.unavailable;
+  }
+  const Machine machine = this_machine();
+  return fmt::format(
+      "fovea {}: no device: device=cuda was asked for, but no implementation can run there\n  found:  {}{}\n"
+      "  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
+      "  hint:   {} runs the same here\n",
+      verb, machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
+      reasons.empty() ? "; this build has no CUDA implementations" : reasons, instead);
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,169 @@
+// Pairing, verdicts from quartile intervals, geometric means.
+#include "program/record/compare_records.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+
+#include "program/bench/sampler.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr double kSmallChange = 0.005;  // below this, nobody can act on a difference
+constexpr double kWideSpread = 0.1;     // above this, equal medians may hide a change of that size
+constexpr double kClockChange = 0.03;
+
+double spread_of(const TimeStatistics& t) { return t.q3 - t.q1; }
+bool holds(const TimeStatistics& interval, double value) { return interval.q1 <= value && value <= interval.q3; }
+bool credible(const Row& row) { return row.time_s->median > 0 && !row.has_flag("impossible"); }
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+using Conditions = std::vector<std::pair<std::string, std::set<std::string>>>;
+
+Conditions conditions_of(const Records& records) {
+  std::set<std::string> machines, threads, compilers, builds;
+  const auto fact = [](const Environment& e, const char* name) {
+    const auto found = e.facts.find(name);
+    return found == e.facts.end() ? std::string("unknown") : found->second;
+  };
+  for (const Environment& e : records.environments) {
+    machines.insert(e.machine);
+    compilers.insert(fact(e, "compiler"));
+    builds.insert(fact(e, "build"));
+  }
+  for (const Row& row : records.rows) {
+    machines.insert(row.machine);
+    threads.insert(std::to_string(row.threads));
+  }
+  return {{"machine", machines}, {"threads", threads}, {"compiler", compilers}, {"build", builds}};
+}
+
+using RowsByKey = std::unordered_map<std::string, const Row*>;
+
+std::string pairing_key(const Row& row, bool with_threads) {
+  return with_threads ? key_of(row) : key_of(row.problem, row.impl, 0, row.timer);
+}
+
+RowsByKey index_of(const Records& records, bool with_threads) {
+  RowsByKey index;
+  for (const Row& row : records.rows) index[pairing_key(row, with_threads)] = &row;
+  return index;
+}
+
+bool one_thread_count(const Records& records) {
+  return std::all_of(records.rows.begin(), records.rows.end(),
+                     [&](const Row& row) { return row.threads == records.rows.front().threads; });
+}
+
+// A processor that ran at another clock explains a change better than the code does.
+void note_clock(Comparison& comparison) {
+  double sum = 0;
+  int cells = 0;
+  for (const ComparedCell& cell : comparison.cells) {
+    if (!cell.a->clock_mhz || !cell.b->clock_mhz || *cell.a->clock_mhz <= 0 || *cell.b->clock_mhz <= 0) continue;
+    sum += std::log(*cell.b->clock_mhz / *cell.a->clock_mhz);
+    ++cells;
+  }
+  const double change = cells > 0 ? std::exp(sum / cells) - 1 : 0;
+  if (std::abs(change) < kClockChange) return;
+  comparison.notes.push_back(fmt::format("the clock was {} {} in B, by the mean over {} cells",
+                                         percent(std::abs(change)), change > 0 ? "higher" : "lower", cells));
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  constexpr std::string_view words[] = {"same", "faster", "slower", "unclear"};
+  return words[static_cast<int>(verdict)];
+}
+
+Judgement judge(const Row& a, const Row& b) {
+  const TimeStatistics &before = *a.time_s, &after = *b.time_s;
+  Judgement result{Verdict::unclear, after.median / before.median, ""};
+  if (!credible(a) || !credible(b)) return result.reason = "a time is flagged impossible", result;
+  if (const auto fewest = std::min(before.n, after.n); fewest < kLeastSamples) {
+    return result.reason = fmt::format("{} sample{}, wanted {}", fewest, fewest == 1 ? "" : "s", kLeastSamples), result;
+  }
+  const double gap = std::abs(after.median - before.median);
+  const double wider = std::max(spread_of(before), spread_of(after));
+  const bool apart = before.q3 < after.q1 || after.q3 < before.q1;
+  const std::string figures =
+      fmt::format("medians {} apart, spreads {} and {}", percent(gap / before.median),
+                  percent(spread_of(before) / before.median), percent(spread_of(after) / after.median));
+  result.reason = figures;
+  if (gap < kSmallChange * before.median && wider < kWideSpread * before.median) {
+    result.verdict = Verdict::same;
+  } else if (apart && gap > wider && gap >= kSmallChange * before.median) {
+    result.verdict = after.median > before.median ? Verdict::slower : Verdict::faster;
+  } else if (wider >= kWideSpread * before.median) {
+    result.reason = "too noisy: " + figures;
+  } else if (holds(before, after.median) && holds(after, before.median)) {
+    result.verdict = Verdict::same;
+  } else {
+    result.reason = (apart ? "a gap within the spreads: " : "the quartile intervals overlap: ") + figures;
+  }
+  return result;
+}
+
+std::int64_t Comparison::count(Verdict verdict) const {
+  return std::count_if(cells.begin(), cells.end(),
+                       [verdict](const ComparedCell& cell) { return cell.judgement.verdict == verdict; });
+}
+
+bool Comparison::any_slower() const {
+  return count(Verdict::slower) > 0 || std::any_of(status_changes.begin(), status_changes.end(),
+                                                   [](const auto& change) { return change.first->status == "ok"; });
+}
+
+std::vector<std::string> condition_differences(const Records& a, const Records& b) {
+  const Conditions left = conditions_of(a), right = conditions_of(b);
+  std::vector<std::string> differences;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i].second == right[i].second) continue;
+    differences.push_back(fmt::format("{}: `{}` in A, `{}` in B", left[i].first, fmt::join(left[i].second, "`, `"),
+                                      fmt::join(right[i].second, "`, `")));
+  }
+  return differences;
+}
+
+Comparison compare_records(const Records& a, const Records& b, bool across_threads) {
+  const bool with_threads = !across_threads || !one_thread_count(a) || !one_thread_count(b);
+  const RowsByKey in_a = index_of(a, with_threads), in_b = index_of(b, with_threads);
+  Comparison comparison;
+  for (const Row& row : a.rows) {
+    const auto found = in_b.find(pairing_key(row, with_threads));
+    if (found == in_b.end()) {
+      comparison.only_a.push_back(&row);
+    } else if (row.status != found->second->status) {
+      comparison.status_changes.emplace_back(&row, found->second);
+    } else if (row.status == "ok") {
+      comparison.cells.push_back({&row, found->second, judge(row, *found->second)});
+    }
+  }
+  for (const Row& row : b.rows) {
+    if (!in_a.contains(pairing_key(row, with_threads))) comparison.only_b.push_back(&row);
+  }
+  note_clock(comparison);
+  return comparison;
+}
+
+std::map<std::string, GeometricMean> geometric_means(const Comparison& comparison) {
+  std::map<std::string, GeometricMean> means;
+  for (const ComparedCell& cell : comparison.cells) {
+    if (!credible(*cell.a) || !credible(*cell.b)) continue;
+    for (const std::string& name : {cell.a->impl, std::string()}) {
+      GeometricMean& mean = means[name];
+      mean.ratio = std::exp((std::log(mean.ratio) * static_cast<double>(mean.cells) + std::log(cell.judgement.ratio)) /
+                            static_cast<double>(mean.cells + 1));
+      ++mean.cells;
+    }
+  }
+  return means;
+}
+
+}  // namespace fovea::program

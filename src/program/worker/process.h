@@ -1,0 +1,61 @@
+// One worker: a child process that holds a kernel. It may crash, hang or run out of memory; the parent only gets told.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "program/worker/shared_tensors.h"
+
+namespace fovea::program {
+
+// How a call to a worker ended without an answer; status is one of kRowStatuses.
+struct WorkerFailure {
+  std::string status, reason;
+};
+
+struct WorkerSettings {
+  std::vector<std::string> command;  // program and arguments
+  int threads = 1;                   // told to every threading library through the environment
+  std::int64_t memory_limit = 0;     // bytes of private memory; 0: none
+  std::string system_root;           // before /proc and /sys, where the out-of-memory killer's counter is read
+};
+
+class WorkerProcess {
+ public:
+  WorkerProcess(WorkerSettings settings, const SharedBlock& inputs);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // Sends one command and waits for its answer, starting the process if none lives. Throws WorkerFailure (the process
+  // is gone after crashed, timeout and oom by kill; the next call starts a new one) or Interrupted.
+  nlohmann::ordered_json call(const nlohmann::ordered_json& command, double timeout_s);
+
+  void kill();
+  bool alive() const { return pid_ > 0; }
+  SharedBlock& outputs() { return outputs_; }
+
+ private:
+  void start();
+  void become_worker(int commands, int replies, int log, char* const* arguments, char* const* environment) const;
+  void send(const std::string& line);
+  std::string receive(double timeout_s);
+  [[noreturn]] void fail_ended();
+  std::string last_words() const;
+  void close_pipes();
+
+  WorkerSettings settings_;
+  const SharedBlock& inputs_;
+  SharedBlock outputs_;
+  pid_t pid_ = -1;
+  std::int64_t oom_kills_ = 0;  // counted when the process was last known to live
+  int commands_ = -1, replies_ = -1, log_ = -1;
+};
+
+}  // namespace fovea::program
