@@ -11,6 +11,7 @@
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
 #include "baselines/scores.h"
+#include "linear/blas/blas.h"
 
 namespace fovea::baselines {
 namespace {
@@ -39,15 +40,13 @@ struct Run {
 void query_key_product(const Run& run, const RowBlock& block, const Operand& a, const Operand& b, std::int64_t dim,
                        float* to) {
   const AttentionProblem& p = run.problem;
-  multiply({.m = block.rows,
-            .n = p.len_k,
-            .k = dim,
-            .alpha = 1.0f,
-            .a = a.matrix(block.batch, block.head).from(block.first, 0),
-            .b = b.matrix(block.batch, block.head / run.group()).transpose(),
-            .beta = 0.0f,
-            .c = to + score_index(p, block.batch, block.head, block.first),
-            .c_stride = p.len_k});
+  linear::blas::multiply_fastest(
+      {.m = block.rows,
+       .n = p.len_k,
+       .k = dim,
+       .a = a.matrix(block.batch, block.head).from(block.first, 0),
+       .b = b.matrix(block.batch, block.head / run.group()).transpose(),
+       .c = {to + score_index(p, block.batch, block.head, block.first), DType::fp32, p.len_k}});
 }
 
 void recompute_probabilities(const Run& run) {
@@ -96,7 +95,7 @@ void find_delta(const Run& run) {
         continue;
       }
       widen_row(wide_out.data(), out.dtype, out.data, row_index(out, block.batch, block.head, row), p.dim_v);
-      const Factor dout = run.dout.matrix(block.batch, block.head).from(row, 0);
+      const linear::MatrixBatch dout = run.dout.matrix(block.batch, block.head).from(row, 0);
       widen_row(wide_dout.data(), dout.dtype, dout.data, 0, p.dim_v);
       delta[row] = run.passes.dot(wide_dout.data(), wide_out.data(), p.dim_v);
     }
@@ -104,7 +103,7 @@ void find_delta(const Run& run) {
 }
 
 // One row of probabilities as floats, in `memory` if they are not.
-const float* wide_row(const Factor& row, std::vector<float>& memory) {
+const float* wide_row(const linear::MatrixBatch& row, std::vector<float>& memory) {
   if (row.dtype == DType::fp32) return static_cast<const float*>(row.data);
   widen_row(memory.data(), row.dtype, row.data, 0, std::ssize(memory));
   return memory.data();
@@ -118,7 +117,7 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   const auto scale = static_cast<float>(p.scale);
   std::vector<float> wide(static_cast<std::size_t>(run.probabilities.dtype == DType::fp32 ? 0 : p.len_k));
   const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
-  const Factor all = run.probabilities.matrix(p, block.batch, block.head);
+  const linear::MatrixBatch all = run.probabilities.matrix(p, block.batch, block.head);
   for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
     float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
     const float* probabilities = wide_row(all.from(row, 0), wide);
@@ -164,15 +163,13 @@ void query_gradient(const Run& run, float factor) {
   const Weights gradients = weights_in(p, run.memory.gradients);
   const Result dq = result(run.tensors.dq, run.memory.dq, p.accumulate);
   run.pass([&](const RowBlock& block) {
-    multiply({.m = block.rows,
-              .n = p.dim_qk,
-              .k = p.len_k,
-              .alpha = factor,
-              .a = gradients.matrix(p, block.batch, block.head).from(block.first, 0),
-              .b = run.k.matrix(block.batch, block.head / run.group()),
-              .beta = 0.0f,
-              .c = dq.matrix(block.batch, block.head) + block.first * dq.row_stride,
-              .c_stride = dq.row_stride});
+    linear::blas::multiply_fastest({.m = block.rows,
+                                    .n = p.dim_qk,
+                                    .k = p.len_k,
+                                    .alpha = factor,
+                                    .a = gradients.matrix(p, block.batch, block.head).from(block.first, 0),
+                                    .b = run.k.matrix(block.batch, block.head / run.group()),
+                                    .c = dq.rows(block.batch, block.head, block.first)});
   });
   deliver(run.context, dq, run.tensors.dq, p.accumulate);
 }
@@ -188,15 +185,14 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* scratch,
     const std::int64_t batch = plane / p.heads_kv, head = plane % p.heads_kv;
     for (std::int64_t member = 0; member < run.group(); ++member) {
       const std::int64_t query_head = head * run.group() + member;
-      multiply({.m = std::min(kKeysPerTask, p.len_k - first),
-                .n = view.sizes[3],
-                .k = p.len_q,
-                .alpha = factor,
-                .a = weights.matrix(p, batch, query_head).from(0, first).transpose(),
-                .b = rows.matrix(batch, query_head),
-                .beta = member == 0 ? 0.0f : 1.0f,
-                .c = to.matrix(batch, head) + first * to.row_stride,
-                .c_stride = to.row_stride});
+      linear::blas::multiply_fastest({.m = std::min(kKeysPerTask, p.len_k - first),
+                                      .n = view.sizes[3],
+                                      .k = p.len_q,
+                                      .alpha = factor,
+                                      .a = weights.matrix(p, batch, query_head).from(0, first).transpose(),
+                                      .b = rows.matrix(batch, query_head),
+                                      .beta = member == 0 ? 0.0f : 1.0f,
+                                      .c = to.rows(batch, head, first)});
     }
   });
   deliver(run.context, to, view, p.accumulate);

@@ -7,8 +7,8 @@
 #include "baselines/backward.h"
 #include "baselines/forward.h"
 #include "baselines/memory_plan.h"
-#include "baselines/products.h"
 #include "baselines/saved_state.h"
+#include "linear/blas/blas.h"
 
 namespace fovea::baselines {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
 
 std::string refusal(const AttentionProblem& p) {
   const std::int64_t longest = std::max(p.len_q, p.len_k);
-  if (longest > kLargestProductSize)
+  if (longest > linear::blas::kLargestSize)
     return "the matrix libraries take lengths below 2^31, got " + std::to_string(longest);
   return {};
 }
@@ -53,7 +53,7 @@ constexpr core::Implementation entry() {
           .device = DeviceKind::cpu,
           .automatic = false,
           .reproducible = false,  // the libraries promise nothing
-          .unavailable = products_unavailable,
+          .unavailable = linear::blas::unavailable,
           .refusal = refusal,
           .plan = plan,
           .tiles = tiles,

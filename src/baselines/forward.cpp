@@ -10,6 +10,7 @@
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
 #include "baselines/scores.h"
+#include "linear/blas/blas.h"
 
 namespace fovea::baselines {
 namespace {
@@ -51,15 +52,13 @@ struct Run {
 void score_product(const Run& run, const Operand& q, const Operand& k) {
   const AttentionProblem& p = run.problem;
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
-    multiply({.m = block.rows,
-              .n = p.len_k,
-              .k = p.dim_qk,
-              .alpha = 1.0f,
-              .a = q.matrix(block.batch, block.head).from(block.first, 0),
-              .b = k.matrix(block.batch, block.head / run.heads_per_key_head()).transpose(),
-              .beta = 0.0f,
-              .c = run.scores + score_index(p, block.batch, block.head, block.first),
-              .c_stride = p.len_k});
+    linear::blas::multiply_fastest(
+        {.m = block.rows,
+         .n = p.len_k,
+         .k = p.dim_qk,
+         .a = q.matrix(block.batch, block.head).from(block.first, 0),
+         .b = k.matrix(block.batch, block.head / run.heads_per_key_head()).transpose(),
+         .c = {run.scores + score_index(p, block.batch, block.head, block.first), DType::fp32, p.len_k}});
   });
 }
 
@@ -67,15 +66,12 @@ void output_product(const Run& run, const Operand& v, const Result& out) {
   const AttentionProblem& p = run.problem;
   const Weights probabilities = run.probabilities();
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
-    multiply({.m = block.rows,
-              .n = p.dim_v,
-              .k = p.len_k,
-              .alpha = 1.0f,
-              .a = probabilities.matrix(p, block.batch, block.head).from(block.first, 0),
-              .b = v.matrix(block.batch, block.head / run.heads_per_key_head()),
-              .beta = 0.0f,
-              .c = out.matrix(block.batch, block.head) + block.first * out.row_stride,
-              .c_stride = out.row_stride});
+    linear::blas::multiply_fastest({.m = block.rows,
+                                    .n = p.dim_v,
+                                    .k = p.len_k,
+                                    .a = probabilities.matrix(p, block.batch, block.head).from(block.first, 0),
+                                    .b = v.matrix(block.batch, block.head / run.heads_per_key_head()),
+                                    .c = out.rows(block.batch, block.head, block.first)});
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "baselines/blocks.h"
 #include "baselines/conversions.h"
+#include "linear/blas/blas.h"
 
 namespace fovea::baselines {
 namespace {
@@ -14,7 +15,7 @@ template <class Pointer>
 std::int64_t library_stride(const BasicTensorView<Pointer>& view) {
   if (view.sizes[2] <= 1) return view.sizes[3];
   const std::int64_t stride = view.strides[2];
-  return stride >= view.sizes[3] && stride <= kLargestProductSize ? stride : 0;
+  return stride >= view.sizes[3] && stride <= linear::blas::kLargestSize ? stride : 0;
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "baselines/products.h"
 #include "core/implementation.h"
+#include "linear/product.h"
 
 namespace fovea::baselines {
 
@@ -13,7 +13,7 @@ struct Operand {
   const void* data;
   DType dtype;
   std::int64_t batch_stride, head_stride, row_stride;
-  Factor matrix(std::int64_t batch, std::int64_t head) const {
+  linear::MatrixBatch matrix(std::int64_t batch, std::int64_t head) const {
     const std::int64_t first = batch * batch_stride + head * head_stride;
     return {static_cast<const char*>(data) + first * size_of(dtype), dtype, row_stride};
   }
@@ -25,6 +25,9 @@ struct Result {
   std::int64_t batch_stride, head_stride, row_stride;
   float* matrix(std::int64_t batch, std::int64_t head) const {
     return data + batch * batch_stride + head * head_stride;
+  }
+  linear::MatrixBatch rows(std::int64_t batch, std::int64_t head, std::int64_t first) const {
+    return {matrix(batch, head) + first * row_stride, DType::fp32, row_stride};
   }
 };
 

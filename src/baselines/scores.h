@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "baselines/products.h"
 #include "fovea/problem.h"
+#include "linear/product.h"
 
 namespace fovea::baselines {
 
@@ -14,14 +14,14 @@ inline std::int64_t score_index(const AttentionProblem& p, std::int64_t batch, s
   return ((batch * p.heads_q + head) * p.len_q + row) * p.len_k;
 }
 
-// What a score matrix turned into, as a factor of products: fp32, or bf16, dense or at the beginning of fp32 rows.
+// What a score matrix turned into, as an operand of products: fp32, or bf16, dense or at the beginning of fp32 rows.
 struct Weights {
   const void* data;
   DType dtype;
   std::int64_t row_stride;  // elements
 
-  Factor matrix(const AttentionProblem& p, std::int64_t batch, std::int64_t head) const {
-    const Factor all{data, dtype, row_stride};
+  linear::MatrixBatch matrix(const AttentionProblem& p, std::int64_t batch, std::int64_t head) const {
+    const linear::MatrixBatch all{data, dtype, row_stride};
     return all.from((batch * p.heads_q + head) * p.len_q, 0);
   }
 };

@@ -9,10 +9,10 @@
 #include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/saved_states.h"
 #include "baselines/saved_state.h"
-#include "cuda/measure/matrix_library.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/placement.h"
 #include "cuda/runtime/workspace_pool.h"
+#include "linear/cuda/matrix_library.h"
 
 namespace fovea::cuda::baselines {
 namespace {

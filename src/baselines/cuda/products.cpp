@@ -4,11 +4,16 @@
 
 #include <algorithm>
 
-#include "baselines/cuda/strided_batches.h"
-#include "cuda/measure/matrix_library.h"
+#include "linear/cuda/matrix_library.h"
+#include "linear/strided_batches.h"
 
 namespace fovea::cuda::baselines {
 namespace {
+
+using linear::BatchedProduct;
+using linear::MatrixBatch;
+using linear::Spread;
+using linear::StridedBatch;
 
 // Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. At odd dimensions and lengths 128
 // missed the bound (docs/kernels/baselines.md).
@@ -40,7 +45,8 @@ void multiply_all(const Call& call, BatchedProduct product, std::int64_t members
                   const Operand& c) {
   const AttentionProblem& p = call.problem;
   const float beta = product.beta;
-  for (const StridedBatch& part : strided_batches({p.batch, p.heads_kv, members}, a.spread, b.spread, c.spread)) {
+  for (const StridedBatch& part :
+       linear::strided_batches({p.batch, p.heads_kv, members}, a.spread, b.spread, c.spread)) {
     product.count = part.count;
     product.a = matrix(a.matrices, part.a, part.a_apart, a.transposed);
     product.b = matrix(b.matrices, part.b, part.b_apart, b.transposed);

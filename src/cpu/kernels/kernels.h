@@ -86,6 +86,41 @@ struct ReduceTask {
   void* scratch;  // pack_scratch_bytes
 };
 
+// A matrix of a product, or its transpose: what the product takes lies transposed in memory.
+struct ProductOperand {
+  const void* data;
+  Element element;
+  int64_t row_stride;  // in memory
+  bool transposed;
+};
+
+// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns]. Sums are fp32, in the order of the contracted
+// dimension. beta = 0 does not read c.
+struct ProductTask {
+  ProductOperand a, b;
+  int64_t rows, columns, depth;
+  float alpha, beta;
+  float* c;
+  int64_t c_stride;
+  void* scratch;  // product_scratch_bytes
+};
+
+// to = factor * from + beta * to + bias, row by row; beta = 0 does not read `to`.
+struct ConvertTask {
+  InputRows from;  // null data: zeros
+  OutputRows to;
+  InputRows bias;  // one row for all; null data: none
+  int64_t rows, columns;
+  float factor, beta;
+};
+
+// sums[columns] = the sum of the rows.
+struct ColumnSumTask {
+  InputRows from;
+  int64_t rows, columns;
+  float* sums;
+};
+
 struct Kernels {
   int lanes;
   int query_tile;  // queries of one register tile
@@ -103,6 +138,11 @@ struct Kernels {
   bool (*forward)(const ForwardTask&);  // false: cancelled
   bool (*backward)(const BackwardTask&);
   void (*reduce_dq)(const ReduceTask&);
+
+  int64_t (*product_scratch_bytes)(int64_t rows, int64_t columns);
+  void (*product)(const ProductTask&);
+  void (*convert)(const ConvertTask&);
+  void (*sum_columns)(const ColumnSumTask&);
 
   // Probes: floating-point operations done by `iterations` rounds of register-only work; null where not applicable.
   double (*fma_peak)(int64_t iterations);

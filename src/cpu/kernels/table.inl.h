@@ -4,6 +4,7 @@
 #include "cpu/kernels/backward.inl.h"
 #include "cpu/kernels/forward.inl.h"
 #include "cpu/kernels/probes.inl.h"
+#include "cpu/kernels/product.inl.h"
 #include "cpu/kernels/reduce_dq.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -47,6 +48,10 @@ constexpr Kernels table() {
   t.backward_scratch_bytes = backward_scratch_bytes;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
+  t.product_scratch_bytes = product_scratch_bytes;
+  t.product = product;
+  t.convert = convert;
+  t.sum_columns = sum_columns;
   t.fma_peak = fma_peak;
   t.dot_peak = kBf16Dot ? dot_peak : nullptr;
   t.read = read_all;

@@ -9,10 +9,10 @@
 #include "core/float16.h"
 #include "core/random.h"
 #include "cuda/measure/device_memory.h"
-#include "cuda/measure/matrix_library.h"
 #include "cuda/measure/stream_timer.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "linear/cuda/matrix_library.h"
 
 namespace fovea::cuda {
 namespace {
@@ -64,8 +64,8 @@ double product_flops(DType dtype, double seconds) {
     operands = {dtype, random_matrix(dtype, n * n, 1), random_matrix(dtype, n * n, 2),
                 DeviceMemory(n * n * size_of(dtype)), DeviceMemory(kProductWorkspace)};
   }
-  const auto matrix = [&](const DeviceMemory& memory) { return MatrixBatch{memory.data(), dtype, n, 0}; };
-  const BatchedProduct square{
+  const auto matrix = [&](const DeviceMemory& memory) { return linear::MatrixBatch{memory.data(), dtype, n, 0}; };
+  const linear::BatchedProduct square{
       .m = n, .n = n, .k = n, .a = matrix(operands.a), .b = matrix(operands.b), .c = matrix(operands.c)};
   const Buffer workspace{operands.workspace.data(), operands.workspace.bytes()};
   const auto product = [&] { multiply(square, timer.stream(), workspace); };

@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "baselines/products.h"
 #include "core/names.h"
 #include "cpu/measure/probes.h"
 #include "cuda/measure/device_ceilings.h"
 #include "fovea/error.h"
+#include "linear/blas/blas.h"
 
 namespace fovea::program {
 namespace {
@@ -27,15 +27,12 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   std::vector<std::thread> others;
   const auto multiply = [&matrices](int thread) {
     float* const a = matrices[static_cast<std::size_t>(thread)].data();
-    baselines::multiply({.m = n,
-                         .n = n,
-                         .k = n,
-                         .alpha = 1,
-                         .a = {a, DType::fp32, n},
-                         .b = {a + n * n, DType::fp32, n},
-                         .beta = 0,
-                         .c = a + 2 * n * n,
-                         .c_stride = n});
+    linear::blas::multiply_fastest({.m = n,
+                                    .n = n,
+                                    .k = n,
+                                    .a = {a, DType::fp32, n},
+                                    .b = {a + n * n, DType::fp32, n},
+                                    .c = {a + 2 * n * n, DType::fp32, n}});
   };
   for (int thread = 1; thread < threads; ++thread) others.emplace_back(multiply, thread);
   multiply(0);
@@ -76,7 +73,7 @@ bool is_low_probe(const RowCeiling& ceiling, double rate) {
 }
 
 double probe_product(int threads) {
-  if (!baselines::products_unavailable().empty()) return 0;
+  if (!linear::blas::unavailable().empty()) return 0;
   constexpr auto kElements = static_cast<std::size_t>(3 * kProductSize * kProductSize);
   std::vector<std::vector<float>> matrices(static_cast<std::size_t>(threads), std::vector<float>(kElements, 0.5f));
   double best = 0;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fovea::cuda::baselines {
+namespace fovea::linear {
 
 // Elements from one batch, key head and member of its group to the next; 0 where a tensor is the same for all.
 using Spread = std::array<std::int64_t, 3>;
@@ -26,4 +26,4 @@ struct StridedBatch {
 std::vector<StridedBatch> strided_batches(const std::array<std::int64_t, 3>& counts, const Spread& a, const Spread& b,
                                           const Spread& c);
 
-}  // namespace fovea::cuda::baselines
+}  // namespace fovea::linear

@@ -1,5 +1,5 @@
-// A primitive is made once for each shape and shared by the threads; each lends it scratch memory of its own.
-#include "baselines/matmul_primitive.h"
+// A primitive is made once for each shape and shared by the threads; each leases scratch memory of its own.
+#include "linear/blas/matmul_primitive.h"
 
 #include <dnnl.h>
 #include <omp.h>
@@ -11,11 +11,11 @@
 #include <mutex>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "core/check.h"
+#include "core/memory.h"
 
-namespace fovea::baselines {
+namespace fovea::linear::blas {
 namespace {
 
 void check(dnnl_status_t status) {
@@ -68,10 +68,10 @@ struct Matmul {
   dnnl_memory_desc_t scratch;
   Primitive primitive;
 
-  explicit Matmul(const Product& p)
-      : a(describe(p.m, p.k, p.a.dtype, p.a.stride, p.a.transposed)),
-        b(describe(p.k, p.n, p.b.dtype, p.b.stride, p.b.transposed)),
-        c(describe(p.m, p.n, DType::fp32, p.c_stride, false)),
+  explicit Matmul(const BatchedProduct& p)
+      : a(describe(p.m, p.k, p.a.dtype, p.a.row_stride, p.a.transposed)),
+        b(describe(p.k, p.n, p.b.dtype, p.b.row_stride, p.b.transposed)),
+        c(describe(p.m, p.n, DType::fp32, p.c.row_stride, false)),
         descriptor([&](dnnl_primitive_desc_t* to) {
           set_attributes(p);
           dnnl_matmul_desc_t operation;
@@ -81,7 +81,7 @@ struct Matmul {
         scratch(*dnnl_primitive_desc_query_md(descriptor.get(), dnnl_query_scratchpad_md, 0)),
         primitive([&](dnnl_primitive_t* to) { return dnnl_primitive_create(to, descriptor.get()); }) {}
 
-  void set_attributes(const Product& p) const {
+  void set_attributes(const BatchedProduct& p) const {
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
     if (p.alpha != 1.0f) check(dnnl_primitive_attr_set_output_scales(attributes.get(), 1, 0, &p.alpha));
     if (p.beta == 0.0f) return;
@@ -91,13 +91,17 @@ struct Matmul {
   }
 };
 
-std::shared_ptr<const Matmul> find_matmul(const Product& p) {
+std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
   constexpr std::size_t kMostKept = 256;
   using Key = std::tuple<std::array<std::int64_t, 6>, DType, bool, bool, float, float>;
   static std::mutex& mutex = *new std::mutex;
   static auto& kept = *new std::map<Key, std::shared_ptr<const Matmul>>;
-  const Key key{
-      {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c_stride}, p.a.dtype, p.a.transposed, p.b.transposed, p.alpha, p.beta};
+  const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
+                p.a.dtype,
+                p.a.transposed,
+                p.b.transposed,
+                p.alpha,
+                p.beta};
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(key); found != kept.end()) return found->second;
   if (kept.size() >= kMostKept) kept.clear();
@@ -113,17 +117,15 @@ bool has_bf16_products() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
-void multiply_by_primitive(const Product& p) {
+void multiply_by_primitive(const BatchedProduct& p) {
   const OneThread one_thread;
   const std::shared_ptr<const Matmul> matmul = find_matmul(p);
-  thread_local std::vector<std::byte> scratch;
-  const std::size_t wanted = dnnl_memory_desc_get_size(&matmul->scratch);
-  if (scratch.size() < wanted) scratch.resize(wanted);
+  const core::WorkspaceLease scratch(static_cast<std::int64_t>(dnnl_memory_desc_get_size(&matmul->scratch)), "product");
   const auto memory = [](const dnnl_memory_desc_t& description, const void* data) {
     return Memory(
         [&](dnnl_memory_t* to) { return dnnl_memory_create(to, &description, engine(), const_cast<void*>(data)); });
   };
-  const Memory a = memory(matmul->a, p.a.data), b = memory(matmul->b, p.b.data), c = memory(matmul->c, p.c),
+  const Memory a = memory(matmul->a, p.a.data), b = memory(matmul->b, p.b.data), c = memory(matmul->c, p.c.data),
                lent = memory(matmul->scratch, scratch.data());
   const dnnl_exec_arg_t arguments[] = {
       {DNNL_ARG_SRC, a.get()}, {DNNL_ARG_WEIGHTS, b.get()}, {DNNL_ARG_DST, c.get()}, {DNNL_ARG_SCRATCHPAD, lent.get()}};
@@ -132,4 +134,4 @@ void multiply_by_primitive(const Product& p) {
   check(dnnl_stream_wait(stream.get()));
 }
 
-}  // namespace fovea::baselines
+}  // namespace fovea::linear::blas

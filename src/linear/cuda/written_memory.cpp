@@ -1,5 +1,5 @@
 // By NVTX's extension for memory.
-#include "cuda/measure/written_memory.h"
+#include "linear/cuda/written_memory.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,9 +1,9 @@
 // Merging axes, choosing the batch among them, and one call for each index of the others.
-#include "baselines/cuda/strided_batches.h"
+#include "linear/strided_batches.h"
 
 #include <algorithm>
 
-namespace fovea::cuda::baselines {
+namespace fovea::linear {
 namespace {
 
 constexpr std::int64_t kMostInCall = 65535;  // the third dimension of a grid
@@ -69,4 +69,4 @@ std::vector<StridedBatch> strided_batches(const std::array<std::int64_t, 3>& cou
   return result;
 }
 
-}  // namespace fovea::cuda::baselines
+}  // namespace fovea::linear

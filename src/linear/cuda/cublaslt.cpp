@@ -1,5 +1,5 @@
 // Where cuBLASLt may lie, its functions by name, and its statuses as errors.
-#include "cuda/measure/cublaslt.h"
+#include "linear/cuda/cublaslt.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

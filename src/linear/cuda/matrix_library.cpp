@@ -1,25 +1,28 @@
 // Products as cuBLASLt takes them. Its choice of an algorithm takes the host's time and is remembered for each kind.
-#include "cuda/measure/matrix_library.h"
+#include "linear/cuda/matrix_library.h"
 
 #include <cuda_runtime_api.h>
 
 #include <bit>
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "core/check.h"
 #include "core/names.h"
-#include "cuda/measure/cublaslt.h"
-#include "cuda/measure/written_memory.h"
 #include "cuda/runtime/check.h"
+#include "linear/cuda/cublaslt.h"
+#include "linear/cuda/written_memory.h"
 
 namespace fovea::cuda {
 namespace {
 
 using cublaslt::Descriptor;
 using cublaslt::Functions;
+using linear::BatchedProduct;
+using linear::MatrixBatch;
 
 constexpr std::size_t kMostRemembered = 4096;
 
@@ -136,7 +139,7 @@ class MatrixLibrary {
     const PreparedProduct& prepared = remembered(handle, kind);
     const int status = functions_.multiply(handle, prepared.product.get(), &p.alpha, p.b.data, prepared.left.get(),
                                            p.a.data, prepared.right.get(), &p.beta, p.c.data, prepared.result.get(),
-                                           const_cast<void*>(p.c.data), prepared.result.get(), &prepared.algorithm,
+                                           linear::target_of(p.c), prepared.result.get(), &prepared.algorithm,
                                            workspace.data, static_cast<std::size_t>(kind.workspace_bytes), stream);
     if (status != 0) fail(functions_, status, "cublasLtMatmul", words_of(kind));
     mark_written(p.c.data, extent_of_results(p) * size_of(p.c.dtype), stream);
@@ -174,7 +177,7 @@ MatrixLibrary& library() {
 
 const std::string& missing_matrix_library() { return library().missing(); }
 
-void multiply(const BatchedProduct& product, void* stream, const Buffer& workspace) {
+void multiply(const linear::BatchedProduct& product, void* stream, const Buffer& workspace) {
   if (!missing_matrix_library().empty())
     core::fail({.status = Status::unsupported, .problem = missing_matrix_library()});
   library().multiply(product, stream, workspace);

@@ -1,0 +1,165 @@
+// Which library: oneDNN's sgemm is the faster one except where the first operand is transposed and the product small;
+// there either may be twice as fast as the other (docs/kernels/baselines.md). bf16 goes to oneDNN as it is where the
+// processor multiplies it; otherwise 16-bit operands are widened, a piece that stays in the cache at a time.
+#include "linear/blas/blas.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "core/memory.h"
+#include "linear/blas/matmul_primitive.h"
+#include "linear/host_kernels.h"
+
+namespace fovea::linear::blas {
+namespace {
+
+// Of the contracted dimension and of columns that are widened at a time.
+constexpr std::int64_t kDepth = 512, kColumns = 512;
+
+void openblas(const BatchedProduct& p) {
+  [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
+  const auto size = [](std::int64_t value) { return static_cast<blasint>(value); };
+  const auto order = [](const MatrixBatch& m) { return m.transposed ? CblasTrans : CblasNoTrans; };
+  cblas_sgemm(CblasRowMajor, order(p.a), order(p.b), size(p.m), size(p.n), size(p.k), p.alpha,
+              static_cast<const float*>(p.a.data), size(p.a.row_stride), static_cast<const float*>(p.b.data),
+              size(p.b.row_stride), p.beta, static_cast<float*>(target_of(p.c)), size(p.c.row_stride));
+}
+
+void onednn(const BatchedProduct& p) {
+  const OneThread one_thread;
+  const dnnl_status_t status =
+      dnnl_sgemm(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
+                 static_cast<const float*>(p.a.data), p.a.row_stride, static_cast<const float*>(p.b.data),
+                 p.b.row_stride, p.beta, static_cast<float*>(target_of(p.c)), p.c.row_stride);
+  if (status != dnnl_success)
+    core::fail({.problem = "oneDNN's sgemm failed", .got = "status " + std::to_string(static_cast<int>(status))});
+}
+
+// Shortest of a few runs of a gradient's product, in seconds.
+double time_transposed(void (*library)(const BatchedProduct&)) {
+  constexpr std::int64_t kKeys = 256, kDim = 64, kQueries = 512;
+  const std::vector<float> weights(kQueries * kKeys, 0.5f), rows(kQueries * kDim, 0.5f);
+  std::vector<float> sums(kKeys * kDim);
+  const BatchedProduct product{.m = kKeys,
+                               .n = kDim,
+                               .k = kQueries,
+                               .a = {weights.data(), DType::fp32, kKeys, 0, true},
+                               .b = {rows.data(), DType::fp32, kDim},
+                               .c = {sums.data(), DType::fp32, kDim}};
+  double shortest = 1;
+  for (int run = 0; run < 5; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    library(product);
+    shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return shortest;
+}
+
+void multiply_fastest_fp32(const BatchedProduct& product) {
+  static const auto transposed = time_transposed(openblas) < time_transposed(onednn) ? openblas : onednn;
+  (product.a.transposed ? transposed : onednn)(product);
+}
+
+// The piece [row, row + rows) x [column, column + columns) of what the product takes, as fp32; in `memory` if it is
+// not.
+MatrixBatch widened(const MatrixBatch& whole, std::int64_t row, std::int64_t column, std::int64_t rows,
+                    std::int64_t columns, float* memory) {
+  const MatrixBatch piece = whole.within(row, column);
+  if (piece.dtype == DType::fp32) return piece;
+  if (piece.transposed) std::swap(rows, columns);
+  host_kernels(DType::fp32)
+      .convert({{piece.data, element_of(piece.dtype), 0, piece.row_stride},
+                {memory, cpu::Element::fp32, 0, columns},
+                {nullptr, cpu::Element::fp32, 0, 0},
+                rows,
+                columns,
+                1.0f,
+                0.0f});
+  return {memory, DType::fp32, columns, 0, piece.transposed};
+}
+
+void multiply_widened(const BatchedProduct& p, void (*multiply)(const BatchedProduct&)) {
+  const std::int64_t floats_of_a = p.m * std::min(p.k, kDepth);
+  const core::WorkspaceLease lease((floats_of_a + std::min(p.k, kDepth) * std::min(p.n, kColumns)) * 4, "product");
+  float* const wide_a = static_cast<float*>(lease.data());
+  for (std::int64_t k = 0; k < p.k; k += kDepth) {
+    BatchedProduct part = p;
+    part.k = std::min(kDepth, p.k - k);
+    part.a = widened(p.a, 0, k, p.m, part.k, wide_a);
+    if (k > 0) part.beta = 1.0f;
+    for (std::int64_t n = 0; n < p.n; n += kColumns) {
+      part.n = std::min(kColumns, p.n - n);
+      part.b = widened(p.b, k, n, part.k, part.n, wide_a + floats_of_a);
+      part.c = p.c.from(0, n);
+      multiply(part);
+    }
+  }
+}
+
+// The end of the length that the primitive does not take goes the other way.
+void multiply_bf16(const BatchedProduct& p) {
+  const std::int64_t whole = p.k - p.k % kBf16Depth, rest = p.k - whole;
+  BatchedProduct part = p;
+  if (whole > 0) {
+    part.k = whole;
+    multiply_by_primitive(part);
+    part.beta = 1.0f;
+  }
+  if (rest == 0) return;
+  part.k = rest;
+  part.a = p.a.within(0, whole);
+  part.b = p.b.within(whole, 0);
+  multiply_widened(part, onednn);
+}
+
+// Asked for nothing, oneDNN's AVX-512 code leaves c as it was.
+bool fills_zero(const BatchedProduct& p) {
+  if (p.alpha != 0.0f || p.beta != 0.0f) return false;
+  for (std::int64_t i = 0; i < p.m; ++i)
+    std::fill_n(static_cast<float*>(target_of(p.c)) + i * p.c.row_stride, p.n, 0.0f);
+  return true;
+}
+
+std::string onednn_refusal(DType operands) {
+  if (operands == DType::fp16) return "has no fp16 product on CPUs";
+  if (operands == DType::bf16 && !has_bf16_products()) return "has no bf16 product on this processor";
+  return {};
+}
+
+std::string openblas_refusal(DType operands) {
+  if (operands != DType::fp32) return "multiplies fp32 only";
+  return "slower than oneDNN";
+}
+
+std::int64_t no_scratch(const BatchedProduct&) { return 0; }
+
+template <void (*fp32)(const BatchedProduct&)>
+void multiply_one(const BatchedProduct& p, void*) {
+  if (!fills_zero(p)) (p.a.dtype == DType::bf16 ? multiply_bf16 : fp32)(p);
+}
+
+constexpr HostLibrary kLibraries[] = {{"oneDNN", onednn_refusal, no_scratch, multiply_one<onednn>},
+                                      {"OpenBLAS", openblas_refusal, no_scratch, multiply_one<openblas>}};
+
+}  // namespace
+
+std::string unavailable() { return {}; }
+
+std::span<const HostLibrary> libraries() { return kLibraries; }
+
+void multiply_fastest(const BatchedProduct& p) {
+  if (fills_zero(p)) return;
+  static const bool bf16 = has_bf16_products();
+  const auto both = [&p](DType type) { return p.a.dtype == type && p.b.dtype == type; };
+  if (both(DType::fp32)) return multiply_fastest_fp32(p);
+  if (bf16 && both(DType::bf16)) return multiply_bf16(p);
+  multiply_widened(p, multiply_fastest_fp32);
+}
+
+}  // namespace fovea::linear::blas

@@ -1,0 +1,23 @@
+// oneDNN and OpenBLAS, which programs link and the library does not: each product on the calling thread alone.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "linear/host_library.h"
+
+namespace fovea::linear::blas {
+
+std::string unavailable();  // empty, or why this build has none
+
+// What register_host_libraries takes; empty where there are none.
+std::span<const HostLibrary> libraries();
+
+// One product with a result in fp32, without a bias, of matrices of any two types, by whichever library is faster on
+// this machine: for programs that compare speed. Which one that is, and so the bits, may differ from run to run.
+void multiply_fastest(const BatchedProduct& product);
+
+// Largest size or stride that the libraries take.
+inline constexpr std::int64_t kLargestSize = 0x7fffffff;
+
+}  // namespace fovea::linear::blas

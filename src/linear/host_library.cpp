@@ -1,0 +1,44 @@
+// The list of libraries, and the engine's own product as its last entry.
+#include "linear/host_library.h"
+
+#include "linear/host_kernels.h"
+
+namespace fovea::linear {
+namespace {
+
+cpu::ProductOperand operand(const MatrixBatch& m) { return {m.data, element_of(m.dtype), m.row_stride, m.transposed}; }
+
+DType type_of(const BatchedProduct& p) { return p.a.dtype == p.b.dtype ? p.a.dtype : DType::fp32; }
+
+std::int64_t own_scratch_bytes(const BatchedProduct& p) {
+  return host_kernels(type_of(p)).product_scratch_bytes(p.m, p.n);
+}
+
+void multiply_own(const BatchedProduct& p, void* scratch) {
+  host_kernels(type_of(p))
+      .product({operand(p.a), operand(p.b), p.m, p.n, p.k, p.alpha, p.beta, static_cast<float*>(target_of(p.c)),
+                p.c.row_stride, scratch});
+}
+
+std::vector<HostLibrary>& list() {
+  // Never destroyed: destructors may still call while the process exits.
+  static auto& all =
+      *new std::vector<HostLibrary>{{"cpu", [](DType) { return std::string(); }, own_scratch_bytes, multiply_own}};
+  return all;
+}
+
+}  // namespace
+
+std::vector<HostLibrary> host_libraries() { return list(); }
+
+void register_host_libraries(std::span<const HostLibrary> libraries) {
+  list().insert(list().begin(), libraries.begin(), libraries.end());
+}
+
+const HostLibrary& host_library(DType operands) {
+  for (const HostLibrary& one : list())
+    if (one.refusal(operands).empty()) return one;
+  return list().back();
+}
+
+}  // namespace fovea::linear

@@ -1,0 +1,55 @@
+// One batched matrix product: what Linear and the baselines ask of a matrix library, on any device.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/tensor.h"
+
+namespace fovea::linear {
+
+// Matrices of one shape, `apart` elements from one to the next (0: the same one again and again). Neighbouring columns
+// in memory are adjacent.
+struct MatrixBatch {
+  const void* data = nullptr;
+  DType dtype = DType::fp32;
+  std::int64_t row_stride = 0, apart = 0;
+  bool transposed = false;  // the product takes the transpose of what lies in memory
+
+  // From an element of memory on.
+  MatrixBatch from(std::int64_t row, std::int64_t column) const {
+    MatrixBatch rest = *this;
+    rest.data = static_cast<const char*>(data) + (row * row_stride + column) * size_of(dtype);
+    return rest;
+  }
+  // From an element on as the product takes it.
+  MatrixBatch within(std::int64_t row, std::int64_t column) const {
+    return transposed ? from(column, row) : from(row, column);
+  }
+  MatrixBatch transpose() const {
+    MatrixBatch other = *this;
+    other.transposed = !transposed;
+    return other;
+  }
+  MatrixBatch number(std::int64_t index) const {
+    MatrixBatch one = *this;
+    one.data = static_cast<const char*>(data) + index * apart * size_of(dtype);
+    return one;
+  }
+};
+
+// c[m, n] = alpha * a[m, k] b[k, n] + beta * c + bias[n], `count` times, row-major. Sums are fp32, and fp32 is true
+// fp32. a and b have one type; c, never transposed, has it too or is fp32. beta = 0 does not read c. Strides and
+// pointers as they come; sizes of 1 or more, since libraries take no empty matrix.
+struct BatchedProduct {
+  std::int64_t count = 1, m = 0, n = 0, k = 0;
+  float alpha = 1.0f;
+  MatrixBatch a, b;
+  float beta = 0.0f;
+  MatrixBatch c;
+  MatrixBatch bias = {};  // a row for each product, of the type of a and b; null: none
+};
+
+// What is written through c.
+inline void* target_of(const MatrixBatch& c) { return const_cast<void*>(c.data); }
+
+}  // namespace fovea::linear

@@ -1,0 +1,57 @@
+// The CUDA baselines' plan of memory counts what PyTorch-like code holds.
+#include <gtest/gtest.h>
+
+#include "baselines/cuda/memory_plan.h"
+#include "core/problem_line.h"
+
+namespace fovea::cuda::baselines {
+namespace {
+
+using fovea::baselines::Form;
+
+AttentionProblem problem(const std::string& line, Pass pass, bool saved) {
+  AttentionProblem p = core::parse_case(line).problem;
+  p.pass = pass;
+  p.saved_state = saved;
+  return p;
+}
+
+TEST(CudaBaselineMemory, SixteenBitMatricesAndTheScoresOfAPiece) {
+  const std::string line = "b=2 hq=4 lq=4096 lk=4096 d=16 dtype=bf16";
+  const double pairs = 2.0 * 4 * 4096 * 4096;
+  const auto bytes = [&](Pass pass, bool saved) {
+    const AttentionProblem p = problem(line, pass, saved);
+    return static_cast<double>(pass == Pass::forward ? forward_memory(Form::fused, p, nullptr).bytes
+                                                     : backward_memory(Form::fused, p, nullptr).bytes);
+  };
+  const double small = 48e6;                   // tensors, statistics, the library's own
+  const double piece = 2 * 4.0 * 4096 * 4096;  // two heads
+  EXPECT_NEAR(bytes(Pass::forward, false), 2 * pairs + piece, small);
+  EXPECT_NEAR(bytes(Pass::forward, true), piece, small);
+  EXPECT_NEAR(bytes(Pass::backward, false), 4 * pairs + piece, small);
+  EXPECT_NEAR(bytes(Pass::backward, true), 2 * pairs + piece, small);
+}
+
+TEST(CudaBaselineMemory, Fp32ScoresBecomeTheSavedProbabilities) {
+  const AttentionProblem p = problem("lq=1024 lk=1024 d=16", Pass::forward, true);
+  EXPECT_EQ(forward_memory(Form::fused, p, nullptr).scores, nullptr);
+}
+
+TEST(CudaBaselineMemory, PiecesAreAlignedWhereverTheWorkspaceBegins) {
+  AttentionProblem p = problem("b=1 hq=3 hkv=1 lq=33 lk=17 d=5 dv=3 dtype=fp16", Pass::backward, false);
+  for (const std::uintptr_t base : {std::uintptr_t{0x10000}, std::uintptr_t{0x10001}, std::uintptr_t{0x100fe}}) {
+    const BackwardMemory m = backward_memory(Form::fused, p, reinterpret_cast<void*>(base));
+    for (const void* piece :
+         {m.q, m.k, m.v, m.dout, static_cast<void*>(m.dk), static_cast<void*>(m.dv), static_cast<void*>(m.delta),
+          m.probabilities, m.gradients, static_cast<void*>(m.scores), m.products.data}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(piece);
+      EXPECT_EQ(address % 256, 0u);
+      EXPECT_GE(address, base);
+    }
+    const auto end = reinterpret_cast<std::uintptr_t>(m.products.data) + static_cast<std::uintptr_t>(m.products.bytes);
+    EXPECT_LE(end, base + static_cast<std::uintptr_t>(m.bytes));
+  }
+}
+
+}  // namespace
+}  // namespace fovea::cuda::baselines
