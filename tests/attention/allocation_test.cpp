@@ -7,7 +7,7 @@ namespace fovea {
 namespace {
 
 // Every allocation of a call fails in turn: a named error with the bytes wanted, nothing written, the next call works.
-TEST(Refusal, R21_AllocationFailures) {
+TEST(Refusal, AllocationFailures) {
   for (const std::string& engine : engines_of_all_types()) {
     for (const bool forward : {true, false}) {
       for (std::int64_t n = 1; n <= 4; ++n) {

@@ -46,7 +46,7 @@ TEST(Exact, ValuesOfOneGiveOne) {
   }
 }
 
-TEST(Exact, B27_OneHotValuesShowTheVisibleKeys) {
+TEST(Exact, OneHotValuesShowTheVisibleKeys) {
   for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
     for (const char* lengths : {"lq=20 lk=37", "lq=37 lk=20", "lq=64 lk=64", "lq=1 lk=64", "lq=65 lk=63"}) {
       // Scale 0: all visible keys weigh the same, so column j of out is 1 / (visible keys) or exactly 0.
@@ -191,7 +191,7 @@ void fill_rows(const MutableTensorView& view, std::int64_t first, std::int64_t e
 
 // What a row may not see does not change a bit of it: neither keys of its out, lse and dq, nor queries of a key's dk
 // and dv.
-TEST(Exact, B25_KeysBehindTheMaskDoNotInterfere) {
+TEST(Exact, KeysBehindTheMaskDoNotInterfere) {
   constexpr std::int64_t kRow = 41;  // rows up to this one do not see keys from `hidden` on
   for (const char* mask : {"causal_top_left", "causal_bottom_right"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {

@@ -1,4 +1,4 @@
-// Memory that runs out at every allocation that a call makes through operator new, once or from then on: R21. A program
+// Memory that runs out at every allocation that a call makes through operator new, once or from then on. A program
 // of its own, since it replaces operator new; the workspace has its own test in allocation_test.cpp.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Calls from a destructor that runs while the process exits, after every object of the library that is destroyed at
-// all is gone: R19. A program of its own; its exit status is the verdict.
+// all is gone. A program of its own; its exit status is the verdict.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -8,7 +8,7 @@
 namespace fovea {
 namespace {
 
-TEST(Layout, B70_B79_EveryPlacementAndLayout) {
+TEST(Layout, EveryPlacementAndLayout) {
   for (const char* place :
        {"contiguous", "strided", "broadcast seed=0", "broadcast seed=1", "guarded", "guarded_front"}) {
     for (const char* layout : {"bhld", "blhd"}) {
@@ -23,7 +23,7 @@ TEST(Layout, B70_B79_EveryPlacementAndLayout) {
 }
 
 // The same values in memory of any shape give the same bits.
-TEST(Layout, B71_StridesDoNotChangeABit) {
+TEST(Layout, StridesDoNotChangeABit) {
   for (const char* length : {"33", "65", "97"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const std::string line = "pass=e2e b=2 hq=4 hkv=2 lq=40 d=40 dtype=" + std::string(dtype) + " lk=" + length;
@@ -43,7 +43,7 @@ TEST(Layout, B71_StridesDoNotChangeABit) {
   }
 }
 
-TEST(Layout, B71_BroadcastKeysEqualTheirCopies) {
+TEST(Layout, BroadcastKeysEqualTheirCopies) {
   for (const char* length : {"33", "65", "97"}) {
     const core::Case c = core::parse_case("b=2 hq=4 hkv=4 lq=20 d=24 place=broadcast seed=1 lk=" + std::string(length));
     core::Case copied = c;
@@ -86,7 +86,7 @@ class Reserved {
   void* data_;
 };
 
-TEST(Layout, B33_B35_BatchStridesBeyondThirtyTwoBits) {
+TEST(Layout, BatchStridesBeyondThirtyTwoBits) {
   constexpr std::int64_t kStride = std::int64_t{1} << 32;  // elements
   const core::Case c = core::parse_case("pass=e2e b=3 hq=2 hkv=1 lq=5 lk=9 d=8");
   const Reserved far_k(3 * kStride * 4), far_out(3 * kStride * 4), far_dk(3 * kStride * 4);
@@ -124,7 +124,7 @@ TEST(Layout, B33_B35_BatchStridesBeyondThirtyTwoBits) {
   }
 }
 
-TEST(Layout, B43_B81_StridesOfSizeOneDimensionsMeanNothing) {
+TEST(Layout, StridesOfSizeOneDimensionsMeanNothing) {
   for (const std::int64_t strange : {std::int64_t{0}, std::int64_t{3}, std::int64_t{1} << 40, std::int64_t{-7}}) {
     for (const char* shape : {"b=1 hq=1 lq=1 lk=1 d=1", "b=1 hq=1 lq=9 lk=17 d=8", "b=1 hq=4 hkv=1 lq=1 lk=30 d=8"}) {
       const core::Case c = core::parse_case("pass=e2e " + std::string(shape));
@@ -154,7 +154,7 @@ TEST(Layout, B43_B81_StridesOfSizeOneDimensionsMeanNothing) {
 }
 
 // The gradient of a sum is one number behind every element: strides 0 over batch, heads and rows.
-TEST(Layout, B77_B78_BroadcastOutputGradients) {
+TEST(Layout, BroadcastOutputGradients) {
   const core::Case c = core::parse_case("pass=e2e b=2 hq=2 lq=21 lk=30 d=16 data=ones");
   for (const std::string& engine : engines()) {
     if (!takes(engine, backward_of(c.problem))) continue;
@@ -173,7 +173,7 @@ TEST(Layout, B77_B78_BroadcastOutputGradients) {
 }
 
 // q, k and v, and their gradients, interleaved in one allocation as a fused projection writes them.
-TEST(Layout, B83_PackedQueriesKeysAndValues) {
+TEST(Layout, PackedQueriesKeysAndValues) {
   const core::Case c = core::parse_case("pass=e2e b=2 hq=3 lq=19 d=16 layout=blhd");
   const Sizes sizes{2, 3, 19, 16}, strides{19 * 9 * 16, 16, 9 * 16, 1};
   for (const std::string& engine : engines()) {
@@ -206,7 +206,7 @@ TEST(Layout, B83_PackedQueriesKeysAndValues) {
 }
 
 // out, dout and the gradients each with strides of their own.
-TEST(Layout, B78_B79_B82_EveryTensorItsOwnLayout) {
+TEST(Layout, EveryTensorItsOwnLayout) {
   const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=37 lk=50 d=16 dv=24");
   core::Case turned = c, loose = c;
   turned.layout = core::Layout::blhd;

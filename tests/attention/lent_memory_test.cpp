@@ -4,7 +4,7 @@
 namespace fovea {
 namespace {
 
-TEST(Refusal, R16_WorkspacesThatDoNotFit) {
+TEST(Refusal, WorkspacesTooSmallOrMisaligned) {
   const auto lend = [](std::int64_t bytes, std::size_t offset) {
     return [bytes, offset](Call& c) { c.options.workspace = {reinterpret_cast<char*>(c.scratch) + offset, bytes}; };
   };
@@ -34,7 +34,7 @@ TEST(Refusal, R16_WorkspacesThatDoNotFit) {
 }
 
 // Tensors are moved to the element 512 of the scratch memory, buffers lie before it or begin there.
-TEST(Refusal, R16_LentMemoryThatTheCallUsesElsewhere) {
+TEST(Refusal, BuffersThatOverlapATensor) {
   const auto below = [](Call& c, std::int64_t past) { return Buffer{c.scratch, 4 * 512 + past}; };
   const auto workspace = [below](auto spoil) {
     return [=](Call& c) { spoil(c, c.scratch + 512), c.options.workspace = below(c, 1); };

@@ -1,4 +1,4 @@
-// NaN and infinity in visible places: they poison what docs/numerics.md says, and nothing else (R17).
+// NaN and infinity in visible places: they poison what docs/numerics.md says, and nothing else.
 #include <cmath>
 #include <limits>
 
@@ -125,7 +125,7 @@ struct Row {
 
 class Nonfinite : public testing::TestWithParam<Row> {};
 
-TEST_P(Nonfinite, R17_PoisonsWhatMaySeeIt) {
+TEST_P(Nonfinite, PoisonsWhatMaySeeIt) {
   for (const char* mask : {"none", "causal_top_left"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const Strike strike{GetParam().tensor, core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=40 lk=70 d=24 dv=16 mask=" +

@@ -1,4 +1,4 @@
-// Descriptors drawn from nonsense: each is refused with an Error or runs within its buffers; none crashes (B55).
+// Descriptors drawn from nonsense: each is refused with an Error or runs within its buffers; none crashes.
 #include "attention/random_descriptors.h"
 
 #include "attention/engines.h"
@@ -29,7 +29,7 @@ int runs(const Descriptor& descriptor) {
   }
 }
 
-TEST(RandomDescriptors, B55_TenThousandAreRefusedOrRun) {
+TEST(RandomDescriptors, TenThousandAreRefusedOrRun) {
   const Pool pool;
   const DescriptorMemory memory{{}, [&pool](std::size_t slot) { return pool.memory(slot); }};
   const std::vector<std::string> names = engines();
@@ -44,8 +44,8 @@ TEST(RandomDescriptors, B55_TenThousandAreRefusedOrRun) {
   EXPECT_LT(ran, kCalls * 19 / 20);
 }
 
-// Every implementation gives the same verdict on a problem's facts, or names its own limits (B56).
-TEST(RandomDescriptors, B55_EveryCombinationOfSmallSizes) {
+// Every implementation gives the same verdict on a problem's facts, or names its own limits.
+TEST(RandomDescriptors, EveryCombinationOfSmallSizes) {
   constexpr std::int64_t kSizes[] = {0, 1, 2, 7};
   for (const std::int64_t batch : kSizes) {
     for (const std::int64_t heads_q : kSizes) {

@@ -28,7 +28,7 @@ std::string matrix(Mask mask, std::int64_t len_q, std::int64_t len_k) {
   return text;
 }
 
-TEST(Definition, B22_MasksAreTheWrittenOutMatrices) {
+TEST(Definition, MasksEqualWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal, 3, 3), "100 110 111 ");
   EXPECT_EQ(matrix(Mask::causal_top_left, 2, 5), "10000 11000 ");
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 2, 5), "11110 11111 ");
@@ -37,7 +37,7 @@ TEST(Definition, B22_MasksAreTheWrittenOutMatrices) {
 }
 
 // A mistake in the interval that kernels read must not be in what judges them.
-TEST(Definition, B23_TheOracleSharesNoMaskCode) {
+TEST(Definition, TheOracleSharesNoMaskCode) {
   for (const Mask mask : {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right}) {
     for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
       for (std::int64_t len_k = 0; len_k < 9; ++len_k) {

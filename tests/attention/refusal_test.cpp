@@ -6,7 +6,7 @@
 namespace fovea {
 namespace {
 
-TEST(Refusal, R01_NullPointers) {
+TEST(Refusal, NullPointers) {
   expect_all_refused({
       {"q", [](Call& c) { c.q_is([](TensorView& q) { q.data = nullptr; }); }, "q", {"null", "48 elements"}},
       {"k", [](Call& c) { c.k_is([](TensorView& k) { k.data = nullptr; }); }, "k", {"null", "32 elements"}},
@@ -23,7 +23,7 @@ TEST(Refusal, R01_NullPointers) {
   });
 }
 
-TEST(Refusal, R01_TensorsThatAreLeftOut) {
+TEST(Refusal, MissingTensors) {
   expect_all_refused({
       {"k", [](Call& c) { c.k_is([](TensorView& k) { k = {}; }); }, "k", {"is missing", "(0, 0, 0, 0)"}},
       {"out", [](Call& c) { c.forward.out = {}; }, "out", {"is missing"}, true, false},
@@ -33,7 +33,7 @@ TEST(Refusal, R01_TensorsThatAreLeftOut) {
   });
 }
 
-TEST(Refusal, R01_NullIsFineForEmptyTensors) {
+TEST(Refusal, NullIsFineForEmptyTensors) {
   for (const std::string& engine : engines_of_all_types()) {
     const AttentionOptions options{.implementation = engine};
     ForwardTensors t{.q = {.sizes = {1, 2, 0, 8}}, .k = {.sizes = {1, 2, 0, 8}}, .v = {.sizes = {1, 2, 0, 8}}};
@@ -42,7 +42,7 @@ TEST(Refusal, R01_NullIsFineForEmptyTensors) {
   }
 }
 
-TEST(Refusal, R02_SizesThatCannotBe) {
+TEST(Refusal, ImpossibleSizes) {
   const std::int64_t huge = std::int64_t{1} << 40;
   expect_all_refused({
       {"negative", [](Call& c) { c.q_is([](TensorView& q) { q.sizes[2] = -3; }); }, "q", {"-3", "0 or more"}},
@@ -59,7 +59,7 @@ TEST(Refusal, R02_SizesThatCannotBe) {
   });
 }
 
-TEST(Refusal, R03_DimensionsAndKeyHeadsOfZero) {
+TEST(Refusal, ZeroDimensionsAndZeroKeyHeads) {
   expect_all_refused({
       {"dim_qk",
        [](Call& c) {
@@ -99,7 +99,7 @@ TEST(Refusal, R03_DimensionsAndKeyHeadsOfZero) {
   });
 }
 
-TEST(Refusal, R04_HeadsThatDoNotDivide) {
+TEST(Refusal, QueryHeadsThatAreNoMultipleOfKeyHeads) {
   const auto heads = [](std::int64_t count) {
     return [count](Call& c) {
       c.k_is([count](TensorView& k) { k.sizes = {1, count, 1, 8}, k.strides = dense_strides(k.sizes); });
@@ -116,7 +116,7 @@ TEST(Refusal, R04_HeadsThatDoNotDivide) {
   });
 }
 
-TEST(Refusal, R05_SizesThatDoNotAgree) {
+TEST(Refusal, SizesOfTensorsThatDisagree) {
   expect_all_refused({
       {"dim of k",
        [](Call& c) { c.k_is([](TensorView& k) { k.sizes[3] = 4; }); },
@@ -138,7 +138,7 @@ TEST(Refusal, R05_SizesThatDoNotAgree) {
   });
 }
 
-TEST(Refusal, R05_HeadDimensionsAboveTheLimit) {
+TEST(Refusal, HeadDimensionsAboveTheLimit) {
   std::vector<float> wide(2 * 3 * 4097);
   const auto widen = [&wide](auto& view) {
     view.sizes[3] = 4097;
@@ -152,7 +152,7 @@ TEST(Refusal, R05_HeadDimensionsAboveTheLimit) {
   });
 }
 
-TEST(Refusal, R06_ElementTypes) {
+TEST(Refusal, ElementTypes) {
   const auto unknown = static_cast<DType>(9);
   expect_all_refused({
       {"unknown",
@@ -174,7 +174,7 @@ TEST(Refusal, R06_ElementTypes) {
   });
 }
 
-TEST(Refusal, R06_AccumulationIntoSixteenBits) {
+TEST(Refusal, AccumulationIntoSixteenBits) {
   for (const std::string& engine : engines()) {
     verification::CaseTensors tensors = verification::make_tensors(core::parse_case("pass=bwd lq=4 d=8 dtype=bf16"));
     BackwardTensors call = tensors.backward();
@@ -189,7 +189,7 @@ TEST(Refusal, R06_AccumulationIntoSixteenBits) {
   }
 }
 
-TEST(Refusal, R07_StridesAndSharedMemory) {
+TEST(Refusal, StridesAndSharedMemory) {
   std::vector<float> both(31 + 48);
   expect_all_refused({
       {"last stride",
@@ -240,7 +240,7 @@ TEST(Refusal, R07_StridesAndSharedMemory) {
   });
 }
 
-TEST(Refusal, R08_PointersNotAlignedToElements) {
+TEST(Refusal, PointersNotAlignedToElements) {
   const auto off = [](auto& view) {
     view.data = reinterpret_cast<decltype(view.data)>(reinterpret_cast<std::uintptr_t>(view.data) + 2);
   };
@@ -251,7 +251,7 @@ TEST(Refusal, R08_PointersNotAlignedToElements) {
   });
 }
 
-TEST(Refusal, R09_Devices) {
+TEST(Refusal, Devices) {
   expect_all_refused({
       {"k elsewhere",
        [](Call& c) { c.k_is([](TensorView& k) {
@@ -274,7 +274,7 @@ TEST(Refusal, R09_Devices) {
   });
 }
 
-TEST(Refusal, R09_DevicesThatDoNotExist) {
+TEST(Refusal, MissingDevices) {
   const auto index = [](Call& c, int number) {
     for (auto* view : {&c.forward.q, &c.forward.k, &c.forward.v}) view->device.index = number;
     for (auto* view : {&c.backward.q, &c.backward.k, &c.backward.v}) view->device.index = number;
@@ -288,7 +288,7 @@ TEST(Refusal, R09_DevicesThatDoNotExist) {
   EXPECT_THROW(explain(problem), Error);
 }
 
-TEST(Refusal, R10_ScalesThatAreNoNumbers) {
+TEST(Refusal, ScalesThatAreNotFinite) {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_all_refused({
       {"NaN", [](Call& c) { c.options.scale = std::numeric_limits<double>::quiet_NaN(); }, "scale", {"nan", "finite"}},
@@ -299,7 +299,7 @@ TEST(Refusal, R10_ScalesThatAreNoNumbers) {
     expect_right_everywhere("pass=e2e b=1 hq=2 lq=20 lk=30 d=16 scale=" + std::string(scale));
 }
 
-TEST(Refusal, R16_OptionsThatCannotBe) {
+TEST(Refusal, ImpossibleOptions) {
   static const ThreadLender kNoThreads{.threads = 0};
   expect_all_refused({
       {"threads", [](Call& c) { c.options.threads = -1; }, "threads", {"-1"}},
@@ -308,7 +308,7 @@ TEST(Refusal, R16_OptionsThatCannotBe) {
   });
 }
 
-TEST(Refusal, R05_UnknownImplementationNamesTheNearest) {
+TEST(Refusal, UnknownImplementationNamesTheNearest) {
   Call call;
   call.options.implementation = "referense";
   try {
@@ -322,7 +322,7 @@ TEST(Refusal, R05_UnknownImplementationNamesTheNearest) {
   EXPECT_TRUE(call.outputs_untouched());
 }
 
-TEST(Refusal, R18_CudaTensorsAreNeverRunOnTheCpu) {
+TEST(Refusal, CudaTensorsAreNeverRunOnTheCpu) {
   Call call;
   for (auto* view : {&call.forward.q, &call.forward.k, &call.forward.v}) view->device = {DeviceKind::cuda, 0};
   call.forward.out.device = call.forward.lse.device = {DeviceKind::cuda, 0};

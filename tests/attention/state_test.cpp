@@ -14,7 +14,7 @@ namespace fovea {
 namespace {
 
 // The caller's workspace of exactly the advertised size, full of NaN, its end at a protected page.
-TEST(State, B61_B65_WorkspacesMayHoldAnything) {
+TEST(State, GarbageInTheWorkspaceChangesNothing) {
   for (const char* line :
        {"pass=e2e b=2 hq=4 hkv=2 lq=65 lk=97 d=40 dtype=bf16", "pass=e2e b=1 hq=1 lq=300 d=64 mask=causal",
         "pass=e2e b=2 hq=3 lq=1 lk=33 d=128 dtype=fp16"}) {
@@ -30,7 +30,7 @@ TEST(State, B61_B65_WorkspacesMayHoldAnything) {
   }
 }
 
-TEST(State, B99_B109_RepeatedCallsAndThreadCountsGiveTheSameBits) {
+TEST(State, RepeatedCallsAndThreadCountsGiveTheSameBits) {
   for (const char* line : {"pass=e2e b=2 hq=6 hkv=2 lq=130 lk=257 d=40 mask=causal_bottom_right",
                            "pass=e2e b=1 hq=1 lq=513 d=64", "pass=e2e b=5 hq=3 lq=17 d=128 dtype=bf16"}) {
     const core::Case c = core::parse_case(line);
@@ -54,7 +54,7 @@ TEST(State, B99_B109_RepeatedCallsAndThreadCountsGiveTheSameBits) {
 }
 
 // One attribute changed at a time: nothing of an earlier call is remembered.
-TEST(State, B91_ChangingOneAttributeIsNoticed) {
+TEST(State, ChangingOneAttributeChangesTheCall) {
   for (const std::string& engine : engines_of_all_types()) {
     for (int round = 0; round < 2; ++round) {
       for (const char* change : {"", "scale=0.5", "mask=causal", "dtype=bf16", "layout=blhd", "d=32 dv=64",
@@ -114,17 +114,17 @@ void expect_the_same_from_eight(std::size_t calls, int (*threads_of)(std::size_t
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(State, B119_CallsFromManyThreads) {
+TEST(State, CallsFromManyThreads) {
   expect_the_same_from_eight(150, [](std::size_t, std::size_t) { return 0; });
 }
 
 // Scratch memory is sized and used with one and the same number of threads, whatever other calls ask for meanwhile.
-TEST(State, B115_ThreadCountsChangeConcurrently) {
+TEST(State, ThreadCountsChangeConcurrently) {
   expect_the_same_from_eight(150,
                              [](std::size_t caller, std::size_t n) { return 1 + static_cast<int>(caller + n) % 5; });
 }
 
-TEST(State, R19_B115_ACallAfterForkWorks) {
+TEST(State, ACallAfterForkWorks) {
   for (const std::string& engine : engines_of_all_types()) {
     const std::string line = "pass=e2e b=2 hq=4 lq=70 d=32";
     const auto parent = solved_by(engine, line);

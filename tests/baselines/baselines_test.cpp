@@ -174,7 +174,7 @@ TEST_P(Baselines, StopWhenCancelled) {
   }
 }
 
-TEST_P(Baselines, R16_RefuseStateSavedForAnotherProblem) {
+TEST_P(Baselines, RefuseStateSavedForAnotherProblem) {
   const core::Case c = core::parse_case("pass=e2e hq=2 lq=32 d=16 mask=causal");
   verification::CaseTensors tensors = verification::make_tensors(c);
   tensors.saved = verification::make_saved(saved_bytes(c, GetParam()));
@@ -204,7 +204,7 @@ TEST_P(Baselines, R16_RefuseStateSavedForAnotherProblem) {
   EXPECT_FALSE(refuses(right));
 }
 
-TEST_P(Baselines, R18_RefuseToPromiseReproducibility) {
+TEST_P(Baselines, RefuseToPromiseReproducibility) {
   const core::Case c = core::parse_case("lq=8 d=8");
   const verification::CaseTensors tensors = verification::make_tensors(c);
   AttentionOptions options = options_for(c, GetParam());

@@ -70,10 +70,10 @@ std::vector<Refusal> refusals_of_structs() {
   static const std::string* forward_bytes = bytes_of(sizeof(fovea_forward_tensors));
   static const std::string* lender_bytes = bytes_of(sizeof(fovea_thread_lender));
   return {
-      {"R22_tensor_struct_size_of_zero",
+      {"tensor_struct_size_of_zero",
        [](Call& c) { c.q_view.struct_size = 0; },
        {"`q`", "0 bytes", tensor_bytes->c_str()}},
-      {"R22_tensor_struct_with_a_field_of_a_newer_version",
+      {"tensor_struct_with_a_field_of_a_newer_version",
        [](Call& c) {
          static struct {
            fovea_tensor known;
@@ -83,19 +83,19 @@ std::vector<Refusal> refusals_of_structs() {
          c.forward.v = c.backward.v = &newer.known;
        },
        {"`v`", "112 bytes", tensor_bytes->c_str(), "zeros behind them"}},
-      {"R22_struct_size_that_was_not_set",
+      {"struct_size_that_was_not_set",
        [](Call& c) { c.options.struct_size = SIZE_MAX; },
        {"`options`", "18446744073709551615 bytes", options_bytes->c_str()}},
-      {"R22_options_struct_size",
+      {"options_struct_size",
        [](Call& c) { c.options.struct_size = 12; },
        {"`options`", "12 bytes", options_bytes->c_str()}},
-      {"R22_forward_struct_size",
+      {"forward_struct_size",
        [](Call& c) { c.forward.struct_size = 1; },
        {"`tensors`", "1 bytes", forward_bytes->c_str()},
        true,
        false},
-      {"R22_backward_struct_size", [](Call& c) { c.backward.struct_size = 1; }, {"`tensors`", "1 bytes"}, false, true},
-      {"R22_lender_struct_size",
+      {"backward_struct_size", [](Call& c) { c.backward.struct_size = 1; }, {"`tensors`", "1 bytes"}, false, true},
+      {"lender_struct_size",
        [](Call& c) {
          c.lender.struct_size = 3;
          c.options.lender = &c.lender;
@@ -107,65 +107,65 @@ std::vector<Refusal> refusals_of_structs() {
 // Fields of few values.
 std::vector<Refusal> refusals_of_values() {
   return {
-      {"R22_unknown_dtype", [](Call& c) { c.k_view.dtype = 3; }, {"`k.dtype`", "got:    3", "0 to 2"}},
-      {"R22_negative_dtype", [](Call& c) { c.k_view.dtype = -1; }, {"`k.dtype`", "got:    -1", "0 to 2"}},
-      {"R22_unknown_device", [](Call& c) { c.q_view.device_kind = 9; }, {"`q.device_kind`", "got:    9", "0 to 1"}},
-      {"R22_unknown_mask", [](Call& c) { c.options.mask = 4; }, {"`mask`", "got:    4", "0 to 3"}},
-      {"R22_mask_that_a_byte_would_cut", [](Call& c) { c.options.mask = 256; }, {"`mask`", "got:    256", "0 to 3"}},
-      {"R22_half_truth_has_scale", [](Call& c) { c.options.has_scale = 2; }, {"`has_scale`", "got:    2", "0 or 1"}},
-      {"R22_half_truth_irreproducible",
+      {"unknown_dtype", [](Call& c) { c.k_view.dtype = 3; }, {"`k.dtype`", "got:    3", "0 to 2"}},
+      {"negative_dtype", [](Call& c) { c.k_view.dtype = -1; }, {"`k.dtype`", "got:    -1", "0 to 2"}},
+      {"unknown_device", [](Call& c) { c.q_view.device_kind = 9; }, {"`q.device_kind`", "got:    9", "0 to 1"}},
+      {"unknown_mask", [](Call& c) { c.options.mask = 4; }, {"`mask`", "got:    4", "0 to 3"}},
+      {"mask_beyond_a_byte", [](Call& c) { c.options.mask = 256; }, {"`mask`", "got:    256", "0 to 3"}},
+      {"two_as_has_scale", [](Call& c) { c.options.has_scale = 2; }, {"`has_scale`", "got:    2", "0 or 1"}},
+      {"two_as_irreproducible",
        [](Call& c) { c.options.irreproducible = -1; },
        {"`irreproducible`", "got:    -1", "0 or 1"}},
-      {"R22_half_truth_accumulate",
+      {"two_as_accumulate",
        [](Call& c) { c.backward.accumulate = 5; },
        {"`accumulate`", "got:    5", "0 or 1"},
        false,
        true},
-      {"R22_reserved_field", [](Call& c) { c.backward.reserved = 7; }, {"`reserved`", "got:    7"}, false, true},
+      {"reserved_field", [](Call& c) { c.backward.reserved = 7; }, {"`reserved`", "got:    7"}, false, true},
   };
 }
 
 std::vector<Refusal> refusals_of_tensors() {
   return {
-      {"R02_rank_3", [](Call& c) { c.q_view.rank = 3; }, {"`q`", "got:    3", "rank 4"}},
-      {"R02_rank_0", [](Call& c) { c.v_view.rank = 0; }, {"`v`", "got:    0", "rank 4"}},
-      {"R02_sizes_overflow",
+      {"rank_3", [](Call& c) { c.q_view.rank = 3; }, {"`q`", "got:    3", "rank 4"}},
+      {"rank_0", [](Call& c) { c.v_view.rank = 0; }, {"`v`", "got:    0", "rank 4"}},
+      {"sizes_overflow",
        [](Call& c) { c.k_view.sizes[0] = c.k_view.sizes[1] = INT64_C(1) << 40; },
        {"`k`", "1099511627776", "elements"}},
-      {"R02_negative_size", [](Call& c) { c.v_view.sizes[2] = -3; }, {"`v`", "-3", "0 or more"}},
-      {"R01_null_struct_q",
+      {"negative_size", [](Call& c) { c.v_view.sizes[2] = -3; }, {"`v`", "-3", "0 or more"}},
+      {"null_struct_q",
        [](Call& c) { c.forward.q = c.backward.q = nullptr; },
        {"`q`", "null", "the address of a struct"}},
-      {"R01_null_struct_out", [](Call& c) { c.forward.out = c.backward.out = nullptr; }, {"`out`", "null"}},
-      {"R01_null_struct_lse", [](Call& c) { c.backward.lse = nullptr; }, {"`lse`", "null"}, false, true},
-      {"R01_null_data", [](Call& c) { c.q_view.data = nullptr; }, {"`q`", "null", "24 elements"}, true, true, true},
-      {"R01_null_data_of_an_optional_tensor", [](Call& c) { c.lse_view.data = nullptr; }, {"`lse`", "null"}},
-      {"R01_null_data_of_a_gradient",
+      {"null_struct_out", [](Call& c) { c.forward.out = c.backward.out = nullptr; }, {"`out`", "null"}},
+      {"null_struct_lse", [](Call& c) { c.backward.lse = nullptr; }, {"`lse`", "null"}, false, true},
+      {"null_data", [](Call& c) { c.q_view.data = nullptr; }, {"`q`", "null", "24 elements"}, true, true, true},
+      {"null_data_of_an_optional_tensor", [](Call& c) { c.lse_view.data = nullptr; }, {"`lse`", "null"}},
+      {"null_data_of_a_gradient",
        [](Call& c) { c.dk_view.data = nullptr; },
        {"`dk`", "null", "or a null struct"},
        false,
        true},
-      {"R07_negative_stride", [](Call& c) { c.q_view.strides[2] = -4; }, {"`q`", "-4", "0 or more"}, true, true, true},
-      {"R07_buffer_too_small",
+      {"negative_stride", [](Call& c) { c.q_view.strides[2] = -4; }, {"`q`", "-4", "0 or more"}, true, true, true},
+      {"buffer_too_small",
        [](Call& c) { c.v_view.buffer_bytes = 95; },
        {"`v`", "95 bytes", "96 bytes"},
        true,
        true,
        true},
-      {"R07_negative_buffer", [](Call& c) { c.v_view.buffer_bytes = -2; }, {"`v.buffer_bytes`", "-2", "or more"}},
-      {"R09_device_index", [](Call& c) { c.k_view.device_index = 1; }, {"`k`", "cpu:1", "cpu:0"}, true, true, true},
+      {"negative_buffer", [](Call& c) { c.v_view.buffer_bytes = -2; }, {"`v.buffer_bytes`", "-2", "or more"}},
+      {"device_index", [](Call& c) { c.k_view.device_index = 1; }, {"`k`", "cpu:1", "cpu:0"}, true, true, true},
   };
 }
 
 std::vector<Refusal> refusals_of_options() {
   return {
-      {"R10_scale_nan",
+      {"scale_nan",
        [](Call& c) {
          c.options.has_scale = 1;
          c.options.scale = std::numeric_limits<double>::quiet_NaN();
        },
        {"`scale`", "nan", "finite"}},
-      {"R16_workspace_misaligned",
+      {"workspace_misaligned",
        [](Call& c) {
          c.options.workspace = {reinterpret_cast<void*>(8), 64};
        },
@@ -173,7 +173,7 @@ std::vector<Refusal> refusals_of_options() {
        true,
        true,
        true},
-      {"R16_negative_workspace",
+      {"negative_workspace",
        [](Call& c) {
          c.options.workspace = {nullptr, -1};
        },
@@ -181,7 +181,7 @@ std::vector<Refusal> refusals_of_options() {
        true,
        true,
        true},
-      {"R16_workspace_over_a_tensor",
+      {"workspace_over_a_tensor",
        [](Call& c) {
          const auto address = reinterpret_cast<std::uintptr_t>(c.v.data());
          c.options.workspace = {reinterpret_cast<void*>(address / 64 * 64), 64 + 64};
@@ -245,7 +245,7 @@ fovea_problem valid_problem() {
           .scale = 0.5};
 }
 
-TEST(CApi, R22_ProblemFieldsAreChecked) {
+TEST(CApi, ProblemFieldsAreChecked) {
   std::int64_t bytes = 77;
   fovea_problem problem = valid_problem();
   EXPECT_EQ(fovea_workspace_bytes(&problem, nullptr, &bytes), FOVEA_OK);
@@ -284,7 +284,7 @@ TEST(CApi, DescribeFillsTheProblem) {
   EXPECT_EQ(fovea_describe_backward(&call.backward, nullptr, &problem), FOVEA_INVALID_ARGUMENT);
 }
 
-TEST(CApi, R01_MergeRefusesNullLists) {
+TEST(CApi, MergeRefusesNullLists) {
   Call call;
   const fovea_tensor* outs[] = {&call.out_view, nullptr};
   EXPECT_EQ(fovea_merge_partials(nullptr, nullptr, 1, &call.out_view, &call.lse_view), FOVEA_INVALID_ARGUMENT);
@@ -302,7 +302,7 @@ TEST(CApi, LastErrorIsPerThread) {
   EXPECT_EQ(here, fovea_last_error());
 }
 
-TEST(CApi, R21_FailedAllocationIsAStatus) {
+TEST(CApi, FailedAllocationIsAStatus) {
   Call call;
   std::int64_t bytes = 0;
   fovea_problem problem = valid_problem();

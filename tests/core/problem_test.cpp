@@ -1,4 +1,4 @@
-// Flops are counted from visible pairs; both are compared with a brute-force count (B147).
+// Flops are counted from visible pairs; both are compared with a brute-force count.
 #include "fovea/problem.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ bool visible(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
   return j <= i;
 }
 
-TEST(Problem, B147_VisiblePairsAndFlopsMatchBruteForce) {
+TEST(Problem, VisiblePairsAndFlopsMatchBruteForce) {
   for (std::uint64_t n = 0; n < 1000; ++n) {
     const auto random = core::philox(1, 0, n);
     AttentionProblem p{.batch = 1 + random[0] % 3,

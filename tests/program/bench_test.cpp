@@ -66,7 +66,7 @@ TEST_P(BadKernels, LeaveARowAndHarmNobody) {
   EXPECT_EQ(rows[1].status, "ok") << rows[1].reason;
 }
 
-INSTANTIATE_TEST_SUITE_P(R47, BadKernels,
+INSTANTIATE_TEST_SUITE_P(Crashes, BadKernels,
                          testing::Values(BadKernel{"crashes", "crashed", "Segmentation fault", 1},
                                          BadKernel{"crashes_when_timed", "crashed", "Segmentation fault", 1},
                                          BadKernel{"writes_to_inputs", "crashed", "Segmentation fault", 1},
@@ -78,12 +78,12 @@ INSTANTIATE_TEST_SUITE_P(R47, BadKernels,
                                          BadKernel{"not_there", "error", "not_there", 1}),
                          [](const auto& test) { return test.param.symbol; });
 
-INSTANTIATE_TEST_SUITE_P(R48, BadKernels,
+INSTANTIATE_TEST_SUITE_P(Mismatches, BadKernels,
                          testing::Values(BadKernel{"slightly_wrong", "mismatch", "out", 1},
                                          BadKernel{"writes_nothing", "mismatch", "out was not written", 1}),
                          [](const auto& test) { return test.param.symbol; });
 
-TEST(Bench, R48_AWrongRowTellsItsErrorAndWhereItIs) {
+TEST(Bench, AMismatchTellsItsErrorAndItsPlace) {
   const Row row = only(bench("lq=8 d=4", bad_kernel("slightly_wrong"), 1));
   EXPECT_NE(row.reason.find('7'), std::string::npos) << "the last of 8 rows is wrong: " << row.reason;
   EXPECT_GT(row.error.at("out").ratio_to_plain, 2);
@@ -91,14 +91,14 @@ TEST(Bench, R48_AWrongRowTellsItsErrorAndWhereItIs) {
   EXPECT_FALSE(row.tflops.has_value());
 }
 
-TEST(Bench, R48_AMissingGradientIsAMismatch) {
+TEST(Bench, AMissingGradientIsAMismatch) {
   const Row row = only(bench("lq=8 d=4 pass=bwd", bad_kernel("forgets_gradients"), 1));
   EXPECT_EQ(row.status, "mismatch");
   EXPECT_NE(row.reason.find("dk was not written"), std::string::npos) << row.reason;
   EXPECT_FALSE(row.time_s.has_value());
 }
 
-TEST(Bench, R47_TheWorkerIsRestartedAndTheSweepGoesOn) {
+TEST(Bench, TheWorkerIsRestartedAndTheSweepGoesOn) {
   for (const char* symbol : {"crashes_above_16", "hangs_above_16"}) {
     const auto rows = bench("lq=8,32,16 d=4", bad_kernel(symbol), symbol[0] == 'c' ? 1 : 0, {"--timeout", "1"});
     ASSERT_EQ(rows.size(), 3u);
@@ -108,7 +108,7 @@ TEST(Bench, R47_TheWorkerIsRestartedAndTheSweepGoesOn) {
   }
 }
 
-TEST(Bench, R47_WhatCrashesInEveryCellIsNotRunForEver) {
+TEST(Bench, AContenderThatCrashesInEveryCellIsGivenUp) {
   const auto rows = bench("lq=17,18,19,20,21 d=4", bad_kernel("crashes_above_16") + "," + bad_kernel("right"), 1);
   ASSERT_EQ(rows.size(), 10u);
   for (std::size_t i = 0; i < rows.size(); i += 2) {
@@ -120,7 +120,7 @@ TEST(Bench, R47_WhatCrashesInEveryCellIsNotRunForEver) {
     EXPECT_EQ(row.reason.find("not run again"), std::string::npos) << "three crashes, but not in a row";
 }
 
-TEST(Bench, R46_OutOfMemoryEndsTheCellAndNotTheSweep) {
+TEST(Bench, OutOfMemoryEndsTheCellAndNotTheSweep) {
   const auto rows = bench("lq=8,32,16 d=4", bad_kernel("runs_out_of_memory"), 0, {"--memory-limit", "300M"});
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[1].status, "oom");
@@ -128,7 +128,7 @@ TEST(Bench, R46_OutOfMemoryEndsTheCellAndNotTheSweep) {
   EXPECT_EQ(rows[2].status, "ok") << "the known answer after it: " << rows[2].reason;
 }
 
-TEST(Bench, R46_TheEstimateAloneIsEnough) {
+TEST(Bench, AnEstimateBeyondTheMemoryLimitIsOom) {
   const auto rows = bench("lq=64k,8 d=64 b=64 hq=16", "reference", 0, {"--memory-limit", "64M"});
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].status, "oom");
@@ -136,7 +136,7 @@ TEST(Bench, R46_TheEstimateAloneIsEnough) {
   EXPECT_EQ(rows[1].status, "ok");
 }
 
-TEST(Bench, R49_B147_ATimeUnderTheFloorIsFlaggedAndNotRanked) {
+TEST(Bench, ATimeUnderTheFloorIsFlaggedAndNotRanked) {
   const Ended run = fovea({"bench", "--problem", "lq=256 d=64", "--impl", bad_kernel("cheats") + ",reference",
                            "--repeat-for", "0.01", "--threads", "1", "--json"});
   EXPECT_EQ(run.code, 0) << run.err;
@@ -148,7 +148,7 @@ TEST(Bench, R49_B147_ATimeUnderTheFloorIsFlaggedAndNotRanked) {
   EXPECT_LT(table.out.find("impossible"), mark) << "the impossible time is marked best:\n" << table.out;
 }
 
-TEST(Bench, R51_FilesOfUnlikeRunsAreNotComparedUnlessForced) {
+TEST(Bench, FilesOfUnlikeRunsAreNotComparedUnlessForced) {
   const Folder folder;
   for (const char* threads : {"1", "2"}) {
     const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01",
@@ -199,7 +199,7 @@ double counted_flops(const core::Case& c) {
   return c.pass == core::CasePass::fwd ? forward : c.pass == core::CasePass::bwd ? backward : forward + backward;
 }
 
-TEST(Bench, B147_B149_FlopsAreThoseOfTheVisiblePairs) {
+TEST(Bench, FlopsAreThoseOfTheVisiblePairs) {
   std::uint64_t state = 1;
   const auto draw = [&state](std::int64_t most) {
     state = state * 6364136223846793005u + 1442695040888963407u;

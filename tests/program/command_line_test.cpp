@@ -34,7 +34,7 @@ TEST_P(CommandLine, IsRefused) {
 const std::string kTiny = "lq=4 d=4";
 
 INSTANTIATE_TEST_SUITE_P(
-    R40, CommandLine,
+    Words, CommandLine,
     testing::Values(
         Refusal{"NoVerb", {}, {"info", "bench", "--help"}},
         Refusal{"UnknownVerb", {"bnch"}, {"unknown verb `bnch`", "`bench`", "--help"}},
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
-    R41, CommandLine,
+    Problems, CommandLine,
     testing::Values(Refusal{"TooManyCells",
                             {"bench", "--problem",
                              "lq=1,2,3,4,5,6,7,8,9,10 lk=1,2,3,4,5,6,7,8,9,10 b=1,2,3,4,5,6,7,8,9,10 hq=1,2,3"},
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
-    R50, CommandLine,
+    Devices, CommandLine,
     testing::Values(
         Refusal{"NoGpu", {"bench", "--problem", kTiny + " device=cuda"}, {"device=cuda", "found:", "--device cpu"}, 4},
         Refusal{"NoGpuByOption",
@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
             "GpuRowOnACpu", {"bench", "--problem", kTiny, "--with", "torch.flash"}, {"unknown peer", "torch.sdpa"}}),
     [](const auto& test) { return test.param.name; });
 
-TEST(CommandLineFiles, R42_R44_FilesThatCannotBeUsedAreNamed) {
+TEST(CommandLineFiles, FilesThatCannotBeUsedAreNamed) {
   const Folder folder;
   write_text(folder / "empty.jsonl", "");
   write_text(folder / "text.jsonl", "hello\nworld\n");
@@ -191,7 +191,7 @@ TEST(CommandLineFiles, R42_R44_FilesThatCannotBeUsedAreNamed) {
   }
 }
 
-TEST(CommandLineOutput, R52_ClosedPipesAndPlainTerminals) {
+TEST(CommandLineOutput, ClosedPipesAndPlainTerminals) {
   const Ended closed = fovea({"info"}, {.close_output = true});
   EXPECT_LT(closed.code, 128) << "killed by a signal";
   EXPECT_EQ(closed.err, "");
@@ -206,7 +206,7 @@ TEST(CommandLineOutput, R52_ClosedPipesAndPlainTerminals) {
   }
 }
 
-TEST(CommandLineOutput, R44_OutputThatIsLostIsAFailure) {
+TEST(CommandLineOutput, OutputThatIsLostIsAFailure) {
   for (const auto& arguments : std::vector<std::vector<std::string>>{
            {"explain", "--problem", kTiny},
            {"info", "--quick"},
@@ -288,7 +288,7 @@ TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
   EXPECT_EQ(told["passed"], 6 * std::size(core::kDataFamilies) * std::size(core::kPlacements) * 2);
 }
 
-TEST(CommandLineOutput, R05_AnUnknownNameInTheEnvironmentIsNamed) {
+TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {
   const Ended run = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=nosuch"}});
   EXPECT_EQ(run.code, 2);
   for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of flash, ", "naive"})

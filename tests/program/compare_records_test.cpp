@@ -100,7 +100,7 @@ TEST(CompareRecords, ListsWhatHasNoPartnerAndWhatChangedStatus) {
   EXPECT_TRUE(comparison.any_slower()) << "a time was lost";
 }
 
-TEST(R51_CompareRecords, NamesEveryUnlikeCondition) {
+TEST(CompareRecords, NamesEveryUnlikeCondition) {
   Environment other = made_environment();
   other.machine = "Another processor";
   other.facts["build"] = "Debug";

@@ -63,7 +63,7 @@ TEST_F(CompareVerb, PrintsTheSameAsJson) {
   EXPECT_TRUE(json.at("differences").empty());
 }
 
-TEST_F(CompareVerb, R51_UnlikeMachinesNeedForce) {
+TEST_F(CompareVerb, UnlikeMachinesNeedForce) {
   Environment environment = made_environment();
   environment.machine = "Another processor";
   Row moved = row(1.0);
@@ -80,7 +80,7 @@ TEST_F(CompareVerb, R51_UnlikeMachinesNeedForce) {
   EXPECT_NE(forced.out.find("1 same"), std::string::npos) << forced.out;
 }
 
-TEST_F(CompareVerb, R51_TooFewSamplesGiveNoVerdict) {
+TEST_F(CompareVerb, TooFewSamplesGiveNoVerdict) {
   write_text(other_, text_of(made_environment(), {made_row("b=1", "flash", {5e-3})}));
   const Ended outcome = fovea({"compare", a_, other_, "--fail-on", "slower"});
   EXPECT_EQ(outcome.code, 0);

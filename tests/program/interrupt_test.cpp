@@ -45,7 +45,7 @@ void wait_for_rows(const std::string& file, std::int64_t bytes) {
 
 class Signals : public testing::TestWithParam<int> {};
 
-TEST_P(Signals, R45_EndPolitelyAndResume) {
+TEST_P(Signals, EndPolitelyAndResume) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(sweep_command(file, 1000), {.while_it_runs = [&](pid_t pid) {
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Polite, Signals, testing::Values(SIGINT, SIGTERM, SIGHU
   return std::string(test.param == SIGINT ? "INT" : test.param == SIGTERM ? "TERM" : "HUP");
 });
 
-TEST(Interrupts, R45_TheFirstAbandonsACellThatHangs) {
+TEST(Interrupts, TheFirstSignalAbandonsACellThatHangs) {
   const Folder folder;
   const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", bad_kernel("hangs"), "-o", folder / "run.jsonl"},
                           {.while_it_runs = [&](pid_t pid) {
@@ -81,7 +81,7 @@ TEST(Interrupts, R45_TheFirstAbandonsACellThatHangs) {
   expect_valid_records(folder / "run.jsonl");
 }
 
-TEST(Interrupts, R45_TheSecondLeavesAtOnce) {
+TEST(Interrupts, TheSecondSignalExitsAtOnce) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(sweep_command(file, 1000), {.while_it_runs = [&](pid_t pid) {
@@ -98,7 +98,7 @@ TEST(Interrupts, R45_TheSecondLeavesAtOnce) {
   EXPECT_GT(load_records(file).rows.size(), 0u);
 }
 
-TEST(Interrupts, R44_AFullDiskStopsTheRunAndKeepsTheFile) {
+TEST(Interrupts, AFullDiskStopsTheRunAndKeepsTheFile) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(sweep_command(file, 1000), {.file_size_limit = 20000});
@@ -140,7 +140,7 @@ std::set<std::string> keys_announced(const std::string& err) {
 }
 
 // A file system that is full, as opposed to a file that may not grow: every write to it fails with ENOSPC.
-TEST(Interrupts, R44_NoSpaceLeftOnTheDevice) {
+TEST(Interrupts, NoSpaceLeftOnTheDevice) {
   const Folder folder;
   const std::string disk = folder / "disk";
   std::filesystem::create_directory(disk);
@@ -162,7 +162,7 @@ TEST(Interrupts, R44_NoSpaceLeftOnTheDevice) {
   umount2(disk.c_str(), MNT_DETACH);
 }
 
-TEST(Interrupts, B151_TwoHundredKillsLoseNoFinishedRow) {
+TEST(Interrupts, TwoHundredKillsLoseNoFinishedRow) {
   constexpr int kKills = 200, kCells = 1900;
   const Folder folder;
   const std::string file = folder / "run.jsonl";

@@ -129,7 +129,7 @@ TEST(Record, TheCommandHoldsNoPathsOfTheMachine) {
   EXPECT_TRUE(command.starts_with("fovea bench --problem 'lq=4 d=4' --impl libbad_kernels.so:right")) << command;
 }
 
-TEST(Record, B150_NumbersThatJsonCannotHoldBecomeNull) {
+TEST(Record, NumbersThatJsonCannotHoldBecomeNull) {
   Row row = sample_row();
   row.error["out"] = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0};
   const std::string line = json_line(row);
@@ -226,7 +226,7 @@ TEST_F(RecordFileTest, ResumeAddsASessionAndKeepsTheRows) {
   tests::expect_valid_records(path);
 }
 
-TEST_F(RecordFileTest, R43_AnExistingFileIsNeverOverwritten) {
+TEST_F(RecordFileTest, AnExistingFileIsNeverOverwritten) {
   write_two();
   const std::string before = read_text(path);
   EXPECT_NE(refusal([this] { RecordFile(path, sample_environment(), false, false); }).find("--resume"),
@@ -234,7 +234,7 @@ TEST_F(RecordFileTest, R43_AnExistingFileIsNeverOverwritten) {
   EXPECT_EQ(read_text(path), before);
 }
 
-TEST_F(RecordFileTest, R43_AnotherMachineIsRefusedUnlessForced) {
+TEST_F(RecordFileTest, AnotherMachineIsRefusedUnlessForced) {
   write_two();
   const std::string why = refusal([this] { RecordFile(path, sample_environment("other"), true, false); });
   EXPECT_NE(why.find("`m`"), std::string::npos) << why;
@@ -242,7 +242,7 @@ TEST_F(RecordFileTest, R43_AnotherMachineIsRefusedUnlessForced) {
   EXPECT_EQ(refusal([this] { RecordFile(path, sample_environment("other"), true, true); }), "");
 }
 
-TEST_F(RecordFileTest, R43_AnotherBuildIsRefusedUnlessForced) {
+TEST_F(RecordFileTest, AnotherBuildIsRefusedUnlessForced) {
   write_two();
   const std::string before = read_text(path);
   for (const Source& source : {Source{"def", true}, Source{"abc", false}}) {
@@ -262,7 +262,7 @@ TEST_F(RecordFileTest, R43_AnotherBuildIsRefusedUnlessForced) {
 }
 
 // Changes that are not committed have no commit of their own: the digest of the sources tells them apart.
-TEST_F(RecordFileTest, R43_AnotherUncommittedBuildIsRefusedUnlessForced) {
+TEST_F(RecordFileTest, AnotherUncommittedBuildIsRefusedUnlessForced) {
   Environment ours = sample_environment(), other = ours;
   ours.source_digest = std::string(64, 'a');
   other.source_digest = std::string(64, 'b');
@@ -295,7 +295,7 @@ TEST_F(RecordFileTest, SpacesInTheJsonAreNoDamage) {
   EXPECT_NE(load_records(path).warning, "");
 }
 
-TEST_F(RecordFileTest, R43_ImpossibleRowsAreDamage) {
+TEST_F(RecordFileTest, ImpossibleRowsAreDamage) {
   for (const auto& [from, to] :
        {std::pair<std::string, std::string>{" b=1", " b=zz"}, {"\"median\":", "\"median\":-"}}) {
     const std::string environment = json_line(sample_environment()) + "\n";
@@ -306,7 +306,7 @@ TEST_F(RecordFileTest, R43_ImpossibleRowsAreDamage) {
   }
 }
 
-TEST_F(RecordFileTest, R43_B151_ATornLastLineIsCutOffWithAWarningAtAnyByte) {
+TEST_F(RecordFileTest, ATornLastLineIsCutOffWithAWarningAtAnyByte) {
   write_two();
   const std::string whole = read_text(path);
   const std::size_t last = whole.rfind('\n', whole.size() - 2) + 1;
@@ -322,7 +322,7 @@ TEST_F(RecordFileTest, R43_B151_ATornLastLineIsCutOffWithAWarningAtAnyByte) {
 }
 
 // As a file system may leave it after a power cut.
-TEST_F(RecordFileTest, R43_AnEndOfZerosIsATornLine) {
+TEST_F(RecordFileTest, AnEndOfZerosIsATornLine) {
   write_two();
   const std::string whole = read_text(path);
   write_text(path, whole + std::string(4096, '\0'));
@@ -331,7 +331,7 @@ TEST_F(RecordFileTest, R43_AnEndOfZerosIsATornLine) {
   EXPECT_EQ(read_text(path), whole + json_line(sample_environment()) + "\n");
 }
 
-TEST_F(RecordFileTest, R43_DamageInTheMiddleIsRefusedWithItsPosition) {
+TEST_F(RecordFileTest, DamageInTheMiddleIsRefusedWithItsPosition) {
   write_two();
   std::string text = read_text(path);
   const std::size_t second = text.find('\n') + 1;
@@ -340,13 +340,13 @@ TEST_F(RecordFileTest, R43_DamageInTheMiddleIsRefusedWithItsPosition) {
   EXPECT_NE(why.find("byte " + std::to_string(second)), std::string::npos) << why;
 }
 
-TEST_F(RecordFileTest, R43_AnotherSchemaIsRefused) {
+TEST_F(RecordFileTest, AnotherSchemaIsRefused) {
   std::string line = json_line(sample_environment());
   line.replace(line.find("fovea.env/1"), 11, "fovea.env/9");
   EXPECT_NE(refusal_of_text(line + "\n").find("fovea.env/9"), std::string::npos);
 }
 
-TEST_F(RecordFileTest, R42_FilesThatAreNoRecordsAreRefused) {
+TEST_F(RecordFileTest, FilesThatAreNoRecordsAreRefused) {
   const std::string environment = json_line(sample_environment()) + "\n";
   const std::string deep(100000, '[');
   EXPECT_NE(refusal_of_text("\xef\xbb\xbf" + environment).find("byte order mark"), std::string::npos);

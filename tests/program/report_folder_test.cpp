@@ -94,7 +94,7 @@ TEST_F(ReportFolder, WarnsOfATornLineOnce) {
   EXPECT_EQ(run.err.find(torn), run.err.rfind(torn)) << run.err;
 }
 
-TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {
+TEST_F(ReportFolder, AnUnusableFolderIsNamed) {
   const std::string good = record("lq=8 d=4");
   write_text(folder_ / "out", "a file");
   const Ended run = report({good});
@@ -103,7 +103,7 @@ TEST_F(ReportFolder, R44_ThatCannotBeIsNamed) {
   EXPECT_EQ(read_text(folder_ / "out"), "a file");
 }
 
-TEST_F(ReportFolder, R44_OnAFullDiskLosesTheOutput) {
+TEST_F(ReportFolder, AFullDiskLosesTheOutput) {
   const std::string good = record("lq=8 d=4");
   const std::vector<std::string> arguments{"report", good, "-o", folder_ / "out", "--no-pictures"};
   // Full before the table of rows, and before the page.
@@ -119,7 +119,7 @@ TEST_F(ReportFolder, R44_OnAFullDiskLosesTheOutput) {
   EXPECT_EQ(fovea(arguments).code, 0);
 }
 
-TEST_F(ReportFolder, R44_OnADiskThatPicturesFillLosesTheOutput) {
+TEST_F(ReportFolder, PicturesThatFillTheDiskLoseTheOutput) {
   const std::string good = record("lq=8,16 d=4"), python = python_that("echo No space left on device; exit 3");
   const Ended run = fovea({"report", good, "-o", folder_ / "out", "--python", python});
   EXPECT_EQ(run.code, 3) << run.err;
@@ -128,7 +128,7 @@ TEST_F(ReportFolder, R44_OnADiskThatPicturesFillLosesTheOutput) {
 }
 
 // The pipe that the Python of the pictures holds open ends with it.
-TEST_F(ReportFolder, R45_AnInterruptEndsTheDrawing) {
+TEST_F(ReportFolder, AnInterruptEndsTheDrawing) {
   const std::string good = record("lq=8,16 d=4"), pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const std::string python = python_that("exec 9>" + pipe + "; echo begun >&9; exec sleep 3600");

@@ -1,4 +1,4 @@
-// R52: terminals, pipes and files get what suits them; every verb helps and speaks JSON.
+// Terminals, pipes and files get what suits them; every verb helps and speaks JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ namespace {
 const std::vector<std::string> kTwoCells = {"bench",        "--problem", "lq=4,8 d=8", "--impl", "reference",
                                             "--repeat-for", "0.01",      "--threads",  "1"};
 
-TEST(R52_Terminal, PlainTextElsewhere) {
+TEST(Terminal, PlainTextElsewhere) {
   const Ended run = fovea(kTwoCells);
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ((run.out + run.err).find('\033'), std::string::npos);
@@ -20,13 +20,13 @@ TEST(R52_Terminal, PlainTextElsewhere) {
   EXPECT_NE(run.err.find("[2/2]"), std::string::npos) << "one line per row: " << run.err;
 }
 
-TEST(R52_Terminal, ColourOnATerminalOfNoWidth) {
+TEST(Terminal, ColourOnATerminalOfNoWidth) {
   const Ended run = fovea(kTwoCells, {.terminal = true, .environment = {"TERM=xterm", "NO_COLOR="}});
   EXPECT_EQ(run.code, 0) << run.out;
   EXPECT_NE(run.out.find("\033[1m"), std::string::npos) << run.out;
 }
 
-TEST(R52_Terminal, NoColourWhereItIsNotWanted) {
+TEST(Terminal, NoColourWhereItIsNotWanted) {
   for (const auto& variables : {std::vector<std::string>{"NO_COLOR=1", "TERM=xterm"}, {"NO_COLOR=", "TERM=dumb"}}) {
     const Ended run = fovea(kTwoCells, {.terminal = true, .environment = variables});
     EXPECT_EQ(run.code, 0) << run.out;
@@ -35,7 +35,7 @@ TEST(R52_Terminal, NoColourWhereItIsNotWanted) {
 }
 
 // As when piped into `head`: no message, no signal, and the records are whole.
-TEST(R52_Terminal, AReaderThatGoesAwayCostsNoRecords) {
+TEST(Terminal, AReaderThatGoesAwayCostsNoRecords) {
   const Folder folder;
   for (const char* form : {"--json", "--yes"}) {
     auto arguments = kTwoCells;
@@ -50,7 +50,7 @@ TEST(R52_Terminal, AReaderThatGoesAwayCostsNoRecords) {
   }
 }
 
-TEST(R50_Devices, CpuWorksWhateverTheGpuVariablesSay) {
+TEST(Devices, CpuWorksWhateverTheGpuVariablesSay) {
   for (const char* variable : {"CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1", "CUDA_VISIBLE_DEVICES=junk"}) {
     EXPECT_EQ(fovea(kTwoCells, {.environment = {variable}}).code, 0);
     EXPECT_EQ(fovea({"info"}, {.environment = {variable}}).code, 0);
@@ -90,7 +90,7 @@ bool parses(const std::string& text) {
   return !text.empty();
 }
 
-TEST(Verbs, B150_JsonOfEveryVerbParses) {
+TEST(Verbs, JsonOfEveryVerbParses) {
   const Folder folder;
   const std::string records = folder / "records.jsonl", line = "hq=2 lq=5 d=8";
   const std::vector<std::vector<std::string>> commands = {

@@ -38,18 +38,18 @@ class KilledWorker : public testing::Test {
   Folder folder_;
 };
 
-TEST_F(KilledWorker, R46_IsOutOfMemoryIfTheSystemCountedAKill) {
+TEST_F(KilledWorker, IsOutOfMemoryIfTheSystemCountedAKill) {
   const auto failure = failure_of("echo 'oom_kill 5' > " + folder_ / "proc/vmstat" + "; kill -KILL $$", folder_ / "");
   EXPECT_EQ(failure.status, "oom") << failure.reason;
 }
 
-TEST_F(KilledWorker, R47_IsCrashedIfSomebodyElseKilledIt) {
+TEST_F(KilledWorker, IsCrashedIfSomebodyElseKilledIt) {
   const auto failure = failure_of("kill -KILL $$", folder_ / "");
   EXPECT_EQ(failure.status, "crashed");
   EXPECT_NE(failure.reason.find("Killed"), std::string::npos) << failure.reason;
 }
 
-TEST_F(KilledWorker, R46_SaysItselfThatAnAllocationFailed) {
+TEST_F(KilledWorker, SaysItselfThatAnAllocationFailed) {
   const auto failure = failure_of("echo \"  what():  std::bad_alloc\" >&2; kill -ABRT $$", folder_ / "");
   EXPECT_EQ(failure.status, "oom") << failure.reason;
 }

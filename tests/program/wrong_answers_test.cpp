@@ -1,5 +1,4 @@
-// B153, B154: answers that weak comparisons let pass, by kernels that give them, through the real bench; and that a
-// right kernel is never refused.
+// Wrong answers that a weak comparison would accept are refused by the real bench; right ones are never refused.
 #include <gtest/gtest.h>
 
 #include "run_program.h"
@@ -38,13 +37,13 @@ TEST_P(WrongAnswers, AreMismatchesOnEveryMask) {
 }
 
 // Comparing with NaN is false: a comparer that asks whether the error exceeds the limit lets it pass.
-INSTANTIATE_TEST_SUITE_P(B153, WrongAnswers,
+INSTANTIATE_TEST_SUITE_P(NanInfinityAndSign, WrongAnswers,
                          testing::Values(WrongAnswer{"not_a_number", "out"}, WrongAnswer{"infinite", "out"},
                                          WrongAnswer{"wrong_sign", "out"}, WrongAnswer{"slightly_wrong", "out"}),
                          [](const auto& one) { return one.param.symbol; });
 
 // A factor is invisible to cosine similarity, a wrong lse to a check for NaN.
-INSTANTIATE_TEST_SUITE_P(B154, WrongAnswers,
+INSTANTIATE_TEST_SUITE_P(FactorAndLse, WrongAnswers,
                          testing::Values(WrongAnswer{"scaled", "out"}, WrongAnswer{"wrong_lse", "lse"}),
                          [](const auto& one) { return one.param.symbol; });
 
@@ -62,7 +61,7 @@ TEST(RightAnswers, InAnotherTypeAreRefusedByTheKernelItself) {
   for (const Row& row : rows) expect_no_time(row, "unsupported", "");
 }
 
-TEST(Timeouts, R47_AHangWhileItIsTimedEndsTheCellAlone) {
+TEST(Timeouts, AHangWhileItIsTimedEndsTheCellAlone) {
   const auto rows =
       bench("lq=8 d=4", bad_kernel("hangs_when_timed") + "," + bad_kernel("right"), 0, {"--timeout", "0.5"});
   ASSERT_EQ(rows.size(), 2u);
@@ -95,7 +94,7 @@ TEST(Seeds, TheSameSeedGivesTheSameErrors) {
   EXPECT_NE(error_with("7"), error_with("8"));
 }
 
-TEST(Memory, R46_MoreThanAnyMachineHasIsARow) {
+TEST(Memory, ACellBeyondAnyMachinesMemoryIsARow) {
   const auto rows = bench("b=64 hq=64 lq=1024k d=128", "flash", 0);
   ASSERT_EQ(rows.size(), 1u);
   expect_no_time(rows[0], "oom", "bytes");

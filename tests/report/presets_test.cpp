@@ -56,7 +56,7 @@ TEST(Presets, NoCaseTwice) {
   }
 }
 
-TEST(Presets, R_UnknownNameIsRefusedWithTheNearest) {
+TEST(Presets, UnknownNameIsRefusedWithTheNearest) {
   try {
     (void)preset_cases("reprt-b", Scale::quick);
     FAIL() << "accepted";

@@ -152,7 +152,7 @@ TEST(Study, RowsOfAGpuAreNotDividedByTheThreadsOfItsHost) {
   }
 }
 
-TEST(Study, R_UnknownBaselineIsRefusedWithTheNearest) {
+TEST(Study, UnknownBaselineIsRefusedWithTheNearest) {
   try {
     (void)study_of({timed(kAt + "512", "naive", 1e-3)}, "navie");
     FAIL() << "accepted";

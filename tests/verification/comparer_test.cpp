@@ -37,7 +37,7 @@ TEST(Comparer, TakesTheTruthAndItsRounding) {
   EXPECT_TRUE(judge(rounded, truth).ok) << judge(rounded, truth).detail;
 }
 
-TEST(Comparer, B153_FailsOnNanOnEitherSide) {
+TEST(Comparer, FailsOnNanOnEitherSide) {
   const RowValues truth = some_values();
   RowValues poisoned = truth;
   poisoned.values[20] = kNan;
@@ -54,7 +54,7 @@ TEST(Comparer, FailsOnAllNan) {
   EXPECT_FALSE(judge(some_values(), all).ok);
 }
 
-TEST(Comparer, B153_FailsOnInfinityAndItsSign) {
+TEST(Comparer, FailsOnInfinityAndItsSign) {
   const RowValues truth = some_values();
   RowValues infinite = truth, negative = truth, nan = truth;
   infinite.values[3] = kInfinity;
@@ -90,7 +90,7 @@ TEST(Comparer, FailsOnWrongSign) {
   EXPECT_FALSE(judge(negated, some_values()).ok);
 }
 
-TEST(Comparer, B154_FailsOnAUniformFactor) {
+TEST(Comparer, FailsOnAUniformFactor) {
   RowValues scaled = some_values();
   for (double& value : scaled.values) value *= 1.00001;
   EXPECT_FALSE(judge(scaled, some_values()).ok);
