@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "core/implementation.h"
+#include "core/never_destroyed.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "attention/reference/reference.h"
@@ -10,8 +11,7 @@ namespace fovea::core {
 namespace {
 
 std::vector<Implementation>& list() {
-  // Never destroyed: destructors may still call while the process exits.
-  static auto& all = *new std::vector<Implementation>([] {
+  static auto& all = never_destroyed<std::vector<Implementation>>([] {
     std::vector<Implementation> built_in;
     for (const auto backend : {cuda::implementations(), cpu::implementations(), reference::implementations()}) {
       built_in.insert(built_in.end(), backend.begin(), backend.end());

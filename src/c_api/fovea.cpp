@@ -12,6 +12,7 @@
 #include "c_api/convert.h"
 #include "c_api/sized_struct.h"
 #include "core/check.h"
+#include "core/never_destroyed.h"
 
 namespace {
 
@@ -75,8 +76,7 @@ std::string text_of(const Explanation& explanation) {
 }
 
 const std::vector<std::string>& names() {
-  // Never destroyed: destructors may still call while the process exits.
-  static const auto& all = *new std::vector<std::string>([] {
+  static const auto& all = core::never_destroyed<std::vector<std::string>>([] {
     std::vector<std::string> list;
     for (const auto& one : implementations()) list.push_back(one.name);
     return list;

@@ -68,13 +68,16 @@ void check_name(std::string_view name, const AttentionProblem& problem, std::str
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::string near = nearest_word(wanted, known);
   const bool told = !name.empty();  // by the call, not the environment
-  fail({Status::invalid_argument, std::string(call), told ? "implementation" : "FOVEA_IMPL",
-        told ? "no implementation of this name" : "no implementation of the name in the environment",
-        std::string(wanted), "one of " + list,
-        !near.empty() ? "did you mean `" + near + "`?"
-        : told        ? "leave it out for the best that takes the problem"
-                      : "unset it for the best that takes the problem",
-        line_of(problem)});
+  fail({.status = Status::invalid_argument,
+        .call = std::string(call),
+        .argument = told ? "implementation" : "FOVEA_IMPL",
+        .problem = told ? "no implementation of this name" : "no implementation of the name in the environment",
+        .got = std::string(wanted),
+        .wanted = "one of " + list,
+        .hint = !near.empty() ? "did you mean `" + near + "`?"
+                : told        ? "leave it out for the best that takes the problem"
+                              : "unset it for the best that takes the problem",
+        .line = line_of(problem)});
 }
 
 std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
@@ -108,17 +111,26 @@ const Implementation& choose(const AttentionProblem& problem, std::string_view n
   std::string refusals;
   for (const auto& step : walk(problem, name, &none))
     refusals += (refusals.empty() ? "" : "\n          ") + step.name + ": " + step.reason;
-  fail({Status::unsupported, std::string(call), "", "no implementation takes this problem", refusals,
-        "a problem that one of them takes", "`fovea info --matrix` lists what each takes", line_of(problem)});
+  fail({.status = Status::unsupported,
+        .call = std::string(call),
+        .problem = "no implementation takes this problem",
+        .got = refusals,
+        .wanted = "a problem that one of them takes",
+        .hint = "`fovea info --matrix` lists what each takes",
+        .line = line_of(problem)});
 }
 
 void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument, std::int64_t got,
                    std::int64_t wanted) {
-  fail({Status::invalid_argument, std::string(call), std::string(argument), "the buffer is too small",
-        std::to_string(got) + " bytes", "at least " + std::to_string(wanted) + " bytes",
-        argument == "workspace" ? "workspace_bytes(describe(..)) tells how many; {} for the library's own"
-                                : "explain(describe(..)).saved_bytes tells how many",
-        line_of(problem)});
+  fail({.status = Status::invalid_argument,
+        .call = std::string(call),
+        .argument = std::string(argument),
+        .problem = "the buffer is too small",
+        .got = std::to_string(got) + " bytes",
+        .wanted = "at least " + std::to_string(wanted) + " bytes",
+        .hint = argument == "workspace" ? "workspace_bytes(describe(..)) tells how many; {} for the library's own"
+                                        : "explain(describe(..)).saved_bytes tells how many",
+        .line = line_of(problem)});
 }
 
 }  // namespace fovea::core

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/check.h"
+#include "core/never_destroyed.h"
 
 namespace fovea {
 namespace {
@@ -27,9 +28,9 @@ std::string text_of(const ErrorDetails& details) {
   return text;
 }
 
-// Made while the program is loaded and never destroyed: it can be thrown when there is no memory for another.
-const Error& no_memory_at_all =
-    *new Error({.status = Status::out_of_memory, .call = "attention", .problem = "memory ran out"});
+// Made while the program is loaded: it can be thrown when there is no memory for another.
+const Error& no_memory_at_all = core::never_destroyed<Error>(
+    ErrorDetails{.status = Status::out_of_memory, .call = "attention", .problem = "memory ran out"});
 
 }  // namespace
 

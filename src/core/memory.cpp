@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/never_destroyed.h"
 
 namespace fovea::core {
 namespace {
@@ -31,8 +32,8 @@ struct Cache {
 };
 
 Cache& cache() {
-  static auto* instance = new Cache;  // never destroyed: threads may still end calls while the process exits
-  return *instance;
+  static auto& instance = never_destroyed<Cache>();
+  return instance;
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }

@@ -98,14 +98,13 @@ int default_threads() {
   int threads = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
   if (error != std::errc{} || end != text.data() + text.size() || threads < 1) {
-    core::fail({Status::invalid_argument,
-                "default_threads",
-                "FOVEA_THREADS",
-                "not a thread count in the environment",
-                word,
-                "a whole number of 1 or more",
-                "unset it for the processors that the process may use",
-                {}});
+    core::fail({.status = Status::invalid_argument,
+                .call = "default_threads",
+                .argument = "FOVEA_THREADS",
+                .problem = "not a thread count in the environment",
+                .got = word,
+                .wanted = "a whole number of 1 or more",
+                .hint = "unset it for the processors that the process may use"});
   }
   return threads;
 }

@@ -75,8 +75,14 @@ std::int64_t element_count(const TensorView& view) {
 
 void Validator::refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                        std::string hint) const {
-  fail({Status::invalid_argument, std::string(call_), std::string(argument), std::move(reason), std::move(got),
-        std::move(wanted), std::move(hint), problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
+  fail({.status = Status::invalid_argument,
+        .call = std::string(call_),
+        .argument = std::string(argument),
+        .problem = std::move(reason),
+        .got = std::move(got),
+        .wanted = std::move(wanted),
+        .hint = std::move(hint),
+        .line = problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
 }
 
 void Validator::refuse_missing(const Named& t) const {

@@ -94,8 +94,14 @@ CancelFlag cancel_flag(const core::RunContext& context) {
 }
 
 void fail_cancelled(const AttentionProblem& problem, std::string_view call) {
-  core::fail({Status::cancelled, std::string(call), "cancel", "the call was cancelled while it ran", "a raised flag",
-              "a flag that stays down", "the outputs are unspecified", core::line_of(problem)});
+  core::fail({.status = Status::cancelled,
+              .call = std::string(call),
+              .argument = "cancel",
+              .problem = "the call was cancelled while it ran",
+              .got = "a raised flag",
+              .wanted = "a flag that stays down",
+              .hint = "the outputs are unspecified",
+              .line = core::line_of(problem)});
 }
 
 }  // namespace fovea::cpu

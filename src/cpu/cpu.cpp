@@ -1,8 +1,10 @@
 // The engine's list of implementations: one per instruction set, over the same kernels.
 #include "cpu/cpu.h"
 
-#include <array>
+#include <initializer_list>
+#include <vector>
 
+#include "core/never_destroyed.h"
 #include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "cpu/isa.h"
@@ -61,10 +63,9 @@ core::Implementation implementation(std::string_view name) {
 }  // namespace
 
 std::span<const core::Implementation> implementations() {
-  // Never destroyed: destructors may still call while the process exits.
-  static const auto& all =
-      *new std::array{implementation<Isa::avx512_bf16>("cpu.avx512_bf16"), implementation<Isa::avx512>("cpu.avx512"),
-                      implementation<Isa::avx2>("cpu.avx2"), implementation<Isa::scalar>("cpu.scalar")};
+  static const auto& all = core::never_destroyed<std::vector<core::Implementation>>(std::initializer_list{
+      implementation<Isa::avx512_bf16>("cpu.avx512_bf16"), implementation<Isa::avx512>("cpu.avx512"),
+      implementation<Isa::avx2>("cpu.avx2"), implementation<Isa::scalar>("cpu.scalar")});
   return all;
 }
 

@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
+#include <vector>
 
 #include "core/check.h"
+#include "core/never_destroyed.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -93,22 +96,20 @@ std::string passed_over(Isa isa) {
                : "";
   const auto limit = isa_of(word);
   if (limit) return isa <= *limit ? "" : "FOVEA_CPU_ISA=" + std::string(word);
-  core::fail({Status::invalid_argument,
-              "implementations",
-              "FOVEA_CPU_ISA",
-              "unknown instruction set in the environment",
-              word,
-              core::join({kNames[0], kNames[1], kNames[2], kNames[3]}),
-              "unset it for the best that the machine has",
-              {}});
+  core::fail({.status = Status::invalid_argument,
+              .call = "implementations",
+              .argument = "FOVEA_CPU_ISA",
+              .problem = "unknown instruction set in the environment",
+              .got = word,
+              .wanted = core::join({kNames[0], kNames[1], kNames[2], kNames[3]}),
+              .hint = "unset it for the best that the machine has"});
 }
 
 #if defined(__x86_64__)
 
 std::string missing(Isa isa) {
-  // Never destroyed: destructors may still call while the process exits.
-  static const auto& reasons =
-      *new std::array<std::string, 4>{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()};
+  static const auto& reasons = core::never_destroyed<std::vector<std::string>>(
+      std::initializer_list<std::string>{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()});
   return reasons[static_cast<std::size_t>(isa)];
 }
 

@@ -50,7 +50,13 @@ constexpr double kLongSweep = 3600;
 
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
-  core::fail({Status::invalid_argument, "bench", argument, problem, got, wanted, hint, {}});
+  core::fail({.status = Status::invalid_argument,
+              .call = "bench",
+              .argument = argument,
+              .problem = problem,
+              .got = got,
+              .wanted = wanted,
+              .hint = hint});
 }
 
 // "a,,b" has three words, the second of them empty: whoever reads the list refuses it.

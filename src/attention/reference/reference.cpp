@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/float16.h"
+#include "core/never_destroyed.h"
 #include "core/problem_line.h"
 #include "attention/reference/head.h"
 
@@ -82,8 +83,7 @@ core::Plan plan(const AttentionProblem& p) {
 }  // namespace
 
 std::span<const core::Implementation> implementations() {
-  // Never destroyed: destructors may still call while the process exits.
-  static const auto& all = *new std::array{core::Implementation{
+  static const auto& all = core::never_destroyed<core::Implementation>(core::Implementation{
       .name = "reference",
       .unavailable = [] { return std::string{}; },
       .refusal = [](const AttentionProblem&) { return std::string{}; },
@@ -91,8 +91,8 @@ std::span<const core::Implementation> implementations() {
       .tiles = [](const AttentionProblem&) { return std::string("one query row at a time, in double precision"); },
       .forward = forward,
       .backward = backward,
-  }};
-  return all;
+  });
+  return {&all, 1};
 }
 
 }  // namespace fovea::reference

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "baselines/saved_state.h"
+#include "core/never_destroyed.h"
 
 namespace fovea::cuda::baselines {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 std::mutex mutex;
 
 std::map<const void*, std::uint64_t>& states() {
-  static auto& one = *new std::map<const void*, std::uint64_t>;
+  static auto& one = core::never_destroyed<std::map<const void*, std::uint64_t>>();
   return one;
 }
 

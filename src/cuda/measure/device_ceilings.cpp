@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/float16.h"
+#include "core/never_destroyed.h"
 #include "core/random.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/measure/stream_timer.h"
@@ -55,9 +56,9 @@ double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int 
 
 double product_flops(DType dtype, double seconds) {
   if (!unavailable().empty() || !missing_matrix_library().empty()) return 0;
-  // Of the last type asked for: asked before and after every cell. Never destroyed, the driver may be gone by then.
-  static auto& operands = *new Operands;
-  static auto& timer = *new StreamTimer(Timing::hot);
+  // Of the last type asked for: asked before and after every cell.
+  static auto& operands = core::never_destroyed<Operands>();
+  static auto& timer = core::never_destroyed<StreamTimer>(Timing::hot);
   const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;
   if (operands.a.data() == nullptr || operands.dtype != dtype) {
     operands = {};

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda {
@@ -71,7 +72,7 @@ std::string find_obstacle() {
 
 const DeviceInfo& device_info(int device) {
   static std::array<std::once_flag, kMaxDevices> asked;
-  static auto& infos = *new std::array<DeviceInfo, kMaxDevices>;  // never destroyed: calls may come at exit
+  static auto& infos = core::never_destroyed<std::array<DeviceInfo, kMaxDevices>>();
   if (device < 0 || device >= std::min(device_count(), kMaxDevices)) {
     core::fail({.status = Status::invalid_argument,
                 .call = "attention",
@@ -86,7 +87,7 @@ const DeviceInfo& device_info(int device) {
 }
 
 std::string unavailable() {
-  static const auto& obstacle = *new std::string(find_obstacle());  // never destroyed: calls may come at exit
+  static const auto& obstacle = core::never_destroyed<std::string>(find_obstacle());
   return obstacle;
 }
 

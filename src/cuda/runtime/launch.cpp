@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 
@@ -46,22 +47,23 @@ cudaLaunchAttribute cluster_of(int blocks) {
 
 int resident_blocks(const void* function, int threads, int shared_bytes, int device) {
   static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<const void*, int>, int>;  // never destroyed: calls may come at exit
+  static auto& known = core::never_destroyed<std::map<std::tuple<const void*, int, int, int>, int>>();
+  const std::tuple key(function, threads, shared_bytes, device);
   const std::lock_guard lock(mutex);
-  if (const auto found = known.find({function, device}); found != known.end()) return found->second;
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, device_info(device).shared_limit),
         "cudaFuncSetAttribute");
   int blocks = 0;
   check(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, static_cast<std::size_t>(shared_bytes)),
       "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  known[{function, device}] = blocks;
+  known[key] = blocks;
   return blocks;
 }
 
 int threads_allowed(const void* function, int device) {
   static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<const void*, int>, int>;  // never destroyed
+  static auto& known = core::never_destroyed<std::map<std::pair<const void*, int>, int>>();
   const std::lock_guard lock(mutex);
   if (const auto found = known.find({function, device}); found != known.end()) return found->second;
   const CurrentDevice current(device);
@@ -73,10 +75,10 @@ int threads_allowed(const void* function, int device) {
 
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
   static std::mutex mutex;
-  static auto& known = *new std::map<std::tuple<const void*, int, int, int>, int>;  // never destroyed
+  static auto& known = core::never_destroyed<std::map<std::tuple<const void*, int, int, int, int>, int>>();
+  const std::tuple key(function, threads, shared_bytes, cluster, device);
   const std::lock_guard lock(mutex);
-  if (const auto found = known.find({function, shared_bytes, cluster, device}); found != known.end())
-    return found->second;
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   int clusters = 0;
   if (waits_itself(function)) {
     cudaLaunchAttribute together = cluster_of(cluster);
@@ -88,7 +90,7 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
     config.numAttrs = 1;
     check(cudaOccupancyMaxActiveClusters(&clusters, function, &config), "cudaOccupancyMaxActiveClusters");
   }
-  known[{function, shared_bytes, cluster, device}] = clusters;
+  known[key] = clusters;
   return clusters;
 }
 

@@ -7,8 +7,9 @@
 
 namespace fovea::cuda {
 
-// Blocks of this kernel that one multiprocessor of the device holds at once. Asked once per kernel and device; raises
-// the kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first launch.
+// Blocks of this kernel that one multiprocessor of the device holds at once. Asked once for the same arguments;
+// raises the kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first
+// launch.
 int resident_blocks(const void* function, int threads, int shared_bytes, int device);
 
 // Threads that a block of this kernel may have in the code that the device runs. Asked once per kernel and device.
@@ -26,7 +27,7 @@ bool may_begin_early();
 enum class Memory : std::uint8_t { as_needed, mostly_shared };
 
 // How many clusters of so many blocks the current device holds at once; 0 where it or the kernel's code has none. Asked
-// once per kernel, size and device, after resident_blocks.
+// once for the same arguments, after resident_blocks.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
 
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.

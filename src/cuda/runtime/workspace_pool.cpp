@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/never_destroyed.h"
 #include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -37,7 +38,7 @@ cudaMemPool_t pool_of(int device) {
 }
 
 IdleBlocks& idle_of(int device) {
-  static auto& all = *new std::array<IdleBlocks, kMaxDevices>;  // never destroyed: calls may come at exit
+  static auto& all = core::never_destroyed<std::array<IdleBlocks, kMaxDevices>>();
   return all[static_cast<std::size_t>(device)];
 }
 

@@ -35,7 +35,13 @@ std::string worker_script() {
 
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
-  core::fail({Status::invalid_argument, "bench", argument, problem, got, wanted, hint, {}});
+  core::fail({.status = Status::invalid_argument,
+              .call = "bench",
+              .argument = argument,
+              .problem = problem,
+              .got = got,
+              .wanted = wanted,
+              .hint = hint});
 }
 
 void check_file(const std::string& name, const std::string& path) {

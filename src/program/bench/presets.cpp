@@ -101,14 +101,13 @@ const Preset& find_preset(std::string_view name) {
   std::string list;
   for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
   const std::string near = core::nearest_word(name, known);
-  core::fail({Status::invalid_argument,
-              "bench",
-              "preset",
-              "there is no preset of this name",
-              std::string(name),
-              "one of " + list,
-              near.empty() ? "" : "did you mean `" + near + "`?",
-              {}});
+  core::fail({.status = Status::invalid_argument,
+              .call = "bench",
+              .argument = "preset",
+              .problem = "there is no preset of this name",
+              .got = std::string(name),
+              .wanted = "one of " + list,
+              .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
 }
 
 std::vector<core::Case> preset_cases(std::string_view name, Scale scale) {
