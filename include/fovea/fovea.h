@@ -1,4 +1,4 @@
-// The C interface: the same calls as attention.h, with plain structs and status codes. C99.
+// The C interface: the same calls as attention.h and linear.h, with plain structs and status codes. C99.
 //
 // Every struct that is passed by address starts with its size, which says what version of this header it was compiled
 // with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default.
@@ -142,6 +142,45 @@ FOVEA_API fovea_status fovea_saved_bytes(const fovea_problem* problem, const cha
 // is 0.
 FOVEA_API fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text,
                                      size_t capacity, size_t* needed);
+
+// A linear layer, y = x weight^T + bias, and its gradients: shapes, types and what is refused as in linear.h.
+typedef struct fovea_linear_options {
+  size_t struct_size;
+  const char* implementation;  // a name; null or "": the first that accepts
+  const fovea_thread_lender* lender;
+  const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
+  void* stream;                 // CUDA; a cudaStream_t
+  fovea_buffer workspace;       // at least what the functions below tell; null: the library's own pool
+  int32_t threads;              // CPU; 0: the default
+  int32_t reserved;             // 0
+} fovea_linear_options;
+
+typedef struct fovea_linear_forward_tensors {
+  size_t struct_size;
+  const fovea_tensor *x, *weight, *bias, *y;  // bias may be null
+} fovea_linear_forward_tensors;
+
+typedef struct fovea_linear_backward_tensors {
+  size_t struct_size;
+  const fovea_tensor *x, *weight, *dy;       // x may be null without dweight, weight without dx
+  const fovea_tensor *dx, *dweight, *dbias;  // each may be null, but not all
+  int32_t accumulate;                        // 1: add to dweight and dbias (fp32 only) instead of overwriting them
+  int32_t accumulate_dx;                     // 1: add to dx (fp32 only)
+} fovea_linear_backward_tensors;
+
+FOVEA_API fovea_status fovea_linear_forward(const fovea_linear_forward_tensors* tensors,
+                                            const fovea_linear_options* options);
+FOVEA_API fovea_status fovea_linear_backward(const fovea_linear_backward_tensors* tensors,
+                                             const fovea_linear_options* options);
+
+// Bytes of workspace that the call needs, and how it would be computed: `text`, `capacity` and `needed` as
+// fovea_explain.
+FOVEA_API fovea_status fovea_explain_linear_forward(const fovea_linear_forward_tensors* tensors,
+                                                    const fovea_linear_options* options, int64_t* workspace_bytes,
+                                                    char* text, size_t capacity, size_t* needed);
+FOVEA_API fovea_status fovea_explain_linear_backward(const fovea_linear_backward_tensors* tensors,
+                                                     const fovea_linear_options* options, int64_t* workspace_bytes,
+                                                     char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
 FOVEA_API const char* fovea_implementation_name(size_t index);  // best first; null past the end

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -78,29 +77,9 @@ AttentionProblem facts_of(const TensorView& q, const TensorView& k, const Tensor
 }
 
 void check_options(const Validator& check, const AttentionOptions& options, const Buffer& saved) {
-  if (options.threads < 0)
-    check.refuse("threads", "negative thread count", std::to_string(options.threads),
-                 "0 for the default, or 1 and more", "leave it 0 for as many as the machine grants");
-  if (options.lender != nullptr && (options.lender->run == nullptr || options.lender->threads < 1)) {
-    check.refuse("lender", "a lender without threads or without a function",
-                 std::to_string(options.lender->threads) + " threads", "1 or more threads and a run function",
-                 "leave it null for the library's own threads");
-  }
-  for (const auto& [name, buffer, hint] :
-       {std::tuple{"workspace", options.workspace, "leave it {}: the library then takes memory of its own pool"},
-        {"saved", saved, "leave it {}: backward then recomputes what it needs"}}) {
-    if (buffer.bytes < 0 || (buffer.data == nullptr && buffer.bytes != 0)) {
-      check.refuse(name, "null or negative buffer",
-                   to_string(buffer.bytes) + " bytes at " + (buffer.data ? "an address" : "null"),
-                   "a buffer, or {} for none", hint);
-    }
-    if (reinterpret_cast<std::uintptr_t>(buffer.data) % 64 != 0) {
-      check.refuse(name, "buffer not aligned",
-                   "address ending in " +
-                       to_string(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(buffer.data) % 64)),
-                   "a multiple of 64 bytes", hint);
-    }
-  }
+  check.check_threads(options.threads, options.lender);
+  check.check_buffer("workspace", options.workspace, kOwnPool);
+  check.check_buffer("saved", saved, "leave it {}: backward then recomputes what it needs");
 }
 
 void check_given(const Validator& check, std::span<const Named> tensors) {

@@ -1,12 +1,9 @@
-// Cutting work into blocks, and carrying errors and cancellation out of the threads.
+// Cutting work into blocks.
 #include "baselines/blocks.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 
-#include "core/check.h"
-#include "cpu/threads.h"
+#include "cpu/tasks.h"
 
 namespace fovea::baselines {
 namespace {
@@ -17,21 +14,7 @@ constexpr std::int64_t kFewestRows = 32;  // below this the library's packing of
 }  // namespace
 
 void run_tasks(const core::RunContext& context, std::int64_t count, const std::function<void(std::int64_t)>& task) {
-  const auto cancelled = [&context] { return context.cancel != nullptr && context.cancel->load(); };
-  std::atomic<bool> failed = false;
-  std::exception_ptr error = nullptr;  // the first one, carried out of the threads
-  cpu::for_each_item(context.lender, context.threads, count, [&](std::int64_t index, int) {
-    if (cancelled()) return false;
-    try {
-      task(index);
-      return true;
-    } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-      return false;
-    }
-  });
-  if (error != nullptr) std::rethrow_exception(error);
-  if (cancelled()) core::fail({.status = Status::cancelled, .problem = "the cancel flag was raised"});
+  cpu::run_cancellable(context, context.threads, count, [&task](std::int64_t index, int) { task(index); });
 }
 
 void for_each_block(const core::RunContext& context, std::int64_t batch, std::int64_t heads, std::int64_t rows,

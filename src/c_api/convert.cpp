@@ -45,6 +45,14 @@ MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view n
 
 Buffer convert(const fovea_buffer& buffer) { return {buffer.data, buffer.bytes}; }
 
+ThreadLender convert(const fovea_thread_lender& given, std::string_view call) {
+  const fovea_thread_lender lender = read_struct(&given, "lender", call);
+  if (lender.run == nullptr)
+    refuse(call, "lender", "a lender without a function", "run null", "a function",
+           "leave lender null for the library's own threads");
+  return {lender.threads, lender.host, lender.run};
+}
+
 }  // namespace
 
 void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got, std::string wanted,
@@ -111,13 +119,7 @@ Options convert(const fovea_options* given, std::string_view call) {
   if (options.implementation != nullptr) result.options.implementation = options.implementation;
   result.options.threads = options.threads;
   result.options.reproducible = !to_bool(options.irreproducible, "irreproducible", call);
-  if (options.lender != nullptr) {
-    const fovea_thread_lender lender = read_struct(options.lender, "lender", call);
-    if (lender.run == nullptr)
-      refuse(call, "lender", "a lender without a function", "run null", "a function",
-             "leave lender null for the library's own threads");
-    result.lender = {lender.threads, lender.host, lender.run};
-  }
+  if (options.lender != nullptr) result.lender = convert(*options.lender, call);
   result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options.cancel);
   result.options.stream = options.stream;
   result.options.workspace = convert(options.workspace);
@@ -205,6 +207,44 @@ fovea_problem convert(const AttentionProblem& problem) {
           .skip_dq = !problem.wants_dq,
           .skip_dk = !problem.wants_dk,
           .skip_dv = !problem.wants_dv};
+}
+
+const LinearOptions& LinearCallOptions::get() {
+  if (lender.run != nullptr) options.lender = &lender;
+  return options;
+}
+
+LinearCallOptions convert(const fovea_linear_options* given, std::string_view call) {
+  LinearCallOptions result;
+  if (given == nullptr) return result;
+  const fovea_linear_options options = read_struct(given, "options", call);
+  if (options.implementation != nullptr) result.options.implementation = options.implementation;
+  result.options.threads = options.threads;
+  if (options.lender != nullptr) result.lender = convert(*options.lender, call);
+  result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options.cancel);
+  result.options.stream = options.stream;
+  result.options.workspace = convert(options.workspace);
+  return result;
+}
+
+LinearForwardTensors convert(const fovea_linear_forward_tensors* given, std::string_view call) {
+  const fovea_linear_forward_tensors tensors = read_struct(given, "tensors", call);
+  return {.x = convert_tensor(tensors.x, "x", call),
+          .weight = convert_tensor(tensors.weight, "weight", call),
+          .bias = optional_tensor(tensors.bias, "bias", call),
+          .y = convert_tensor(tensors.y, "y", call)};
+}
+
+LinearBackwardTensors convert(const fovea_linear_backward_tensors* given, std::string_view call) {
+  const fovea_linear_backward_tensors tensors = read_struct(given, "tensors", call);
+  return {.x = optional_tensor(tensors.x, "x", call),
+          .weight = optional_tensor(tensors.weight, "weight", call),
+          .dy = convert_tensor(tensors.dy, "dy", call),
+          .dx = optional_tensor(tensors.dx, "dx", call),
+          .dweight = optional_tensor(tensors.dweight, "dweight", call),
+          .dbias = optional_tensor(tensors.dbias, "dbias", call),
+          .accumulate = to_bool(tensors.accumulate, "accumulate", call),
+          .accumulate_dx = to_bool(tensors.accumulate_dx, "accumulate_dx", call)};
 }
 
 }  // namespace fovea::c_api

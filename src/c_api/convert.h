@@ -6,6 +6,7 @@
 
 #include "fovea/attention.h"
 #include "fovea/fovea.h"
+#include "fovea/linear.h"
 
 namespace fovea::c_api {
 
@@ -16,6 +17,18 @@ struct Options {
 
   const AttentionOptions& get();
 };
+
+// The same of Linear's.
+struct LinearCallOptions {
+  LinearOptions options;
+  ThreadLender lender;
+
+  const LinearOptions& get();
+};
+
+LinearCallOptions convert(const fovea_linear_options* options, std::string_view call);
+LinearForwardTensors convert(const fovea_linear_forward_tensors* tensors, std::string_view call);
+LinearBackwardTensors convert(const fovea_linear_backward_tensors* tensors, std::string_view call);
 
 Options convert(const fovea_options* options, std::string_view call);
 ForwardTensors convert(const fovea_forward_tensors* tensors, std::string_view call);

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "c_api/call.h"
 #include "c_api/convert.h"
 #include "c_api/sized_struct.h"
 #include "core/check.h"
@@ -17,6 +16,7 @@
 namespace {
 
 using namespace fovea;
+using c_api::guarded;
 
 // Why this thread's last failed call failed. A plain pointer, since a call may fail in a destructor that runs after the
 // thread's own objects are gone; its memory goes with them, if any was taken by then.
@@ -30,51 +30,6 @@ struct LastErrorEnd {
   }
 };
 
-void set_last_error(const char* text) noexcept {
-  thread_local const LastErrorEnd end;
-  (void)end;
-  std::free(last_error);
-  last_error = strdup(text);
-  last_error_lost = last_error == nullptr;
-}
-
-template <class Call>
-fovea_status guarded(Call call) noexcept {
-  try {
-    call();
-    return FOVEA_OK;
-  } catch (const Error& error) {
-    set_last_error(error.what());
-    return static_cast<fovea_status>(error.status());
-  } catch (const std::bad_alloc&) {
-    set_last_error("fovea: out of memory");
-    return FOVEA_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    set_last_error(error.what());
-  } catch (...) {
-    set_last_error("fovea: an exception of unknown type");
-  }
-  return FOVEA_ERROR;
-}
-
-std::string text_of(const Explanation& explanation) {
-  std::string text;
-  for (const auto& step : explanation.walk) {
-    const bool chosen = step.accepted && step.name == explanation.chosen;
-    text += step.name + ": " +
-            (chosen          ? "taken"
-             : step.accepted ? "not asked: would take it"
-                             : "refused: " + step.reason);
-    text += "\n";
-  }
-  text += "chosen: " + (explanation.chosen.empty() ? "none" : explanation.chosen) + "\n";
-  if (!explanation.tiles.empty()) text += "tiles: " + explanation.tiles + "\n";
-  text += "workspace: " + std::to_string(explanation.workspace_bytes) + " bytes\n";
-  text += "saved: " + std::to_string(explanation.saved_bytes) + " bytes\n";
-  text += "flops: " + std::to_string(explanation.flops) + "\n";
-  return text + "bytes: " + std::to_string(explanation.bytes) + "\n";
-}
-
 const std::vector<std::string>& names() {
   static const auto& all = core::never_destroyed<std::vector<std::string>>([] {
     std::vector<std::string> list;
@@ -87,6 +42,14 @@ const std::vector<std::string>& names() {
 std::string_view name_or_empty(const char* name) { return name == nullptr ? std::string_view{} : name; }
 
 }  // namespace
+
+void fovea::c_api::set_last_error(const char* text) noexcept {
+  thread_local const LastErrorEnd end;
+  (void)end;
+  std::free(last_error);
+  last_error = strdup(text);
+  last_error_lost = last_error == nullptr;
+}
 
 extern "C" {
 
@@ -167,12 +130,8 @@ fovea_status fovea_explain(const fovea_problem* problem, const char* implementat
                            size_t* needed) {
   return guarded([&] {
     if (text == nullptr && capacity > 0) c_api::refuse_null("text", "fovea_explain");
-    const std::string whole = text_of(explain(c_api::convert(problem, "fovea_explain"), name_or_empty(implementation)));
-    if (needed != nullptr) *needed = whole.size() + 1;
-    if (capacity == 0) return;
-    const size_t length = std::min(whole.size(), capacity - 1);
-    std::memcpy(text, whole.data(), length);
-    text[length] = '\0';
+    c_api::write_text(explain(c_api::convert(problem, "fovea_explain"), name_or_empty(implementation)), text, capacity,
+                      needed);
   });
 }
 

@@ -30,6 +30,16 @@ template <>
 inline constexpr std::size_t kFirstSize<fovea_problem> = offsetof(fovea_problem, skip_dv) +
                                                          sizeof(fovea_problem::skip_dv);
 
+template <>
+inline constexpr std::size_t kFirstSize<fovea_linear_options> = offsetof(fovea_linear_options, reserved) +
+                                                                sizeof(fovea_linear_options::reserved);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_linear_forward_tensors> = offsetof(fovea_linear_forward_tensors, y) +
+                                                                        sizeof(fovea_linear_forward_tensors::y);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_linear_backward_tensors> =
+    offsetof(fovea_linear_backward_tensors, accumulate_dx) + sizeof(fovea_linear_backward_tensors::accumulate_dx);
+
 struct StructSizes {
   std::size_t first;  // in version 0.2.0
   std::size_t known;  // in this library

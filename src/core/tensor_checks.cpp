@@ -219,6 +219,28 @@ void Validator::check_overlap(std::span<const Named> tensors) const {
   }
 }
 
+void Validator::check_threads(int threads, const ThreadLender* lender) const {
+  if (threads < 0)
+    refuse("threads", "negative thread count", std::to_string(threads), "0 for the default, or 1 and more",
+           "leave it 0 for as many as the machine grants");
+  if (lender != nullptr && (lender->run == nullptr || lender->threads < 1)) {
+    refuse("lender", "a lender without threads or without a function", std::to_string(lender->threads) + " threads",
+           "1 or more threads and a run function", "leave it null for the library's own threads");
+  }
+}
+
+void Validator::check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const {
+  if (buffer.bytes < 0 || (buffer.data == nullptr && buffer.bytes != 0)) {
+    refuse(name, "null or negative buffer",
+           to_string(buffer.bytes) + " bytes at " + (buffer.data ? "an address" : "null"), "a buffer, or {} for none",
+           std::string(hint));
+  }
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(buffer.data) % 64);
+  if (past != 0)
+    refuse(name, "buffer not aligned", "address ending in " + to_string(past), "a multiple of 64 bytes",
+           std::string(hint));
+}
+
 void Validator::refuse_shared(const Lent& lent, std::string_view other) const {
   refuse(lent.name, "a buffer that shares memory with `" + std::string(other) + "`",
          to_string(lent.buffer.bytes) + " bytes that overlap it", "memory of its own",

@@ -42,6 +42,9 @@ struct Lent {
   std::uintptr_t end() const { return begin() + static_cast<std::uintptr_t>(buffer.bytes); }
 };
 
+// The hint for a workspace that cannot be used.
+inline constexpr std::string_view kOwnPool = "leave it {}: the library then takes memory of its own pool";
+
 // Throws Error(invalid_argument) for the call that it was made for.
 class Validator {
  public:
@@ -65,6 +68,9 @@ class Validator {
   }
   void check_overlap(std::span<const Named> tensors) const;  // outputs against themselves and everything else
   void check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const;
+
+  void check_threads(int threads, const ThreadLender* lender) const;
+  void check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const;
 
   const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
 

@@ -1,6 +1,7 @@
 // The list of libraries, and the engine's own product as its last entry.
 #include "linear/host_library.h"
 
+#include "core/never_destroyed.h"
 #include "linear/host_kernels.h"
 
 namespace fovea::linear {
@@ -20,10 +21,11 @@ void multiply_own(const BatchedProduct& p, void* scratch) {
                 p.c.row_stride, scratch});
 }
 
+std::string takes_all(DType) { return {}; }
+
 std::vector<HostLibrary>& list() {
-  // Never destroyed: destructors may still call while the process exits.
-  static auto& all =
-      *new std::vector<HostLibrary>{{"cpu", [](DType) { return std::string(); }, own_scratch_bytes, multiply_own}};
+  static auto& all = core::never_destroyed<std::vector<HostLibrary>>(
+      1, HostLibrary{"cpu.own", "the engine's own kernels", {}, takes_all, own_scratch_bytes, multiply_own});
   return all;
 }
 
@@ -33,12 +35,6 @@ std::vector<HostLibrary> host_libraries() { return list(); }
 
 void register_host_libraries(std::span<const HostLibrary> libraries) {
   list().insert(list().begin(), libraries.begin(), libraries.end());
-}
-
-const HostLibrary& host_library(DType operands) {
-  for (const HostLibrary& one : list())
-    if (one.refusal(operands).empty()) return one;
-  return list().back();
 }
 
 }  // namespace fovea::linear

@@ -12,8 +12,10 @@
 namespace fovea::linear {
 
 struct HostLibrary {
-  std::string_view name;  // oneDNN
-  // Why it is not asked for products of this type; empty if it is.
+  std::string_view name;                // cpu.onednn
+  std::string_view title;               // oneDNN
+  std::string_view named_because = {};  // why it multiplies only when named; empty if it is chosen too
+  // Why it takes no products of this type; empty if it does.
   std::string (*refusal)(DType operands) = nullptr;
   // Bytes of memory that a product of these sizes and types needs, 64-byte aligned; the larger product, the more.
   std::int64_t (*scratch_bytes)(const BatchedProduct&) = nullptr;
@@ -26,8 +28,5 @@ std::vector<HostLibrary> host_libraries();
 
 // Puts libraries before those that are known. Call before any product, once.
 void register_host_libraries(std::span<const HostLibrary> libraries);
-
-// The first that takes the type.
-const HostLibrary& host_library(DType operands);
 
 }  // namespace fovea::linear

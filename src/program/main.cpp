@@ -13,6 +13,7 @@
 #include "core/printable.h"
 #include "fovea/error.h"
 #include "fovea/version.h"
+#include "linear/blas/blas.h"
 #include "program/command_line.h"
 #include "program/output_file.h"
 #include "program/record/record_file.h"
@@ -24,6 +25,7 @@ int exit_code(fovea::Status status) { return status == fovea::Status::invalid_ar
 
 int run(int argc, char** argv) {
   using namespace fovea::program;
+  fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
   fovea::core::register_implementations(fovea::baselines::implementations());
   fovea::core::register_implementations(fovea::cuda::baselines::implementations());
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};

@@ -1,10 +1,36 @@
 // Are memory and stream of a call where the problem says? Asked before anything is launched.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
 #include "core/implementation.h"
 #include "fovea/attention.h"
 
 namespace fovea::cuda {
+
+// The call that is checked: what messages say of it.
+struct CallSite {
+  std::string_view call;
+  int device = 0;
+  std::function<std::string()> line = [] { return std::string(); };  // its problem line, asked for by refusals only
+};
+CallSite site_of(const AttentionProblem& problem);  // to be used while the problem lives
+
+struct Placed {
+  std::string_view name;
+  const void* data;  // null: nothing is touched
+};
+
+// Nothing is read from an empty tensor, wherever it points.
+template <class Pointer>
+Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
+  const bool empty = t.sizes[0] == 0 || t.sizes[1] == 0 || t.sizes[2] == 0 || t.sizes[3] == 0;
+  return {name, empty ? nullptr : t.data};
+}
 
 // Throw Error(invalid_argument) if the stream belongs to another device than the problem, or if a tensor, the saved
 // state or the workspace is not reachable from the problem's. What is null or empty passes.
@@ -12,6 +38,10 @@ void check_placements(const AttentionProblem& problem, const ForwardTensors& t, 
 void check_placements(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context);
 
 // Throws Error(invalid_argument) if the stream belongs to another device.
-void check_stream(void* stream, const AttentionProblem& problem);
+void check_stream(void* stream, const CallSite& site);
+
+// Throws Error(invalid_argument) if memory is not reachable from the call's device. Neighbours in the list often share
+// an allocation, as those of PyTorch's allocator do: then it is asked for once.
+void check_memory(std::span<const Placed> memory, const CallSite& site);
 
 }  // namespace fovea::cuda

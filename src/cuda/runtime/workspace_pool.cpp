@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/never_destroyed.h"
-#include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/driver_function.h"
@@ -80,50 +79,58 @@ std::int64_t pool_attribute(int device, cudaMemPoolAttr which) {
 
 }  // namespace
 
-Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
+Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream) {
   if (bytes <= 0) return {};
-  check_stream(stream, problem);
-  const CurrentDevice current(problem.device.index);
+  check_stream(stream, site);
+  const CurrentDevice current(site.device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
   if (capture != cudaStreamCaptureStatusNone) {
     core::fail({.status = Status::invalid_argument,
-                .call = "attention",
+                .call = std::string(site.call),
                 .argument = "workspace",
                 .problem = "the call would allocate while its stream is captured",
                 .got = "no workspace",
                 .wanted = std::to_string(bytes) + " bytes",
                 .hint = "pass a workspace of workspace_bytes() that lives as long as the graph",
-                .line = core::line_of(problem)});
+                .line = site.line()});
   }
-  if (const Buffer left = take_idle(problem.device.index, bytes, cuda_stream); left.data != nullptr) return left;
+  if (const Buffer left = take_idle(site.device, bytes, cuda_stream); left.data != nullptr) return left;
   void* data = nullptr;
   const cudaError_t status =
-      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(problem.device.index), cuda_stream);
+      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(site.device), cuda_stream);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     core::fail({.status = Status::out_of_memory,
-                .call = "attention",
+                .call = std::string(site.call),
                 .problem = "the workspace could not be allocated on the device",
                 .got = free_memory_text(),
                 .wanted = std::to_string(bytes) + " bytes",
                 .hint = "pass a workspace, or ask for less at a time",
-                .line = core::line_of(problem)});
+                .line = site.line()});
   }
   check(status, "cudaMallocFromPoolAsync");
   return {data, bytes};
 }
 
+Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
+  return allocate_workspace(site_of(problem), bytes, stream);
+}
+
 // Runs while an error unwinds too: must not throw.
-void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream) try {
+void release_workspace(int device, const Buffer& workspace, void* stream) try {
   if (workspace.data == nullptr) return;
-  const CurrentDevice current(problem.device.index);
+  const CurrentDevice current(device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   const std::optional<std::uint64_t> id = id_of(cuda_stream);
-  const bool kept = id && idle_of(problem.device.index).keep({*id, workspace.data, workspace.bytes});
+  const bool kept = id && idle_of(device).keep({*id, workspace.data, workspace.bytes});
   if (!kept) free_in_order(workspace.data, cuda_stream);
 } catch (...) {
+}
+
+void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream) {
+  release_workspace(problem.device.index, workspace, stream);
 }
 
 std::int64_t pool_used(int device) { return pool_attribute(device, cudaMemPoolAttrUsedMemCurrent); }

@@ -132,10 +132,7 @@ std::string onednn_refusal(DType operands) {
   return {};
 }
 
-std::string openblas_refusal(DType operands) {
-  if (operands != DType::fp32) return "multiplies fp32 only";
-  return "slower than oneDNN";
-}
+std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }
 
@@ -144,8 +141,9 @@ void multiply_one(const BatchedProduct& p, void*) {
   if (!fills_zero(p)) (p.a.dtype == DType::bf16 ? multiply_bf16 : fp32)(p);
 }
 
-constexpr HostLibrary kLibraries[] = {{"oneDNN", onednn_refusal, no_scratch, multiply_one<onednn>},
-                                      {"OpenBLAS", openblas_refusal, no_scratch, multiply_one<openblas>}};
+constexpr HostLibrary kLibraries[] = {{"cpu.onednn", "oneDNN", {}, onednn_refusal, no_scratch, multiply_one<onednn>},
+                                      {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured",
+                                       openblas_refusal, no_scratch, multiply_one<openblas>}};
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/never_destroyed.h"
 
 namespace fovea::linear::blas {
 namespace {
@@ -47,9 +48,9 @@ using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 using PrimitiveDescriptor = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 
-// Never destroyed: threads that outlive main may still use them.
 dnnl_engine_t engine() {
-  static const Engine& one = *new Engine([](dnnl_engine_t* to) { return dnnl_engine_create(to, dnnl_cpu, 0); });
+  static const auto& one =
+      core::never_destroyed<Engine>([](dnnl_engine_t* to) { return dnnl_engine_create(to, dnnl_cpu, 0); });
   return one.get();
 }
 
@@ -94,8 +95,8 @@ struct Matmul {
 std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
   constexpr std::size_t kMostKept = 256;
   using Key = std::tuple<std::array<std::int64_t, 6>, DType, bool, bool, float, float>;
-  static std::mutex& mutex = *new std::mutex;
-  static auto& kept = *new std::map<Key, std::shared_ptr<const Matmul>>;
+  static auto& mutex = core::never_destroyed<std::mutex>();
+  static auto& kept = core::never_destroyed<std::map<Key, std::shared_ptr<const Matmul>>>();
   const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
                 p.a.dtype,
                 p.a.transposed,

@@ -25,6 +25,11 @@ struct Attribute {
 
 // CUBLASLT_MATMUL_DESC_TRANSA, TRANSB
 constexpr Attribute<std::int32_t> kTransposeA{3}, kTransposeB{4};
+// CUBLASLT_MATMUL_DESC_EPILOGUE, BIAS_POINTER, BIAS_BATCH_STRIDE
+constexpr Attribute<std::uint32_t> kEpilogue{7};
+constexpr Attribute<const void*> kBiasPointer{8};
+constexpr Attribute<std::int64_t> kBiasOffset{10};
+constexpr std::uint32_t kAddBias = 4;  // CUBLASLT_EPILOGUE_BIAS
 // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, STRIDED_BATCH_OFFSET
 constexpr Attribute<std::int32_t> kBatchCount{5};
 constexpr Attribute<std::int64_t> kBatchOffset{6};

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/names.h"
+#include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "linear/cuda/cublaslt.h"
 #include "linear/cuda/written_memory.h"
@@ -39,6 +40,9 @@ struct ProductKind {
   int device;
   std::int64_t count, m, n, k;
   MatrixKind a, b, c;
+  bool has_bias;
+  std::int64_t bias_apart;
+  std::uint32_t bias_alignment;
   std::int64_t workspace_bytes;
   auto operator<=>(const ProductKind&) const = default;
 };
@@ -58,7 +62,19 @@ MatrixKind kind_of(const MatrixBatch& one) {
 ProductKind kind_of(const BatchedProduct& p, std::int64_t workspace_bytes) {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
-  return {device, p.count, p.m, p.n, p.k, kind_of(p.a), kind_of(p.b), kind_of(p.c), workspace_bytes};
+  const bool has_bias = p.bias.data != nullptr;
+  return {device,
+          p.count,
+          p.m,
+          p.n,
+          p.k,
+          kind_of(p.a),
+          kind_of(p.b),
+          kind_of(p.c),
+          has_bias,
+          p.bias.apart,
+          has_bias ? alignment_of(p.bias) : 0,
+          workspace_bytes};
 }
 
 // Elements from the first of the results to one past their last.
@@ -117,13 +133,19 @@ cublaslt::Algorithm first_algorithm(const Functions& functions, void* handle, co
   return result.algorithm;
 }
 
-PreparedProduct prepare(const Functions& functions, void* handle, const ProductKind& p) {
+// `bias` stands for all with its alignment.
+PreparedProduct prepare(const Functions& functions, void* handle, const ProductKind& p, const void* bias) {
   PreparedProduct prepared{.product = {functions, functions.product, cublaslt::kComputeFp32, cublaslt::kFp32},
                            .left = layout_of(functions, p, p.b, p.k, p.n),
                            .right = layout_of(functions, p, p.a, p.m, p.k),
                            .result = layout_of(functions, p, p.c, p.m, p.n)};
   prepared.product.set(cublaslt::kTransposeA, p.b.transposed);
   prepared.product.set(cublaslt::kTransposeB, p.a.transposed);
+  if (p.has_bias) {  // along the columns of c, which are rows to the library
+    prepared.product.set(cublaslt::kEpilogue, cublaslt::kAddBias);
+    prepared.product.set(cublaslt::kBiasOffset, p.bias_apart);
+    prepared.product.set(cublaslt::kBiasPointer, bias);
+  }
   prepared.algorithm = first_algorithm(functions, handle, p, prepared);
   return prepared;
 }
@@ -136,7 +158,8 @@ class MatrixLibrary {
     const ProductKind kind = kind_of(p, workspace.data == nullptr ? 0 : workspace.bytes);
     const std::lock_guard lock(mutex_);  // to the end: what is remembered may be forgotten for others
     void* const handle = handle_of(kind.device);
-    const PreparedProduct& prepared = remembered(handle, kind);
+    PreparedProduct& prepared = remembered(handle, kind, p.bias.data);
+    if (kind.has_bias) prepared.product.set(cublaslt::kBiasPointer, p.bias.data);
     const int status = functions_.multiply(handle, prepared.product.get(), &p.alpha, p.b.data, prepared.left.get(),
                                            p.a.data, prepared.right.get(), &p.beta, p.c.data, prepared.result.get(),
                                            linear::target_of(p.c), prepared.result.get(), &prepared.algorithm,
@@ -154,9 +177,9 @@ class MatrixLibrary {
     return handle = made;
   }
 
-  const PreparedProduct& remembered(void* handle, const ProductKind& kind) {
+  PreparedProduct& remembered(void* handle, const ProductKind& kind, const void* bias) {
     if (const auto known = products_.find(kind); known != products_.end()) return known->second;
-    PreparedProduct prepared = prepare(functions_, handle, kind);
+    PreparedProduct prepared = prepare(functions_, handle, kind, bias);
     if (products_.size() == kMostRemembered) products_.clear();
     return products_.emplace(kind, std::move(prepared)).first->second;
   }
@@ -167,9 +190,8 @@ class MatrixLibrary {
   std::map<ProductKind, PreparedProduct> products_;
 };
 
-// Never destroyed: the driver may be gone by then.
 MatrixLibrary& library() {
-  static auto& one = *new MatrixLibrary;
+  static auto& one = core::never_destroyed<MatrixLibrary>();
   return one;
 }
 

@@ -13,7 +13,8 @@ const std::string& missing_matrix_library();
 
 // Enqueues on the stream, on the current device. The library keeps intermediate results in `workspace` only, whose
 // first byte 256 divides; without one it takes an algorithm that has none. Products of one kind (sizes, types, strides,
-// alignments, bytes of workspace) are computed by one algorithm. Throws Error if the library refuses or is missing.
+// alignments, bias or none, bytes of workspace) are computed by one algorithm. Throws Error if the library refuses or
+// is missing. A bias must be of the type of c.
 void multiply(const linear::BatchedProduct& product, void* stream, const Buffer& workspace);
 
 }  // namespace fovea::cuda

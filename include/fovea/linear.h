@@ -1,0 +1,88 @@
+// A linear layer, forward and backward: y = x weight^T + bias, dx = dy weight, dweight = dy^T x, dbias = sum of dy's
+// rows.
+//
+// Shapes: x and dx [batch, heads_in, len, dim_in], y and dy [batch, heads_out, len, dim_out]. Each is a matrix whose
+// rows are (batch, len) and whose columns are (heads, dim), so that a projection writes where attention reads, whatever
+// the strides. weight and dweight [1, 1, heads_out * dim_out, heads_in * dim_in], bias and dbias [1, 1, 1, heads_out *
+// dim_out]. A plain matrix is [1, 1, rows, columns].
+// Sums are fp32; fp32 inputs are multiplied as fp32. Results are rounded once.
+#pragma once
+
+#include <string_view>
+
+#include "fovea/attention.h"
+
+namespace fovea {
+
+struct LinearOptions {
+  std::string_view implementation = {};       // a name of linear_implementations(); empty: the first that accepts
+  int threads = 0;                            // CPU; 0: default_threads()
+  const ThreadLender* lender = nullptr;       // CPU; null: the library's own pool
+  const std::atomic<bool>* cancel = nullptr;  // CPU; polled once per tile
+  void* stream = nullptr;                     // CUDA; a cudaStream_t. Work is enqueued, nothing waits
+  Buffer workspace = {};                      // at least workspace_bytes(); null: the library's own pool
+};
+
+struct LinearForwardTensors {
+  TensorView x = {}, weight = {};  // of one type; the rows of weight do not overlap
+  TensorView bias = {};            // optional, of the same type
+  MutableTensorView y = {};        // of the inputs' type, or fp32
+};
+
+struct LinearBackwardTensors {
+  TensorView x = {};                                    // needed for dweight
+  TensorView weight = {};                               // needed for dx
+  TensorView dy = {};                                   // of the type of x and weight
+  MutableTensorView dx = {}, dweight = {}, dbias = {};  // each optional; of the inputs' type, or fp32
+  bool accumulate = false;                              // add to dweight and dbias, which must be fp32
+  bool accumulate_dx = false;                           // add to dx, which must be fp32
+};
+
+// What is asked of a call, without pointers. Build one with `describe` or by hand.
+struct LinearProblem {
+  Pass pass = Pass::forward;
+  std::int64_t batch = 1, len = 1;
+  std::int64_t heads_in = 1, dim_in = 1;
+  std::int64_t heads_out = 1, dim_out = 1;
+  DType dtype = DType::fp32;            // of x, weight, bias, dy
+  DType result_dtype = DType::fp32;     // of y or dx
+  DType parameter_dtype = DType::fp32;  // of dweight and dbias
+  Device device{};
+  bool bias = false;
+  bool wants_dx = true, wants_dweight = true, wants_dbias = false;
+  bool accumulate = false, accumulate_dx = false;
+  bool copies_x = false,
+       copies_dy = false;  // does not lie in memory as products read it, so the workspace holds a copy
+
+  std::int64_t rows() const { return batch * len; }
+  std::int64_t columns_in() const { return heads_in * dim_in; }
+  std::int64_t columns_out() const { return heads_out * dim_out; }
+  bool operator==(const LinearProblem&) const = default;
+};
+
+// Two floating-point operations for each multiply-add of a product that is wanted.
+FOVEA_API double flops(const LinearProblem& problem);
+
+// Bytes of all inputs read once and all outputs written once.
+FOVEA_API double bytes(const LinearProblem& problem);
+
+// Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written; `cancelled` if
+// the flag was raised, or `error` if a device or library underneath failed, which leave the outputs unspecified.
+// The same bits for any number of threads.
+FOVEA_API void linear_forward(const LinearForwardTensors& tensors, const LinearOptions& options = {});
+FOVEA_API void linear_backward(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
+
+// The problem that a call with these tensors and options would pose. Throws Error with status invalid_argument.
+FOVEA_API LinearProblem describe(const LinearForwardTensors& tensors, const LinearOptions& options = {});
+FOVEA_API LinearProblem describe(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
+
+// Bytes of workspace that the implementation which would run needs. Throws as attention's (attention.h).
+FOVEA_API std::int64_t workspace_bytes(const LinearProblem& problem, std::string_view implementation = {});
+
+// The walk through the list of implementations for one problem.
+FOVEA_API Explanation explain(const LinearProblem& problem, std::string_view implementation = {});
+
+// Best first.
+FOVEA_API std::vector<ImplementationInfo> linear_implementations();
+
+}  // namespace fovea

@@ -1,0 +1,181 @@
+// Linear's steps enqueued on a stream: products by cuBLASLt or the kernel of passes.cu, the rest by passes.cu. Nothing
+// waits; while a stream is captured, the workspace must be the caller's.
+#include "linear/cuda/linear.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/placement.h"
+#include "cuda/runtime/workspace_pool.h"
+#include "linear/cuda/matrix_library.h"
+#include "linear/cuda/passes.h"
+
+namespace fovea::linear {
+namespace {
+
+constexpr std::int64_t kMostBlocks = 0x7fffffff;
+constexpr std::int64_t kAlignment = 256;
+
+std::int64_t divide_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step; }
+std::int64_t aligned(std::int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
+
+ElementKind kind_of(DType type) {
+  return type == DType::fp32 ? ElementKind::fp32 : type == DType::bf16 ? ElementKind::bf16 : ElementKind::fp16;
+}
+
+template <class Pointer>
+TensorRef ref(const BasicTensorView<Pointer>& t) {
+  return {const_cast<void*>(static_cast<const void*>(t.data)),
+          t.strides[0],
+          t.strides[1],
+          t.strides[2],
+          kind_of(t.dtype),
+          false};
+}
+
+TensorRef ref(const MatrixBatch& m) { return {target_of(m), 0, 0, m.row_stride, kind_of(m.dtype), false}; }
+
+template <class Parameters>
+void enqueue(const void* kernel, std::int64_t blocks, void* stream, const Parameters& parameters) {
+  cuda::launch(kernel, blocks, kPassThreads, 0, static_cast<cudaStream_t>(stream), &parameters, cuda::Begin::after);
+}
+
+void enqueue_rows(const Sizes& sizes, RowPass pass, void* stream) {
+  pass.rows = sizes[0] * sizes[1] * sizes[2];
+  pass.heads = sizes[1], pass.len = sizes[2], pass.dim = sizes[3];
+  enqueue(row_pass_kernel(), std::min(divide_up(pass.rows, kPassThreads / 32), kMostBlocks), stream, pass);
+}
+
+void enqueue_sum(const SumStep& step, float* partial, void* stream) {
+  const ColumnSum sum{step.rows, step.columns, ref(step.from), ref(step.to), partial, step.accumulate};
+  enqueue(partial_sums_kernel(), divide_up(step.rows, kSumRows) * divide_up(step.columns, kSumColumns), stream, sum);
+  enqueue(final_sums_kernel(), divide_up(step.columns, kPassThreads), stream, sum);
+}
+
+OperandRef operand(const MatrixBatch& m) {
+  return {m.data, m.transposed ? 1 : m.row_stride, m.transposed ? m.row_stride : 1, m.apart};
+}
+
+void enqueue_own(const BatchedProduct& p, void* stream, const Buffer&) {
+  const ProductPass pass{.m = p.m,
+                         .n = p.n,
+                         .k = p.k,
+                         .row_tiles = divide_up(p.m, kProductTile),
+                         .column_tiles = divide_up(p.n, kProductTile),
+                         .alpha = p.alpha,
+                         .beta = p.beta,
+                         .a = operand(p.a),
+                         .b = operand(p.b),
+                         .c = operand(p.c),
+                         .bias = operand(p.bias),
+                         .result = kind_of(p.c.dtype)};
+  enqueue(product_kernel(kind_of(p.a.dtype)), p.count * pass.row_tiles * pass.column_tiles, stream, pass);
+}
+
+// The library adds a bias of the result's type; another one is added to the fp32 result afterwards.
+void enqueue_library(const BatchedProduct& p, void* stream, const Buffer& workspace) {
+  if (p.bias.data == nullptr || p.bias.dtype == p.c.dtype) return cuda::multiply(p, stream, workspace);
+  BatchedProduct bare = p;
+  bare.bias = {};
+  cuda::multiply(bare, stream, workspace);
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    const TensorRef c = ref(p.c.number(i));
+    enqueue_rows({1, 1, p.m, p.n}, {.from = c, .to = c, .bias = ref(p.bias.number(i))}, stream);
+  }
+}
+
+using Enqueue = void (*)(const BatchedProduct&, void* stream, const Buffer& workspace);
+
+std::int64_t partial_bytes(const LinearProblem& p) {
+  if (p.pass == Pass::forward || !p.wants_dbias) return 0;
+  return aligned(divide_up(p.rows(), kSumRows) * p.columns_out() * 4);
+}
+
+// Parts of sums of products: what PyTorch gives the library, less where the results are small.
+std::int64_t library_bytes(const LinearProblem& p) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
+  const std::int64_t m = p.rows(), n = p.columns_out(), k = p.columns_in();
+  return std::clamp(4 * std::max({m * n, m * k, n * k}), kLeast, kMost);
+}
+
+std::int64_t workspace_bytes_own(const LinearProblem& p) {
+  return aligned(copied_bytes(p)) + partial_bytes(p) + kAlignment;
+}
+std::int64_t workspace_bytes_library(const LinearProblem& p) { return workspace_bytes_own(p) + library_bytes(p); }
+
+void run(const LinearProblem& p, const Steps& steps, const core::RunContext& context, Enqueue multiply) {
+  const cuda::CurrentDevice current(p.device.index);
+  char* memory = static_cast<char*>(context.workspace) + aligned(copied_bytes(p));
+  memory +=
+      (kAlignment - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % kAlignment)) % kAlignment;
+  float* const partial = reinterpret_cast<float*>(memory);
+  const Buffer workspace{memory + partial_bytes(p), library_bytes(p)};
+  for (const CopyStep& step : steps.copies)
+    enqueue_rows(step.from.sizes, {.from = ref(step.from), .to = ref(step.to)}, context.stream);
+  for (const FillStep& step : steps.fills)
+    enqueue_rows(step.to.sizes, {.to = ref(step.to), .bias = ref(step.bias)}, context.stream);
+  for (const BatchedProduct& product : steps.products) multiply(product, context.stream, workspace);
+  for (const SumStep& step : steps.sums) enqueue_sum(step, partial, context.stream);
+}
+
+std::string refusal(const LinearProblem& p) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 30;
+  for (const std::int64_t size : {p.rows(), p.columns_in(), p.columns_out()})
+    if (size > kLongest) return "rows and columns up to 2^30, got " + std::to_string(size);
+  return {};
+}
+
+std::string library_obstacle() {
+  if (std::string missing = cuda::unavailable(); !missing.empty()) return missing;
+  return cuda::missing_matrix_library();
+}
+
+// Blocks of the largest grid.
+std::string own_refusal(const LinearProblem& p) {
+  if (std::string reason = refusal(p); !reason.empty()) return reason;
+  const std::int64_t m = divide_up(p.rows(), kProductTile), k = divide_up(p.columns_in(), kProductTile),
+                     n = divide_up(p.columns_out(), kProductTile);
+  if (std::max({m * n, m * k, n * k}) > kMostBlocks) return "results of up to 2^31 tiles of 64 x 64";
+  return {};
+}
+
+cuda::CallSite site_of(const LinearProblem& p) {
+  return {p.pass == Pass::forward ? "linear_forward" : "linear_backward", p.device.index};
+}
+
+void check_memory(const LinearProblem& p, const std::vector<NamedMemory>& memory, const core::RunContext& context) {
+  const cuda::CurrentDevice current(p.device.index);
+  std::vector<cuda::Placed> placed{{"workspace", context.workspace}};
+  for (const NamedMemory& one : memory) placed.push_back({one.name, one.data});
+  cuda::check_stream(context.stream, site_of(p));
+  cuda::check_memory(placed, site_of(p));
+}
+
+Implementation entry(std::string name, std::string title, Enqueue multiply, std::string (*unavailable)()) {
+  const bool own = multiply == enqueue_own;
+  return {.name = std::move(name),
+          .device = DeviceKind::cuda,
+          .unavailable = unavailable,
+          .refusal = own ? own_refusal : refusal,
+          .workspace_bytes = own ? workspace_bytes_own : workspace_bytes_library,
+          .tiles = [title](const LinearProblem&) { return "products by " + title; },
+          .run = [multiply](const LinearProblem& p, const Steps& steps,
+                            const core::RunContext& context) { run(p, steps, context, multiply); },
+          .check_memory = check_memory,
+          .allocate_workspace = [](const LinearProblem& p, std::int64_t bytes,
+                                   void* stream) { return cuda::allocate_workspace(site_of(p), bytes, stream); },
+          .release_workspace = [](const LinearProblem& p, const Buffer& workspace,
+                                  void* stream) { cuda::release_workspace(p.device.index, workspace, stream); }};
+}
+
+}  // namespace
+
+std::vector<Implementation> cuda_implementations() {
+  return {entry("cuda.cublaslt", "cuBLASLt", enqueue_library, library_obstacle),
+          entry("cuda.own", "a simple kernel of Fovea's own", enqueue_own, cuda::unavailable)};
+}
+
+}  // namespace fovea::linear

@@ -1,0 +1,145 @@
+// Copies with a bias, column sums, and products without a library: simple loops, for any type and strides.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "linear/cuda/passes.h"
+
+namespace fovea::linear {
+namespace {
+
+__device__ __forceinline__ float load(const void* data, ElementKind kind, std::int64_t index) {
+  if (kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
+  if (kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(data)[index]);
+  return static_cast<const float*>(data)[index];
+}
+
+__device__ __forceinline__ void store(void* data, ElementKind kind, std::int64_t index, float value) {
+  if (kind == ElementKind::bf16)
+    static_cast<__nv_bfloat16*>(data)[index] = __float2bfloat16_rn(value);
+  else if (kind == ElementKind::fp16)
+    static_cast<__half*>(data)[index] = __float2half_rn(value);
+  else
+    static_cast<float*>(data)[index] = value;
+}
+
+__global__ void __launch_bounds__(kPassThreads) row_pass(const __grid_constant__ RowPass p) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (kPassThreads / 32);
+  for (std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kPassThreads + threadIdx.x) / 32; row < p.rows;
+       row += step) {
+    const std::int64_t sequence = row / p.len, batch = sequence / p.heads, head = sequence - batch * p.heads;
+    const std::int64_t position = row - sequence * p.len;
+    const std::int64_t from = batch * p.from.batch + head * p.from.head + position * p.from.row;
+    const std::int64_t to = batch * p.to.batch + head * p.to.head + position * p.to.row;
+    for (std::int64_t column = threadIdx.x % 32; column < p.dim; column += 32) {
+      float value = p.from.data == nullptr ? 0.0f : load(p.from.data, p.from.kind, from + column);
+      if (p.bias.data != nullptr) value += load(p.bias.data, p.bias.kind, head * p.dim + column);
+      store(p.to.data, p.to.kind, to + column, value);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kPassThreads) partial_sums(const __grid_constant__ ColumnSum p) {
+  constexpr int kLines = kPassThreads / kSumColumns;
+  __shared__ float sums[kLines][kSumColumns];
+  const std::int64_t blocks = (p.columns + kSumColumns - 1) / kSumColumns;
+  const std::int64_t chunk = blockIdx.x / blocks;
+  const int lane = static_cast<int>(threadIdx.x) % kSumColumns, line = static_cast<int>(threadIdx.x) / kSumColumns;
+  const std::int64_t column = (blockIdx.x - chunk * blocks) * kSumColumns + lane;
+  const std::int64_t first = chunk * kSumRows, end = min(p.rows, first + kSumRows);
+  float sum = 0.0f;
+  if (column < p.columns) {
+    for (std::int64_t row = first + line; row < end; row += kLines)
+      sum += load(p.from.data, p.from.kind, row * p.from.row + column);
+  }
+  sums[line][lane] = sum;
+  __syncthreads();
+  if (line > 0 || column >= p.columns) return;
+  for (int other = 1; other < kLines; ++other) sum += sums[other][lane];
+  p.partial[chunk * p.columns + column] = sum;
+}
+
+__global__ void __launch_bounds__(kPassThreads) final_sums(const __grid_constant__ ColumnSum p) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kPassThreads + threadIdx.x;
+  if (column >= p.columns) return;
+  float sum = 0.0f;
+  for (std::int64_t chunk = 0; chunk * kSumRows < p.rows; ++chunk) sum += p.partial[chunk * p.columns + column];
+  if (p.accumulate) sum += load(p.to.data, p.to.kind, column);
+  store(p.to.data, p.to.kind, column, sum);
+}
+
+constexpr int kDepth = 16;  // of the contracted dimension at a time
+constexpr int kOwn = 4;     // rows and columns of a thread
+
+// One operand's part of a step: [kDepth][kProductTile], zero beyond its ends.
+template <ElementKind kKind>
+__device__ __forceinline__ void load_part(float (&part)[kDepth][kProductTile], const OperandRef& operand,
+                                          std::int64_t line_step, std::int64_t depth_step, std::int64_t lines,
+                                          std::int64_t depth) {
+  for (int i = static_cast<int>(threadIdx.x); i < kDepth * kProductTile; i += kPassThreads) {
+    // Neighbouring threads read neighbours in memory.
+    const bool by_depth = depth_step == 1;
+    const int k = by_depth ? i % kDepth : i / kProductTile, line = by_depth ? i / kDepth : i % kProductTile;
+    part[k][line] = line < lines && k < depth ? load(operand.data, kKind, line * line_step + k * depth_step) : 0.0f;
+  }
+}
+
+template <ElementKind kKind>
+__device__ __forceinline__ const void* past(const void* data, std::int64_t elements) {
+  return static_cast<const char*>(data) + elements * (kKind == ElementKind::fp32 ? 4 : 2);
+}
+
+template <ElementKind kKind>
+__global__ void __launch_bounds__(kPassThreads) product(const __grid_constant__ ProductPass p) {
+  __shared__ float a[kDepth][kProductTile], b[kDepth][kProductTile];
+  const std::int64_t tiles = p.row_tiles * p.column_tiles, number = blockIdx.x / tiles;
+  const std::int64_t tile = blockIdx.x - number * tiles;
+  const std::int64_t row = tile / p.column_tiles * kProductTile, column = tile % p.column_tiles * kProductTile;
+  const int first_row = static_cast<int>(threadIdx.x) / 16 * kOwn,
+            first_column = static_cast<int>(threadIdx.x) % 16 * kOwn;
+  float sums[kOwn][kOwn] = {};
+  for (std::int64_t k = 0; k < p.k; k += kDepth) {
+    OperandRef of_a = p.a, of_b = p.b;
+    of_a.data = past<kKind>(p.a.data, number * p.a.apart + row * p.a.row + k * p.a.column);
+    of_b.data = past<kKind>(p.b.data, number * p.b.apart + k * p.b.row + column * p.b.column);
+    load_part<kKind>(a, of_a, p.a.row, p.a.column, p.m - row, p.k - k);
+    load_part<kKind>(b, of_b, p.b.column, p.b.row, p.n - column, p.k - k);
+    __syncthreads();
+#pragma unroll
+    for (int step = 0; step < kDepth; ++step) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+#pragma unroll
+        for (int j = 0; j < kOwn; ++j) sums[i][j] = fmaf(a[step][first_row + i], b[step][first_column + j], sums[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < kOwn && row + first_row + i < p.m; ++i) {
+    for (int j = 0; j < kOwn && column + first_column + j < p.n; ++j) {
+      const std::int64_t at = number * p.c.apart + (row + first_row + i) * p.c.row + column + first_column + j;
+      float value = p.alpha * sums[i][j];
+      if (p.beta != 0.0f) value += p.beta * load(p.c.data, p.result, at);
+      if (p.bias.data != nullptr) value += load(p.bias.data, kKind, number * p.bias.apart + column + first_column + j);
+      store(const_cast<void*>(p.c.data), p.result, at, value);
+    }
+  }
+}
+
+template <ElementKind kKind>
+const void* address() {
+  return reinterpret_cast<const void*>(&product<kKind>);
+}
+
+}  // namespace
+
+const void* row_pass_kernel() { return reinterpret_cast<const void*>(&row_pass); }
+const void* partial_sums_kernel() { return reinterpret_cast<const void*>(&partial_sums); }
+const void* final_sums_kernel() { return reinterpret_cast<const void*>(&final_sums); }
+
+const void* product_kernel(ElementKind operands) {
+  return operands == ElementKind::fp32   ? address<ElementKind::fp32>()
+         : operands == ElementKind::bf16 ? address<ElementKind::bf16>()
+                                         : address<ElementKind::fp16>();
+}
+
+}  // namespace fovea::linear

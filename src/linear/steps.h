@@ -1,0 +1,44 @@
+// What one call of Linear does, the same on every device: copies, products, sums of columns.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/linear.h"
+#include "linear/product.h"
+
+namespace fovea::linear {
+
+// An input that products cannot read in place, brought into dense rows.
+struct CopyStep {
+  TensorView from, to;
+};
+
+// y where nothing is summed, or a gradient of nothing: the bias, or zeros.
+struct FillStep {
+  MutableTensorView to;
+  TensorView bias;
+};
+
+// to[columns] = the sums of the columns of a matrix, or += if `accumulate`.
+struct SumStep {
+  MatrixBatch from;
+  std::int64_t rows = 0, columns = 0;
+  MatrixBatch to;  // one row
+  bool accumulate = false;
+};
+
+struct Steps {
+  std::vector<CopyStep> copies;
+  std::vector<FillStep> fills;
+  std::vector<BatchedProduct> products;
+  std::vector<SumStep> sums;
+};
+
+// Bytes that copies take, at the beginning of the workspace.
+std::int64_t copied_bytes(const LinearProblem& problem);
+
+Steps steps_of(const LinearProblem& problem, const LinearForwardTensors& tensors, void* workspace);
+Steps steps_of(const LinearProblem& problem, const LinearBackwardTensors& tensors, void* workspace);
+
+}  // namespace fovea::linear

@@ -1,0 +1,214 @@
+// Order: single tensors, agreement between tensors, options, then outputs against inputs.
+#include "linear/validate.h"
+
+#include <array>
+#include <span>
+#include <string>
+
+#include "core/check.h"
+#include "core/names.h"
+#include "core/tensor_checks.h"
+#include "linear/matrix_view.h"
+
+namespace fovea::linear {
+namespace {
+
+using core::Named;
+using core::to_string;
+
+constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // counted in 64 bits
+
+class Checks : public core::Validator {
+ public:
+  using Validator::Validator;
+
+  template <class Pointer>
+  const Named& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    Named& one = tensors_[count_++];
+    one.name = name, one.view = view, one.is_output = is_output;
+    return one;
+  }
+  // Null if there is none.
+  template <class Pointer>
+  const Named* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    return view ? &add(name, view, is_output) : nullptr;
+  }
+  std::span<Named> tensors() { return {tensors_.data(), count_}; }
+
+  void check_each() {
+    for (Named& one : tensors()) check_given(one);
+    for (Named& one : tensors()) check_tensor(one);
+  }
+
+  // Inputs have the type of the problem, results that or fp32.
+  void check_types(DType dtype) {
+    for (const Named& one : tensors()) {
+      if (!one.is_output) check_dtype(one, dtype);
+      if (one.is_output && one.view.dtype != dtype && one.view.dtype != DType::fp32)
+        refuse(one.name, "element type of a result", std::string(core::name_of(one.view.dtype)),
+               dtype == DType::fp32 ? "fp32" : core::join({core::name_of(dtype), "fp32"}, " or "),
+               "results are stored in the type of the inputs or in fp32");
+    }
+  }
+
+  void check_rest(const LinearProblem& p, const LinearOptions& options) {
+    for (const Named& one : tensors()) check_device(one, p.device);
+    check_threads(options.threads, options.lender);
+    check_buffer("workspace", options.workspace, core::kOwnPool);
+    check_overlap(tensors());
+    check_lent(tensors(), {"workspace", options.workspace, true}, {"saved", {}, false});
+  }
+
+ private:
+  std::array<Named, 6> tensors_;
+  std::size_t count_ = 0;
+};
+
+void check_weight(const Checks& check, const Named& weight, const LinearProblem& p) {
+  check.check_sizes(weight, {1, 1, p.columns_out(), p.columns_in()});
+  if (p.columns_out() > 1 && weight.has_elements() && weight.view.strides[2] < p.columns_in())
+    check.refuse("weight", "rows that overlap", "strides " + to_string(weight.view.strides),
+                 "strides[2] of " + to_string(p.columns_in()) + " or more", "copy the weight with its rows apart");
+}
+
+void check_accumulate(const Checks& check, std::string_view argument, bool accumulate, DType dtype) {
+  if (accumulate && dtype != DType::fp32)
+    check.refuse(argument, "gradients accumulate in fp32 only", std::string(core::name_of(dtype)), "fp32",
+                 "give an fp32 gradient, which 16-bit inputs may have, or add it yourself");
+}
+
+void check_facts(const Checks& check, const LinearProblem& p) {
+  for (const auto& [name, dtype] :
+       {std::pair{"dtype", p.dtype}, {"result_dtype", p.result_dtype}, {"parameter_dtype", p.parameter_dtype}}) {
+    if (!core::is_known(dtype))
+      check.refuse(name, "unknown element type", std::to_string(static_cast<int>(dtype)),
+                   core::join({"fp32", "bf16", "fp16"}), "set it to a value of enum DType");
+    if (dtype != p.dtype && dtype != DType::fp32)
+      check.refuse(name, "element type of a result", std::string(core::name_of(dtype)),
+                   p.dtype == DType::fp32 ? "fp32" : core::join({core::name_of(p.dtype), "fp32"}, " or "),
+                   "results are stored in the type of the inputs or in fp32");
+  }
+  if (!core::is_known(p.device.kind) || p.device.index < 0 || (p.device.kind == DeviceKind::cpu && p.device.index != 0))
+    check.refuse("device", "no such device",
+                 std::string(core::name_of(p.device.kind)) + ":" + to_string(p.device.index),
+                 "cpu:0, or cuda with an index of 0 or more", "the memory of all processors is cpu:0");
+  if (p.pass == Pass::backward) {
+    check_accumulate(check, "accumulate_dx", p.accumulate_dx, p.result_dtype);
+    check_accumulate(check, "accumulate", p.accumulate, p.parameter_dtype);
+  }
+  const bool fits =
+      core::product_within({p.batch, p.len, p.heads_in, p.dim_in}, core::kMaxElements) &&
+      core::product_within({p.batch, p.len, p.heads_out, p.dim_out}, core::kMaxElements) &&
+      core::product_within({p.heads_out, p.dim_out, p.heads_in, p.dim_in}, core::kMaxElements) &&
+      core::product_within({p.batch, p.len, p.heads_in, p.dim_in, p.heads_out, p.dim_out}, kMaxMultiplyAdds);
+  if (!fits)
+    check.refuse(
+        "problem", "the product of the sizes overflows",
+        "x " + to_string(Sizes{p.batch, p.heads_in, p.len, p.dim_in}) + ", y " +
+            to_string(Sizes{p.batch, p.heads_out, p.len, p.dim_out}),
+        "at most " + to_string(core::kMaxElements) + " elements and " + to_string(kMaxMultiplyAdds) + " multiply-adds",
+        "sizes count elements, not bytes");
+}
+
+bool empty(const TensorView& t) { return core::element_count(t) == 0; }
+
+// Products take rows of any stride, but no columns that are summed over and lie apart, and no rows that overlap.
+bool copies_x_forward(const TensorView& x) {
+  const MatrixView view(x);
+  return !empty(x) && !(view.columns_fold && view.rows_apart());
+}
+
+bool copies_x_backward(const TensorView& x) {
+  const MatrixView view(x);
+  return !empty(x) && !(view.rows_fold && view.rows_apart());
+}
+
+bool copies_dy(const LinearProblem& p, const TensorView& dy) {
+  const MatrixView view(dy);
+  const bool folds = (view.columns_fold || !p.wants_dx) && (view.rows_fold || !(p.wants_dweight || p.wants_dbias));
+  return !empty(dy) && !(folds && view.rows_apart());
+}
+
+}  // namespace
+
+LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& options, std::string_view call) {
+  Checks check(call);
+  const Named &x = check.add("x", t.x), &weight = check.add("weight", t.weight);
+  const Named* const bias = check.add_if_given("bias", t.bias);
+  const Named& y = check.add("y", t.y, true);
+  check.check_each();
+  LinearProblem p;
+  const Sizes &in = x.view.sizes, &out = y.view.sizes;
+  p.batch = in[0], p.len = in[2], p.heads_in = in[1], p.dim_in = in[3], p.heads_out = out[1], p.dim_out = out[3];
+  p.dtype = x.view.dtype;
+  p.result_dtype = p.parameter_dtype = y.view.dtype;
+  p.device = x.view.device;
+  p.bias = bias != nullptr;
+  check.check_sizes(y, {p.batch, p.heads_out, p.len, p.dim_out});
+  check_weight(check, weight, p);
+  if (bias != nullptr) check.check_sizes(*bias, {1, 1, 1, p.columns_out()});
+  check.check_types(p.dtype);
+  p.copies_x = copies_x_forward(x.view);
+  check_facts(check, p);
+  check.check_rest(p, options);
+  return p;
+}
+
+LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& options, std::string_view call) {
+  Checks check(call);
+  LinearProblem p{.pass = Pass::backward,
+                  .heads_in = 1,
+                  .dim_in = 0,
+                  .wants_dx = bool(t.dx),
+                  .wants_dweight = bool(t.dweight),
+                  .wants_dbias = bool(t.dbias),
+                  .accumulate = t.accumulate,
+                  .accumulate_dx = t.accumulate_dx};
+  const Named& dy = check.add("dy", t.dy);
+  const Named* const x = p.wants_dweight ? &check.add("x", t.x) : check.add_if_given("x", t.x);
+  const Named* const weight = p.wants_dx ? &check.add("weight", t.weight) : check.add_if_given("weight", t.weight);
+  const Named* const dx = check.add_if_given("dx", t.dx, true);
+  const Named* const dweight = check.add_if_given("dweight", t.dweight, true);
+  const Named* const dbias = check.add_if_given("dbias", t.dbias, true);
+  check.check_each();
+  if (dx == nullptr && dweight == nullptr && dbias == nullptr && dy.has_elements())
+    check.refuse("dx", "no gradient is asked for", "dx, dweight and dbias null", "at least one of them",
+                 "give memory for the gradients that are wanted");
+  const Sizes& out = dy.view.sizes;
+  p.batch = out[0], p.len = out[2], p.heads_out = out[1], p.dim_out = out[3];
+  if (const Named* const inner = x != nullptr ? x : dx; inner != nullptr)
+    p.heads_in = inner->view.sizes[1], p.dim_in = inner->view.sizes[3];
+  else if (weight != nullptr)
+    p.dim_in = weight->view.sizes[3];
+  p.dtype = dy.view.dtype;
+  p.result_dtype = dx != nullptr ? dx->view.dtype : p.dtype;
+  p.parameter_dtype = dweight != nullptr ? dweight->view.dtype : dbias != nullptr ? dbias->view.dtype : p.dtype;
+  p.device = dy.view.device;
+  for (const Named* const one : {x, dx})
+    if (one != nullptr) check.check_sizes(*one, {p.batch, p.heads_in, p.len, p.dim_in});
+  if (weight != nullptr) check_weight(check, *weight, p);
+  if (dweight != nullptr) check.check_sizes(*dweight, {1, 1, p.columns_out(), p.columns_in()});
+  if (dbias != nullptr) check.check_sizes(*dbias, {1, 1, 1, p.columns_out()});
+  check.check_types(p.dtype);
+  if (dbias != nullptr) check.check_dtype(*dbias, p.parameter_dtype);
+  if (p.wants_dweight) p.copies_x = copies_x_backward(x->view);
+  p.copies_dy = copies_dy(p, dy.view);
+  check_facts(check, p);
+  check.check_rest(p, options);
+  return p;
+}
+
+void validate(const LinearProblem& p, std::string_view call) {
+  const Checks check(call);
+  for (const auto& [name, size] : {std::pair{"batch", p.batch},
+                                   {"len", p.len},
+                                   {"heads_in", p.heads_in},
+                                   {"dim_in", p.dim_in},
+                                   {"heads_out", p.heads_out},
+                                   {"dim_out", p.dim_out}}) {
+    if (size < 0) check.refuse(name, "negative size", to_string(size), "0 or more", "sizes count elements");
+  }
+  check_facts(check, p);
+}
+
+}  // namespace fovea::linear
