@@ -1,19 +1,26 @@
 // The contract's refusals. Order: single tensors, agreement between tensors, options, then outputs against inputs.
 #include "attention/validate.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "attention/problem_line.h"
 #include "core/check.h"
 #include "core/names.h"
-#include "core/problem_line.h"
 #include "core/tensor_checks.h"
 
 namespace fovea::core {
 namespace {
+
+// Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
+bool has_line(const AttentionProblem& p) {
+  return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
+         is_known(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
+}
 
 void check_heads(const Validator& check, std::int64_t heads_q, std::int64_t heads_kv) {
   if (heads_q > 0 && heads_kv == 0)
@@ -143,7 +150,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   const Named* const lse = t.lse ? &tensors.add("lse", t.lse, true) : nullptr;
   AttentionProblem p = facts_of(q.view, k.view, v.view, options);
   p.saved_state = t.saved.data != nullptr;
-  check.problem = &p;
+  check.line = [&p] { return has_line(p) ? line_of(p) : ""; };
   check_given(check, tensors.all());
   check_all(check, tensors.all());
   check.check_sizes(k, {p.batch, p.heads_kv, p.len_k, p.dim_qk});
@@ -185,7 +192,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   p.wants_dk = dk != nullptr;
   p.wants_dv = dv != nullptr;
   p.result_dtype = p.dtype;
-  check.problem = &p;
+  check.line = [&p] { return has_line(p) ? line_of(p) : ""; };
   check_given(check, tensors.all());
   check_all(check, tensors.all());
   if (gradients.empty() && (q.has_elements() || k.has_elements() || v.has_elements())) {
@@ -218,7 +225,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
 
 void validate(const AttentionProblem& p, std::string_view call) {
   Validator check(call);
-  check.problem = &p;
+  check.line = [&p] { return has_line(p) ? line_of(p) : ""; };
   for (const auto& [name, size] : {std::pair{"batch", p.batch},
                                    {"heads_q", p.heads_q},
                                    {"heads_kv", p.heads_kv},

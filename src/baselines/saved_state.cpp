@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "attention/problem_line.h"
 #include "core/check.h"
-#include "core/problem_line.h"
 
 namespace fovea::baselines {
 namespace {

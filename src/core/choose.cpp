@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "attention/problem_line.h"
 #include "core/check.h"
 #include "core/names.h"
-#include "core/problem_line.h"
 
 namespace fovea::core {
 namespace {

@@ -1,51 +1,83 @@
-// The problem line: one line of key=value words that names a case, prints canonically and replays it to the bit.
-//   op=attention pass=fwd b=2 hq=32 hkv=8 lq=4096 lk=4096 d=128 dv=128 dtype=bf16 mask=causal layout=bhld
-//   scale=0.088388347648318447 device=cpu data=normal place=contiguous seed=7
+// The problem line: key=value words that name a problem of one operation. Here: which keys an operation has, their
+// values, and how they print. Programs parse lines and sweeps (src/verification/problem_line.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "fovea/problem.h"
-
 namespace fovea::core {
 
-enum class CasePass : std::uint8_t { fwd, bwd, e2e };  // e2e: forward, then backward
-inline constexpr CasePass kCasePasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
+class LineValues;
 
-enum class Layout : std::uint8_t { bhld, blhd };  // order of the dimensions in memory
+enum class KeyKind : std::uint8_t { word, count, number, seed };  // seed: 64 bits
 
-// A problem together with the inputs that replay it. `problem.pass` is forward for fwd and e2e, backward for bwd.
-struct Case {
-  std::string op = "attention";
-  CasePass pass = CasePass::fwd;
-  AttentionProblem problem;
-  Layout layout = Layout::bhld;
-  std::string data = "normal";       // input family, a name of kDataFamilies
-  std::string place = "contiguous";  // memory placement, a name of kPlacements
-  std::uint64_t seed = 0;
-
-  bool operator==(const Case&) const = default;
+struct Key {
+  std::string_view name;
+  KeyKind kind = KeyKind::count;
+  std::string_view help = {};
+  std::vector<std::string_view> words = {};  // of kind word: its values, the simplest first
+  // What a line without the key means: a value, or the name of an earlier key whose value it takes. With a formula,
+  // the words by which help names it.
+  std::string fallback = "1";
+  std::string (*formula)(const LineValues&) = nullptr;
+  // Whether the key belongs to lines with these values of earlier keys; null: to all.
+  bool (*applies)(const LineValues&) = nullptr;
 };
 
-inline constexpr std::string_view kDataFamilies[] = {"normal",   "peaked", "integers", "ramps",  "constant", "outliers",
-                                                     "denormal", "large",  "ones",     "onehot", "nonfinite"};
-inline constexpr std::string_view kPlacements[] = {"contiguous", "strided", "broadcast", "guarded", "guarded_front"};
+// Why no problem has these values, and the keys to blame, the likeliest first.
+struct LineFault {
+  std::vector<std::string_view> blamed;
+  std::string problem, got, wanted, hint;
+};
 
-std::string_view name_of(CasePass pass);
-std::string_view name_of(Layout layout);
+// The keys of an operation, in the order of its canonical line.
+struct KeyTable {
+  std::string_view operation;
+  std::vector<Key> keys;
+  std::optional<LineFault> (*fault)(const LineValues&) = nullptr;  // null: every combination of values is a problem
 
-// Parses one line; a comma list is refused. Throws Error(invalid_argument) with the position of the offending word.
-Case parse_case(std::string_view line);
+  const Key* find(std::string_view name) const;  // null if there is none
+};
 
-// Parses a sweep: every key may hold a comma list; the last key varies fastest. Refuses more than `max_cases`.
-std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases = 1'000'000);
+// One value per key of a table, as canonical text: 4k is 4096.
+class LineValues {
+ public:
+  explicit LineValues(const KeyTable& table) : table_(&table), texts_(table.keys.size()) {}
 
-// Canonical print: every key, in fixed order, defaults resolved. parse_case(line_of(c)) == c.
-std::string line_of(const Case& c);
-std::string line_of(const AttentionProblem& problem);
+  const KeyTable& table() const { return *table_; }
+  // The key's text; empty where it was not set or does not apply. The table must have the key.
+  const std::string& operator[](std::string_view key) const { return texts_[index(key)]; }
+  std::int64_t count(std::string_view key) const;
+  double number(std::string_view key) const;
+  std::uint64_t seed(std::string_view key) const;
+
+  void set(std::string_view key, std::string text) { texts_[index(key)] = std::move(text); }  // canonical text
+  void set(std::string_view key, std::int64_t count) { set(key, std::to_string(count)); }
+  void set(std::string_view key, double number);
+  // Gives every key that is not `given` its fallback, and empties those that do not apply.
+  void resolve(const std::vector<bool>& given);
+
+  bool operator==(const LineValues& other) const { return table_ == other.table_ && texts_ == other.texts_; }
+
+ private:
+  std::size_t index(std::string_view key) const;
+
+  const KeyTable* table_;
+  std::vector<std::string> texts_;
+};
+
+// The text in canonical form; nothing if it is no value of the key.
+std::optional<std::string> canonical(const Key& key, std::string_view text);
+// What a key takes, for refusals: "fp32, bf16, fp16".
+std::string wanted_of(const Key& key);
+// What the key means where a line leaves it out, by the line's other values.
+std::string fallback_of(const Key& key, const LineValues& values);
+
+// op=NAME and every key that applies, in the table's order.
+std::string line_of(const LineValues& values);
 
 // The word of `known` that is closest to `word` in any case of letters, or "" if none is near.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known);

@@ -8,7 +8,6 @@
 
 #include "core/check.h"
 #include "core/names.h"
-#include "core/problem_line.h"
 
 namespace fovea::core {
 namespace {
@@ -59,12 +58,6 @@ bool may_overlap(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-// Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
-bool has_line(const AttentionProblem& p) {
-  return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
-         is_known(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
-}
-
 }  // namespace
 
 std::int64_t element_count(const TensorView& view) {
@@ -82,7 +75,7 @@ void Validator::refuse(std::string_view argument, std::string reason, std::strin
         .got = std::move(got),
         .wanted = std::move(wanted),
         .hint = std::move(hint),
-        .line = problem != nullptr && has_line(*problem) ? line_of(*problem) : ""});
+        .line = line ? line() : ""});
 }
 
 void Validator::refuse_missing(const Named& t) const {

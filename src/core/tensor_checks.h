@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -72,7 +73,7 @@ class Validator {
   void check_threads(int threads, const ThreadLender* lender) const;
   void check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const;
 
-  const AttentionProblem* problem = nullptr;  // what the call asks for, for the problem line of the refusals
+  std::function<std::string()> line;  // what the call asks for as a problem line, where one can say it
 
  private:
   [[noreturn]] void refuse_missing(const Named& t) const;

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/problem_line.h"
 #include "core/check.h"
-#include "core/problem_line.h"
 #include "core/processors.h"
 
 namespace fovea::cpu {

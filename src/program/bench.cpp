@@ -11,16 +11,17 @@
 #include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
-#include "program/machine/ceilings.h"
-#include "program/command_line.h"
-#include "program/machine/device.h"
-#include "program/interrupt.h"
-#include "program/output_file.h"
 #include "program/bench/presets.h"
 #include "program/bench/progress.h"
 #include "program/bench/sweep.h"
+#include "program/command_line.h"
+#include "program/interrupt.h"
+#include "program/machine/ceilings.h"
+#include "program/machine/device.h"
+#include "program/output_file.h"
 #include "program/verbs.h"
 #include "source_version.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -90,16 +91,19 @@ std::int64_t parse_memory(const std::string& text) {
   return value << shift;
 }
 
-std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const std::vector<std::string>& passes) {
+std::vector<verification::AttentionCase> with_passes(const std::vector<verification::AttentionCase>& cases,
+                                                     const std::vector<std::string>& passes) {
   if (passes.empty()) return cases;
   for (const auto& pass : passes) {
     if (pass != "fwd" && pass != "bwd" && pass != "e2e")
       refuse("--passes", "not a pass", pass.empty() ? "an empty word" : pass, "a list of fwd, bwd, e2e");
   }
-  std::vector<core::Case> result;
-  for (core::Case c : cases) {
+  std::vector<verification::AttentionCase> result;
+  for (verification::AttentionCase c : cases) {
     for (const auto& pass : passes) {
-      c.pass = pass == "fwd" ? core::CasePass::fwd : pass == "bwd" ? core::CasePass::bwd : core::CasePass::e2e;
+      c.pass = pass == "fwd"   ? verification::CasePass::fwd
+               : pass == "bwd" ? verification::CasePass::bwd
+                               : verification::CasePass::e2e;
       c.problem.pass = pass == "bwd" ? Pass::backward : Pass::forward;
       if (std::find(result.begin(), result.end(), c) == result.end()) result.push_back(c);
     }
@@ -109,11 +113,11 @@ std::vector<core::Case> with_passes(const std::vector<core::Case>& cases, const 
 
 bool is_full(const BenchOptions& o) { return o.scale == "full"; }
 
-std::vector<core::Case> cases_of(const BenchOptions& o) {
+std::vector<verification::AttentionCase> cases_of(const BenchOptions& o) {
   const Scale scale = is_full(o) ? Scale::full : Scale::quick;
-  std::vector<core::Case> cases =
-      with_passes(o.preset.empty() ? core::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
-  for (core::Case& c : cases) {
+  std::vector<verification::AttentionCase> cases = with_passes(
+      o.preset.empty() ? verification::attention_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
+  for (verification::AttentionCase& c : cases) {
     if (o.seed) c.seed = *o.seed;
     if (!o.device.empty()) c.problem.device.kind = o.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
     if (c.place != "contiguous")
@@ -123,7 +127,7 @@ std::vector<core::Case> cases_of(const BenchOptions& o) {
   return cases;
 }
 
-void ask_for_yes(const BenchOptions& o, const std::vector<core::Case>& cases, std::size_t contenders,
+void ask_for_yes(const BenchOptions& o, const std::vector<verification::AttentionCase>& cases, std::size_t contenders,
                  const SamplingLimits& limits) {
   const std::size_t cells = cases.size() * contenders;
   const double seconds = estimated_seconds(cases, contenders, limits);
@@ -155,9 +159,9 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
 }
 
 // Memory, threads and ceilings are those of one device.
-DeviceKind device_of(const std::vector<core::Case>& cases) {
+DeviceKind device_of(const std::vector<verification::AttentionCase>& cases) {
   const DeviceKind device = cases.empty() ? DeviceKind::cpu : cases.front().problem.device.kind;
-  for (const core::Case& c : cases) {
+  for (const verification::AttentionCase& c : cases) {
     if (c.problem.device.kind != device)
       refuse("--problem", "a sweep over two devices", "device=cpu,cuda", "one of them, or --device");
   }
@@ -196,7 +200,7 @@ void check_options(const BenchOptions& o) {
 int run_bench(const BenchOptions& o) {
   check_options(o);
   const Machine machine = this_machine();
-  const std::vector<core::Case> cases = cases_of(o);
+  const std::vector<verification::AttentionCase> cases = cases_of(o);
   const DeviceKind device = device_of(cases);
   if (const std::string missing = missing_device(device, "bench"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
@@ -330,7 +334,7 @@ void add_bench(CLI::App& app, Action& action) {
   static BenchOptions o;
   add_subject_options(verb, o);
   add_timing_options(verb, o);
-  verb->footer(std::string(kBenchExamples) + kProblemLineHelp);
+  verb->footer(std::string(kBenchExamples) + verification::problem_line_help());
   verb->callback([&action] {
     o.typed = typed_words();
     action = [] { return run_bench(o); };

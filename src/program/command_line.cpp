@@ -72,18 +72,6 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
 }
 
-const char* const kProblemLineHelp = R"(A problem line is words key=value in any order:
-  pass                 fwd, bwd, or e2e for both
-  b hq hkv lq lk d dv  sizes: batch, query and key heads, query and key length, head dim of q and k, and of v;
-                       4k = 4096; left out: 1, but hkv=hq, lk=lq, dv=d
-  dtype                fp32, bf16, fp16
-  mask                 none, causal (lq = lk), causal_top_left, causal_bottom_right
-  layout               bhld or blhd, the order of the dimensions in memory
-  scale                1/sqrt(d) if left out
-  device               cpu, cuda
-  data place seed      which inputs, and how they lie in memory; `fovea verify` prints lines with them
-In a sweep every key may hold a comma list: "lq=1k,2k,4k d=64,128 pass=fwd,bwd" has twelve cells.)";
-
 std::string shell_line(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {

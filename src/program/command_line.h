@@ -11,9 +11,6 @@ namespace fovea::program {
 // What to print for a command line that does not parse; ends with an end of line.
 std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
 
-// What a problem line may say, for the help of every verb that takes one.
-extern const char* const kProblemLineHelp;
-
 // The words as one line for a shell, quoted where it needs that.
 std::string shell_line(const std::vector<std::string>& words);
 

@@ -9,19 +9,22 @@
 #include "core/check.h"
 #include "core/choose.h"
 #include "core/problem_line.h"
+#include "verification/attention/case.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
-#include "program/command_line.h"
 #include "program/bench/contender.h"
-#include "program/machine/machine.h"
 #include "program/bench/table.h"
+#include "program/command_line.h"
+#include "program/machine/machine.h"
 #include "program/verbs.h"
+#include "verification/attention/case.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
 
 struct Facts {
-  core::Case c;
+  verification::AttentionCase c;
   Explanation explanation;
   double floor_s = 0;        // no kernel of this machine is faster
   std::int64_t tensors = 0;  // bytes of inputs and outputs
@@ -41,18 +44,18 @@ void check_name(const std::string& implementation) {
 }
 
 // As `bench` poses it: reproducible where that is promised, and backward from the state that its forward keeps.
-Explanation explanation_of(const core::Case& c, const std::string& implementation) {
+Explanation explanation_of(const verification::AttentionCase& c, const std::string& implementation) {
   AttentionProblem problem = c.problem;
   problem.reproducible = core::promises_reproducibility(implementation);
   problem.pass = Pass::forward;
   Explanation forward = explain(problem, implementation);
-  if (c.pass == core::CasePass::fwd) return forward;
+  if (c.pass == verification::CasePass::fwd) return forward;
   problem.saved_state = forward.saved_bytes > 0;
   if (problem.saved_state) forward = explain(problem, implementation);
   problem.pass = Pass::backward;
   Explanation backward = explain(problem, implementation);
   backward.saved_bytes = forward.saved_bytes;
-  if (c.pass == core::CasePass::bwd) return backward;
+  if (c.pass == verification::CasePass::bwd) return backward;
   forward.workspace_bytes = std::max(forward.workspace_bytes, backward.workspace_bytes);
   forward.flops = flops_of(c);
   forward.bytes = bytes_of(c);
@@ -61,7 +64,7 @@ Explanation explanation_of(const core::Case& c, const std::string& implementatio
 
 Facts facts_of(const std::string& line, const std::string& implementation) {
   Facts facts;
-  facts.c = core::parse_case(line);
+  facts.c = verification::attention_case(line);
   check_name(implementation);
   facts.explanation = explanation_of(facts.c, implementation);
   const double peak = datasheet_flops(this_machine(), default_threads(), facts.c.problem.dtype != DType::fp32);
@@ -79,7 +82,7 @@ void print_json(const Facts& facts) {
     walk.push_back(
         {{"name", step.name}, {"accepts", step.accepted}, {"taken", is_taken(e, step)}, {"reason", step.reason}});
   const nlohmann::ordered_json all{{"schema", "fovea.explain/1"},
-                                   {"problem", core::line_of(facts.c)},
+                                   {"problem", verification::line_of(facts.c)},
                                    {"walk", walk},
                                    {"chosen", e.chosen},
                                    {"tiles", e.tiles},
@@ -99,7 +102,7 @@ void print_words(const Facts& facts) {
     rows.push_back({"  " + step.name, is_taken(e, step) ? "takes it"
                                       : step.accepted   ? "not asked: would take it"
                                                         : "refuses: " + step.reason});
-  std::printf("%s\n%s", core::line_of(facts.c).c_str(), aligned(rows).c_str());
+  std::printf("%s\n%s", verification::line_of(facts.c).c_str(), aligned(rows).c_str());
   if (e.chosen.empty()) {
     std::printf("no implementation takes this problem\n");
     return;
@@ -128,7 +131,7 @@ void add_explain(CLI::App& app, Action& action) {
   verb->add_option("--impl", implementation, "explain this one instead of the first that accepts")
       ->check(not_empty())
       ->type_name("NAME");
-  verb->footer(kProblemLineHelp);
+  verb->footer(verification::problem_line_help());
   verb->add_flag("--json", json, "print JSON");
   verb->callback([&action] {
     action = [] {

@@ -10,12 +10,12 @@
 #include "core/names.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
+#include "program/bench/table.h"
 #include "program/machine/ceilings.h"
 #include "program/machine/machine.h"
-#include "program/bench/table.h"
 #include "program/verbs.h"
 #include "source_version.h"
-#include "verification/support_matrix.h"
+#include "verification/attention/support_matrix.h"
 
 namespace fovea::program {
 namespace {

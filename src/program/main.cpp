@@ -18,6 +18,8 @@
 #include "program/output_file.h"
 #include "program/record/record_file.h"
 #include "program/verbs.h"
+#include "program/worker/device_reference.h"
+#include "verification/attention/operation.h"
 
 namespace {
 
@@ -28,6 +30,7 @@ int run(int argc, char** argv) {
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
   fovea::core::register_implementations(fovea::baselines::implementations());
   fovea::core::register_implementations(fovea::cuda::baselines::implementations());
+  fovea::verification::evaluate_attention_by(definition_on);
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);

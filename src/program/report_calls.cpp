@@ -185,7 +185,7 @@ std::string said_of_host(const Way& way, const std::string& name) {
   return said + ".";
 }
 
-std::string said_of_graph(const Way& way, const std::string& name, core::CasePass pass) {
+std::string said_of_graph(const Way& way, const std::string& name, verification::CasePass pass) {
   double least = INFINITY, most = 0;
   std::size_t cells = 0, slower = 0;
   for (const Configuration& at : way.configurations) {
@@ -222,7 +222,7 @@ std::vector<std::string> said_of_calls(const Study& study) {
   for (const auto& [key, way] : ways_of(study)) {
     for (const std::string& name : names_of(study, way, is_own)) {
       if (way.of_host) said.push_back(said_of_host(way, name));
-      for (const core::CasePass pass : core::kCasePasses) {
+      for (const verification::CasePass pass : verification::kCasePasses) {
         if (!way.of_host) said.push_back(said_of_graph(way, name, pass));
       }
     }

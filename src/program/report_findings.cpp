@@ -13,7 +13,7 @@
 namespace fovea::program {
 namespace {
 
-using core::CasePass;
+using verification::CasePass;
 
 struct Passes {
   const PublishedFigure* fwd = nullptr;
@@ -48,7 +48,7 @@ struct Range {
 };
 
 // Printed naive time over printed flash time.
-std::optional<double> published_speed_up(const PublishedReport& report, const core::Case& problem) {
+std::optional<double> published_speed_up(const PublishedReport& report, const verification::AttentionCase& problem) {
   const auto* naive = published_figure(report, problem, "naive");
   const auto* flash = published_figure(report, problem, "flash");
   if (naive == nullptr || flash == nullptr || !naive->word.empty() || !flash->word.empty()) return std::nullopt;
@@ -234,7 +234,7 @@ std::vector<std::string> findings_of(const PublishedReport& report) {
   return report.letter == "D3" ? findings_d3(report) : findings_e(report);
 }
 
-const PublishedFigure* published_figure(const PublishedReport& report, const core::Case& problem,
+const PublishedFigure* published_figure(const PublishedReport& report, const verification::AttentionCase& problem,
                                         std::string_view implementation) {
   const std::string measurement = measurement_of(problem);
   for (const PublishedFigure& figure : report.figures) {
@@ -243,7 +243,7 @@ const PublishedFigure* published_figure(const PublishedReport& report, const cor
   return nullptr;
 }
 
-core::Case with_pass(core::Case problem, core::CasePass pass) {
+verification::AttentionCase with_pass(verification::AttentionCase problem, verification::CasePass pass) {
   problem.pass = pass;
   problem.problem.pass = pass == CasePass::bwd ? Pass::backward : Pass::forward;
   return problem;

@@ -37,7 +37,7 @@ std::vector<std::string> subjects_of(const Study& study) {
 void say_speed_ups(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
   for (const std::string& name : subjects_of(study)) {
     if (name == study.baseline) continue;
-    for (const core::CasePass pass : core::kCasePasses) {
+    for (const verification::CasePass pass : verification::kCasePasses) {
       const SpeedUps ups = speed_ups_of(groups, pass, name, study.baseline);
       if (ups.ratios.empty()) continue;
       std::string text =
@@ -96,7 +96,7 @@ void say_against_fused(const Study& study, const std::vector<Group>& groups, std
   for (const Group& group : groups) by_type[group.configurations.front().problem.problem.dtype].push_back(group);
   for (const std::string& name : own_implementations(study)) {
     for (const auto& [type, of_type] : by_type) {
-      const SpeedUps ups = speed_ups_of(of_type, core::CasePass::fwd, name, "fused");
+      const SpeedUps ups = speed_ups_of(of_type, verification::CasePass::fwd, name, "fused");
       if (ups.ratios.empty()) continue;
       said.push_back(fmt::format("{}, {}: slower than fused in {} of {}; least {} ({}).", name, core::name_of(type),
                                  ups.losses == 0 ? "none" : std::to_string(ups.losses),
@@ -108,7 +108,7 @@ void say_against_fused(const Study& study, const std::vector<Group>& groups, std
 
 // The fitted exponents of each pass, in the group that reaches farthest.
 void say_growth(const Study& study, std::vector<std::string>& said) {
-  for (const core::CasePass pass : core::kCasePasses) {
+  for (const verification::CasePass pass : verification::kCasePasses) {
     std::string best;
     std::int64_t farthest = 0;
     for (const Group& group : groups_of(study, GroupBy::lengths)) {
@@ -137,7 +137,7 @@ void say_growth(const Study& study, std::vector<std::string>& said) {
 void say_memory(const Study& study, const std::vector<Group>& groups, std::vector<std::string>& said) {
   const auto bytes_at = [](const Configuration& c, const std::string& name) {
     const Measured* const one = c.find(name);
-    if (one == nullptr || !one->timed() || one->problem.pass == core::CasePass::fwd) return std::int64_t{0};
+    if (one == nullptr || !one->timed() || one->problem.pass == verification::CasePass::fwd) return std::int64_t{0};
     return one->row.memory_before_backward_bytes.value_or(0);
   };
   for (const std::string& name : own_implementations(study)) {
@@ -238,14 +238,14 @@ void say_sums(const Study& study, std::vector<std::string>& said) {
   for (const Measured& one : study.rows) by_key[one.row.problem + one.row.impl + one.row.timer] = &one;
   std::size_t compared = 0, outside = 0;
   for (const Measured& one : study.rows) {
-    if (one.problem.pass != core::CasePass::e2e || !one.ranked() || one.noisy()) continue;
+    if (one.problem.pass != verification::CasePass::e2e || !one.ranked() || one.noisy()) continue;
     double sum = 0;
     bool both = true;
-    for (const core::CasePass pass : {core::CasePass::fwd, core::CasePass::bwd}) {
-      core::Case part = one.problem;
+    for (const verification::CasePass pass : {verification::CasePass::fwd, verification::CasePass::bwd}) {
+      verification::AttentionCase part = one.problem;
       part.pass = pass;
-      part.problem.pass = pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
-      const auto found = by_key.find(core::line_of(part) + one.row.impl + one.row.timer);
+      part.problem.pass = pass == verification::CasePass::bwd ? Pass::backward : Pass::forward;
+      const auto found = by_key.find(verification::line_of(part) + one.row.impl + one.row.timer);
       both = both && found != by_key.end() && found->second->ranked() && !found->second->noisy();
       if (both) sum += found->second->seconds();
     }

@@ -2,7 +2,6 @@
 #include "program/report_pages.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -15,7 +14,7 @@
 namespace fovea::program {
 namespace {
 
-using core::CasePass;
+using verification::CasePass;
 constexpr const char* kRoles[] = {"naive", "vectorized", "fused", "flash"};
 
 // What one side, here or published, has for a problem and a role.
@@ -55,14 +54,15 @@ using Here = std::map<std::pair<std::string, std::string>, const Measured*>;
 struct Book {
   const PublishedReport* report;
   Here here;
-  std::vector<core::Case> configurations;  // forward problems of the report of which some pass was measured here
+  std::vector<verification::AttentionCase>
+      configurations;  // forward problems of the report of which some pass was measured here
   std::string conditions;
 
-  Side ours(const core::Case& problem, CasePass pass, const std::string& role) const {
+  Side ours(const verification::AttentionCase& problem, CasePass pass, const std::string& role) const {
     const auto found = here.find({measurement_of(with_pass(problem, pass)), role});
     return side_of(found == here.end() ? nullptr : found->second);
   }
-  Side theirs(const core::Case& problem, CasePass pass, std::string_view role) const {
+  Side theirs(const verification::AttentionCase& problem, CasePass pass, std::string_view role) const {
     return side_of(published_figure(*report, with_pass(problem, pass), role));
   }
 };
@@ -98,13 +98,14 @@ Cell ratio_cell(const Side& baseline, const Side& own, const std::function<bool(
   return cell;
 }
 
-std::string type_word(const core::Case& c) {
+std::string type_word(const verification::AttentionCase& c) {
   return c.problem.dtype == DType::fp32 ? "float32" : c.problem.dtype == DType::bf16 ? "bfloat16" : "float16";
 }
 
-std::vector<Side> sides(const Book& book, const core::Case& c, const std::string& role, bool published) {
+std::vector<Side> sides(const Book& book, const verification::AttentionCase& c, const std::string& role,
+                        bool published) {
   std::vector<Side> three;
-  for (const CasePass pass : core::kCasePasses) {
+  for (const CasePass pass : verification::kCasePasses) {
     three.push_back(published ? book.theirs(c, pass, role) : book.ours(c, pass, role));
   }
   return three;
@@ -127,7 +128,7 @@ Table table_a(const Book& book) {
     table.columns.push_back({pass, "std"});
   }
   table.columns.push_back({"forward", "speed-up"});
-  for (const core::Case& c : book.configurations) {
+  for (const verification::AttentionCase& c : book.configurations) {
     for (const bool published : {false, true}) {
       const std::vector<Side> eager = sides(book, c, "naive", published);
       for (const std::string role : {"naive", "flash"}) {
@@ -155,13 +156,13 @@ Table table_a(const Book& book) {
 
 // B and D3: a line per configuration; three passes of two implementations, then three speed-ups.
 Table table_of_columns(const Book& book, const std::vector<std::string>& heads,
-                       const std::function<bool(const core::Case&, double)>& bold) {
+                       const std::function<bool(const verification::AttentionCase&, double)>& bold) {
   Table table{book.report->letter == "B" ? "published-b" : "published-d3",
               "Report " + book.report->letter + ": two implementations (ms)",
               book.conditions,
               {{"seq_len"}, {"d"}, {"dtype", {}, false}, {"figures", {}, false}}};
   for (const std::string& head : heads) table.columns.push_back({head});
-  for (const core::Case& c : book.configurations) {
+  for (const verification::AttentionCase& c : book.configurations) {
     for (const bool published : {false, true}) {
       const auto eager = sides(book, c, "naive", published);
       const auto own = sides(book, c, "flash", published);
@@ -198,7 +199,7 @@ Table table_d2(const Book& book) {
     return bytes < 0 ? Cell{"-", Emphasis::muted}
                      : Cell{format_figure(bytes / 1e6), Emphasis::none, {}, {}, bytes / 1e6};
   };
-  for (const core::Case& c : book.configurations) {
+  for (const verification::AttentionCase& c : book.configurations) {
     const std::vector<Cell> key{integer(c.problem.dim_qk), integer(c.problem.len_q)};
     for (const std::string role : kRoles) {
       const Side fwd = book.ours(c, CasePass::fwd, role), bwd = book.ours(c, CasePass::bwd, role);
@@ -225,7 +226,7 @@ Table table_d2(const Book& book) {
   return table;
 }
 
-std::string tier_of(const core::Case& c) {
+std::string tier_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   return fmt::format("d{} h{} b{} n{}", p.dim_qk, p.heads_q, p.batch, length_of(c));
 }
@@ -239,7 +240,7 @@ Table table_e(const Book& book) {
   for (const char* side : {"here", "published"}) {
     for (const char* figure : {"avg", "std", "min"}) table.columns.push_back({figure, side});
   }
-  for (const core::Case& c : book.configurations) {
+  for (const verification::AttentionCase& c : book.configurations) {
     const AttentionProblem& p = c.problem;
     for (const char* role : kRoles) {
       const PublishedFigure* const printed = published_figure(*book.report, c, role);
@@ -263,7 +264,7 @@ Table relative_table_e(const Book& book) {
                   book.conditions,
               {{"tier", {}, false}, {"figures", {}, false}}};
   for (const char* role : kRoles) table.columns.push_back({role});
-  for (const core::Case& c : book.configurations) {
+  for (const verification::AttentionCase& c : book.configurations) {
     for (const bool published : {false, true}) {
       std::vector<Side> all;
       for (const char* role : kRoles) {
@@ -295,7 +296,7 @@ void add_tables(PublishedPage& page, const Book& book) {
     page.tables = {table_of_columns(
         book,
         {"PT fwd", "PT bwd", "PT e2e", "TR fwd", "TR bwd", "TR e2e", "fwd speed-up", "bwd speed-up", "e2e speed-up"},
-        [](const core::Case& c, double ratio) { return c.problem.len_q >= 4096 && ratio >= 2; })};
+        [](const verification::AttentionCase& c, double ratio) { return c.problem.len_q >= 4096 && ratio >= 2; })};
   } else if (letter == "D3") {
     page.rule =
         "Speed-up: torch (here naive) over triton (here flash) of forward (ft), backward (bt) and both (fbt). "
@@ -303,7 +304,7 @@ void add_tables(PublishedPage& page, const Book& book) {
     page.tables = {table_of_columns(book,
                                     {"ft torch", "bt torch", "fbt torch", "ft triton", "bt triton", "fbt triton",
                                      "ft speed-up", "bt speed-up", "fbt speed-up"},
-                                    [](const core::Case&, double ratio) { return ratio > 1; })};
+                                    [](const verification::AttentionCase&, double ratio) { return ratio > 1; })};
   } else if (letter == "D2") {
     page.rule =
         "No speed-ups and nothing in bold in the report: times of the eager form and the memory in use between "
@@ -319,10 +320,10 @@ void add_tables(PublishedPage& page, const Book& book) {
 // Geometric mean of naive over flash, here and published, over the configurations that both have.
 std::vector<std::string> compare(const Book& book) {
   std::vector<std::string> said;
-  for (const CasePass pass : core::kCasePasses) {
+  for (const CasePass pass : verification::kCasePasses) {
     double here = 0, there = 0;
     int n = 0;
-    for (const core::Case& c : book.configurations) {
+    for (const verification::AttentionCase& c : book.configurations) {
       const Side a = book.ours(c, pass, "naive"), b = book.ours(c, pass, "flash");
       const Side x = book.theirs(c, pass, "naive"), y = book.theirs(c, pass, "flash");
       if (!comparable(a, b) || !comparable(x, y)) continue;
@@ -361,11 +362,12 @@ Book book_of(const Study& study, const PublishedReport& report, std::vector<Matc
   for (const PublishedFigure& figure : report.figures) {
     const auto found = book.here.find({figure.measurement, figure.implementation});
     if (found != book.here.end()) matches.push_back({&figure, found->second});
-    const core::Case forward = with_pass(figure.problem, CasePass::fwd);
+    const verification::AttentionCase forward = with_pass(figure.problem, CasePass::fwd);
     const auto was_measured = [&](CasePass pass) {
       return measured.contains(measurement_of(with_pass(forward, pass)));
     };
-    if (std::none_of(std::begin(core::kCasePasses), std::end(core::kCasePasses), was_measured)) continue;
+    if (std::none_of(std::begin(verification::kCasePasses), std::end(verification::kCasePasses), was_measured))
+      continue;
     auto& all = book.configurations;
     if (std::find(all.begin(), all.end(), forward) == all.end()) all.push_back(forward);
   }

@@ -38,10 +38,10 @@ double eager_bytes(const AttentionProblem& problem);
 std::string memory_against_formula(const std::vector<Match>& matches);
 
 // The figure of one problem and implementation; null if the report has none.
-const PublishedFigure* published_figure(const PublishedReport& report, const core::Case& problem,
+const PublishedFigure* published_figure(const PublishedReport& report, const verification::AttentionCase& problem,
                                         std::string_view implementation);
 
 // The same problem in another pass.
-core::Case with_pass(core::Case problem, core::CasePass pass);
+verification::AttentionCase with_pass(verification::AttentionCase problem, verification::CasePass pass);
 
 }  // namespace fovea::program

@@ -18,17 +18,17 @@ namespace fovea::program {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using core::CasePass;
+using verification::CasePass;
 
 constexpr std::size_t kMostPanels = 12;  // of one picture; more make several pictures
 constexpr std::size_t kMostRows = 32;    // of one heat map
 
-std::string_view key_of(CasePass pass) { return core::name_of(pass); }
+std::string_view key_of(CasePass pass) { return verification::name_of(pass); }
 
 // The title of a group without its pass, which stands in the picture's title.
 std::string panel_title(const Group& group) { return group.title.substr(word_of(group.pass).size() + 2); }
 
-double length_axis(const core::Case& c) { return static_cast<double>(c.problem.len_k); }
+double length_axis(const verification::AttentionCase& c) { return static_cast<double>(c.problem.len_k); }
 
 std::vector<const Measured*> rows_of(const std::vector<const Group*>& groups) {
   std::vector<const Measured*> rows;
@@ -130,7 +130,7 @@ Json memory_point(const Configuration&, const Measured& one) {
   return {{"y", *one.row.memory_before_backward_bytes + (forward ? one.row.workspace_bytes.value_or(0) : 0)}};
 }
 
-std::string row_label(const core::Case& c, const std::string& threads) {
+std::string row_label(const verification::AttentionCase& c, const std::string& threads) {
   const AttentionProblem& p = c.problem;
   return fmt::format("{} {} d{} h{} b{} n{}{}", core::name_of(p.dtype), p.mask == Mask::none ? "full" : "causal",
                      p.dim_qk, p.heads_q, p.batch, length_of(c), threads);
@@ -188,7 +188,7 @@ Json heat_map(const Study& study, CasePass pass, const std::vector<const Configu
 }
 
 void add_heat_maps(Json& pictures, const Study& study, const std::vector<Group>& groups) {
-  for (const CasePass pass : core::kCasePasses) {
+  for (const CasePass pass : verification::kCasePasses) {
     std::vector<const Configuration*> all;
     for (const Group& group : groups) {
       if (group.pass != pass) continue;

@@ -22,11 +22,12 @@ constexpr std::string_view kPassWords[] = {"forward", "backward", "e2e"};
 
 std::int64_t count(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
-core::Case causal_case(std::int64_t length, std::int64_t dim, const std::string& dtype, core::CasePass pass) {
-  core::Case c;
+verification::AttentionCase causal_case(std::int64_t length, std::int64_t dim, const std::string& dtype,
+                                        verification::CasePass pass) {
+  verification::AttentionCase c;
   c.pass = pass;
   AttentionProblem& p = c.problem;
-  p.pass = pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
+  p.pass = pass == verification::CasePass::bwd ? Pass::backward : Pass::forward;
   p.len_q = p.len_k = length;
   p.dim_qk = p.dim_v = dim;
   p.dtype = p.result_dtype = dtype == "bfloat16" ? DType::bf16 : dtype == "float16" ? DType::fp16 : DType::fp32;
@@ -60,7 +61,7 @@ std::vector<PublishedFigure> figures_a() {
     for (std::size_t pass = 0; pass < 3; ++pass) {
       PublishedFigure figure;
       figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")), csv.at(row, "dtype"),
-                                   core::kCasePasses[pass]);
+                                   verification::kCasePasses[pass]);
       figure.column = csv.at(row, "impl");
       figure.implementation = figure.column == "torch" ? "naive" : "flash";
       const std::string head = std::string(kPassWords[pass]) + "_ms_";
@@ -82,7 +83,7 @@ std::vector<PublishedFigure> figures_of_columns(std::string_view text) {
       for (std::size_t pass = 0; pass < 3; ++pass) {
         PublishedFigure figure;
         figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")),
-                                     csv.at(row, "dtype"), core::kCasePasses[pass]);
+                                     csv.at(row, "dtype"), verification::kCasePasses[pass]);
         figure.column = column.name;
         figure.implementation = column.implementation;
         set_time(figure, csv.at(row, column.prefix + std::string(kPassWords[pass]) + "_ms"));
@@ -101,7 +102,7 @@ std::vector<PublishedFigure> figures_d2() {
     for (std::size_t pass = 0; pass < 2; ++pass) {
       PublishedFigure figure;
       figure.problem = causal_case(count(csv.at(row, "seq_len")), count(csv.at(row, "head_dim")), "float32",
-                                   core::kCasePasses[pass]);
+                                   verification::kCasePasses[pass]);
       figure.problem.problem.batch = 8;
       figure.problem.problem.mask = Mask::none;
       figure.column = "torch";
@@ -128,8 +129,8 @@ std::vector<PublishedFigure> figures_e() {
   std::vector<PublishedFigure> figures;
   for (std::size_t row = 0; row < csv.rows.size(); ++row) {
     PublishedFigure figure;
-    figure.problem =
-        causal_case(count(csv.at(row, "q_len")), count(csv.at(row, "head_dim")), "float16", core::CasePass::fwd);
+    figure.problem = causal_case(count(csv.at(row, "q_len")), count(csv.at(row, "head_dim")), "float16",
+                                 verification::CasePass::fwd);
     figure.problem.problem.len_k = count(csv.at(row, "k_len"));
     figure.problem.problem.batch = count(csv.at(row, "batch"));
     figure.problem.problem.heads_q = figure.problem.problem.heads_kv = count(csv.at(row, "heads"));
@@ -198,9 +199,9 @@ CsvText parse_csv(std::string_view text) {
   return csv;
 }
 
-std::string measurement_of(const core::Case& c) {
+std::string measurement_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
-  std::string text(core::name_of(c.pass));
+  std::string text(verification::name_of(c.pass));
   for (const std::int64_t size : {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
     text += " " + std::to_string(size);
   }

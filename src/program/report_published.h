@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/problem_line.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
 // One printed figure: a time, or the word that stood in its place.
 struct PublishedFigure {
-  core::Case problem;
+  verification::AttentionCase problem;
   std::string measurement;     // measurement_of(problem)
   std::string column;          // what the report calls the implementation: torch, triton_fa2
   std::string implementation;  // what stands for it here: naive, vectorized, fused, flash
@@ -42,6 +42,6 @@ struct CsvText {
 CsvText parse_csv(std::string_view text);
 
 // What makes two cases the same measurement: sizes, type, mask and pass; not device, inputs or placement.
-std::string measurement_of(const core::Case& c);
+std::string measurement_of(const verification::AttentionCase& c);
 
 }  // namespace fovea::program

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string panel_of(const core::Case& c, bool with_dim) {
+std::string panel_of(const verification::AttentionCase& c, bool with_dim) {
   const AttentionProblem& p = c.problem;
   std::string title = fmt::format("{}, {}", word_of(c.pass), core::name_of(p.dtype));
   if (with_dim) title += fmt::format(", d={}", p.dim_qk);
@@ -50,7 +50,7 @@ Json picture_of(const PublishedPage& page) {
   for (const Match& match : page.matches) {
     const Match* const eager = eager_of(page, match);
     if (match.published->implementation == "naive" || eager == nullptr) continue;
-    const core::Case& c = match.published->problem;
+    const verification::AttentionCase& c = match.published->problem;
     const std::string title = panel_of(c, by_dim);
     if (panels.count(title) == 0) order.push_back(title);
     Line& line = panels[title][fmt::format("{}{:04}", match.published->implementation, c.problem.dim_qk)];
@@ -94,7 +94,7 @@ Json memory_picture_of(const PublishedPage& page, const Study& study) {
   std::vector<const Measured*> used;
   for (const PublishedFigure& figure : page.report->figures) {
     const AttentionProblem& p = figure.problem.problem;
-    if (figure.problem.pass != core::CasePass::bwd) continue;
+    if (figure.problem.pass != verification::CasePass::bwd) continue;
     for (const Measured& one : study.rows) {
       if (measurement_of(one.problem) != figure.measurement || !one.timed() || held(one.row) == 0) continue;
       panels[p.dim_qk][one.row.impl].push_back({{"x", p.len_k}, {"y", held(one.row)}, {"clean", true}});
@@ -111,7 +111,7 @@ Json memory_picture_of(const PublishedPage& page, const Study& study) {
     }
     for (const PublishedFigure& figure : page.report->figures) {
       const AttentionProblem& p = figure.problem.problem;
-      if (figure.problem.pass != core::CasePass::bwd || p.dim_qk != dim) continue;
+      if (figure.problem.pass != verification::CasePass::bwd || p.dim_qk != dim) continue;
       if (figure.word.empty()) {
         printed.push_back({{"x", p.len_k}, {"y", figure.memory_before_backward_bytes}, {"clean", true}});
       } else {

@@ -111,7 +111,7 @@ Table table_of(const Study& study, const std::string& title, Shapes shapes) {
 
 std::vector<Table> rate_tables(const Study& study) {
   const std::vector<Group> groups = groups_of(study, GroupBy::lengths_and_dims);
-  std::map<std::pair<core::CasePass, std::string>, Shapes> by_title;
+  std::map<std::pair<verification::CasePass, std::string>, Shapes> by_title;
   for (const Group& group : groups) {
     for (const Configuration& one : group.configurations) {
       if (one.problem.problem.device.kind != DeviceKind::cuda) continue;

@@ -45,7 +45,7 @@ std::string rows_csv(const Study& study) {
     const Row& row = one.row;
     std::string flags;
     for (const std::string& flag : row.flags) flags += (flags.empty() ? "" : " ") + flag;
-    text += fmt::format("{},{}", core::name_of(one.problem.pass), escape_csv(row.impl));
+    text += fmt::format("{},{}", verification::name_of(one.problem.pass), escape_csv(row.impl));
     for (const auto size : {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
       text += fmt::format(",{}", size);
     }

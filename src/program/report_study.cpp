@@ -57,7 +57,7 @@ std::string plural(std::int64_t count, const std::string& noun) {
 }
 
 // What all configurations of a group share; also the group's title.
-std::string title_of(const core::Case& c, GroupBy by, const std::string& run_by) {
+std::string title_of(const verification::AttentionCase& c, GroupBy by, const std::string& run_by) {
   const AttentionProblem& p = c.problem;
   std::string title = word_of(c.pass) + ", " + std::string(core::name_of(p.dtype)) + ", ";
   title += p.mask == Mask::none ? "no mask" : std::string(core::name_of(p.mask));
@@ -67,19 +67,19 @@ std::string title_of(const core::Case& c, GroupBy by, const std::string& run_by)
   title += ", " + plural(p.heads_q, "head");
   if (p.heads_kv != p.heads_q) title += " (" + std::to_string(p.heads_kv) + " of keys)";
   title += ", batch " + std::to_string(p.batch);
-  if (c.layout != core::Layout::bhld) title += ", layout " + std::string(core::name_of(c.layout));
+  if (c.layout != verification::Layout::bhld) title += ", layout " + std::string(verification::name_of(c.layout));
   if (p.device.kind != DeviceKind::cpu) title += ", " + std::string(core::name_of(p.device.kind));
   if (c.data != "normal") title += ", data " + c.data;
   if (c.place != "contiguous") title += ", " + c.place;
   return title + run_by;
 }
 
-auto order_of(const core::Case& c) {
+auto order_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   return std::tuple(p.dim_qk, p.dim_v, p.len_k, p.len_q, p.scale, c.seed);
 }
 
-Configuration& configuration_for(Group& group, const core::Case& problem) {
+Configuration& configuration_for(Group& group, const verification::AttentionCase& problem) {
   for (Configuration& one : group.configurations) {
     if (one.problem == problem) return one;
   }
@@ -114,7 +114,7 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
     for (std::size_t i = 0; i < records.rows.size(); ++i) {
       Row& row = records.rows[i];
       const std::string key = key_of(row) + " | " + row.machine;
-      core::Case problem = core::parse_case(row.problem);
+      verification::AttentionCase problem = verification::attention_case(row.problem);
       const Origin origin{first + records.environment_of_row[i], peers.at(problem_key(row))};
       const auto [found, is_new] = place_of.try_emplace(key, study.rows.size());
       if (is_new) {
@@ -319,16 +319,18 @@ std::string conditions_of(const Group& group) {
   return conditions_of(rows);
 }
 
-std::string word_of(core::CasePass pass) {
-  return pass == core::CasePass::fwd ? "forward" : pass == core::CasePass::bwd ? "backward" : "forward + backward";
+std::string word_of(verification::CasePass pass) {
+  return pass == verification::CasePass::fwd   ? "forward"
+         : pass == verification::CasePass::bwd ? "backward"
+                                               : "forward + backward";
 }
 
-std::string length_of(const core::Case& problem) {
+std::string length_of(const verification::AttentionCase& problem) {
   const AttentionProblem& p = problem.problem;
   return p.len_q == p.len_k ? shorten(p.len_q) : shorten(p.len_q) + ":" + shorten(p.len_k);
 }
 
-std::string sizes_of(const core::Case& c) {
+std::string sizes_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
                      p.mask == Mask::none ? "no mask" : core::name_of(p.mask), p.batch, p.heads_q,

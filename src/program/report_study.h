@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "program/bench/ranking.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
 // One row together with the case that its problem line names.
 struct Measured {
   Row row;
-  core::Case problem;
+  verification::AttentionCase problem;
   const Environment* environment = nullptr;  // owned by the study
 
   bool timed() const { return is_timed(row); }
@@ -50,7 +50,7 @@ Study load_study(const std::vector<std::string>& paths, std::string_view baselin
 
 // The same problem by all implementations.
 struct Configuration {
-  core::Case problem;
+  verification::AttentionCase problem;
   std::map<std::string, const Measured*> by_implementation;
 
   const Measured* find(std::string_view implementation) const;
@@ -61,7 +61,7 @@ struct Configuration {
 // Configurations that differ in lengths only, or in lengths and head dimensions.
 struct Group {
   std::string title;  // forward, causal, bf16, d=64, 12 heads, batch 1
-  core::CasePass pass = core::CasePass::fwd;
+  verification::CasePass pass = verification::CasePass::fwd;
   std::vector<Configuration> configurations;  // by head dimension, then length
 };
 enum class GroupBy { lengths, lengths_and_dims };
@@ -86,11 +86,11 @@ std::optional<PowerLaw> fit_power_law(const Group& group, std::string_view imple
 std::string conditions_of(const std::vector<const Measured*>& rows);
 std::string conditions_of(const Group& group);
 
-int threads_of(const Row& row);                    // that its time depends on: on a GPU none, 0
-std::string timer_word(const Row& row);            // hot: of a GPU; empty for all others
-std::string word_of(core::CasePass pass);          // forward, backward, forward + backward
-std::string length_of(const core::Case& problem);  // 4k; 1:4k where the lengths differ
-std::string sizes_of(const core::Case& problem);   // length 4k, d=64, bf16, causal, batch 1, 12 heads
+int threads_of(const Row& row);                                     // that its time depends on: on a GPU none, 0
+std::string timer_word(const Row& row);                             // hot: of a GPU; empty for all others
+std::string word_of(verification::CasePass pass);                   // forward, backward, forward + backward
+std::string length_of(const verification::AttentionCase& problem);  // 4k; 1:4k where the lengths differ
+std::string sizes_of(const verification::AttentionCase& problem);   // length 4k, d=64, bf16, causal, batch 1, 12 heads
 std::string status_word(std::string_view status);  // OOM, timeout, mismatch: what stands in a cell instead of a figure
 
 }  // namespace fovea::program

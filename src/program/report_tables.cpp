@@ -96,7 +96,7 @@ Table time_table(const Study& study, const Group& group) {
 std::string range_of(const SpeedUps& ups) { return format_ratio(ups.least) + " to " + format_ratio(ups.most); }
 
 // Median over the configurations of the share of the ceiling that was reached.
-double median_share(const std::vector<Group>& groups, core::CasePass pass, std::string_view name) {
+double median_share(const std::vector<Group>& groups, verification::CasePass pass, std::string_view name) {
   std::vector<double> shares;
   for (const Group& group : groups) {
     if (group.pass != pass) continue;
@@ -110,7 +110,7 @@ double median_share(const std::vector<Group>& groups, core::CasePass pass, std::
   return shares[shares.size() / 2];
 }
 
-std::vector<Cell> summary_row(const Study& study, const std::vector<Group>& groups, core::CasePass pass,
+std::vector<Cell> summary_row(const Study& study, const std::vector<Group>& groups, verification::CasePass pass,
                               const std::string& name) {
   std::size_t asked = 0, timed = 0, fastest = 0, ranked = 0;
   for (const Group& group : groups) {
@@ -147,7 +147,7 @@ Cell bytes_cell(const std::vector<const Measured*>& rows, std::optional<std::int
   std::optional<std::int64_t> most;
   std::string word;
   for (const Measured* const one : rows) {
-    if (member == &Row::memory_before_backward_bytes && one->problem.pass == core::CasePass::fwd) continue;
+    if (member == &Row::memory_before_backward_bytes && one->problem.pass == verification::CasePass::fwd) continue;
     if (one->row.*member) most = std::max(most.value_or(0), *(one->row.*member));
     if (!one->timed()) word = status_word(one->row.status);
   }
@@ -226,7 +226,7 @@ std::string flags_legend() {
   return legend;
 }
 
-SpeedUps speed_ups_of(const std::vector<Group>& groups, core::CasePass pass, std::string_view implementation,
+SpeedUps speed_ups_of(const std::vector<Group>& groups, verification::CasePass pass, std::string_view implementation,
                       std::string_view baseline) {
   SpeedUps ups;
   double logarithms = 0;
@@ -273,7 +273,7 @@ Table summary_table(const Study& study) {
        {"range"},
        {"losses"},
        {"median share of ceiling"}}};
-  for (const core::CasePass pass : core::kCasePasses) {
+  for (const verification::CasePass pass : verification::kCasePasses) {
     for (const auto& name : study.implementations) {
       if (auto row = summary_row(study, groups, pass, name); !row.empty()) table.rows.push_back(std::move(row));
     }
@@ -290,19 +290,19 @@ std::vector<Table> time_tables(const Study& study) {
 Table memory_table(const Study& study) {
   // Passes share a row: the state between forward and backward is that of the problem.
   std::map<std::string, std::map<std::string, std::vector<const Measured*>>> by_problem;
-  std::vector<std::pair<std::string, core::Case>> order;
+  std::vector<std::pair<std::string, verification::AttentionCase>> order;
   std::vector<const Measured*> all;
   for (const Measured& one : study.rows) {
-    core::Case problem = one.problem;
-    problem.pass = core::CasePass::fwd;
+    verification::AttentionCase problem = one.problem;
+    problem.pass = verification::CasePass::fwd;
     problem.problem.pass = Pass::forward;
-    const std::string line = core::line_of(problem);
+    const std::string line = verification::line_of(problem);
     if (by_problem.count(line) == 0) order.emplace_back(line, problem);
     by_problem[line][one.row.impl].push_back(&one);
     all.push_back(&one);
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    const auto key = [](const core::Case& c) {
+    const auto key = [](const verification::AttentionCase& c) {
       const AttentionProblem& p = c.problem;
       return std::tuple(p.heads_q * p.batch, p.batch, p.dtype, p.mask, p.dim_qk, p.len_k);
     };

@@ -38,7 +38,7 @@ struct SpeedUps {
   const Configuration* best_at = nullptr;
   const Configuration* worst_at = nullptr;
 };
-SpeedUps speed_ups_of(const std::vector<Group>& groups, core::CasePass pass, std::string_view implementation,
+SpeedUps speed_ups_of(const std::vector<Group>& groups, verification::CasePass pass, std::string_view implementation,
                       std::string_view baseline);
 
 }  // namespace fovea::program

@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/problem_line.h"
 #include "cuda/measure/device_memory.h"
-#include "program/worker/shared_tensors.h"
-#include "program/worker/timed_kernel.h"
 #include "program/verbs.h"
 #include "program/worker/protocol.h"
+#include "program/worker/shared_tensors.h"
+#include "program/worker/timed_kernel.h"
 #include "program/worker/timer.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 namespace {
@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 
 // The case that is prepared, with the memory that its kernel works in: the shared blocks, or copies on a device.
 struct Prepared {
-  Prepared(const core::Case& the_case, const TensorPlaces& places, const std::string& timing, bool ours)
+  Prepared(const verification::AttentionCase& the_case, const TensorPlaces& places, const std::string& timing,
+           bool ours)
       : c(the_case),
         inputs(protocol::kInputs, places.input_bytes, false),
         outputs(protocol::kOutputs, places.output_bytes, true),
@@ -44,7 +45,7 @@ struct Prepared {
     if (on_device()) device_outputs.download(outputs.data());
   }
 
-  core::Case c;
+  verification::AttentionCase c;
   SharedBlock inputs, outputs;
   cuda::DeviceMemory device_inputs, device_outputs;
   std::unique_ptr<WorkerTimer> timer;
@@ -77,7 +78,7 @@ class Worker {
   Json prepare(const Json& command) {
     prepared_.reset();
     if (!kernel_) kernel_ = make_kernel(spec_);
-    const core::Case c = core::parse_case(command.at("problem").get<std::string>());
+    const verification::AttentionCase c = verification::attention_case(command.at("problem").get<std::string>());
     const TensorPlaces places = places_of(c);
     prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), kernel_->is_ours());
     kernel_->prepare(c, {.implementation = command.at("implementation").get<std::string>(),
@@ -100,7 +101,7 @@ class Worker {
 
   Json run() {
     kernel_->forward();
-    if (prepared_->c.pass != core::CasePass::fwd) kernel_->backward();
+    if (prepared_->c.pass != verification::CasePass::fwd) kernel_->backward();
     prepared_->bring_back();
     return {{"ok", true},
             {"timer", prepared_->timer->name()},
@@ -109,8 +110,8 @@ class Worker {
   }
 
   void run_pass() {
-    if (prepared_->c.pass != core::CasePass::bwd) kernel_->forward();
-    if (prepared_->c.pass != core::CasePass::fwd) kernel_->backward();
+    if (prepared_->c.pass != verification::CasePass::bwd) kernel_->forward();
+    if (prepared_->c.pass != verification::CasePass::fwd) kernel_->backward();
   }
 
   Json sample(int runs, int lead) {

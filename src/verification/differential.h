@@ -1,24 +1,40 @@
-// One case on any implementation, against the reference.
+// One case on any implementation of its operation, against the reference.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/implementation.h"
-#include "verification/case_tensors.h"
-#include "verification/cases.h"
-#include "verification/check.h"
+#include "verification/host_tensor.h"
+#include "verification/operation.h"
 
 namespace fovea::verification {
 
-// How calls are made: by the library itself on the tensors of the case, or by one that carries them to a device.
-struct AttentionCalls {
-  void (*forward)(const ForwardTensors&, const AttentionOptions&) = attention_forward;
-  void (*backward)(const BackwardTensors&, const AttentionOptions&) = attention_backward;
-  Definition definition = {};  // of large problems
+// How a call is made, beside what the case says. Drawn from the case's seed.
+struct Trial {
+  bool own_workspace = false;  // the caller's, of exactly the planned size
+  bool other_threads = false;  // a second run with another number of threads must give the same bits
+  int threads = 1;
+  bool operator==(const Trial&) const = default;
 };
+Trial trial_of(const Case& c);
+std::string text_of(const Case& c, const Trial& trial);  // "accumulate no_dk own_workspace threads=3"
+
+// A call's tensors where it is made, if that is not the host: copies on a device.
+class CarriedCall {
+ public:
+  virtual ~CarriedCall() = default;
+  virtual const TensorSet& tensors() const = 0;
+  virtual CallSettings settings(CallSettings on_host) const = 0;  // with memory of the device and its stream
+  // Copies results back. Throws Error for a write outside a tensor and for a changed input.
+  virtual void bring_back() = 0;
+};
+// Makes the copies; `written` names the tensors that the pass writes.
+using Carry = std::function<std::unique_ptr<CarriedCall>(const TensorSet& host, const std::vector<std::string>& written,
+                                                         Pass pass, const CallSettings& settings)>;
 
 struct Outcome {
   enum class Kind { passed, failed, refused, exempt };
@@ -29,31 +45,40 @@ struct Outcome {
 // Holds a case's inputs and, computed once, what every implementation's answer must be close to.
 class Differential {
  public:
-  Differential(const core::Case& c, const Variation& variation, const AttentionCalls& calls = {});
+  // Without `carry` calls are made on the host.
+  explicit Differential(const Case& c, const Trial& trial = {}, Carry carry = {});
 
   // Runs the case's passes. Besides the values, checks that nothing outside the outputs was written and no input
-  // changed, and, where the variation says so, that another number of threads gives the same bits.
-  Outcome run(const core::Implementation& implementation);
+  // changed, and, where the trial says so, that another number of threads gives the same bits.
+  Outcome run(const ImplementationFacts& implementation);
 
  private:
-  Outcome run_forward(const core::Implementation& implementation);
-  Outcome run_backward(const core::Implementation& implementation);
-  std::string answer_forward(const core::Implementation& implementation, int threads, bool keeps_state);
-  std::string answer_backward(const core::Implementation& implementation, int threads);
-  Outcome judge(Verdict verdict) const;
-  AttentionOptions options(const core::Implementation& implementation, const AttentionProblem& problem, int threads);
-  void forward_by_reference();
-  void fill_gradients();
-  BackwardTensors backward_tensors() const;
+  struct Tensor {
+    TensorSpec spec;
+    HostTensor memory;
+    bool is_written(Pass pass) const;
+  };
+  using Bytes = std::vector<std::vector<std::byte>>;
 
-  core::Case case_;
-  Variation variation_;
-  AttentionCalls calls_;
-  AttentionProblem forward_, backward_;
-  CaseTensors tensors_;
-  HostTensor before_dq_, before_dk_, before_dv_;  // what gradients accumulate into
-  HostTensor given_out_, given_lse_;              // the reference's, for the pass bwd
-  HostTensor workspace_;
+  Outcome run_forward(const ImplementationFacts& implementation);
+  Outcome run_backward(const ImplementationFacts& implementation, const CasePlan& plan);
+  Outcome judge(const Verdict& verdict) const;
+  // An Error's text, or empty.
+  std::string answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes, int threads);
+  void call(Pass pass, const CallSettings& settings) const;
+  void clear_results(Pass pass);
+  bool gives_other_bits(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes);
+  TensorSet set() const;
+  TensorSet results(Pass pass) const;
+  TensorSet given_to_backward(bool keeps_state) const;
+  Bytes bytes_of(const std::function<bool(const Tensor&)>& wanted) const;
+
+  Case case_;
+  Trial trial_;
+  Carry carry_;
+  std::vector<Tensor> tensors_;
+  std::vector<Tensor> before_;  // what gradients accumulate into
+  HostTensor workspace_, saved_;
   std::optional<Expectation> expected_forward_, expected_backward_;
 };
 

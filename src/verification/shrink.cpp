@@ -1,33 +1,16 @@
 // Greedy: each change is repeated for as long as the case still fails, until none helps any more.
 #include "verification/shrink.h"
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verification/operation.h"
+#include "verification/problem_line.h"
+
 namespace fovea::verification {
 namespace {
-
-using core::Case;
-
-void set_lengths(AttentionProblem& p, std::int64_t len_q, std::int64_t len_k) {
-  p.len_q = len_q;
-  p.len_k = p.mask == Mask::causal ? len_q : len_k;
-}
-
-void drop_head(AttentionProblem& p) {
-  if (p.heads_kv <= 1) return;
-  p.heads_q -= p.heads_q / p.heads_kv;
-  --p.heads_kv;
-}
-
-using Change = void (*)(Case&);
-
-constexpr Change kSimplify[] = {
-    [](Case& c) { c.data = "normal"; },
-    [](Case& c) { c.place = "contiguous"; },
-    [](Case& c) { c.layout = core::Layout::bhld; },
-    [](Case& c) { c.problem.mask = Mask::none; },
-    [](Case& c) { c.problem.dtype = c.problem.result_dtype = DType::fp32; },
-    [](Case& c) { c.problem.heads_q = c.problem.heads_kv; },
-    [](Case& c) { drop_head(c.problem); },
-};
 
 // What remains of a size: half, then seven eighths, then all but one; never less than one of what was there.
 constexpr std::int64_t kEighths[] = {4, 1, 0};
@@ -36,16 +19,43 @@ std::int64_t less(std::int64_t size, std::int64_t eighths) {
   return size > 1 && step < size ? size - step : size;
 }
 
-using Resize = void (*)(AttentionProblem&, std::int64_t eighths);
+using Keys = std::vector<std::string_view>;  // that change together
 
-constexpr Resize kResize[] = {
-    [](AttentionProblem& p, std::int64_t by) { p.batch = less(p.batch, by); },
-    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, less(p.len_q, by), less(p.len_k, by)); },
-    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, less(p.len_q, by), p.len_k); },
-    [](AttentionProblem& p, std::int64_t by) { set_lengths(p, p.len_q, less(p.len_k, by)); },
-    [](AttentionProblem& p, std::int64_t by) { p.dim_qk = less(p.dim_qk, by); },
-    [](AttentionProblem& p, std::int64_t by) { p.dim_v = less(p.dim_v, by); },
-};
+// Every size by itself, and before it together with those that follow it where a line does not give them.
+std::vector<Keys> sizes_of(const core::KeyTable& table) {
+  std::vector<Keys> sizes;
+  for (const core::Key& key : table.keys) {
+    if (key.kind != core::KeyKind::count) continue;
+    Keys together{key.name};
+    for (const core::Key& other : table.keys) {
+      if (other.fallback == key.name) together.push_back(other.name);
+    }
+    if (together.size() > 1) sizes.push_back(together);
+    sizes.push_back({key.name});
+  }
+  return sizes;
+}
+
+Case resized(Case c, const Keys& keys, std::int64_t eighths) {
+  for (const std::string_view key : keys) c.values.set(key, less(c.count(key), eighths));
+  return c;
+}
+
+bool stays(std::string_view key) { return key == "pass" || key == "device"; }
+
+// Keys of earlier values may come to apply, or not to.
+Case simplified(Case c, const core::Key& key) {
+  const core::KeyTable& table = c.values.table();
+  if (key.kind == core::KeyKind::word && !stays(key.name) && !c[key.name].empty()) {
+    c.values.set(key.name, std::string(key.words.front()));
+    std::vector<bool> given;
+    for (const core::Key& other : table.keys) given.push_back(!c[other.name].empty());
+    c.values.resolve(given);
+  }
+  const bool follows = key.kind == core::KeyKind::count && table.find(key.fallback) != nullptr;
+  if (follows && c.count(key.name) < c.count(key.fallback)) c.values.set(key.fallback, c.count(key.name));
+  return c;
+}
 
 }  // namespace
 
@@ -54,19 +64,19 @@ Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries) {
   // Takes a change as often as the case fails with it.
   const auto repeat = [&](const auto& change) {
     for (;;) {
-      Case changed = c;
-      change(changed);
-      if (changed == c || tries-- <= 0 || !fails(changed)) return;
+      Case changed = change(c);
+      if (changed == c || !fault_of(changed).empty() || tries-- <= 0 || !fails(changed)) return;
       c = std::move(changed);
       smaller = true;
     }
   };
+  const core::KeyTable& table = c.values.table();
   while (smaller && tries > 0) {
     smaller = false;
     for (const std::int64_t eighths : kEighths) {
-      for (const Resize resize : kResize) repeat([&](Case& changed) { resize(changed.problem, eighths); });
+      for (const Keys& keys : sizes_of(table)) repeat([&](const Case& from) { return resized(from, keys, eighths); });
     }
-    for (const Change change : kSimplify) repeat(change);
+    for (const core::Key& key : table.keys) repeat([&](const Case& from) { return simplified(from, key); });
   }
   return c;
 }

@@ -3,12 +3,12 @@
 
 #include <functional>
 
-#include "core/problem_line.h"
+#include "verification/case.h"
 
 namespace fovea::verification {
 
-// Halves lengths, batch, heads and head dimensions and simplifies data, placement, layout and mask for as long as the
-// case still fails. At most `tries` calls of `fails`.
-core::Case shrunk(core::Case c, const std::function<bool(const core::Case&)>& fails, int tries = 200);
+// Halves sizes and gives words their simplest value for as long as the case still fails. Pass, device and seed stay. At
+// most `tries` calls of `fails`.
+Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries = 200);
 
 }  // namespace fovea::verification

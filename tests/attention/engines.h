@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/float16.h"
-#include "verification/case_tensors.h"
-#include "verification/check.h"
+#include "verification/attention/case_tensors.h"
+#include "verification/attention/check.h"
 
 namespace fovea {
 
@@ -42,33 +42,33 @@ inline AttentionProblem backward_of(AttentionProblem problem) {
   return problem;
 }
 
-inline AttentionOptions options_on(const std::string& engine, const core::Case& c) {
+inline AttentionOptions options_on(const std::string& engine, const verification::AttentionCase& c) {
   AttentionOptions options = verification::options_of(c);
   options.implementation = engine;
   return options;
 }
 
 // Tensors of a case with its forward, and unless it is pass=fwd its backward, computed by the engine.
-inline verification::CaseTensors solved_by(const std::string& engine, const core::Case& c) {
+inline verification::CaseTensors solved_by(const std::string& engine, const verification::AttentionCase& c) {
   verification::CaseTensors tensors = verification::make_tensors(c);
   attention_forward(tensors.forward(), options_on(engine, c));
-  if (c.pass != core::CasePass::fwd) attention_backward(tensors.backward(), options_on(engine, c));
+  if (c.pass != verification::CasePass::fwd) attention_backward(tensors.backward(), options_on(engine, c));
   return tensors;
 }
 
 inline verification::CaseTensors solved_by(const std::string& engine, std::string_view line) {
-  return solved_by(engine, core::parse_case(line));
+  return solved_by(engine, verification::attention_case(line));
 }
 
 // Right by the contract's accuracy rule, forward and backward as the case says.
 inline void expect_right(const std::string& engine, std::string_view line) {
   SCOPED_TRACE(engine + ": " + std::string(line));
-  const core::Case c = core::parse_case(line);
+  const verification::AttentionCase c = verification::attention_case(line);
   const verification::CaseTensors tensors = solved_by(engine, c);
   const verification::Verdict forward = verification::check_forward(c.problem, tensors.forward(), c.seed);
   EXPECT_TRUE(forward.ok) << forward.reason();
   EXPECT_TRUE(tensors.padding_intact());
-  if (c.pass == core::CasePass::fwd) return;
+  if (c.pass == verification::CasePass::fwd) return;
   const verification::Verdict backward =
       verification::check_backward(backward_of(c.problem), tensors.backward(), c.seed);
   EXPECT_TRUE(backward.ok) << backward.reason();
@@ -76,9 +76,9 @@ inline void expect_right(const std::string& engine, std::string_view line) {
 
 // The same for every engine that takes the problem; `backward` asks for both passes.
 inline void expect_right_everywhere(const std::string& line) {
-  const core::Case c = core::parse_case(line);
+  const verification::AttentionCase c = verification::attention_case(line);
   for (const std::string& engine : engines()) {
-    if (takes(engine, c.problem) && (c.pass == core::CasePass::fwd || takes(engine, backward_of(c.problem))))
+    if (takes(engine, c.problem) && (c.pass == verification::CasePass::fwd || takes(engine, backward_of(c.problem))))
       expect_right(engine, line);
   }
 }

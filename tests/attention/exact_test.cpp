@@ -36,7 +36,7 @@ bool same_bits(const verification::HostTensor& a, const verification::HostTensor
 TEST(Exact, ValuesOfOneGiveOne) {
   for (const std::string& line : lines("data=ones scale=0.3")) {
     for (const std::string& engine : engines()) {
-      const core::Case c = core::parse_case(line);
+      const verification::AttentionCase c = verification::attention_case(line);
       if (!takes(engine, c.problem)) continue;
       SCOPED_TRACE(engine + ": " + line);
       const auto tensors = solved_by(engine, c);
@@ -51,7 +51,7 @@ TEST(Exact, OneHotValuesShowTheVisibleKeys) {
     for (const char* lengths : {"lq=20 lk=37", "lq=37 lk=20", "lq=64 lk=64", "lq=1 lk=64", "lq=65 lk=63"}) {
       // Scale 0: all visible keys weigh the same, so column j of out is 1 / (visible keys) or exactly 0.
       const std::string line = "b=1 hq=2 d=64 dv=64 data=onehot scale=0 " + std::string(lengths) + " mask=" + mask;
-      const core::Case c = core::parse_case(line);
+      const verification::AttentionCase c = verification::attention_case(line);
       for (const std::string& engine : engines()) {
         if (!takes(engine, c.problem)) continue;
         SCOPED_TRACE(engine + ": " + line);
@@ -76,7 +76,7 @@ TEST(Exact, SmallIntegersWithEqualWeightsAreExact) {
   // Scale 0 and a power of two of keys: weights are 2^-n, sums of small integers are exact in every type.
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
     const std::string line = "b=2 hq=3 lq=19 lk=64 d=16 dv=24 data=integers scale=0 dtype=" + std::string(dtype);
-    const core::Case c = core::parse_case(line);
+    const verification::AttentionCase c = verification::attention_case(line);
     for (const std::string& engine : engines()) {
       if (!takes(engine, c.problem)) continue;
       SCOPED_TRACE(engine + ": " + line);
@@ -122,8 +122,9 @@ void sum_groups(const verification::HostTensor& from, const verification::HostTe
 
 // Grouped heads against the same keys and values repeated for every query head: the same bits of out, lse and dq; dk
 // and dv are the sums over the groups, to the bit where every number is a small multiple of a power of two.
-void expect_grouped_is_expanded(const std::string& engine, const core::Case& grouped, bool sums_are_exact) {
-  core::Case expanded = grouped;
+void expect_grouped_is_expanded(const std::string& engine, const verification::AttentionCase& grouped,
+                                bool sums_are_exact) {
+  verification::AttentionCase expanded = grouped;
   expanded.problem.heads_kv = grouped.problem.heads_q;
   const std::int64_t group = grouped.problem.heads_q / grouped.problem.heads_kv;
   const auto few = verification::make_tensors(grouped, DType::fp32);
@@ -157,12 +158,12 @@ TEST(Exact, GroupedHeadsEqualExpandedHeads) {
   for (const char* ratio : {"hq=4 hkv=2", "hq=6 hkv=2", "hq=5 hkv=1", "hq=7 hkv=1", "hq=16 hkv=2"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       for (const bool exact : {false, true}) {
-        const core::Case c = core::parse_case(
+        const verification::AttentionCase c = verification::attention_case(
             std::string(exact ? "lq=45 lk=64 data=integers scale=0 " : "lq=45 lk=70 mask=causal_bottom_right ") +
             "pass=e2e b=2 d=24 dv=40 " + ratio + " dtype=" + dtype);
         for (const std::string& engine : engines()) {
           if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
-          SCOPED_TRACE(engine + ": " + core::line_of(c));
+          SCOPED_TRACE(engine + ": " + verification::line_of(c));
           expect_grouped_is_expanded(engine, c, exact);
         }
       }
@@ -195,13 +196,13 @@ TEST(Exact, KeysBehindTheMaskDoNotInterfere) {
   constexpr std::int64_t kRow = 41;  // rows up to this one do not see keys from `hidden` on
   for (const char* mask : {"causal_top_left", "causal_bottom_right"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      const core::Case c =
-          core::parse_case("pass=e2e b=1 hq=2 hkv=1 lq=90 lk=140 d=32 dtype=" + std::string(dtype) + " mask=" + mask);
+      const verification::AttentionCase c = verification::attention_case(
+          "pass=e2e b=1 hq=2 hkv=1 lq=90 lk=140 d=32 dtype=" + std::string(dtype) + " mask=" + mask);
       std::int64_t hidden = 0;
       while (reference::visible(c.problem, kRow, hidden)) ++hidden;
       for (const std::string& engine : engines()) {
         if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
-        SCOPED_TRACE(engine + ": " + core::line_of(c));
+        SCOPED_TRACE(engine + ": " + verification::line_of(c));
         const auto before = solved_by(engine, c);
         const auto other_keys = verification::make_tensors(c), other_queries = verification::make_tensors(c);
         fill_rows(other_keys.k.view(), hidden, 140, 50.0f);
@@ -227,7 +228,8 @@ TEST(Exact, KeysBehindTheMaskDoNotInterfere) {
 // Attention over two halves of the keys, merged, is attention over all of them.
 TEST(Exact, SplitKeysMergeToTheWhole) {
   for (const char* mask : {"none", "causal_bottom_right"}) {
-    const core::Case whole = core::parse_case("b=2 hq=4 hkv=2 lq=40 lk=150 d=32 dv=24 mask=" + std::string(mask));
+    const verification::AttentionCase whole =
+        verification::attention_case("b=2 hq=4 hkv=2 lq=40 lk=150 d=32 dv=24 mask=" + std::string(mask));
     for (const std::string& engine : engines()) {
       if (!takes(engine, whole.problem)) continue;
       SCOPED_TRACE(engine + " " + mask);
@@ -256,7 +258,7 @@ TEST(Exact, SplitKeysMergeToTheWhole) {
 
 // Swapping batch elements swaps results to the bit; swapping keys changes them by rounding only.
 TEST(Exact, PermutedBatchAndKeys) {
-  const core::Case c = core::parse_case("pass=e2e b=3 hq=2 lq=30 lk=77 d=20");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e b=3 hq=2 lq=30 lk=77 d=20");
   for (const std::string& engine : engines()) {
     if (!takes(engine, c.problem)) continue;
     SCOPED_TRACE(engine);
@@ -296,8 +298,8 @@ TEST(Exact, PermutedBatchAndKeys) {
 
 // Zero columns appended to q and k (and the scale kept) change no score.
 TEST(Exact, ZeroColumnsChangeNothing) {
-  const core::Case narrow = core::parse_case("b=1 hq=2 lq=50 lk=66 d=24 dv=16 scale=0.25"),
-                   wide = core::parse_case("b=1 hq=2 lq=50 lk=66 d=40 dv=16 scale=0.25");
+  const verification::AttentionCase narrow = verification::attention_case("b=1 hq=2 lq=50 lk=66 d=24 dv=16 scale=0.25"),
+                                    wide = verification::attention_case("b=1 hq=2 lq=50 lk=66 d=40 dv=16 scale=0.25");
   for (const std::string& engine : engines()) {
     if (!takes(engine, narrow.problem) || !takes(engine, wide.problem)) continue;
     SCOPED_TRACE(engine);
@@ -322,7 +324,8 @@ TEST(Exact, ZeroColumnsChangeNothing) {
 
 // Gradients of keys that are split over two calls: the lse of the whole and delta given from outside.
 TEST(Exact, SplitBackwardAccumulatesToTheWhole) {
-  const core::Case whole = core::parse_case("pass=e2e b=1 hq=4 hkv=2 lq=40 lk=96 d=32 dv=16");
+  const verification::AttentionCase whole =
+      verification::attention_case("pass=e2e b=1 hq=4 hkv=2 lq=40 lk=96 d=32 dv=16");
   for (const std::string& engine : engines()) {
     if (!takes(engine, backward_of(whole.problem))) continue;
     SCOPED_TRACE(engine);

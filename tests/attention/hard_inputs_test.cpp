@@ -21,7 +21,7 @@ void fill(const MutableTensorView& view, float value) {
 // Inputs of a line, changed by `change`, solved by every engine that takes it, judged by the contract's rule.
 template <class Change>
 void expect_right_with(const std::string& line, Change change) {
-  const core::Case c = core::parse_case(line);
+  const verification::AttentionCase c = verification::attention_case(line);
   for (const std::string& engine : engines()) {
     if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
     SCOPED_TRACE(engine + ": " + line);
@@ -39,7 +39,7 @@ void expect_right_with(const std::string& line, Change change) {
 TEST(HardInputs, RowsWithoutKeysAreExactlyZero) {
   for (const char* lengths : {"lq=34 lk=1", "lq=146 lk=1", "lq=300 lk=17", "lq=65 lk=64", "lq=129 lk=3"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      const core::Case c = core::parse_case(
+      const verification::AttentionCase c = verification::attention_case(
           "pass=e2e b=2 hq=4 hkv=2 d=40 mask=causal_bottom_right dtype=" + std::string(dtype) + " " + lengths);
       for (const std::string& engine : engines()) {
         if (!takes(engine, backward_of(c.problem))) continue;
@@ -62,7 +62,8 @@ TEST(HardInputs, RowsWithoutKeysAreExactlyZero) {
 
 TEST(HardInputs, ZeroKeys) {
   for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
-    const core::Case c = core::parse_case("pass=e2e b=2 hq=3 lq=70 lk=0 d=24 dv=16 mask=" + std::string(mask));
+    const verification::AttentionCase c =
+        verification::attention_case("pass=e2e b=2 hq=3 lq=70 lk=0 d=24 dv=16 mask=" + std::string(mask));
     for (const std::string& engine : engines()) {
       if (!takes(engine, backward_of(c.problem))) continue;
       SCOPED_TRACE(engine + " " + mask);
@@ -77,7 +78,7 @@ TEST(HardInputs, ZeroKeys) {
 TEST(HardInputs, ZeroBatchesHeadsAndQueries) {
   for (const char* sizes : {"b=0 hq=2 lq=5 d=8", "b=2 hq=0 hkv=0 lq=5 d=8", "b=2 hq=0 hkv=3 lq=5 d=8",
                             "b=1 hq=2 lq=0 lk=9 d=8", "b=1 hq=2 lq=0 d=8 mask=causal", "b=0 hq=0 hkv=0 lq=0 d=1"}) {
-    const core::Case c = core::parse_case("pass=e2e " + std::string(sizes));
+    const verification::AttentionCase c = verification::attention_case("pass=e2e " + std::string(sizes));
     for (const std::string& engine : engines()) {
       if (!takes(engine, backward_of(c.problem))) continue;
       SCOPED_TRACE(engine + " " + sizes);
@@ -93,7 +94,8 @@ TEST(HardInputs, ZeroBatchesHeadsAndQueries) {
 TEST(HardInputs, LogitsFarFromZero) {
   for (const double score : {-200.0, -2.45e5, 1e2, -1e4, 1e5, -1e5, 1e30, -1e30}) {
     for (const char* shape : {"lq=5 lk=70", "lq=88 lk=448 mask=causal_bottom_right"}) {
-      const core::Case c = core::parse_case("b=1 hq=7 hkv=1 d=16 scale=1 " + std::string(shape));
+      const verification::AttentionCase c =
+          verification::attention_case("b=1 hq=7 hkv=1 d=16 scale=1 " + std::string(shape));
       for (const std::string& engine : engines()) {
         if (!takes(engine, c.problem)) continue;
         SCOPED_TRACE(engine + " " + shape + " score " + std::to_string(score));
@@ -133,7 +135,7 @@ TEST(HardInputs, HiddenKeysMayHoldAnything) {
   // Top left, more keys than queries: keys from len_q on are seen by nobody, those beyond a tile lie in hidden tiles.
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
     const std::string line = "pass=e2e b=1 hq=2 lq=40 lk=1300 d=32 mask=causal_top_left dtype=" + std::string(dtype);
-    const core::Case c = core::parse_case(line);
+    const verification::AttentionCase c = verification::attention_case(line);
     for (const std::string& engine : engines()) {
       if (!takes(engine, backward_of(c.problem))) continue;
       SCOPED_TRACE(engine + " " + dtype);
@@ -157,7 +159,7 @@ TEST(HardInputs, HiddenKeysMayHoldAnything) {
 }
 
 TEST(HardInputs, NanInOneQueryPoisonsThatRowOnly) {
-  const core::Case c = core::parse_case("b=2 hq=2 lq=70 lk=90 d=24");
+  const verification::AttentionCase c = verification::attention_case("b=2 hq=2 lq=70 lk=90 d=24");
   for (const std::string& engine : engines()) {
     if (!takes(engine, c.problem)) continue;
     SCOPED_TRACE(engine);

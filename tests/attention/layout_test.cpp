@@ -28,7 +28,7 @@ TEST(Layout, StridesDoNotChangeABit) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const std::string line = "pass=e2e b=2 hq=4 hkv=2 lq=40 d=40 dtype=" + std::string(dtype) + " lk=" + length;
       for (const std::string& engine : engines()) {
-        if (!takes(engine, backward_of(core::parse_case(line).problem))) continue;
+        if (!takes(engine, backward_of(verification::attention_case(line).problem))) continue;
         const auto straight = solved_by(engine, line);
         for (const char* other : {" place=strided", " layout=blhd", " place=guarded layout=blhd"}) {
           SCOPED_TRACE(engine + ": " + line + other);
@@ -45,8 +45,9 @@ TEST(Layout, StridesDoNotChangeABit) {
 
 TEST(Layout, BroadcastKeysEqualTheirCopies) {
   for (const char* length : {"33", "65", "97"}) {
-    const core::Case c = core::parse_case("b=2 hq=4 hkv=4 lq=20 d=24 place=broadcast seed=1 lk=" + std::string(length));
-    core::Case copied = c;
+    const verification::AttentionCase c =
+        verification::attention_case("b=2 hq=4 hkv=4 lq=20 d=24 place=broadcast seed=1 lk=" + std::string(length));
+    verification::AttentionCase copied = c;
     copied.place = "contiguous";
     for (const std::string& engine : engines_of_all_types()) {
       SCOPED_TRACE(engine + " " + length);
@@ -88,7 +89,7 @@ class Reserved {
 
 TEST(Layout, BatchStridesBeyondThirtyTwoBits) {
   constexpr std::int64_t kStride = std::int64_t{1} << 32;  // elements
-  const core::Case c = core::parse_case("pass=e2e b=3 hq=2 hkv=1 lq=5 lk=9 d=8");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e b=3 hq=2 hkv=1 lq=5 lk=9 d=8");
   const Reserved far_k(3 * kStride * 4), far_out(3 * kStride * 4), far_dk(3 * kStride * 4);
   if (!far_k.mapped() || !far_out.mapped() || !far_dk.mapped()) GTEST_SKIP() << "no address space to reserve";
   for (const std::string& engine : engines()) {
@@ -127,7 +128,7 @@ TEST(Layout, BatchStridesBeyondThirtyTwoBits) {
 TEST(Layout, StridesOfSizeOneDimensionsMeanNothing) {
   for (const std::int64_t strange : {std::int64_t{0}, std::int64_t{3}, std::int64_t{1} << 40, std::int64_t{-7}}) {
     for (const char* shape : {"b=1 hq=1 lq=1 lk=1 d=1", "b=1 hq=1 lq=9 lk=17 d=8", "b=1 hq=4 hkv=1 lq=1 lk=30 d=8"}) {
-      const core::Case c = core::parse_case("pass=e2e " + std::string(shape));
+      const verification::AttentionCase c = verification::attention_case("pass=e2e " + std::string(shape));
       for (const std::string& engine : engines()) {
         if (!takes(engine, backward_of(c.problem))) continue;
         SCOPED_TRACE(engine + " " + shape + " stride " + std::to_string(strange));
@@ -155,7 +156,7 @@ TEST(Layout, StridesOfSizeOneDimensionsMeanNothing) {
 
 // The gradient of a sum is one number behind every element: strides 0 over batch, heads and rows.
 TEST(Layout, BroadcastOutputGradients) {
-  const core::Case c = core::parse_case("pass=e2e b=2 hq=2 lq=21 lk=30 d=16 data=ones");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=2 lq=21 lk=30 d=16 data=ones");
   for (const std::string& engine : engines()) {
     if (!takes(engine, backward_of(c.problem))) continue;
     SCOPED_TRACE(engine);
@@ -174,7 +175,7 @@ TEST(Layout, BroadcastOutputGradients) {
 
 // q, k and v, and their gradients, interleaved in one allocation as a fused projection writes them.
 TEST(Layout, PackedQueriesKeysAndValues) {
-  const core::Case c = core::parse_case("pass=e2e b=2 hq=3 lq=19 d=16 layout=blhd");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=3 lq=19 d=16 layout=blhd");
   const Sizes sizes{2, 3, 19, 16}, strides{19 * 9 * 16, 16, 9 * 16, 1};
   for (const std::string& engine : engines()) {
     if (!takes(engine, backward_of(c.problem))) continue;
@@ -207,9 +208,9 @@ TEST(Layout, PackedQueriesKeysAndValues) {
 
 // out, dout and the gradients each with strides of their own.
 TEST(Layout, EveryTensorItsOwnLayout) {
-  const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=37 lk=50 d=16 dv=24");
-  core::Case turned = c, loose = c;
-  turned.layout = core::Layout::blhd;
+  const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=37 lk=50 d=16 dv=24");
+  verification::AttentionCase turned = c, loose = c;
+  turned.layout = verification::Layout::blhd;
   loose.place = "strided";
   for (const std::string& engine : engines()) {
     if (!takes(engine, backward_of(c.problem))) continue;

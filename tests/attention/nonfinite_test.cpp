@@ -15,7 +15,7 @@ enum class Struck { q, k, v, dout };
 
 struct Strike {
   Struck tensor;
-  core::Case c;
+  verification::AttentionCase c;
   const AttentionProblem& p() const { return c.problem; }
   bool of_keys() const { return tensor == Struck::k || tensor == Struck::v; }
 
@@ -128,8 +128,9 @@ class Nonfinite : public testing::TestWithParam<Row> {};
 TEST_P(Nonfinite, PoisonsWhatMaySeeIt) {
   for (const char* mask : {"none", "causal_top_left"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      const Strike strike{GetParam().tensor, core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=40 lk=70 d=24 dv=16 mask=" +
-                                                              std::string(mask) + " dtype=" + dtype)};
+      const Strike strike{GetParam().tensor,
+                          verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=40 lk=70 d=24 dv=16 mask=" +
+                                                       std::string(mask) + " dtype=" + dtype)};
       for (const std::string& engine : engines()) {
         if (!takes(engine, strike.p()) || !takes(engine, backward_of(strike.p()))) continue;
         const Solved clean = run_with(engine, strike, 0);

@@ -1,23 +1,26 @@
 // A cut of `fovea verify`: the case list's first cases on every implementation.
 #include "attention/engines.h"
-#include "core/implementation.h"
+#include "verification/attention/cases.h"
+#include "verification/attention/operation.h"
 #include "verification/differential.h"
-#include "verification/support_matrix.h"
+#include "verification/problem_line.h"
 
 namespace fovea {
 namespace {
 
 TEST(RandomCases, EveryImplementationAgreesWithTheReference) {
+  const verification::Operation& attention = verification::attention_operation();
   for (std::uint64_t n = 0; n < verification::kCells; ++n) {
-    const core::Case c = verification::random_case(20, n);
-    const verification::Variation variation = verification::variation_of(c);
-    verification::Differential differential(c, variation);
-    for (const auto& implementation : core::all_implementations()) {
-      if (!implementation.unavailable().empty() || implementation.device != DeviceKind::cpu) continue;
-      if (implementation.name == "cpu.avx512_bf16" && c.problem.dtype != DType::bf16) continue;
+    verification::Case c = attention.random_case(20, n, {});
+    c.variation = attention.variation_of(c);
+    const verification::Trial trial = verification::trial_of(c);
+    verification::Differential differential(c, trial);
+    for (const verification::ImplementationFacts& implementation : attention.implementations()) {
+      if (!implementation.unavailable.empty() || implementation.device != DeviceKind::cpu) continue;
+      if (implementation.name == "cpu.avx512_bf16" && c.dtype() != DType::bf16) continue;
       const verification::Outcome outcome = differential.run(implementation);
       EXPECT_EQ(outcome.kind, verification::Outcome::Kind::passed)
-          << implementation.name << ": " << core::line_of(c) << "\nwith " << text_of(variation) << "\n"
+          << implementation.name << ": " << verification::line_of(c) << "\nwith " << text_of(c, trial) << "\n"
           << outcome.reason;
     }
   }
@@ -25,7 +28,7 @@ TEST(RandomCases, EveryImplementationAgreesWithTheReference) {
 
 // A wrong answer must be caught, or the runs above show nothing.
 TEST(RandomCases, AnAnswerThatDropsAKeyFails) {
-  const core::Case c = core::parse_case("b=1 hq=2 lq=9 lk=30 d=16 seed=4");
+  const verification::AttentionCase c = verification::attention_case("b=1 hq=2 lq=9 lk=30 d=16 seed=4");
   const auto tensors = verification::make_tensors(c);
   ForwardTensors fewer = tensors.forward();
   fewer.k.sizes[2] = fewer.v.sizes[2] = c.problem.len_k - 1;

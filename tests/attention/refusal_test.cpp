@@ -176,7 +176,8 @@ TEST(Refusal, ElementTypes) {
 
 TEST(Refusal, AccumulationIntoSixteenBits) {
   for (const std::string& engine : engines()) {
-    verification::CaseTensors tensors = verification::make_tensors(core::parse_case("pass=bwd lq=4 d=8 dtype=bf16"));
+    verification::CaseTensors tensors =
+        verification::make_tensors(verification::attention_case("pass=bwd lq=4 d=8 dtype=bf16"));
     BackwardTensors call = tensors.backward();
     call.accumulate = true;
     try {

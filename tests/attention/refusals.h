@@ -40,7 +40,7 @@ inline void expect_help(const Error& error, bool forward, const Call& call) {
   EXPECT_TRUE(line.starts_with(forward ? "op=attention pass=fwd b=1 " : "op=attention pass=bwd b=1 ")) << text;
   EXPECT_TRUE(text.ends_with("\n  problem: " + line)) << text;
   if (error.details().argument == "workspace") {
-    EXPECT_EQ(core::parse_case(line).problem.len_k, 4) << text;
+    EXPECT_EQ(verification::attention_case(line).problem.len_k, 4) << text;
   }
 }
 

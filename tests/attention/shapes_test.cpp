@@ -1,7 +1,7 @@
 // Lengths around tiles and integer limits, head counts and head dimensions that break kernels, on every engine.
 
 #include "attention/engines.h"
-#include "verification/cases.h"
+#include "verification/attention/cases.h"
 
 namespace fovea {
 namespace {

@@ -9,6 +9,7 @@
 #include "attention/engines.h"
 #include "core/memory.h"
 #include "verification/differential.h"
+#include "verification/problem_line.h"
 
 namespace fovea {
 namespace {
@@ -18,12 +19,10 @@ TEST(State, GarbageInTheWorkspaceChangesNothing) {
   for (const char* line :
        {"pass=e2e b=2 hq=4 hkv=2 lq=65 lk=97 d=40 dtype=bf16", "pass=e2e b=1 hq=1 lq=300 d=64 mask=causal",
         "pass=e2e b=2 hq=3 lq=1 lk=33 d=128 dtype=fp16"}) {
-    const core::Case c = core::parse_case(line);
-    for (const auto& implementation : core::all_implementations()) {
-      if (!implementation.unavailable().empty()) continue;
-      verification::Variation variation;
-      variation.own_workspace = true;
-      const auto outcome = verification::Differential(c, variation).run(implementation);
+    const verification::Case c = verification::parse_case(line);
+    for (const auto& implementation : c.operation->implementations()) {
+      if (!implementation.unavailable.empty()) continue;
+      const auto outcome = verification::Differential(c, {.own_workspace = true}).run(implementation);
       EXPECT_NE(outcome.kind, verification::Outcome::Kind::failed) << implementation.name << ": " << line << "\n"
                                                                    << outcome.reason;
     }
@@ -33,7 +32,7 @@ TEST(State, GarbageInTheWorkspaceChangesNothing) {
 TEST(State, RepeatedCallsAndThreadCountsGiveTheSameBits) {
   for (const char* line : {"pass=e2e b=2 hq=6 hkv=2 lq=130 lk=257 d=40 mask=causal_bottom_right",
                            "pass=e2e b=1 hq=1 lq=513 d=64", "pass=e2e b=5 hq=3 lq=17 d=128 dtype=bf16"}) {
-    const core::Case c = core::parse_case(line);
+    const verification::AttentionCase c = verification::attention_case(line);
     for (const std::string& engine : engines()) {
       if (engine == "reference" || !takes(engine, backward_of(c.problem))) continue;
       SCOPED_TRACE(engine + ": " + line);
@@ -68,7 +67,7 @@ TEST(State, ChangingOneAttributeChangesTheCall) {
 
 // Small problems of every kind, and what each of them gives when it runs alone with one thread.
 struct MixedCalls {
-  std::vector<core::Case> cases;
+  std::vector<verification::AttentionCase> cases;
   std::vector<std::string> engine_of;
   std::vector<std::vector<float>> expected;  // out, then dk
 
@@ -77,14 +76,14 @@ struct MixedCalls {
       for (const char* line : {"pass=e2e b=1 hq=2 lq=40 d=16", "pass=e2e b=2 hq=2 hkv=1 lq=9 lk=70 d=64 dtype=bf16",
                                "pass=e2e b=1 hq=1 lq=100 d=24 mask=causal", "pass=e2e b=3 hq=1 lq=1 d=128 dtype=fp16",
                                "pass=e2e b=1 hq=1 lq=7 lk=200 d=8 layout=blhd"}) {
-        cases.push_back(core::parse_case(line));
+        cases.push_back(verification::attention_case(line));
         engine_of.push_back(engine);
         expected.push_back(run(cases.size() - 1, 1));
       }
     }
   }
   std::vector<float> run(std::size_t which, int threads) const {
-    const core::Case& c = cases[which];
+    const verification::AttentionCase& c = cases[which];
     const auto tensors = verification::make_tensors(c);
     AttentionOptions options = options_on(engine_of[which], c);
     options.threads = threads;
@@ -134,7 +133,7 @@ TEST(State, ACallAfterForkWorks) {
       alarm(60);  // a child that waits for threads it does not have would wait for ever
       bool same = true;
       for (const int threads : {0, 1, 3}) {
-        const core::Case c = core::parse_case(line);
+        const verification::AttentionCase c = verification::attention_case(line);
         auto tensors = verification::make_tensors(c);
         AttentionOptions options = options_on(engine, c);
         options.threads = threads;
@@ -155,7 +154,7 @@ TEST(State, ACallAfterForkWorks) {
 TEST(State, ARaisedCancelFlagEndsTheCall) {
   const std::atomic<bool> raised = true;
   for (const std::string& engine : engines_of_all_types()) {
-    const core::Case c = core::parse_case("pass=e2e b=2 hq=4 lq=200 d=32");
+    const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 lq=200 d=32");
     const auto tensors = verification::make_tensors(c);
     AttentionOptions options = options_on(engine, c);
     options.cancel = &raised;
@@ -188,7 +187,7 @@ struct Host {
 
 TEST(State, LentThreadsGiveTheSameBits) {
   for (const std::string& engine : engines_of_all_types()) {
-    const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=130 d=32");
+    const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=130 d=32");
     const auto own = solved_by(engine, c), lent = verification::make_tensors(c);
     Host host;
     const ThreadLender lender{.threads = 2, .host = &host, .run = Host::run};

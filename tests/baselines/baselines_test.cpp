@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "verification/case_tensors.h"
-#include "verification/check.h"
+#include "verification/attention/case_tensors.h"
+#include "verification/attention/check.h"
 
 namespace fovea {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::string_view kForms[] = {"naive", "vectorized", "fused"};
 
 const bool kCpuRegistered = (core::register_implementations(baselines::implementations()), true);
 
-AttentionOptions options_for(const core::Case& c, std::string_view form, int threads = 2) {
+AttentionOptions options_for(const verification::AttentionCase& c, std::string_view form, int threads = 2) {
   AttentionOptions options = verification::options_of(c);
   options.implementation = form;
   options.threads = threads;
@@ -23,13 +23,13 @@ AttentionOptions options_for(const core::Case& c, std::string_view form, int thr
   return options;
 }
 
-AttentionProblem backward_problem(const core::Case& c) {
+AttentionProblem backward_problem(const verification::AttentionCase& c) {
   AttentionProblem problem = c.problem;
   problem.pass = Pass::backward;
   return problem;
 }
 
-std::int64_t saved_bytes(const core::Case& c, std::string_view form) {
+std::int64_t saved_bytes(const verification::AttentionCase& c, std::string_view form) {
   AttentionProblem problem = c.problem;
   problem.reproducible = false;
   return explain(problem, form).saved_bytes;
@@ -37,25 +37,25 @@ std::int64_t saved_bytes(const core::Case& c, std::string_view form) {
 
 // Forward and backward, with saved state or without, and the verdict on both.
 void expect_right(const std::string& line, std::string_view form, bool with_saved, DType result) {
-  const core::Case c = core::parse_case("pass=e2e " + line);
+  const verification::AttentionCase c = verification::attention_case("pass=e2e " + line);
   verification::CaseTensors tensors = verification::make_tensors(c, result);
-  if (with_saved) tensors.saved = verification::make_saved(saved_bytes(c, form));
+  if (with_saved) tensors.saved = verification::host_buffer(saved_bytes(c, form));
   const AttentionOptions options = options_for(c, form);
   attention_forward(tensors.forward(), options);
   attention_backward(tensors.backward(), options);
   AttentionProblem problem = c.problem;
   problem.result_dtype = result;
   const auto forward = verification::check_forward(problem, tensors.forward(), 1);
-  EXPECT_TRUE(forward.ok) << form << (with_saved ? " saved " : " recomputed ") << core::line_of(c) << "\n"
+  EXPECT_TRUE(forward.ok) << form << (with_saved ? " saved " : " recomputed ") << verification::line_of(c) << "\n"
                           << forward.reason();
   problem.pass = Pass::backward;
   BackwardTensors results = tensors.backward();
   // Saved probabilities are those of the definition; without them, lse and out are what backward is given.
   if (with_saved) results.lse = {}, results.out = {};
   const auto backward = verification::check_backward(problem, results, 1);
-  EXPECT_TRUE(backward.ok) << form << (with_saved ? " saved " : " recomputed ") << core::line_of(c) << "\n"
+  EXPECT_TRUE(backward.ok) << form << (with_saved ? " saved " : " recomputed ") << verification::line_of(c) << "\n"
                            << backward.reason();
-  EXPECT_TRUE(tensors.padding_intact()) << form << " " << core::line_of(c);
+  EXPECT_TRUE(tensors.padding_intact()) << form << " " << verification::line_of(c);
 }
 
 class Baselines : public testing::TestWithParam<std::string_view> {};
@@ -68,20 +68,20 @@ TEST_P(Baselines, AreRightForEveryTypeMaskAndLayout) {
                                 "hq=4 lq=65 lk=64 d=33 place=broadcast"}) {
         const std::string line = std::string(shape) + " dtype=" + dtype + " mask=" + mask;
         expect_right(line, GetParam(), true, DType::fp32);
-        expect_right(line, GetParam(), false, core::parse_case(line).problem.dtype);
+        expect_right(line, GetParam(), false, verification::attention_case(line).problem.dtype);
       }
     }
   }
 }
 
 TEST_P(Baselines, AreRightForEveryDataFamily) {
-  for (const std::string_view family : core::kDataFamilies) {
+  for (const std::string_view family : verification::kDataFamilies) {
     if (family == "nonfinite") continue;  // the contract exempts library products from its rules on NaN and infinity
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const std::string line = "hq=4 hkv=2 lq=45 lk=70 d=32 mask=causal_bottom_right dtype=" + std::string(dtype) +
                                " data=" + std::string(family);
       for (const bool with_saved : {false, true})
-        expect_right(line, GetParam(), with_saved, core::parse_case(line).problem.dtype);
+        expect_right(line, GetParam(), with_saved, verification::attention_case(line).problem.dtype);
     }
   }
 }
@@ -96,7 +96,8 @@ TEST_P(Baselines, AnswerEmptyProblems) {
 }
 
 TEST_P(Baselines, AccumulateIntoGradients) {
-  const core::Case c = core::parse_case("pass=bwd b=2 hq=4 hkv=2 lq=40 lk=50 d=16 dtype=bf16");
+  const verification::AttentionCase c =
+      verification::attention_case("pass=bwd b=2 hq=4 hkv=2 lq=40 lk=50 d=16 dtype=bf16");
   const verification::CaseTensors once = verification::make_tensors(c, DType::fp32);
   const verification::CaseTensors twice = verification::make_tensors(c, DType::fp32);
   const AttentionOptions options = options_for(c, GetParam());
@@ -116,7 +117,7 @@ TEST_P(Baselines, AccumulateIntoGradients) {
 }
 
 TEST_P(Baselines, GiveEachGradientAlone) {
-  const core::Case c = core::parse_case("pass=bwd hq=4 hkv=2 lq=40 lk=50 d=16");
+  const verification::AttentionCase c = verification::attention_case("pass=bwd hq=4 hkv=2 lq=40 lk=50 d=16");
   const verification::CaseTensors tensors = verification::make_tensors(c);
   const AttentionOptions options = options_for(c, GetParam());
   attention_forward(tensors.forward(), options);
@@ -136,7 +137,7 @@ struct Lent {
 };
 
 TEST_P(Baselines, RunOnLentThreads) {
-  const core::Case c = core::parse_case("hq=4 lq=90 d=16");
+  const verification::AttentionCase c = verification::attention_case("hq=4 lq=90 d=16");
   const verification::CaseTensors tensors = verification::make_tensors(c);
   AttentionOptions options = options_for(c, GetParam());
   Lent lent;
@@ -152,9 +153,9 @@ TEST_P(Baselines, RunOnLentThreads) {
 }
 
 TEST_P(Baselines, StopWhenCancelled) {
-  const core::Case c = core::parse_case("pass=e2e lq=64 d=16");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e lq=64 d=16");
   verification::CaseTensors tensors = verification::make_tensors(c);
-  tensors.saved = verification::make_saved(saved_bytes(c, GetParam()));
+  tensors.saved = verification::host_buffer(saved_bytes(c, GetParam()));
   AttentionOptions options = options_for(c, GetParam());
   attention_forward(tensors.forward(), options);
   const std::atomic<bool> cancel = true;
@@ -175,9 +176,9 @@ TEST_P(Baselines, StopWhenCancelled) {
 }
 
 TEST_P(Baselines, RefuseStateSavedForAnotherProblem) {
-  const core::Case c = core::parse_case("pass=e2e hq=2 lq=32 d=16 mask=causal");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e hq=2 lq=32 d=16 mask=causal");
   verification::CaseTensors tensors = verification::make_tensors(c);
-  tensors.saved = verification::make_saved(saved_bytes(c, GetParam()));
+  tensors.saved = verification::host_buffer(saved_bytes(c, GetParam()));
   const AttentionOptions right = options_for(c, GetParam());
   const auto refuses = [&](const AttentionOptions& options) {
     tensors.dq.poison();
@@ -205,7 +206,7 @@ TEST_P(Baselines, RefuseStateSavedForAnotherProblem) {
 }
 
 TEST_P(Baselines, RefuseToPromiseReproducibility) {
-  const core::Case c = core::parse_case("lq=8 d=8");
+  const verification::AttentionCase c = verification::attention_case("lq=8 d=8");
   const verification::CaseTensors tensors = verification::make_tensors(c);
   AttentionOptions options = options_for(c, GetParam());
   options.reproducible = true;
@@ -220,7 +221,7 @@ TEST_P(Baselines, RefuseToPromiseReproducibility) {
 
 TEST_P(Baselines, KeepOneMatrixOfTheInputsTypeForBackward) {
   for (const auto& [dtype, width] : {std::pair{"fp32", 4}, {"bf16", 2}, {"fp16", 2}}) {
-    const core::Case c = core::parse_case("b=8 lq=256 d=16 dtype=" + std::string(dtype));
+    const verification::AttentionCase c = verification::attention_case("b=8 lq=256 d=16 dtype=" + std::string(dtype));
     EXPECT_EQ(saved_bytes(c, GetParam()), 64 + 8 * 256 * 256 * width);
   }
 }

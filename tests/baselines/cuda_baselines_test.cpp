@@ -5,8 +5,8 @@
 
 #include "baselines/cuda/baselines.h"
 #include "core/choose.h"
-#include "core/problem_line.h"
 #include "fovea/attention.h"
+#include "verification/attention/case.h"
 
 namespace fovea {
 namespace {
@@ -15,7 +15,7 @@ const bool kCudaRegistered = (core::register_implementations(cuda::baselines::im
 
 TEST(CudaBaselines, TheDeviceChoosesAmongEqualNames) {
   if (cuda::baselines::implementations().empty()) GTEST_SKIP() << "a build without CUDA";
-  AttentionProblem problem = core::parse_case("lq=64 lk=64 d=32 device=cuda").problem;
+  AttentionProblem problem = verification::attention_case("lq=64 lk=64 d=32 device=cuda").problem;
   problem.reproducible = false;
   for (const char* name : {"naive", "vectorized", "fused"}) {
     const Explanation found = explain(problem, name);
@@ -33,7 +33,8 @@ TEST(CudaBaselines, EveryNameIsListedOnce) {
 
 TEST(CudaBaselines, PlansCountTheMatrixAndTheSavedState) {
   for (const core::Implementation& one : cuda::baselines::implementations()) {
-    AttentionProblem problem = core::parse_case("b=2 hq=4 lq=1000 lk=900 d=32 dtype=bf16 device=cuda").problem;
+    AttentionProblem problem =
+        verification::attention_case("b=2 hq=4 lq=1000 lk=900 d=32 dtype=bf16 device=cuda").problem;
     problem.saved_state = true;
     EXPECT_EQ(one.refusal(problem), "");
     const core::Plan plan = one.plan(problem);

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "baselines/cuda/memory_plan.h"
-#include "core/problem_line.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda::baselines {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using fovea::baselines::Form;
 
 AttentionProblem problem(const std::string& line, Pass pass, bool saved) {
-  AttentionProblem p = core::parse_case(line).problem;
+  AttentionProblem p = verification::attention_case(line).problem;
   p.pass = pass;
   p.saved_state = saved;
   return p;

@@ -6,7 +6,7 @@
 
 #include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/pieces.h"
-#include "core/problem_line.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda::baselines {
 namespace {
@@ -15,7 +15,9 @@ using fovea::baselines::Form;
 
 constexpr std::int64_t kMost = std::int64_t{128} << 20;
 
-AttentionProblem problem(const std::string& line) { return core::parse_case(line + " d=64 device=cuda").problem; }
+AttentionProblem problem(const std::string& line) {
+  return verification::attention_case(line + " d=64 device=cuda").problem;
+}
 
 std::int64_t score_bytes(const AttentionProblem& p) { return 4 * p.batch * p.heads_q * p.len_q * p.len_k; }
 

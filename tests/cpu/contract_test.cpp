@@ -10,7 +10,7 @@
 namespace fovea::cpu {
 namespace {
 
-using core::Case;
+using verification::AttentionCase;
 using verification::CaseTensors;
 using verification::HostTensor;
 
@@ -20,7 +20,7 @@ bool same(const HostTensor& a, const HostTensor& b) {
   return std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.view().buffer_bytes)) == 0;
 }
 
-CaseTensors solve(const Case& c, std::string_view name, int threads = 1) {
+CaseTensors solve(const AttentionCase& c, std::string_view name, int threads = 1) {
   CaseTensors tensors = verification::make_tensors(c);
   attention_forward(tensors.forward(), forced(c, name, threads));
   attention_backward(tensors.backward(), forced(c, name, threads));
@@ -28,18 +28,19 @@ CaseTensors solve(const Case& c, std::string_view name, int threads = 1) {
 }
 
 TEST(Contract, ValuesOfOneGiveOne) {
-  for (const Case& c :
-       core::parse_sweep("pass=e2e data=ones lq=70 lk=1,95,300 d=16 mask=none,causal_top_left seed=1,2")) {
+  for (const AttentionCase& c :
+       verification::attention_sweep("pass=e2e data=ones lq=70 lk=1,95,300 d=16 mask=none,causal_top_left seed=1,2")) {
     for (const std::string& name : available(c.problem)) {
       const CaseTensors t = solve(c, name);
-      for (std::int64_t i = 0; i < elements(t.out); ++i) ASSERT_EQ(value(t.out, i), 1.0f) << name << core::line_of(c);
+      for (std::int64_t i = 0; i < elements(t.out); ++i)
+        ASSERT_EQ(value(t.out, i), 1.0f) << name << verification::line_of(c);
     }
   }
 }
 
 TEST(Contract, AnyNumberOfThreadsGivesTheSameBits) {
-  const Case c =
-      core::parse_case("pass=e2e b=1 hq=4 hkv=2 lq=130 lk=1100 d=24 dtype=bf16 mask=causal_bottom_right seed=2");
+  const AttentionCase c = verification::attention_case(
+      "pass=e2e b=1 hq=4 hkv=2 lq=130 lk=1100 d=24 dtype=bf16 mask=causal_bottom_right seed=2");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors one = solve(c, name), three = solve(c, name, 3);
     for (const auto tensor :
@@ -49,8 +50,10 @@ TEST(Contract, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(Contract, GroupedHeadsEqualExpandedHeads) {
-  const Case grouped = core::parse_case("b=2 hq=6 hkv=2 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
-  const Case expanded = core::parse_case("b=2 hq=6 hkv=6 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
+  const AttentionCase grouped =
+      verification::attention_case("b=2 hq=6 hkv=2 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
+  const AttentionCase expanded =
+      verification::attention_case("b=2 hq=6 hkv=6 lq=50 lk=120 d=16 mask=causal_bottom_right seed=3");
   for (const std::string& name : available(grouped.problem)) {
     const CaseTensors a = verification::make_tensors(grouped), b = verification::make_tensors(expanded);
     for (const auto& [from, to] : {std::pair{&a.k, &b.k}, {&a.v, &b.v}}) {
@@ -68,7 +71,7 @@ TEST(Contract, GroupedHeadsEqualExpandedHeads) {
 }
 
 TEST(Contract, LaterKeysDoNotReachEarlierQueries) {
-  const Case c = core::parse_case("pass=e2e lq=200 lk=200 d=16 mask=causal data=peaked seed=4");
+  const AttentionCase c = verification::attention_case("pass=e2e lq=200 lk=200 d=16 mask=causal data=peaked seed=4");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors a = solve(c, name), b = verification::make_tensors(c);
     constexpr std::int64_t kFirst = 101;  // of the keys that change, in the middle of a tile
@@ -82,7 +85,8 @@ TEST(Contract, LaterKeysDoNotReachEarlierQueries) {
 }
 
 TEST(Contract, EachGradientAloneHasTheSameBits) {
-  const Case c = core::parse_case("pass=e2e b=1 hq=4 hkv=2 lq=60 lk=1100 d=16 dv=24 mask=causal_bottom_right seed=5");
+  const AttentionCase c =
+      verification::attention_case("pass=e2e b=1 hq=4 hkv=2 lq=60 lk=1100 d=16 dv=24 mask=causal_bottom_right seed=5");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors all = solve(c, name);
     for (int subset = 1; subset < 7; ++subset) {
@@ -101,7 +105,7 @@ TEST(Contract, EachGradientAloneHasTheSameBits) {
 }
 
 TEST(Contract, AnOutsideDeltaReplacesOut) {
-  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=16 seed=6");
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=16 seed=6");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors t = solve(c, name);
     std::vector<float> delta(120);
@@ -123,7 +127,8 @@ TEST(Contract, AnOutsideDeltaReplacesOut) {
 }
 
 TEST(Contract, AccumulatingAddsToWhatWasThere) {
-  for (const Case& c : core::parse_sweep("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=90,1100 d=17 dtype=fp32,bf16 seed=7")) {
+  for (const AttentionCase& c :
+       verification::attention_sweep("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=90,1100 d=17 dtype=fp32,bf16 seed=7")) {
     for (const std::string& name : available(c.problem)) {
       const CaseTensors once = verification::make_tensors(c, DType::fp32),
                         twice = verification::make_tensors(c, DType::fp32);
@@ -142,7 +147,7 @@ TEST(Contract, AccumulatingAddsToWhatWasThere) {
 }
 
 TEST(Contract, WideResultsRoundToTheNarrowOnes) {
-  for (const Case& c : core::parse_sweep("b=1 hq=2 lq=60 lk=90 d=20 dtype=bf16,fp16 seed=8")) {
+  for (const AttentionCase& c : verification::attention_sweep("b=1 hq=2 lq=60 lk=90 d=20 dtype=bf16,fp16 seed=8")) {
     for (const std::string& name : available(c.problem)) {
       const CaseTensors narrow = verification::make_tensors(c), wide = verification::make_tensors(c, DType::fp32);
       attention_forward(narrow.forward(), forced(c, name));
@@ -157,7 +162,7 @@ TEST(Contract, WideResultsRoundToTheNarrowOnes) {
 }
 
 TEST(Contract, TheCallersWorkspaceIsEnough) {
-  const Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=1100 d=17 seed=9");
+  const AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=1100 d=17 seed=9");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors expected = solve(c, name), t = verification::make_tensors(c);
     for (const Pass pass : {Pass::forward, Pass::backward}) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cpu/cpu.h"
-#include "verification/case_tensors.h"
-#include "verification/check.h"
+#include "verification/attention/case_tensors.h"
+#include "verification/attention/check.h"
 
 namespace fovea::cpu {
 
@@ -29,7 +29,7 @@ inline std::vector<std::string> of_this_machine(const AttentionProblem& problem)
 // The same and the emulated AVX-512 ones.
 std::vector<std::string> available(const AttentionProblem& problem);
 
-inline AttentionOptions forced(const core::Case& c, std::string_view name, int threads = 1) {
+inline AttentionOptions forced(const verification::AttentionCase& c, std::string_view name, int threads = 1) {
   AttentionOptions options = verification::options_of(c);
   options.implementation = name;
   options.threads = threads;

@@ -9,13 +9,13 @@
 namespace fovea::cpu {
 namespace {
 
-using core::Case;
+using verification::AttentionCase;
 using verification::CaseTensors;
 
-void check(const Case& c, DType result) {
+void check(const AttentionCase& c, DType result) {
   std::optional<verification::Expectation> forward;  // the same for all; that of backward depends on out and lse
   for (const std::string& name : available(c.problem)) {
-    const std::string at = name + ": " + core::line_of(c);
+    const std::string at = name + ": " + verification::line_of(c);
     const CaseTensors tensors = verification::make_tensors(c, result);
     AttentionProblem problem = c.problem;
     problem.result_dtype = result;
@@ -32,7 +32,7 @@ void check(const Case& c, DType result) {
 }
 
 void sweep(const std::string& line) {
-  for (const Case& c : core::parse_sweep("pass=e2e " + line)) check(c, c.problem.dtype);
+  for (const AttentionCase& c : verification::attention_sweep("pass=e2e " + line)) check(c, c.problem.dtype);
 }
 
 TEST(Engine, LengthsAroundEveryTile) {

@@ -51,14 +51,14 @@ TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
 // Started with FOVEA_CPU_ISA=scalar by CMake: the list is made once per process.
 TEST(Isa, ACapLeavesTheOthersToTheirNames) {
   if (std::getenv("FOVEA_EXPECT_CAP") == nullptr) GTEST_SKIP() << "runs in a process of its own";
-  const core::Case c = core::parse_case("lq=4 lk=4 d=8");
+  const verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   EXPECT_EQ(explain(c.problem).chosen, "cpu.scalar");
   for (const auto& one : implementations()) EXPECT_EQ(one.automatic, one.name == "cpu.scalar");
   EXPECT_EQ(explain(c.problem, "cpu.avx2").chosen, missing(Isa::avx2).empty() ? "cpu.avx2" : "");
 }
 
 TEST(Isa, OneThatIsMissingSaysWhy) {
-  const core::Case c = core::parse_case("lq=4 lk=4 d=8 dtype=bf16");
+  const verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8 dtype=bf16");
   for (const auto& one : implementations()) {
     if (one.unavailable().empty()) continue;
     const verification::CaseTensors tensors = verification::make_tensors(c);
@@ -73,7 +73,7 @@ TEST(Isa, OneThatIsMissingSaysWhy) {
 }
 
 TEST(Isa, NoStateIsSaved) {
-  core::Case c = core::parse_case("lq=4 lk=4 d=8");
+  verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   c.problem.saved_state = true;
   for (const auto& one : implementations()) EXPECT_NE(one.refusal(c.problem), "");
 }

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "core/implementation.h"
-#include "core/problem_line.h"
 #include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "softcap_kernels.h"
-#include "verification/case_tensors.h"
+#include "verification/attention/case.h"
+#include "verification/attention/case_tensors.h"
 
 namespace fovea::cpu {
 namespace {
@@ -92,7 +92,8 @@ void expect_close(const verification::HostTensor& got, const std::vector<float>&
 
 TEST(Score, AStageIsFilledInForwardAndBackward) {
   for (const double scale : {0.7, -0.7}) {
-    core::Case c = core::parse_case("pass=e2e hq=2 hkv=1 lq=37 lk=150 d=8 mask=causal_bottom_right");
+    verification::AttentionCase c =
+        verification::attention_case("pass=e2e hq=2 hkv=1 lq=37 lk=150 d=8 mask=causal_bottom_right");
     c.problem.scale = scale;
     const verification::CaseTensors tensors = verification::make_tensors(c);
     const auto run = [&](const core::Plan& plan, auto call) {

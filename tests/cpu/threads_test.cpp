@@ -16,11 +16,11 @@
 namespace fovea::cpu {
 namespace {
 
-using core::Case;
+using verification::AttentionCase;
 using verification::CaseTensors;
 using verification::HostTensor;
 
-CaseTensors solve(const Case& c, const AttentionOptions& options) {
+CaseTensors solve(const AttentionCase& c, const AttentionOptions& options) {
   CaseTensors tensors = verification::make_tensors(c);
   attention_forward(tensors.forward(), options);
   attention_backward(tensors.backward(), options);
@@ -42,7 +42,7 @@ const char* const kLines[] = {"pass=e2e b=1 hq=1 lq=700 lk=1700 d=16 mask=causal
 
 TEST(Threads, AnyNumberGivesTheSameBits) {
   for (const char* line : kLines) {
-    const Case c = core::parse_case(line);
+    const AttentionCase c = verification::attention_case(line);
     for (const std::string& name : of_this_machine(c.problem)) {
       const CaseTensors one = solve(c, forced(c, name, 1));
       for (const int threads : {2, 3, 4, 8}) expect_same_bits(one, solve(c, forced(c, name, threads)), name + line);
@@ -65,7 +65,7 @@ TEST(Threads, ALenderIsUsedAndGivesTheSameBits) {
                               for (auto& thread : threads) thread.join();
                             }};
   for (const char* line : kLines) {
-    const Case c = core::parse_case(line);
+    const AttentionCase c = verification::attention_case(line);
     AttentionOptions options = forced(c, "cpu.scalar", 0);
     options.lender = &lender;
     expect_same_bits(solve(c, forced(c, "cpu.scalar")), solve(c, options), line);
@@ -74,7 +74,7 @@ TEST(Threads, ALenderIsUsedAndGivesTheSameBits) {
 }
 
 TEST(Threads, CallersAtOnce) {
-  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=4");
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=4");
   const CaseTensors expected = solve(c, forced(c, "cpu.scalar"));
   std::vector<std::thread> callers;
   for (int n = 0; n < 8; ++n) {
@@ -89,7 +89,7 @@ TEST(Threads, AForkedChildComputes) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer ends a forked child that starts threads";
 #endif
-  const Case c = core::parse_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=5");
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=5");
   const CaseTensors expected = solve(c, forced(c, "cpu.scalar", 4));
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -124,7 +124,7 @@ TEST(Threads, AStoppedItemStopsTheRest) {
 }
 
 TEST(Threads, ARaisedFlagCancels) {
-  const Case c = core::parse_case("pass=e2e b=1 hq=1 lq=300 lk=300 d=16");
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=1 lq=300 lk=300 d=16");
   const std::atomic<bool> raised{true};
   for (const std::string& name : of_this_machine(c.problem)) {
     const CaseTensors tensors = solve(c, forced(c, name));

@@ -7,13 +7,13 @@
 
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
-#include "verification/case_tensors.h"
+#include "verification/attention/case_tensors.h"
 
 namespace fovea::cuda {
 
 class DeviceCall {
  public:
-  explicit DeviceCall(const core::Case& c) : host_(verification::make_tensors(c)) {
+  explicit DeviceCall(const verification::AttentionCase& c) : host_(verification::make_tensors(c)) {
     forward = host_.forward();
     backward = host_.backward();
     options = verification::options_of(c);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "cuda/measure/call_timer.h"
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
@@ -15,12 +14,13 @@
 #include "device_call.h"
 #include "fovea/error.h"
 #include "on_device.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda {
 namespace {
 
 // Empty, or what is wrong.
-std::string wrong_launches(const core::Case& c) {
+std::string wrong_launches(const verification::AttentionCase& c) {
   DeviceCall t(c);
   const CallTimer timer(false);
   const DeviceMemory workspace(std::max<std::int64_t>(workspace_bytes(c.problem, "cuda.any"), 1));
@@ -43,7 +43,7 @@ std::string wrong_launches(const core::Case& c) {
   const LaunchList launches(CapturedGraph(stream, call, 1));
   launches.enqueue(stream);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  std::printf("launches: %zu of %s\n", launches.size(), core::line_of(c).c_str());
+  std::printf("launches: %zu of %s\n", launches.size(), verification::line_of(c).c_str());
   return t.bytes() == wanted ? "" : "another answer than the call's";
 }
 
@@ -78,9 +78,9 @@ int check_launches() {
                            "pass=fwd lq=4k d=128 dtype=fp16 mask=none", "pass=fwd lq=2k d=64 dtype=fp32 mask=causal",
                            "pass=bwd lq=512 d=64 dtype=bf16 mask=causal", "pass=bwd lq=2k d=128 dtype=fp32 mask=none",
                            "pass=bwd b=2 hq=4 hkv=2 lq=1k d=64 dtype=bf16 mask=causal"}) {
-    core::Case c = core::parse_case(line);
+    verification::AttentionCase c = verification::attention_case(line);
     c.problem.device = {DeviceKind::cuda, 0};
-    c.problem.pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
+    c.problem.pass = c.pass == verification::CasePass::fwd ? Pass::forward : Pass::backward;
     std::string wrong;
     try {
       wrong = wrong_launches(c);

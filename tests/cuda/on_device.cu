@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "on_device.h"
 #include "tensor_set.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda {
 namespace {
@@ -70,8 +70,10 @@ struct DeviceBuffer {
 };
 
 struct DeviceCase : TensorSet<DeviceBuffer> {
-  core::CasePass pass;
-  explicit DeviceCase(const core::Case& c) : TensorSet(c.problem), pass(c.pass) { options.implementation = "cuda.any"; }
+  verification::CasePass pass;
+  explicit DeviceCase(const verification::AttentionCase& c) : TensorSet(c.problem), pass(c.pass) {
+    options.implementation = "cuda.any";
+  }
   void run_forward(cudaStream_t stream) {
     options.stream = stream;
     attention_forward(forward(), options);
@@ -80,7 +82,7 @@ struct DeviceCase : TensorSet<DeviceBuffer> {
     options.stream = stream;
     attention_backward(backward(), options);
   }
-  void run(cudaStream_t stream) { pass == core::CasePass::fwd ? run_forward(stream) : run_backward(stream); }
+  void run(cudaStream_t stream) { pass == verification::CasePass::fwd ? run_forward(stream) : run_backward(stream); }
 };
 
 void add_hash(const DeviceBuffer& buffer, unsigned long long* hash, cudaStream_t stream) {
@@ -101,13 +103,14 @@ int repeat_bitwise(int count) {
   check(cudaMalloc(&on_device, hashes.size() * sizeof(hashes[0])), "cudaMalloc");
   int failed = 0, passed = 0;
   // Lengths for tiles of few rows, for whole tiles, and for tiles cut into parts.
-  for (const core::Case& c : core::parse_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
-                                               "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
+  for (const verification::AttentionCase& c :
+       verification::attention_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
+                                     "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {
     DeviceCase one(c);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // its numbers are made on the default stream
     one.run_forward(stream);
     check(cudaMemsetAsync(on_device, 0, hashes.size() * sizeof(hashes[0]), stream), "cudaMemsetAsync");
-    const std::vector<const DeviceBuffer*> results = c.pass == core::CasePass::fwd
+    const std::vector<const DeviceBuffer*> results = c.pass == verification::CasePass::fwd
                                                          ? std::vector<const DeviceBuffer*>{&one.out, &one.lse}
                                                          : std::vector<const DeviceBuffer*>{&one.dq, &one.dk, &one.dv};
     for (int i = 0; i < count; ++i) {
@@ -121,7 +124,7 @@ int repeat_bitwise(int count) {
           "cudaMemcpy");
     int differing = 0;
     for (std::size_t i = 0; i < hashes.size(); ++i) differing += hashes[i] != hashes[i % kResults];
-    if (differing > 0) std::printf("DIFFERS %d times: %s\n", differing, core::line_of(c).c_str());
+    if (differing > 0) std::printf("DIFFERS %d times: %s\n", differing, verification::line_of(c).c_str());
     ++(differing > 0 ? failed : passed);
   }
   cudaFree(on_device), cudaFree(noisy), cudaStreamDestroy(noise), cudaStreamDestroy(stream);
@@ -172,8 +175,9 @@ bool same_values(const char* name, const TensorView& got, const TensorView& want
 constexpr std::int64_t kLong = (std::int64_t{1} << 25) + 1007, kTail = 1024;  // rows; times 64 is beyond 2^31
 constexpr std::int64_t kBatches = (std::int64_t{1} << 15) + 9;                // times 8 heads, 128 rows and 64 as well
 
-core::Case long_case(std::int64_t len_q, std::int64_t len_k) {
-  core::Case c = core::parse_case("op=attention pass=bwd b=1 hq=1 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=none");
+verification::AttentionCase long_case(std::int64_t len_q, std::int64_t len_k) {
+  verification::AttentionCase c =
+      verification::attention_case("op=attention pass=bwd b=1 hq=1 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=none");
   c.problem.len_q = len_q;
   c.problem.len_k = len_k;
   return c;
@@ -222,7 +226,8 @@ int wrong_with_long_keys() {
 
 // Nor do batches: here a row's offset within its head is small, and that of the batch is beyond 2^31.
 int wrong_with_many_batches() {
-  core::Case c = core::parse_case("op=attention pass=bwd b=2 hq=8 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=causal");
+  verification::AttentionCase c =
+      verification::attention_case("op=attention pass=bwd b=2 hq=8 hkv=1 lq=128 lk=128 d=64 dtype=bf16 mask=causal");
   DeviceCase tail(c);
   c.problem.batch = kBatches;
   DeviceCase whole(c);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda {
 namespace {
@@ -74,9 +74,9 @@ void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t
 }
 
 void expect_whole_plans(const std::string& sweep) {
-  for (core::Case c : core::parse_sweep(sweep)) {
+  for (verification::AttentionCase c : verification::attention_sweep(sweep)) {
     AttentionProblem& p = c.problem;
-    const std::string line = core::line_of(c);
+    const std::string line = verification::line_of(c);
     p.device = {DeviceKind::cuda, 0};
     p.pass = Pass::forward;
     const ForwardPlan forward = plan_forward(p, {});
@@ -111,17 +111,18 @@ TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
 
 TEST(Plan, AGpuThatIsTooOldIsRefused) {
   describe_device(7, 40, 64 * 1024, 2);
-  EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem),
+  EXPECT_EQ(refusal(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem),
             "described has compute capability 7.0, the kernels need 8.0 or higher");
   describe_device(8, 40, 99 * 1024, 2);
-  EXPECT_EQ(refusal(core::parse_case("pass=fwd lq=128 d=64 device=cuda").problem), "");
+  EXPECT_EQ(refusal(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem), "");
 }
 
 // Layers of several shapes in turn, as a model has them, are planned once.
 TEST(Plan, AThreadRemembersThoseOfSeveralProblems) {
   describe_device(9, 132, kH200Shared, 3);
   std::vector<AttentionProblem> problems;
-  for (core::Case c : core::parse_sweep("pass=fwd hq=8 lq=512,1k,2k,4k d=32,64 dtype=bf16 mask=causal")) {
+  for (verification::AttentionCase c :
+       verification::attention_sweep("pass=fwd hq=8 lq=512,1k,2k,4k d=32,64 dtype=bf16 mask=causal")) {
     c.problem.device = {DeviceKind::cuda, 0};
     problems.push_back(c.problem);
   }
@@ -138,7 +139,8 @@ TEST(Plan, TakesTilesOfWarpgroupsWhereTheyAreFast) {
   for (const std::string dim : {"64", "128"}) {
     for (const int capability : {8, 9, 12}) {
       describe_device(capability, 132, kH200Shared, 4);
-      core::Case c = core::parse_sweep("pass=fwd b=4 hq=16 lq=4k dtype=bf16 mask=none d=" + dim).front();
+      verification::AttentionCase c =
+          verification::attention_sweep("pass=fwd b=4 hq=16 lq=4k dtype=bf16 mask=none d=" + dim).front();
       c.problem.device = {DeviceKind::cuda, 0};
       const ForwardPlan plan = plan_forward(c.problem, {});
       ASSERT_NE(plan.kernel, nullptr);

@@ -7,8 +7,8 @@
 
 #include "cuda/reference/chosen_rows.h"
 #include "on_device.h"
-#include "verification/case_tensors.h"
-#include "verification/evaluation.h"
+#include "verification/attention/case_tensors.h"
+#include "verification/attention/evaluation.h"
 
 namespace fovea::cuda {
 namespace {
@@ -19,7 +19,8 @@ using verification::RowValues;
 // Both sum in double precision, in another order: far below any tolerance that is judged with these values.
 constexpr double kAgreement = 1e-11;
 
-bool agree(const char* tensor, const std::vector<double>& got, const RowValues& wanted, const core::Case& c) {
+bool agree(const char* tensor, const std::vector<double>& got, const RowValues& wanted,
+           const verification::AttentionCase& c) {
   double largest = 0, worst = 0;
   bool same = got.size() == wanted.values.size();
   for (std::size_t n = 0; same && n < got.size(); ++n) {
@@ -32,7 +33,7 @@ bool agree(const char* tensor, const std::vector<double>& got, const RowValues& 
     worst = std::isnan(x) ? HUGE_VAL : std::max(worst, std::abs(x - y));
   }
   if (same && worst <= kAgreement * largest) return true;
-  std::printf("REFERENCE %s differs by %g of %g: %s\n", tensor, worst, largest, core::line_of(c).c_str());
+  std::printf("REFERENCE %s differs by %g of %g: %s\n", tensor, worst, largest, verification::line_of(c).c_str());
   return false;
 }
 
@@ -42,14 +43,16 @@ std::vector<reference::Row> rows_of(const std::vector<RowIndex>& indices) {
   return rows;
 }
 
-bool same_forward(const core::Case& c, const ForwardTensors& tensors, const verification::Sample& sample) {
+bool same_forward(const verification::AttentionCase& c, const ForwardTensors& tensors,
+                  const verification::Sample& sample) {
   const auto got = reference::forward_rows(c.problem, tensors, rows_of(sample.queries));
   const auto wanted = verification::by_definition(c.problem, tensors, sample);
   const bool out = agree("out", got.out, wanted.out, c), lse = agree("lse", got.lse, wanted.lse, c);
   return out && lse;
 }
 
-bool same_backward(const core::Case& c, const BackwardTensors& tensors, const verification::Sample& sample) {
+bool same_backward(const verification::AttentionCase& c, const BackwardTensors& tensors,
+                   const verification::Sample& sample) {
   const auto got = reference::backward_rows(c.problem, tensors, rows_of(sample.queries), rows_of(sample.keys));
   const auto wanted = verification::by_definition(c.problem, tensors, sample);
   const bool dq = agree("dq", got.dq, wanted.dq, c), dk = agree("dk", got.dk, wanted.dk, c);
@@ -75,7 +78,7 @@ int check_reference() {
       "pass=bwd b=2 hq=2 hkv=2 lq=70 lk=9 d=16 dtype=fp32 mask=causal_bottom_right place=broadcast",
       "pass=bwd b=1 hq=2 hkv=2 lq=40 lk=40 d=8 dtype=fp32 mask=causal data=nonfinite"};
   for (const char* sweep : sweeps) {
-    for (const core::Case& c : core::parse_sweep(sweep)) {
+    for (const verification::AttentionCase& c : verification::attention_sweep(sweep)) {
       const verification::CaseTensors tensors = verification::make_tensors(c);
       attention_forward(tensors.forward(),
                         {.mask = c.problem.mask, .scale = c.problem.scale, .implementation = "reference"});

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "attention/random_descriptors.h"
-#include "core/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "device_call.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "on_device.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda {
 namespace {
@@ -27,7 +27,7 @@ void judge(const std::string& name, const std::string& wrong) {
   ++(wrong.empty() ? passed : failed);
 }
 
-core::Case case_of(const char* line) { return core::parse_case(line); }
+verification::AttentionCase case_of(const char* line) { return verification::attention_case(line); }
 DeviceCall small_call() { return DeviceCall(case_of("pass=bwd b=1 hq=2 hkv=1 lq=512 d=64 dtype=bf16 mask=causal")); }
 
 // The call is refused with a message that holds all `words`, and nothing is written.
@@ -93,7 +93,7 @@ void misaligned_pointers() {
                            "pass=bwd b=1 hq=2 hkv=1 lq=200 d=64 dtype=fp32 mask=causal"}) {
     std::vector<std::vector<std::byte>> answers[2];
     for (const int moved : {0, 1}) {
-      const core::Case c = case_of(line);
+      const verification::AttentionCase c = case_of(line);
       DeviceCall call(c);
       const std::int64_t step = moved * size_of(c.problem.dtype);
       const auto move = [step](auto& view) {

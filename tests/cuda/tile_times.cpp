@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/problem_line.h"
+#include "attention/problem_line.h"
 #include "cuda/attention/any/plan.h"
 #include "cuda/attention/any/run.h"
 #include "cuda/runtime/check.h"
@@ -24,6 +24,7 @@
 #include "fovea/error.h"
 #include "tile_tensors.h"
 #include "tile_variants.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda::any {
 namespace {
@@ -111,7 +112,7 @@ Planned plan(Tensors& t, Workspace& workspace, const Forced& forced) {
   return result;
 }
 
-AttentionProblem problem_of(const core::Case& c, Kernel kernel) {
+AttentionProblem problem_of(const verification::AttentionCase& c, Kernel kernel) {
   AttentionProblem problem = c.problem;
   problem.pass = kernel == Kernel::forward ? Pass::forward : Pass::backward;
   problem.wants_dq = kernel != Kernel::backward_keys;
@@ -123,7 +124,7 @@ AttentionProblem problem_of(const core::Case& c, Kernel kernel) {
 // One kernel of one problem: every variant of the head dimension, in several splits.
 class KernelTimes {
  public:
-  KernelTimes(const core::Case& c, Kernel kernel, Workspace& workspace)
+  KernelTimes(const verification::AttentionCase& c, Kernel kernel, Workspace& workspace)
       : kernel_(kernel), workspace_(workspace), problem_(problem_of(c, kernel)), tensors_(problem_) {
     AttentionProblem forward_problem = problem_;
     forward_problem.pass = Pass::forward;
@@ -224,7 +225,7 @@ class KernelTimes {
 };
 
 // All kernels of a backward call, as the library chooses them: some of them run side by side.
-void time_backward(const core::Case& c, Workspace& workspace) {
+void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
   AttentionProblem problem = problem_of(c, Kernel::backward_keys);
   problem.wants_dq = true;
   Tensors t(problem);
@@ -265,7 +266,7 @@ std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
 }
 
 // Microseconds of a whole backward call for pairs of cuts of its gradient kernels, which run side by side.
-void time_pairs(const core::Case& c, Workspace& workspace) {
+void time_pairs(const verification::AttentionCase& c, Workspace& workspace) {
   AttentionProblem problem = problem_of(c, Kernel::backward_keys);
   problem.wants_dq = true;
   Tensors t(problem);
@@ -294,8 +295,8 @@ int time_host() {
                            "op=attention pass=fwd b=1 hq=1 hkv=1 lq=8192 d=64 dtype=bf16 mask=causal",
                            "op=attention pass=bwd b=1 hq=1 hkv=1 lq=512 d=64 dtype=bf16 mask=causal",
                            "op=attention pass=bwd b=1 hq=1 hkv=1 lq=8192 d=64 dtype=bf16 mask=causal"}) {
-    core::Case c = core::parse_case(line);
-    c.problem.pass = c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward;
+    verification::AttentionCase c = verification::attention_case(line);
+    c.problem.pass = c.pass == verification::CasePass::fwd ? Pass::forward : Pass::backward;
     Tensors t(c.problem);
     Workspace workspace;
     const std::int64_t bytes = std::max<std::int64_t>(workspace_bytes(t.p, "cuda.any"), 256);
@@ -349,12 +350,12 @@ int run(const std::vector<std::string>& words) {
   Workspace workspace;
   if (words.size() > 1 && words[0] == "pairs") {
     for (std::size_t i = 1; i < words.size(); ++i)
-      for (const core::Case& c : core::parse_sweep(words[i])) time_pairs(c, workspace);
+      for (const verification::AttentionCase& c : verification::attention_sweep(words[i])) time_pairs(c, workspace);
     return 0;
   }
   for (const std::string& word : words) {
-    for (const core::Case& c : core::parse_sweep(word)) {
-      if (c.pass == core::CasePass::fwd) {
+    for (const verification::AttentionCase& c : verification::attention_sweep(word)) {
+      if (c.pass == verification::CasePass::fwd) {
         failed += KernelTimes(c, Kernel::forward, workspace).print();
       } else {
         time_backward(c, workspace);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "cuda/attention/any/run.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
@@ -17,7 +16,8 @@
 #include "device_call.h"
 #include "fovea/error.h"
 #include "on_device.h"
-#include "verification/check.h"
+#include "verification/attention/case.h"
+#include "verification/attention/check.h"
 
 namespace fovea::cuda {
 namespace {
@@ -26,14 +26,14 @@ using any::Forced, any::Kernel, any::KernelInstance;
 
 // Rows of whole chunks and lengths of no whole tile; neither, with more than half of the columns filled; whole chunks
 // of keys or of values only.
-std::vector<core::Case> cases_of(const KernelInstance& one, const std::string& dtype) {
+std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, const std::string& dtype) {
   const std::string dim = std::to_string(one.tile.dim), less = std::to_string(one.tile.dim * 3 / 4 + 1),
                     odd = std::to_string(one.tile.dim - 1);
   const std::string common = "pass=bwd b=1 hq=2 hkv=1 dtype=" + dtype;
-  return {core::parse_case(common + " lq=150 lk=301 mask=none d=" + dim),
-          core::parse_case(common + " lq=201 lk=233 mask=causal_bottom_right d=" + less),
-          core::parse_case(common + " lq=70 lk=201 mask=none d=" + dim + " dv=" + odd),
-          core::parse_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
+  return {verification::attention_case(common + " lq=150 lk=301 mask=none d=" + dim),
+          verification::attention_case(common + " lq=201 lk=233 mask=causal_bottom_right d=" + less),
+          verification::attention_case(common + " lq=70 lk=201 mask=none d=" + dim + " dv=" + odd),
+          verification::attention_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
 }
 
 // How a tile may be cut on this device: warps that share rows take all keys, and blocks of threads that make different
@@ -50,12 +50,12 @@ std::vector<Forced> cuts_of(const KernelInstance& one) {
   return all;
 }
 
-std::string text_of(Kernel kernel, const Forced& cut, const core::Case& c) {
+std::string text_of(Kernel kernel, const Forced& cut, const verification::AttentionCase& c) {
   constexpr const char* kNames[] = {"forward", "backward_keys", "backward_queries"};
   const TileShape& tile = cut.kernel->tile;
   return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
          std::to_string(tile.block()) + ", " + std::to_string(cut.splits) +
-         (cut.in_cluster ? " of a cluster" : " parts") + ", " + core::line_of(c);
+         (cut.in_cluster ? " of a cluster" : " parts") + ", " + verification::line_of(c);
 }
 
 template <class Plan, class Tensors>
@@ -65,7 +65,7 @@ void run(const Plan& plan, const AttentionProblem& problem, const Tensors& tenso
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-verification::Verdict verdict_on_forward(const Forced& cut, core::Case c) {
+verification::Verdict verdict_on_forward(const Forced& cut, verification::AttentionCase c) {
   DeviceCall call(c);
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::forward;
@@ -74,7 +74,7 @@ verification::Verdict verdict_on_forward(const Forced& cut, core::Case c) {
 }
 
 // Of the kernel's gradients.
-verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, core::Case c) {
+verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, verification::AttentionCase c) {
   const bool of_keys = kernel == Kernel::backward_keys;
   const auto wanted = [of_keys](BackwardTensors tensors) {
     if (of_keys) tensors.dq = {};
@@ -91,7 +91,7 @@ verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, core
 }
 
 // Empty, or what is wrong.
-std::string wrong_answer(Kernel kernel, const Forced& cut, const core::Case& c) {
+std::string wrong_answer(Kernel kernel, const Forced& cut, const verification::AttentionCase& c) {
   try {
     const verification::Verdict verdict =
         kernel == Kernel::forward ? verdict_on_forward(cut, c) : verdict_on_backward(kernel, cut, c);
@@ -110,7 +110,7 @@ int check_tiles() {
          {std::pair{ElementKind::fp32, "fp32"}, {ElementKind::bf16, "bf16"}, {ElementKind::fp16, "fp16"}}) {
       for (const KernelInstance& one : any::instances(kernel, kind)) {
         if (one.shared_bytes > usable_shared_memory(0)) continue;
-        for (const core::Case& c : cases_of(one, dtype)) {
+        for (const verification::AttentionCase& c : cases_of(one, dtype)) {
           for (const Forced& cut : cuts_of(one)) {
             const std::string wrong = wrong_answer(kernel, cut, c);
             ++(wrong.empty() ? passed : failed);

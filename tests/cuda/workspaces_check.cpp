@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/idle_blocks.h"
@@ -19,6 +18,7 @@
 #include "device_call.h"
 #include "fovea/error.h"
 #include "on_device.h"
+#include "verification/attention/case.h"
 
 namespace fovea::cuda {
 namespace {
@@ -51,8 +51,9 @@ class Stream {
 };
 
 // The number makes the values other ones.
-core::Case case_of(std::int64_t length, int number) {
-  core::Case c = core::parse_case("pass=bwd b=1 hq=1 hkv=1 lq=128 d=64 dtype=fp32 mask=causal");
+verification::AttentionCase case_of(std::int64_t length, int number) {
+  verification::AttentionCase c =
+      verification::attention_case("pass=bwd b=1 hq=1 hkv=1 lq=128 d=64 dtype=fp32 mask=causal");
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::backward;
   c.problem.len_q = c.problem.len_k = length;

@@ -3,19 +3,21 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/problem_line.h"
-#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "verification/operation.h"
+#include "verification/problem_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fovea;
   const std::string_view line(reinterpret_cast<const char*>(data), size);
   try {
-    for (const core::Case& c : core::parse_sweep(line, 64)) {
-      const std::string printed = core::line_of(c);
-      if (core::parse_case(printed) != c || core::line_of(core::parse_case(printed)) != printed) std::abort();
-      const double pairs = static_cast<double>(visible_pairs(c.problem));
-      if (!(pairs >= 0) || !(flops(c.problem) >= 0) || !(bytes(c.problem) >= 0)) std::abort();
-      (void)explain(c.problem);
+    for (const verification::Case& c : verification::parse_sweep(line, 64)) {
+      const std::string printed = verification::line_of(c);
+      const verification::Case again = verification::parse_case(printed);
+      if (again != c || verification::line_of(again) != printed) std::abort();
+      const verification::Cost cost = c.operation->cost(c);
+      if (!(cost.flops >= 0) || !(cost.bytes >= 0) || c.operation->tensors(c).empty()) std::abort();
+      (void)c.operation->plan(c, "");
     }
   } catch (const Error& error) {
     if (error.status() != Status::invalid_argument || error.details().problem.empty()) std::abort();

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "core/problem_line.h"
 #include "program/bench/contender.h"
 #include "run_program.h"
+#include "verification/attention/case.h"
 
 namespace fovea::tests {
 namespace {
@@ -183,7 +183,7 @@ TEST(Bench, BaselineMayBeCalledFlash) {
 }
 
 // Counts visible pairs one by one.
-double counted_flops(const core::Case& c) {
+double counted_flops(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   double pairs = 0;
   for (std::int64_t i = 0; i < p.len_q; ++i) {
@@ -196,7 +196,9 @@ double counted_flops(const core::Case& c) {
   pairs *= static_cast<double>(p.batch * p.heads_q);
   const double d = 2.0 * static_cast<double>(p.dim_qk), dv = 2.0 * static_cast<double>(p.dim_v);
   const double forward = pairs * (d + dv), backward = pairs * (3 * d + 2 * dv);
-  return c.pass == core::CasePass::fwd ? forward : c.pass == core::CasePass::bwd ? backward : forward + backward;
+  return c.pass == verification::CasePass::fwd   ? forward
+         : c.pass == verification::CasePass::bwd ? backward
+                                                 : forward + backward;
 }
 
 TEST(Bench, FlopsAreThoseOfTheVisiblePairs) {
@@ -211,8 +213,9 @@ TEST(Bench, FlopsAreThoseOfTheVisiblePairs) {
     std::string line = std::string("pass=") + passes[draw(3)] + " mask=" + masks[draw(3)];
     for (const char* key : {"b", "lq", "lk", "d", "dv"})
       line += std::string(" ") + key + "=" + std::to_string(1 + draw(40));
-    const core::Case c = core::parse_case(line + " hq=6 hkv=" + std::to_string(1 + draw(3)));
-    ASSERT_DOUBLE_EQ(program::flops_of(c), counted_flops(c)) << core::line_of(c);
+    const verification::AttentionCase c =
+        verification::attention_case(line + " hq=6 hkv=" + std::to_string(1 + draw(3)));
+    ASSERT_DOUBLE_EQ(program::flops_of(c), counted_flops(c)) << verification::line_of(c);
   }
 }
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/problem_line.h"
 #include "fovea/attention.h"
 #include "run_program.h"
+#include "verification/attention/case.h"
 
 namespace fovea::tests {
 namespace {
@@ -285,7 +285,7 @@ TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
       fovea({"verify", "--device", "cpu", "--impl", "cpu.scalar,reference", "--hostile", "--problem", line, "--json"});
   const auto told = nlohmann::json::parse(run.out);
   EXPECT_EQ(run.code, 0) << run.out;
-  EXPECT_EQ(told["passed"], 6 * std::size(core::kDataFamilies) * std::size(core::kPlacements) * 2);
+  EXPECT_EQ(told["passed"], 6 * std::size(verification::kDataFamilies) * std::size(verification::kPlacements) * 2);
 }
 
 TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {

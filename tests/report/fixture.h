@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
-#include "core/problem_line.h"
 #include "program/record/record.h"
 #include "program/report_study.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
@@ -31,9 +31,9 @@ inline Environment environment() {
 }
 
 inline Row row(const std::string& words, const std::string& implementation) {
-  const core::Case c = core::parse_case(words);
+  const verification::AttentionCase c = verification::attention_case(words);
   Row r;
-  r.problem = core::line_of(c);
+  r.problem = verification::line_of(c);
   r.impl = implementation;
   r.status = "ok";
   r.flops = flops(c.problem);

@@ -225,10 +225,10 @@ TEST(Published, MemoryOfD2IsOfTheBackwardRow) {
 // Counted bytes that are as the formula says, then a tenth more.
 TEST(Published, MemoryOfD2IsSetAgainstItsFormula) {
   PublishedFigure printed;
-  printed.problem = core::parse_case("pass=bwd b=8 lq=256 d=16 dtype=fp32");
+  printed.problem = verification::attention_case("pass=bwd b=8 lq=256 d=16 dtype=fp32");
   printed.measurement = "a";
   printed.memory_before_backward_bytes = 20e6;
-  Measured here{.row = timed(core::line_of(printed.problem), "naive", 1e-3), .problem = printed.problem};
+  Measured here{.row = timed(verification::line_of(printed.problem), "naive", 1e-3), .problem = printed.problem};
   const std::int64_t formula = 8 * (4 * 256 * 16 + 256 * 256 + 256) * 4;
   EXPECT_EQ(eager_bytes(printed.problem.problem), formula);
   here.row.memory_before_backward_bytes = formula;

@@ -11,9 +11,9 @@
 namespace fovea::program {
 namespace {
 
-std::set<std::string> measurements(const std::vector<core::Case>& cases) {
+std::set<std::string> measurements(const std::vector<verification::AttentionCase>& cases) {
   std::set<std::string> set;
-  for (const core::Case& c : cases) set.insert(measurement_of(c));
+  for (const verification::AttentionCase& c : cases) set.insert(measurement_of(c));
   return set;
 }
 

@@ -1,5 +1,5 @@
 // Placements put tensors where they say, poison shows writes outside, values depend on their position only.
-#include "verification/case_tensors.h"
+#include "verification/attention/case_tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/float16.h"
+#include "verification/attention/operation.h"
 
 namespace fovea::verification {
 namespace {
@@ -16,7 +17,14 @@ float element(const MutableTensorView& view, std::int64_t b, std::int64_t h, std
                              b * view.strides[0] + h * view.strides[1] + i * view.strides[2] + c);
 }
 
-core::Case case_of(std::string_view line) { return core::parse_case(line); }
+AttentionCase case_of(std::string_view line) { return attention_case(line); }
+
+TensorSpec spec_of(const AttentionCase& c, std::string_view name) {
+  for (const TensorSpec& spec : attention_operation().tensors(verification::case_of(c))) {
+    if (spec.name == name) return spec;
+  }
+  return {};
+}
 
 TEST(CaseTensors, ValuesDoNotDependOnPlacementOrLayout) {
   const std::string problem = "pass=bwd b=2 hq=3 lq=5 d=4 seed=9 place=";
@@ -44,10 +52,11 @@ TEST(CaseTensors, RolesAndSeedsDiffer) {
 TEST(CaseTensors, PaddingShowsForeignWrites) {
   for (const char* place : {"strided", "guarded", "guarded_front"}) {
     for (const char* layout : {"bhld", "blhd"}) {
-      const core::Case c = case_of(std::string("b=2 hq=2 lq=3 d=5 place=") + place + " layout=" + layout);
+      const verification::AttentionCase c =
+          case_of(std::string("b=2 hq=2 lq=3 d=5 place=") + place + " layout=" + layout);
       const CaseTensors tensors = make_tensors(c);
       EXPECT_TRUE(tensors.out.padding_intact());
-      fill_input(c, Role::q, tensors.out.view());  // its own elements only
+      fill(verification::case_of(c), spec_of(c, "q"), tensors.out.view());  // its own elements only
       EXPECT_TRUE(tensors.out.padding_intact()) << place;
       auto* const data = static_cast<float*>(tensors.out.view().data);
       const std::int64_t last = tensors.out.view().buffer_bytes / 4 - 1;
@@ -86,9 +95,9 @@ TEST(CaseTensors, EmptyTensorsAreMade) {
 }
 
 TEST(CaseTensors, EveryFamilyIsFiniteButOne) {
-  for (const std::string_view family : core::kDataFamilies) {
+  for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      const core::Case c =
+      const verification::AttentionCase c =
           case_of("pass=bwd b=2 hq=2 lq=300 d=8 dtype=" + std::string(dtype) + " data=" + std::string(family));
       const CaseTensors tensors = make_tensors(c);
       std::int64_t strange = 0;

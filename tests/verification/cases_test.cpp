@@ -1,5 +1,5 @@
 // THE case list: it reaches every cell, is the same every time, and its failures shrink to something small.
-#include "verification/cases.h"
+#include "verification/attention/cases.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cpu/isa.h"
+#include "verification/problem_line.h"
 #include "verification/shrink.h"
 
 namespace fovea::verification {
@@ -16,16 +17,16 @@ namespace {
 TEST(Cases, TheFirstOnesReachEveryCell) {
   std::vector<int> visits(kCells, 0);
   for (std::uint64_t n = 0; n < 20 * kCells; ++n) {
-    const core::Case c = random_case(1, n);
-    if (c.pass != core::CasePass::bwd) ++visits[index_of(cell_of(c, Pass::forward))];
-    if (c.pass != core::CasePass::fwd) ++visits[index_of(cell_of(c, Pass::backward))];
+    const verification::AttentionCase c = random_case(1, n);
+    if (c.pass != verification::CasePass::bwd) ++visits[index_of(cell_of(c, Pass::forward))];
+    if (c.pass != verification::CasePass::fwd) ++visits[index_of(cell_of(c, Pass::backward))];
   }
   EXPECT_GE(*std::min_element(visits.begin(), visits.end()), 20);
 }
 
 // The index of the one cell that the case walks through; e2e belongs to backward.
-std::size_t walked_cell(const core::Case& c) {
-  return index_of(cell_of(c, c.pass == core::CasePass::fwd ? Pass::forward : Pass::backward));
+std::size_t walked_cell(const verification::AttentionCase& c) {
+  return index_of(cell_of(c, c.pass == verification::CasePass::fwd ? Pass::forward : Pass::backward));
 }
 
 TEST(Cases, AnyThatManyInARowAreInAsManyCells) {
@@ -69,21 +70,20 @@ TEST(Cases, SharesOfConsecutiveSeedsTogetherReachEveryCell) {
 }
 
 TEST(Cases, EveryInputIsEveryFamilyAtEveryPlacement) {
-  const auto given = core::parse_sweep("lq=3 lk=5 d=4 dtype=fp32,fp16 pass=fwd,bwd seed=7");
+  const auto given = parse_sweep("lq=3 lk=5 d=4 dtype=fp32,fp16 pass=fwd,bwd seed=7");
   const auto all = with_every_input(given);
   std::set<std::string> inputs;
   std::set<std::uint64_t> seeds;
-  for (const core::Case& c : all) {
-    inputs.insert(std::string(core::name_of(c.pass)) + std::to_string(static_cast<int>(c.problem.dtype)) + c.data +
-                  "/" + c.place);
-    seeds.insert(c.seed);
-    EXPECT_EQ(core::parse_case(core::line_of(c)), c);
-    EXPECT_EQ(c.problem.len_k, 5);
+  for (const Case& c : all) {
+    inputs.insert(c["pass"] + c["dtype"] + c.data() + "/" + c.place());
+    seeds.insert(c.seed());
+    EXPECT_EQ(parse_case(line_of(c)), c);
+    EXPECT_EQ(c.count("lk"), 5);
   }
-  EXPECT_EQ(all.size(), given.size() * std::size(core::kDataFamilies) * std::size(core::kPlacements));
+  EXPECT_EQ(all.size(), given.size() * std::size(verification::kDataFamilies) * std::size(verification::kPlacements));
   EXPECT_EQ(inputs.size(), all.size());
   EXPECT_EQ(seeds.size(), all.size());
-  EXPECT_EQ(all.front().seed, 7u);
+  EXPECT_EQ(all.front().seed(), 7u);
 }
 
 // The largest tile and block of the engine, whatever this machine runs.
@@ -96,10 +96,10 @@ TEST(Cases, EveryCellHasQueriesAndKeysBeyondFourTiles) {
   }
   std::vector<int> many_queries(kCells, 0), many_keys(kCells, 0);
   for (std::uint64_t n = 0; n < 20000; ++n) {  // a full run
-    const core::Case c = random_case(1, n);
+    const verification::AttentionCase c = random_case(1, n);
     if (c.problem.batch == 0 || c.problem.heads_q == 0) continue;
     for (const Pass pass : kPasses) {
-      if (c.pass == (pass == Pass::forward ? core::CasePass::bwd : core::CasePass::fwd)) continue;
+      if (c.pass == (pass == Pass::forward ? verification::CasePass::bwd : verification::CasePass::fwd)) continue;
       const std::size_t cell = index_of(cell_of(c, pass));
       if (c.problem.len_q >= kBeyondFourTiles && c.problem.len_k > 0) ++many_queries[cell];
       if (c.problem.len_k >= kBeyondFourTiles && c.problem.len_q > 0) ++many_keys[cell];
@@ -112,7 +112,7 @@ TEST(Cases, EveryCellHasQueriesAndKeysBeyondFourTiles) {
 TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
   std::map<std::string, int> seen;
   for (std::uint64_t n = 0; n < 5000; ++n) {
-    const core::Case c = random_case(3, n);
+    const verification::AttentionCase c = random_case(3, n);
     const AttentionProblem& p = c.problem;
     ++seen[c.data];
     ++seen[c.place];
@@ -124,8 +124,8 @@ TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
     seen["unequal dimensions"] += p.dim_qk != p.dim_v ? 1 : 0;
     if (p.heads_kv > 0) seen["group of " + std::to_string(p.heads_q / p.heads_kv)] += 1;
   }
-  for (const auto family : core::kDataFamilies) EXPECT_GT(seen[std::string(family)], 100) << family;
-  for (const auto place : core::kPlacements) EXPECT_GT(seen[std::string(place)], 100) << place;
+  for (const auto family : verification::kDataFamilies) EXPECT_GT(seen[std::string(family)], 100) << family;
+  for (const auto place : verification::kPlacements) EXPECT_GT(seen[std::string(place)], 100) << place;
   for (const char* what : {"no keys", "no queries", "one query", "no batch", "rows without keys", "unequal dimensions",
                            "group of 1", "group of 2", "group of 3", "group of 5", "group of 7", "group of 8"})
     EXPECT_GT(seen[what], 10) << what;
@@ -133,10 +133,10 @@ TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
 
 TEST(Cases, AreTheSameEveryTimeAndReplayFromTheirLine) {
   for (std::uint64_t n = 0; n < 2000; ++n) {
-    const core::Case c = random_case(5, n);
+    const verification::AttentionCase c = random_case(5, n);
     EXPECT_EQ(c, random_case(5, n));
-    const core::Case replayed = core::parse_case(core::line_of(c));
-    EXPECT_EQ(replayed, c) << core::line_of(c);
+    const verification::AttentionCase replayed = verification::attention_case(verification::line_of(c));
+    EXPECT_EQ(replayed, c) << verification::line_of(c);
     EXPECT_EQ(variation_of(replayed), variation_of(c));
   }
   EXPECT_NE(random_case(5, 0), random_case(6, 0));
@@ -144,27 +144,27 @@ TEST(Cases, AreTheSameEveryTimeAndReplayFromTheirLine) {
 
 TEST(Cases, PassesCanBeAskedFor) {
   for (std::uint64_t n = 0; n < 300; ++n) {
-    EXPECT_EQ(random_case(1, n, {.forward = true, .backward = false}).pass, core::CasePass::fwd);
-    EXPECT_NE(random_case(1, n, {.forward = false, .backward = true}).pass, core::CasePass::fwd);
+    EXPECT_EQ(random_case(1, n, {.forward = true, .backward = false}).pass, verification::CasePass::fwd);
+    EXPECT_NE(random_case(1, n, {.forward = false, .backward = true}).pass, verification::CasePass::fwd);
   }
 }
 
 TEST(Shrink, FindsTheSmallestCaseThatStillFails) {
-  const core::Case c = core::parse_case(
+  const Case c = parse_case(
       "b=3 hq=8 hkv=2 lq=300 lk=500 d=96 dv=64 dtype=bf16 mask=causal_bottom_right data=ramps place=guarded");
   int calls = 0;
-  const auto fails = [&calls](const core::Case& candidate) {
+  const auto fails = [&calls](const Case& candidate) {
     ++calls;
-    return candidate.problem.len_k >= 65 && candidate.problem.dim_qk >= 17;
+    return candidate.count("lk") >= 65 && candidate.count("d") >= 17;
   };
-  const core::Case small = shrunk(c, fails);
+  const Case small = shrunk(c, fails);
   EXPECT_TRUE(fails(small));
-  EXPECT_EQ(small.problem.len_k, 65);
-  EXPECT_EQ(small.problem.dim_qk, 17);
-  EXPECT_EQ(small.problem.len_q, 1);
-  EXPECT_EQ(small.problem.batch * small.problem.heads_q, 1);
-  EXPECT_EQ(small.data, "normal");
-  EXPECT_EQ(small.problem.dtype, DType::fp32);
+  EXPECT_EQ(small.count("lk"), 65);
+  EXPECT_EQ(small.count("d"), 17);
+  EXPECT_EQ(small.count("lq"), 1);
+  EXPECT_EQ(small.count("b") * small.count("hq"), 1);
+  EXPECT_EQ(small.data(), "normal");
+  EXPECT_EQ(small.dtype(), DType::fp32);
   EXPECT_LE(calls, 201);
 }
 
@@ -172,15 +172,15 @@ TEST(Shrink, FindsTheSmallestCaseThatStillFails) {
 TEST(Shrink, KeepsTheVariation) {
   int alone = 0;
   for (std::uint64_t n = 0; n < 3000; ++n) {
-    const core::Case c = random_case(11, n);
+    const AttentionCase c = random_case(11, n);
     const Variation before = variation_of(c);
-    const auto expect_the_same = [&](const core::Case& smaller) {
-      Variation after = variation_of(smaller);
-      if (smaller.problem.dtype != c.problem.dtype) after.fp32_results = before.fp32_results;  // says nothing of fp32
-      EXPECT_EQ(text_of(after), text_of(before)) << core::line_of(c) << "\n" << core::line_of(smaller);
+    const auto expect_the_same = [&](const Case& smaller) {
+      Variation after = variation_of(attention_case(smaller));
+      if (smaller.dtype() != c.problem.dtype) after.fp32_results = before.fp32_results;  // says nothing of fp32
+      EXPECT_EQ(words_of(after), words_of(before)) << line_of(c) << "\n" << line_of(smaller);
     };
     for (const bool together : {false, true}) {
-      (void)shrunk(c, [&](const core::Case& smaller) {
+      (void)shrunk(case_of(c), [&](const Case& smaller) {
         expect_the_same(smaller);
         ++alone;
         return together;
@@ -192,8 +192,8 @@ TEST(Shrink, KeepsTheVariation) {
 }
 
 TEST(Shrink, LeavesACaseThatIsAlreadySmall) {
-  const core::Case c = core::parse_case("b=1 hq=1 lq=1 d=1");
-  EXPECT_EQ(shrunk(c, [](const core::Case&) { return true; }), c);
+  const Case c = parse_case("b=1 hq=1 lq=1 d=1");
+  EXPECT_EQ(shrunk(c, [](const Case&) { return true; }), c);
 }
 
 }  // namespace

@@ -1,48 +1,49 @@
 // The checks: they pass right answers of every family, and fail answers that are wrong in one place.
-#include "verification/check.h"
+#include "verification/attention/check.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/float16.h"
-#include "verification/case_tensors.h"
-#include "verification/evaluation.h"
+#include "verification/attention/case_tensors.h"
+#include "verification/attention/evaluation.h"
 
 namespace fovea::verification {
 namespace {
 
-AttentionOptions by_reference(const core::Case& c) {
+AttentionOptions by_reference(const verification::AttentionCase& c) {
   AttentionOptions options = options_of(c);
   options.implementation = "reference";
   return options;
 }
 
-CaseTensors solved(const core::Case& c) {
+CaseTensors solved(const verification::AttentionCase& c) {
   CaseTensors tensors = make_tensors(c);
   attention_forward(tensors.forward(), by_reference(c));
-  if (c.pass != core::CasePass::fwd) attention_backward(tensors.backward(), by_reference(c));
+  if (c.pass != verification::CasePass::fwd) attention_backward(tensors.backward(), by_reference(c));
   return tensors;
 }
 
-AttentionProblem backward_problem(const core::Case& c) {
+AttentionProblem backward_problem(const verification::AttentionCase& c) {
   AttentionProblem problem = c.problem;
   problem.pass = Pass::backward;
   return problem;
 }
 
 TEST(Check, PassesTheReferenceOnEveryFamily) {
-  for (const std::string_view family : core::kDataFamilies) {
+  for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
         for (const char* lengths : {"lq=9 lk=20", "lq=20 lk=9", "lq=1 lk=1"}) {
-          const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 d=5 dv=3 " + std::string(lengths) +
-                                                " dtype=" + dtype + " mask=" + mask + " data=" + std::string(family));
+          const verification::AttentionCase c =
+              verification::attention_case("pass=e2e b=2 hq=4 hkv=2 d=5 dv=3 " + std::string(lengths) +
+                                           " dtype=" + dtype + " mask=" + mask + " data=" + std::string(family));
           const CaseTensors tensors = solved(c);
           const Verdict forward = check_forward(c.problem, tensors.forward(), 1);
-          EXPECT_TRUE(forward.ok) << core::line_of(c) << "\n" << forward.reason();
+          EXPECT_TRUE(forward.ok) << verification::line_of(c) << "\n" << forward.reason();
           const Verdict backward = check_backward(backward_problem(c), tensors.backward(), 1);
-          EXPECT_TRUE(backward.ok) << core::line_of(c) << "\n" << backward.reason();
+          EXPECT_TRUE(backward.ok) << verification::line_of(c) << "\n" << backward.reason();
         }
       }
     }
@@ -51,7 +52,8 @@ TEST(Check, PassesTheReferenceOnEveryFamily) {
 
 TEST(Check, FailsOneWrongElementOfAnyTensor) {
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-    const core::Case c = core::parse_case("pass=e2e b=2 hq=4 hkv=2 lq=33 d=16 seed=3 dtype=" + std::string(dtype));
+    const verification::AttentionCase c =
+        verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=33 d=16 seed=3 dtype=" + std::string(dtype));
     const CaseTensors tensors = solved(c);
     // Gradients first: what backward was given must not change before its answer is checked.
     for (const auto* tensor : {&tensors.dq, &tensors.dk, &tensors.dv, &tensors.out, &tensors.lse}) {
@@ -71,8 +73,8 @@ TEST(Check, FailsOneWrongElementOfAnyTensor) {
 }
 
 TEST(Check, AnLseBeyondFp32IsInfiniteAndNoOther) {
-  const core::Case c = core::parse_case("lq=8 d=16 scale=1e38 seed=1"),
-                   within = core::parse_case("lq=8 d=16 scale=1e37");
+  const verification::AttentionCase c = verification::attention_case("lq=8 d=16 scale=1e38 seed=1"),
+                                    within = verification::attention_case("lq=8 d=16 scale=1e37");
   const CaseTensors beyond = solved(c), held = solved(within);
   const Verdict verdict = check_forward(c.problem, beyond.forward(), 1);
   EXPECT_TRUE(verdict.ok) << verdict.reason();
@@ -89,7 +91,8 @@ TEST(Check, AnLseBeyondFp32IsInfiniteAndNoOther) {
 }
 
 TEST(Check, AGradientBeyondFp16IsInfinite) {
-  const core::Case c = core::parse_case("pass=e2e lq=8 lk=1 d=16 dtype=fp16");  // dv is the sum of dout
+  const verification::AttentionCase c =
+      verification::attention_case("pass=e2e lq=8 lk=1 d=16 dtype=fp16");  // dv is the sum of dout
   const CaseTensors tensors = make_tensors(c);
   const auto dout = tensors.dout.view(), dv = tensors.dv.view();
   for (std::int64_t n = 0; n < 8 * 16; ++n) core::store_from_float(dout.data, dout.dtype, n, n % 16 == 0 ? 6e4f : 1.0f);
@@ -105,7 +108,7 @@ TEST(Check, AGradientBeyondFp16IsInfinite) {
 // Scores of one query are beyond what fp32 can tell apart: its gradient and those of the keys that it sees are not
 // compared, all others are.
 TEST(Check, BackwardIsComparedWhereScoresAreKnown) {
-  const core::Case c = core::parse_case("pass=e2e lq=6 d=4 mask=causal_top_left seed=2");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e lq=6 d=4 mask=causal_top_left seed=2");
   const CaseTensors tensors = make_tensors(c);
   const auto q = tensors.q.view();
   for (std::int64_t n = 2 * 4; n < 3 * 4; ++n) core::store_from_float(q.data, q.dtype, n, 1e9f);
@@ -126,7 +129,8 @@ TEST(Check, BackwardIsComparedWhereScoresAreKnown) {
 }
 
 TEST(Check, FailsADroppedKey) {
-  const core::Case c = core::parse_case("lq=40 lk=65 d=16"), shorter = core::parse_case("lq=40 lk=64 d=16");
+  const verification::AttentionCase c = verification::attention_case("lq=40 lk=65 d=16"),
+                                    shorter = verification::attention_case("lq=40 lk=64 d=16");
   const CaseTensors tensors = make_tensors(c), wrong = make_tensors(shorter);
   attention_forward(wrong.forward(), by_reference(shorter));
   ForwardTensors answer = tensors.forward();
@@ -136,7 +140,7 @@ TEST(Check, FailsADroppedKey) {
 }
 
 TEST(Check, FailsAMissingGradientThatWasAskedFor) {
-  const core::Case c = core::parse_case("pass=e2e lq=8 d=8");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e lq=8 d=8");
   const CaseTensors tensors = solved(c);
   const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
   BackwardTensors answer = tensors.backward();
@@ -146,7 +150,7 @@ TEST(Check, FailsAMissingGradientThatWasAskedFor) {
 }
 
 TEST(Check, AGradientWithoutElementsNeedsNoMemory) {
-  const core::Case c = core::parse_case("pass=e2e lq=0 lk=8 d=8");
+  const verification::AttentionCase c = verification::attention_case("pass=e2e lq=0 lk=8 d=8");
   const CaseTensors tensors = solved(c);
   BackwardTensors answer = tensors.backward();
   const Expectation expected = expect_backward(backward_problem(c), answer, 1);
@@ -157,7 +161,7 @@ TEST(Check, AGradientWithoutElementsNeedsNoMemory) {
 }
 
 TEST(Check, LargeProblemsAreSampledAtTileEdgesAndAtRandom) {
-  const core::Case c = core::parse_case("pass=bwd b=2 hq=16 hkv=4 lq=4k d=64 mask=causal");
+  const verification::AttentionCase c = verification::attention_case("pass=bwd b=2 hq=16 hkv=4 lq=4k d=64 mask=causal");
   const Sample sample = sample_of(c.problem, 7);
   EXPECT_FALSE(sample.complete);
   EXPECT_GE(sample.queries.size(), 256u);

@@ -5,41 +5,56 @@
 
 #include <algorithm>
 
+#include "verification/attention/check.h"
+#include "verification/attention/operation.h"
+#include "verification/problem_line.h"
+
 namespace fovea::verification {
 namespace {
 
 int carried = 0;
 
-const AttentionCalls kRight{.forward =
-                                [](const ForwardTensors& tensors, const AttentionOptions& options) {
-                                  ++carried;
-                                  attention_forward(tensors, options);
-                                },
-                            .backward =
-                                [](const BackwardTensors& tensors, const AttentionOptions& options) {
-                                  ++carried;
-                                  attention_backward(tensors, options);
-                                }};
+// A call in the same memory, or one whose results are lost on the way back.
+class CarriedInPlace final : public CarriedCall {
+ public:
+  CarriedInPlace(const TensorSet& host, const std::vector<std::string>& written, bool forgetful) : tensors_(host) {
+    if (!forgetful) return;
+    for (const std::string& name : written) {
+      TensorSpec spec{.name = name, .dtype = host[name].dtype, .sizes = host[name].sizes};
+      spec.strides = dense_strides(spec.sizes);
+      lost_.emplace_back(spec, "contiguous", 0);
+      tensors_.remove(name);
+      tensors_.add(name, lost_.back().view());
+    }
+  }
+  const TensorSet& tensors() const override { return tensors_; }
+  CallSettings settings(CallSettings on_host) const override { return on_host; }
+  void bring_back() override { ++carried; }
 
-// A device that loses one call's answer.
-const AttentionCalls kForgetful{.forward = [](const ForwardTensors&, const AttentionOptions&) {},
-                                .backward = [](const BackwardTensors&, const AttentionOptions&) {}};
+ private:
+  TensorSet tensors_;
+  std::vector<HostTensor> lost_;
+};
 
-const core::Implementation& reference() {
-  const auto all = core::all_implementations();
+template <bool Forgetful>
+std::unique_ptr<CarriedCall> carry(const TensorSet& host, const std::vector<std::string>& written, Pass,
+                                   const CallSettings&) {
+  return std::make_unique<CarriedInPlace>(host, written, Forgetful);
+}
+
+ImplementationFacts reference() {
+  const auto all = attention_operation().implementations();
   return *std::find_if(all.begin(), all.end(), [](const auto& one) { return one.name == "reference"; });
 }
 
-// The case says cuda; its tensors lie on the host, where the reference makes what the answer must be close to.
-core::Case case_of_pass(const std::string& pass) {
-  return core::parse_case("pass=" + pass +
-                          " b=2 hq=4 hkv=2 lq=9 lk=13 d=8 mask=causal_bottom_right device=cuda seed=3");
+Case case_of_pass(const std::string& pass) {
+  return parse_case("pass=" + pass + " b=2 hq=4 hkv=2 lq=9 lk=13 d=8 mask=causal_bottom_right seed=3");
 }
 
 TEST(Differential, ChecksCallsThatAreCarriedElsewhere) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
     carried = 0;
-    const Outcome outcome = Differential(case_of_pass(pass), plain_variation(), kRight).run(reference());
+    const Outcome outcome = Differential(case_of_pass(pass), {}, carry<false>).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << pass << ": " << outcome.reason;
     EXPECT_GT(carried, 0) << pass;
   }
@@ -47,38 +62,47 @@ TEST(Differential, ChecksCallsThatAreCarriedElsewhere) {
 
 TEST(Differential, FindsAnAnswerThatWasNotBroughtBack) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    const Outcome outcome = Differential(case_of_pass(pass), plain_variation(), kForgetful).run(reference());
+    const Outcome outcome = Differential(case_of_pass(pass), {}, carry<true>).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::failed) << pass;
   }
 }
 
-// Problems that are not checked as a whole ask the definition that came with the calls, for backward's inputs too.
+// Problems that are not checked as a whole ask the evaluation of the device, for backward's inputs too.
 TEST(Differential, AsksTheGivenDefinitionForLargeProblems) {
   static int forward, backward;
   forward = backward = 0;
-  AttentionCalls calls{.forward = attention_forward, .backward = attention_backward};
-  calls.definition.forward = [](const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
-    ++forward;
-    return by_definition(p, tensors, sample);
-  };
-  calls.definition.backward = [](const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
-    ++backward;
-    return by_definition(p, tensors, sample);
-  };
+  evaluate_attention_by([](DeviceKind) {
+    Definition definition;
+    definition.forward = [](const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
+      ++forward;
+      return by_definition(p, tensors, sample);
+    };
+    definition.backward = [](const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
+      ++backward;
+      return by_definition(p, tensors, sample);
+    };
+    return definition;
+  });
   // Above 2^23 elements, and next to no work.
-  const core::Case large = core::parse_case("pass=e2e b=1 hq=1 hkv=1 lq=300000 lk=3 d=32 mask=none seed=3");
-  const Outcome outcome = Differential(large, plain_variation(), calls).run(reference());
-  EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << outcome.reason;
-  EXPECT_EQ(forward, 2);  // all rows for backward, the sample's for forward's check
-  EXPECT_EQ(backward, 1);
-  Differential(case_of_pass("e2e"), plain_variation(), calls).run(reference());
-  EXPECT_EQ(forward, 2);
+  for (const auto& [pass, forwards] : {std::pair{"fwd", 1}, {"e2e", 1}, {"bwd", 1}}) {
+    forward = backward = 0;
+    const Case large = parse_case("b=1 hq=1 hkv=1 lq=300000 lk=3 d=32 mask=none seed=3 pass=" + std::string(pass));
+    const Outcome outcome = Differential(large).run(reference());
+    EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << outcome.reason;
+    EXPECT_EQ(forward, forwards) << pass;  // the sample's rows for forward's check, or all rows for backward
+    EXPECT_EQ(backward, large.backwards() ? 1 : 0) << pass;
+  }
+  forward = backward = 0;
+  Differential(case_of_pass("e2e")).run(reference());
+  EXPECT_EQ(forward, 0);
+  EXPECT_EQ(backward, 0);
+  evaluate_attention_by({});
 }
 
 // fp32 tells nothing of such gradients: neither right nor wrong.
 TEST(Differential, JudgesNoGradientsOfScoresBeyondFp32) {
-  const core::Case c = core::parse_case("pass=bwd b=1 hq=1 lq=8 lk=8 d=8 scale=1e12 seed=3");
-  const Outcome outcome = Differential(c, plain_variation()).run(reference());
+  const Outcome outcome =
+      Differential(parse_case("pass=bwd b=1 hq=1 lq=8 lk=8 d=8 scale=1e12 seed=3")).run(reference());
   EXPECT_EQ(outcome.kind, Outcome::Kind::exempt) << outcome.reason;
   EXPECT_EQ(outcome.reason, kUnjudged);
 }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 
+#include "attention/problem_line.h"
+#include "attention/reference/head.h"
 #include "core/check.h"
 #include "core/float16.h"
 #include "core/never_destroyed.h"
-#include "core/problem_line.h"
-#include "attention/reference/head.h"
 
 namespace fovea::reference {
 namespace {

@@ -1,10 +1,10 @@
 // Built instead of this folder where FOVEA_CUDA is off: no facts, no memory, nothing to measure.
 #include "core/check.h"
 #include "cuda/measure/call_timer.h"
-#include "cuda/measure/device_calls.h"
 #include "cuda/measure/device_ceilings.h"
 #include "cuda/measure/device_facts.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/device_tensors.h"
 #include "cuda/measure/stream_timer.h"
 
 namespace fovea::cuda {
@@ -48,8 +48,15 @@ CallTimer::Samples CallTimer::sample(const std::function<void()>&, const std::fu
 double product_flops(DType, double) { return 0; }
 double copy_bandwidth() { return 0; }
 
+class DeviceTensors::Copy {};
+DeviceTensors::DeviceTensors(const std::vector<HostSide>&) { refuse(); }
+DeviceTensors::~DeviceTensors() = default;
+MutableTensorView DeviceTensors::view(std::size_t) const { return {}; }
+void DeviceTensors::bring_back() const { refuse(); }
+DeviceScratch::DeviceScratch(const Buffer&) : bytes_(0) { refuse(); }
+DeviceScratch::~DeviceScratch() = default;
+Buffer saved_on_device(const Buffer&, bool) { return {}; }
+void* checked_stream() { return nullptr; }
 bool device_lost() { return false; }
-void forward_on_device(const ForwardTensors&, const AttentionOptions&) { refuse(); }
-void backward_on_device(const BackwardTensors&, const AttentionOptions&) { refuse(); }
 
 }  // namespace fovea::cuda

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/problem_line.h"
+#include "attention/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/driver_function.h"

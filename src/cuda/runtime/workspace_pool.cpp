@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/problem_line.h"
 #include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"

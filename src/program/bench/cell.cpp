@@ -28,7 +28,7 @@ void fail(Row& row, const std::string& status, const std::string& reason) {
   row.time_s.reset();
 }
 
-Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlaces& places,
+Json prepare_command(const verification::AttentionCase& c, const CellPlan& plan, const TensorPlaces& places,
                      const CellSettings& settings) {
   Json tensors = Json::object();
   for (int i = 0; i < kTensorCount; ++i) {
@@ -39,9 +39,9 @@ Json prepare_command(const core::Case& c, const CellPlan& plan, const TensorPlac
         {"offset", place.offset}, {"sizes", place.sizes}, {"strides", place.strides}, {"dtype", dtype}};
   }
   return {{"command", "prepare"},
-          {"problem", core::line_of(c)},
+          {"problem", verification::line_of(c)},
           {"implementation", plan.implementation},
-          {"pass", core::name_of(c.pass)},
+          {"pass", verification::name_of(c.pass)},
           {"threads", settings.threads},
           {"timing", settings.timing},
           {"memory_limit", settings.memory_limit},
@@ -76,7 +76,8 @@ CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, M
       crashes_(contenders_.size()),
       workers_(contenders_.size()) {}
 
-std::vector<Row> CellBench::run(const core::Case& c, const std::function<bool(const std::string&)>& wanted,
+std::vector<Row> CellBench::run(const verification::AttentionCase& c,
+                                const std::function<bool(const std::string&)>& wanted,
                                 const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<Entry> entries = entries_for(c, wanted);
   for (Entry& entry : entries) {
@@ -117,7 +118,7 @@ std::string CellBench::timer() const {
 }
 
 // One entry per implementation: `flash` and the name it resolves to are the same.
-std::vector<CellBench::Entry> CellBench::entries_for(const core::Case& c,
+std::vector<CellBench::Entry> CellBench::entries_for(const verification::AttentionCase& c,
                                                      const std::function<bool(const std::string&)>& wanted) const {
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
@@ -132,9 +133,9 @@ std::vector<CellBench::Entry> CellBench::entries_for(const core::Case& c,
   return entries;
 }
 
-Row CellBench::blank_row(const core::Case& c, const CellPlan& plan) const {
+Row CellBench::blank_row(const verification::AttentionCase& c, const CellPlan& plan) const {
   Row row;
-  row.problem = core::line_of(c);
+  row.problem = verification::line_of(c);
   row.impl = plan.implementation;
   row.status = "ok";
   row.flops = flops_of(c);
@@ -152,7 +153,7 @@ std::int64_t CellBench::workspaces_of(const Entry& entry) const {
 }
 
 // The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
-void CellBench::refuse_too_large(const core::Case& c, Entry& entry) const {
+void CellBench::refuse_too_large(const verification::AttentionCase& c, Entry& entry) const {
   const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
   fail(entry.row, "oom",
@@ -167,7 +168,7 @@ void CellBench::refuse_too_large(const core::Case& c, Entry& entry) const {
 
 // Contenders that are timed against each other hold their memory at the same time; where that is too much for the
 // machine they are timed in groups.
-std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Case& c,
+std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verification::AttentionCase& c,
                                                                   std::vector<Entry>& entries) const {
   const AttentionProblem& p = c.problem;
   const std::int64_t unknown = 3 * 4 * p.batch * p.heads_q * p.len_q * p.len_k;  // foreign: a few score matrices
@@ -188,7 +189,7 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const core::Ca
   return batches;
 }
 
-void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker) {
+void CellBench::check(const verification::AttentionCase& c, Entry& entry, AnswerChecker& checker) {
   WorkerProcess& process = worker(entry.contender);
   entry.open = false;
   try {
@@ -217,7 +218,7 @@ void CellBench::check(const core::Case& c, Entry& entry, AnswerChecker& checker)
   entry.open = true;
 }
 
-void CellBench::count_memory(const core::Case& c, Entry& entry, const Json& reply) const {
+void CellBench::count_memory(const verification::AttentionCase& c, Entry& entry, const Json& reply) const {
   const auto bytes = [&reply](const char* key) -> std::optional<std::int64_t> {
     const auto found = reply.find(key);
     if (found == reply.end() || !found->is_number()) return std::nullopt;
@@ -228,7 +229,7 @@ void CellBench::count_memory(const core::Case& c, Entry& entry, const Json& repl
   if (entry.row.saved_bytes) entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + *entry.row.saved_bytes;
 }
 
-void CellBench::time_all(const core::Case& c, const std::vector<Entry*>& together,
+void CellBench::time_all(const verification::AttentionCase& c, const std::vector<Entry*>& together,
                          const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<SampleSource> sources;
   std::vector<Entry*> timed;
@@ -283,7 +284,8 @@ SampleSource CellBench::source_of(Entry& entry) {
       }};
 }
 
-void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const {
+void CellBench::judge(const verification::AttentionCase& c, Entry& entry, std::vector<double> samples,
+                      const RowCeiling& ceiling) const {
   Row& row = entry.row;
   row.launches = launch_share(samples, entry.pooled, entry.launches);
   const bool host_bound = is_host_bound(entry.host_bound, std::ssize(samples));
@@ -298,7 +300,7 @@ void CellBench::judge(const core::Case& c, Entry& entry, std::vector<double> sam
 }
 
 // What was computed in that time, and whether it can be. Time that the host alone is kept says neither.
-void CellBench::rate(const core::Case& c, Entry& entry, const RowCeiling& ceiling) const {
+void CellBench::rate(const verification::AttentionCase& c, Entry& entry, const RowCeiling& ceiling) const {
   Row& row = entry.row;
   const TimeStatistics& t = *row.time_s;
   read_state(entry);
@@ -334,7 +336,7 @@ void CellBench::read_state(Entry& entry) const {
   if (!entry.powers_w.empty()) entry.row.power_w = statistics_of(entry.powers_w).median;
 }
 
-double CellBench::fastest_honest(const core::Case& c) const {
+double CellBench::fastest_honest(const verification::AttentionCase& c) const {
   if (settings_.device == DeviceKind::cpu)
     return datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
   const auto devices = cuda::device_facts();

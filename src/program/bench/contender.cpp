@@ -30,7 +30,8 @@ std::string worker_script() {
   std::error_code none;
   const fs::path installed =
       fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share/fovea/python/bench/fovea_worker.py";
-  return fs::exists(installed, none) ? installed.string() : std::string(kSourceFolder) + "/python/bench/fovea_worker.py";
+  return fs::exists(installed, none) ? installed.string()
+                                     : std::string(kSourceFolder) + "/python/bench/fovea_worker.py";
 }
 
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
@@ -71,7 +72,7 @@ Contender contender_of(const std::string& name, const std::string& python) {
 }
 
 // The problem of one pass of a case, as the worker will pose it.
-AttentionProblem pass_problem(const core::Case& c, Pass pass, bool saved, bool reproducible = true) {
+AttentionProblem pass_problem(const verification::AttentionCase& c, Pass pass, bool saved, bool reproducible = true) {
   AttentionProblem p = c.problem;
   p.reproducible = reproducible;
   p.pass = pass;
@@ -121,15 +122,15 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
   return result;
 }
 
-CellPlan plan_cell(const Contender& contender, const core::Case& c) {
+CellPlan plan_cell(const Contender& contender, const verification::AttentionCase& c) {
   if (!contender.ours) return {.implementation = contender.name};
   CellPlan plan{.implementation = contender.name};
-  const Pass first = c.pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
+  const Pass first = c.pass == verification::CasePass::bwd ? Pass::backward : Pass::forward;
   const bool reproducible = core::promises_reproducibility(contender.name);
   const Explanation walk = explain(pass_problem(c, first, false, reproducible), contender.name);
   if (walk.chosen.empty()) return plan.refusal = refusals_of(walk), plan;
   plan.implementation = walk.chosen;
-  const bool trains = c.pass != core::CasePass::fwd;
+  const bool trains = c.pass != verification::CasePass::fwd;
   const Explanation plain = explain(pass_problem(c, Pass::forward, false, reproducible), plan.implementation);
   const bool saves = trains && plain.saved_bytes > 0;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -142,14 +143,14 @@ CellPlan plan_cell(const Contender& contender, const core::Case& c) {
   return plan;
 }
 
-std::int64_t forward_tensor_bytes(const core::Case& c) {
+std::int64_t forward_tensor_bytes(const verification::AttentionCase& c) {
   const TensorPlaces places = places_of(c);
   std::int64_t sum = 0;
   for (const Name name : {Name::q, Name::k, Name::v, Name::out, Name::lse}) sum += places[name].bytes();
   return sum;
 }
 
-std::int64_t tensor_bytes(const core::Case& c) {
+std::int64_t tensor_bytes(const verification::AttentionCase& c) {
   std::int64_t sum = 0;
   for (const auto& place : places_of(c).places) sum += place.present ? place.bytes() : 0;
   return sum;
@@ -158,19 +159,19 @@ std::int64_t tensor_bytes(const core::Case& c) {
 namespace {
 
 template <class Count>
-double sum_over_passes(const core::Case& c, Count count) {
+double sum_over_passes(const verification::AttentionCase& c, Count count) {
   double sum = 0;
-  if (c.pass != core::CasePass::bwd) sum += count(pass_problem(c, Pass::forward, false));
-  if (c.pass != core::CasePass::fwd) sum += count(pass_problem(c, Pass::backward, false));
+  if (c.pass != verification::CasePass::bwd) sum += count(pass_problem(c, Pass::forward, false));
+  if (c.pass != verification::CasePass::fwd) sum += count(pass_problem(c, Pass::backward, false));
   return sum;
 }
 
 }  // namespace
 
-double flops_of(const core::Case& c) {
+double flops_of(const verification::AttentionCase& c) {
   return sum_over_passes(c, [](const AttentionProblem& p) { return flops(p); });
 }
-double bytes_of(const core::Case& c) {
+double bytes_of(const verification::AttentionCase& c) {
   return sum_over_passes(c, [](const AttentionProblem& p) { return bytes(p); });
 }
 

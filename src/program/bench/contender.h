@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/problem_line.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
@@ -26,15 +26,15 @@ struct CellPlan {
   std::string refusal;         // why it does not take the case; empty if it does
   std::int64_t workspace_bytes = 0, saved_bytes = 0;
 };
-CellPlan plan_cell(const Contender& contender, const core::Case& c);
+CellPlan plan_cell(const Contender& contender, const verification::AttentionCase& c);
 
 // Bytes of inputs and outputs that exist before a backward pass: q, k, v, out, lse.
-std::int64_t forward_tensor_bytes(const core::Case& c);
+std::int64_t forward_tensor_bytes(const verification::AttentionCase& c);
 // All tensors of the case.
-std::int64_t tensor_bytes(const core::Case& c);
+std::int64_t tensor_bytes(const verification::AttentionCase& c);
 
 // Floating-point operations and bytes of the passes that the case times.
-double flops_of(const core::Case& c);
-double bytes_of(const core::Case& c);
+double flops_of(const verification::AttentionCase& c);
+double bytes_of(const verification::AttentionCase& c);
 
 }  // namespace fovea::program

@@ -110,12 +110,12 @@ const Preset& find_preset(std::string_view name) {
               .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
 }
 
-std::vector<core::Case> preset_cases(std::string_view name, Scale scale) {
+std::vector<verification::AttentionCase> preset_cases(std::string_view name, Scale scale) {
   const Preset& preset = find_preset(name);
   const bool cut = scale == Scale::quick && !preset.quick.empty();
-  std::vector<core::Case> cases;
+  std::vector<verification::AttentionCase> cases;
   for (const std::string& line : cut ? preset.quick : preset.full) {
-    for (core::Case& one : core::parse_sweep(line)) {
+    for (verification::AttentionCase& one : verification::attention_sweep(line)) {
       if (std::find(cases.begin(), cases.end(), one) == cases.end()) cases.push_back(std::move(one));
     }
   }

@@ -12,10 +12,10 @@
 
 #include "core/printable.h"
 #include "fmt/format.h"
-#include "program/interrupt.h"
-#include "program/output_file.h"
 #include "program/bench/progress.h"
 #include "program/bench/table.h"
+#include "program/interrupt.h"
+#include "program/output_file.h"
 
 namespace fovea::program {
 namespace {
@@ -49,7 +49,7 @@ class Sweep {
     const double longest = bench_.samples_for();
     try {
       std::size_t cells = 0;
-      for (const core::Case& c : settings_.cases) {
+      for (const verification::AttentionCase& c : settings_.cases) {
         if (settings_.budget_s > 0) {
           const std::chrono::duration<double> spent = Clock::now() - start;
           const std::size_t left = total_ - cells * bench_.contenders().size();
@@ -73,9 +73,9 @@ class Sweep {
   std::size_t done() const { return done_; }
 
  private:
-  void run_cell(const core::Case& c, Progress& progress) {
+  void run_cell(const verification::AttentionCase& c, Progress& progress) {
     if (interrupted()) throw Interrupted{};
-    const std::string line = core::line_of(c);
+    const std::string line = verification::line_of(c);
     const auto wanted = [&](const std::string& implementation) {
       const Row* const known = earlier(line, implementation);
       if (known != nullptr) keep(*known, progress);
@@ -130,7 +130,8 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
   std::map<std::string, std::string> baselines;
   for (const Contender& contender : bench.contenders()) {
     if (contender.name != settings.baseline) continue;
-    for (const core::Case& c : settings.cases) baselines[core::line_of(c)] = plan_cell(contender, c).implementation;
+    for (const verification::AttentionCase& c : settings.cases)
+      baselines[verification::line_of(c)] = plan_cell(contender, c).implementation;
   }
   return baselines;
 }
@@ -142,9 +143,10 @@ double share_of_budget(double seconds_left, std::size_t rows_left, double longes
   return std::clamp(share, std::min(kShortestSampling, longest), longest);
 }
 
-double estimated_seconds(const std::vector<core::Case>& cases, std::size_t contenders, const SamplingLimits& limits) {
+double estimated_seconds(const std::vector<verification::AttentionCase>& cases, std::size_t contenders,
+                         const SamplingLimits& limits) {
   double total = 0;
-  for (const core::Case& c : cases) {
+  for (const verification::AttentionCase& c : cases) {
     const bool on_gpu = c.problem.device.kind == DeviceKind::cuda;
     const double once = flops_of(c) / (on_gpu ? kSlowGpuRate : kSlowRate);
     if (on_gpu) total += std::min(kGpuCheckSeconds, flops_of(c) / kSlowRate);

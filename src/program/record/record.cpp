@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "core/problem_line.h"
 #include "fovea/error.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -100,7 +100,7 @@ RowCeiling ceiling_of(const Json& c) {
 std::string problem_of(const Json& object) {
   std::string line = value<std::string>(object, "problem");
   try {
-    (void)core::parse_case(line);
+    (void)verification::parse_case(line);
   } catch (const Error& error) {
     refuse("in the problem line: " + error.details().problem + ", `" + error.details().got + "`");
   }

@@ -5,57 +5,66 @@
 
 #include <algorithm>
 
-#include "core/names.h"
-#include "verification/support_matrix.h"
-
 namespace fovea::program {
-namespace {
 
-using verification::Cell;
-using verification::kCells;
+using verification::AxisCell;
+using verification::Case;
 
-std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
-
-std::string row_name(const Cell& cell) {
-  return fmt::format("{} {} {} {}", core::name_of(verification::kDtypes[cell.dtype]),
-                     pass_name(verification::kPasses[cell.pass]), core::name_of(verification::kMasks[cell.mask]),
-                     core::name_of(verification::kLayouts[cell.layout]));
+Coverage::Coverage(const verification::Operation& operation) : operation_(operation), axes_(operation.axes()) {
+  for (const auto& axis : axes_) cells_ *= axis.classes.size();
 }
 
-std::string_view class_name(const Cell& cell) { return verification::dim_classes()[cell.dim_class].name; }
+std::size_t Coverage::index_of(const AxisCell& cell) const {
+  std::size_t index = 0;
+  for (std::size_t n = 0; n < axes_.size(); ++n) index = index * axes_[n].classes.size() + cell[n];
+  return index;
+}
 
-const core::Implementation* find(std::string_view name) {
-  for (const auto& one : core::all_implementations()) {
-    if (one.name == name) return &one;
+AxisCell Coverage::cell_of(std::size_t index) const {
+  AxisCell cell(axes_.size());
+  for (std::size_t n = axes_.size(); n-- > 0;) {
+    cell[n] = index % axes_[n].classes.size();
+    index /= axes_[n].classes.size();
   }
-  return nullptr;
+  return cell;
 }
 
-}  // namespace
+std::string Coverage::row_name(const AxisCell& cell) const {
+  std::string text;
+  for (std::size_t n = 0; n + 1 < axes_.size(); ++n) text += (n == 0 ? "" : " ") + axes_[n].classes[cell[n]];
+  return text;
+}
 
 Coverage::Counts& Coverage::of(std::string_view implementation) {
   for (auto& [name, counts] : counts_) {
     if (name == implementation) return counts;
   }
-  return counts_.emplace_back(std::string(implementation), Counts{}).second;
+  return counts_.emplace_back(std::string(implementation), Counts(cells_)).second;
 }
 
-void Coverage::count(std::string_view implementation, const core::Case& c) {
+void Coverage::count(std::string_view implementation, const Case& c) {
   Counts& counts = of(implementation);
-  if (c.pass != core::CasePass::bwd) ++counts[index_of(verification::cell_of(c, Pass::forward))];
-  if (c.pass != core::CasePass::fwd) ++counts[index_of(verification::cell_of(c, Pass::backward))];
+  if (c.forwards()) ++counts[index_of(operation_.cell_of(c, Pass::forward))];
+  if (c.backwards()) ++counts[index_of(operation_.cell_of(c, Pass::backward))];
 }
 
-std::vector<Coverage::Shortage> Coverage::below(std::int64_t wanted, bool forward, bool backward) const {
+std::vector<Coverage::Shortage> Coverage::below(std::int64_t wanted, bool forward, bool backward,
+                                                DeviceKind device) const {
+  const auto pass = std::find_if(axes_.begin(), axes_.end(), [](const auto& axis) { return axis.name == "pass"; });
+  const auto pass_axis = static_cast<std::size_t>(pass - axes_.begin());
+  const auto implementations = operation_.implementations();
   std::vector<Shortage> found;
   for (const auto& [name, counts] : counts_) {
-    const core::Implementation* const implementation = find(name);
-    for (std::size_t n = 0; n < kCells; ++n) {
-      const Cell cell = verification::cell_of(n);
-      const bool asked = verification::kPasses[cell.pass] == Pass::forward ? forward : backward;
-      if (!asked || counts[n] >= wanted || implementation == nullptr) continue;
-      if (support_of(*implementation, cell).support != verification::Support::yes) continue;
-      found.push_back({fmt::format("{} {} {}", name, row_name(cell), class_name(cell)), counts[n]});
+    const auto implementation = std::find_if(implementations.begin(), implementations.end(), [&, n = name](auto& one) {
+      return one.name == n && one.device == device;
+    });
+    if (implementation == implementations.end()) continue;
+    for (std::size_t n = 0; n < cells_; ++n) {
+      const AxisCell cell = cell_of(n);
+      const bool asked = axes_[pass_axis].classes[cell[pass_axis]] == "forward" ? forward : backward;
+      if (!asked || counts[n] >= wanted) continue;
+      if (operation_.support_of(*implementation, cell).support != verification::Support::yes) continue;
+      found.push_back({fmt::format("{} {} {}", name, row_name(cell), axes_.back().classes[cell.back()]), counts[n]});
     }
   }
   return found;
@@ -63,18 +72,19 @@ std::vector<Coverage::Shortage> Coverage::below(std::int64_t wanted, bool forwar
 
 std::string Coverage::text() const {
   std::string text;
+  const std::size_t columns = axes_.back().classes.size();
   for (const auto& [name, counts] : counts_) {
     text += fmt::format("{:<46}", "Cases that " + name + " ran");
-    for (const auto& dims : verification::dim_classes()) text += fmt::format("{:>9}", dims.name);
+    for (const auto& column : axes_.back().classes) text += fmt::format("{:>9}", column);
     text += "\n";
-    for (std::size_t n = 0; n < kCells; n += verification::dim_classes().size()) {
+    for (std::size_t n = 0; n < cells_; n += columns) {
       std::string row;
       std::int64_t total = 0;
-      for (std::size_t c = 0; c < verification::dim_classes().size(); ++c) {
+      for (std::size_t c = 0; c < columns; ++c) {
         row += fmt::format("{:>9}", counts[n + c]);
         total += counts[n + c];
       }
-      if (total > 0) text += fmt::format("  {:<44}{}\n", row_name(verification::cell_of(n)), row);
+      if (total > 0) text += fmt::format("  {:<44}{}\n", row_name(cell_of(n)), row);
     }
   }
   return text;
@@ -83,15 +93,11 @@ std::string Coverage::text() const {
 nlohmann::json Coverage::json() const {
   auto rows = nlohmann::json::array();
   for (const auto& [name, counts] : counts_) {
-    for (std::size_t n = 0; n < kCells; ++n) {
-      const Cell cell = verification::cell_of(n);
-      rows.push_back({{"impl", name},
-                      {"dtype", core::name_of(verification::kDtypes[cell.dtype])},
-                      {"pass", pass_name(verification::kPasses[cell.pass])},
-                      {"mask", core::name_of(verification::kMasks[cell.mask])},
-                      {"layout", core::name_of(verification::kLayouts[cell.layout])},
-                      {"head_dims", class_name(cell)},
-                      {"executed", counts[n]}});
+    for (std::size_t n = 0; n < cells_; ++n) {
+      const AxisCell cell = cell_of(n);
+      nlohmann::json row{{"impl", name}, {"executed", counts[n]}};
+      for (std::size_t axis = 0; axis < axes_.size(); ++axis) row[axes_[axis].name] = axes_[axis].classes[cell[axis]];
+      rows.push_back(std::move(row));
     }
   }
   return rows;
@@ -99,7 +105,7 @@ nlohmann::json Coverage::json() const {
 
 void Coverage::add(const nlohmann::json& rows) {
   for (std::size_t n = 0; n < rows.size(); ++n)
-    of(rows[n]["impl"].get<std::string>())[n % kCells] += rows[n]["executed"].get<std::int64_t>();
+    of(rows[n]["impl"].get<std::string>())[n % cells_] += rows[n]["executed"].get<std::int64_t>();
 }
 
 }  // namespace fovea::program

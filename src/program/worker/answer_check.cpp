@@ -1,11 +1,12 @@
 // The bridge from shared memory to the verification library.
 #include "program/worker/answer_check.h"
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "verification/case_tensors.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 namespace {
@@ -14,20 +15,21 @@ void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
   for (const auto& tensor : verdict.tensors)
     result.error[tensor.tensor] = {tensor.rel_l2, tensor.max_abs, tensor.ratio_to_plain};
   result.sampled = result.sampled || verdict.sampled;
-  if (verdict.ok && !verdict.unjudged) return;
-  result.wrong +=
-      (result.wrong.empty() ? "" : "; ") + (verdict.ok ? std::string(verification::kUnjudged) : verdict.reason());
+  if (verdict.ok && verdict.unjudged.empty()) return;
+  result.wrong += (result.wrong.empty() ? "" : "; ") + (verdict.ok ? verdict.unjudged : verdict.reason());
 }
 
 }  // namespace
 
-void fill_inputs(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs) {
-  using verification::Role;
+void fill_inputs(const verification::AttentionCase& typed, const TensorPlaces& places, const SharedBlock& inputs) {
+  const verification::Case c = verification::case_of(typed);
+  const std::vector<verification::TensorSpec> tensors = c.operation->tensors(c);
   std::vector<std::thread> threads;
-  for (const auto& [name, role] :
-       {std::pair{Name::q, Role::q}, {Name::k, Role::k}, {Name::v, Role::v}, {Name::dout, Role::dout}}) {
-    if (!places[name].present) continue;
-    threads.emplace_back(verification::fill_input, std::cref(c), role, view_of(places, name, {inputs, inputs}));
+  for (const auto& tensor : tensors) {
+    if (!verification::is_read(tensor.role)) continue;
+    const auto* const name = std::find(std::begin(kTensorNames), std::end(kTensorNames), tensor.name);
+    const auto view = view_of(places, static_cast<Name>(name - std::begin(kTensorNames)), {inputs, inputs});
+    threads.emplace_back(verification::fill, std::cref(c), std::cref(tensor), view);
   }
   for (auto& thread : threads) thread.join();
 }
@@ -48,7 +50,7 @@ AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads
   BackwardTensors backward = backward_tensors(places_, {inputs_, outputs});
   if (lse_missing) forward.lse = {}, backward.lse = {};
   add_verdict(result, check_forward(forward));
-  if (case_.pass != core::CasePass::fwd) add_verdict(result, check_backward(backward, reads));
+  if (case_.pass != verification::CasePass::fwd) add_verdict(result, check_backward(backward, reads));
   result.inaccurate = inaccurate_;
   return result;
 }

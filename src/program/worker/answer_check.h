@@ -5,15 +5,15 @@
 #include <optional>
 #include <string>
 
-#include "core/problem_line.h"
-#include "program/worker/device_reference.h"
 #include "program/record/record.h"
+#include "program/worker/device_reference.h"
 #include "program/worker/shared_tensors.h"
-#include "verification/check.h"
+#include "verification/attention/case.h"
+#include "verification/attention/check.h"
 
 namespace fovea::program {
 
-void fill_inputs(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs);
+void fill_inputs(const verification::AttentionCase& c, const TensorPlaces& places, const SharedBlock& inputs);
 
 struct AnswerCheck {
   std::string wrong;  // what is wrong, with the tensor's name; empty if all is right
@@ -33,7 +33,7 @@ enum class BackwardReads : std::uint8_t {
 // Checks all contenders of one case; what the answer should be is worked out once.
 class AnswerChecker {
  public:
-  AnswerChecker(const core::Case& c, const TensorPlaces& places, const SharedBlock& inputs)
+  AnswerChecker(const verification::AttentionCase& c, const TensorPlaces& places, const SharedBlock& inputs)
       : case_(c), places_(places), inputs_(inputs), definition_(definition_on(c.problem.device.kind)) {}
 
   // A foreign kernel need not write lse, and may be less accurate.
@@ -45,7 +45,7 @@ class AnswerChecker {
   template <class Tensors>
   verification::Verdict judge(const verification::Expectation& expected, const Tensors& results);
 
-  const core::Case& case_;
+  const verification::AttentionCase& case_;
   const TensorPlaces& places_;
   const SharedBlock& inputs_;
   const verification::Definition definition_;

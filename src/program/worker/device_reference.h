@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fovea/tensor.h"
-#include "verification/evaluation.h"
+#include "verification/attention/evaluation.h"
 
 namespace fovea::program {
 

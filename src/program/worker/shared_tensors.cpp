@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kSpacing = 4096;  // every tensor starts on a page of its own
 
-Sizes strides_of(const Sizes& s, core::Layout layout) {
-  if (layout == core::Layout::bhld) return dense_strides(s);
+Sizes strides_of(const Sizes& s, verification::Layout layout) {
+  if (layout == verification::Layout::bhld) return dense_strides(s);
   return {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1};
 }
 
@@ -30,16 +30,16 @@ Sizes strides_of(const Sizes& s, core::Layout layout) {
 
 }  // namespace
 
-TensorPlaces places_of(const core::Case& c) {
+TensorPlaces places_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   const Sizes q{p.batch, p.heads_q, p.len_q, p.dim_qk}, k{p.batch, p.heads_kv, p.len_k, p.dim_qk};
   const Sizes v{p.batch, p.heads_kv, p.len_k, p.dim_v}, out{p.batch, p.heads_q, p.len_q, p.dim_v};
   const Sizes lse{p.batch, p.heads_q, p.len_q, 1};
-  const bool gradients = c.pass != core::CasePass::fwd;
+  const bool gradients = c.pass != verification::CasePass::fwd;
   TensorPlaces result;
   const auto put = [&](Name name, const Sizes& sizes, DType dtype) {
     std::int64_t& end = is_input(name) ? result.input_bytes : result.output_bytes;
-    const core::Layout layout = name == Name::lse ? core::Layout::bhld : c.layout;
+    const verification::Layout layout = name == Name::lse ? verification::Layout::bhld : c.layout;
     auto& place = result.places[static_cast<std::size_t>(name)];
     place = {end, sizes, strides_of(sizes, layout), dtype, true};
     end += (place.bytes() + kSpacing - 1) / kSpacing * kSpacing;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/problem_line.h"
 #include "fovea/attention.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
@@ -30,7 +30,7 @@ struct TensorPlaces {
 
   const Place& operator[](Name name) const { return places[static_cast<std::size_t>(name)]; }
 };
-TensorPlaces places_of(const core::Case& c);
+TensorPlaces places_of(const verification::AttentionCase& c);
 
 // An unnamed file in memory, mapped. Grows as cases ask; gone when the last process that has it open ends.
 class SharedBlock {

@@ -42,7 +42,7 @@ class OwnedMemory {
 
 class LibraryKernel final : public TimedKernel {
  public:
-  void prepare(const core::Case& c, const Setup& setup) override {
+  void prepare(const verification::AttentionCase& c, const Setup& setup) override {
     implementation_ = setup.implementation;
     forward_ = setup.forward;
     backward_ = setup.backward;
@@ -52,7 +52,7 @@ class LibraryKernel final : public TimedKernel {
                 .threads = setup.threads,
                 .stream = setup.stream,
                 .reproducible = core::promises_reproducibility(implementation_)};
-    const bool trains = c.pass != core::CasePass::fwd;
+    const bool trains = c.pass != verification::CasePass::fwd;
     AttentionProblem problem = c.problem;
     problem.reproducible = options_.reproducible;
     problem.pass = Pass::forward;
@@ -111,7 +111,7 @@ class SharedObjectKernel final : public TimedKernel {
     function_ = reinterpret_cast<Function>(dlsym(library, symbol.c_str()));
     if (function_ == nullptr) throw std::runtime_error(dlerror());
   }
-  void prepare(const core::Case& c, const Setup& setup) override {
+  void prepare(const verification::AttentionCase& c, const Setup& setup) override {
     const AttentionProblem& p = c.problem;
     const auto& [forward, backward] = std::tie(setup.forward, setup.backward);
     const int mask = p.mask == Mask::none                  ? FOVEA_BENCH_NO_MASK

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/problem_line.h"
 #include "fovea/attention.h"
+#include "verification/attention/case.h"
 
 namespace fovea::program {
 
@@ -23,7 +23,7 @@ class TimedKernel {
     ForwardTensors forward;    // the views stay valid until the next prepare
     BackwardTensors backward;  // all null in a case of pass fwd
   };
-  virtual void prepare(const core::Case& c, const Setup& setup) = 0;
+  virtual void prepare(const verification::AttentionCase& c, const Setup& setup) = 0;
   virtual void forward() = 0;   // for a backward that follows, or for its own sake in a case of pass fwd
   virtual void backward() = 0;  // wants an earlier forward()
 

@@ -1,5 +1,5 @@
 // Truth and bound of every tensor of a problem, and the verdict on an answer.
-#include "verification/check.h"
+#include "verification/attention/check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "core/float16.h"
 #include "attention/reference/head.h"
-#include "verification/companion.h"
-#include "verification/evaluation.h"
-#include "verification/score_sizes.h"
+#include "core/float16.h"
+#include "verification/attention/companion.h"
+#include "verification/attention/evaluation.h"
+#include "verification/attention/score_sizes.h"
 
 namespace fovea::verification {
 namespace {
@@ -190,28 +190,7 @@ std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors&
   return values;
 }
 
-Verdict verdict_of(const Expectation& expected, std::vector<TensorError> tensors) {
-  Verdict verdict{
-      .ok = true, .tensors = std::move(tensors), .sampled = expected.sampled, .unjudged = expected.unjudged};
-  for (const auto& tensor : verdict.tensors) verdict.ok = verdict.ok && tensor.ok;
-  return verdict;
-}
-
-// An empty tensor needs no memory.
-TensorError without_memory(const ExpectedTensor& wanted) {
-  if (wanted.truth.rows.empty()) return {.tensor = wanted.name, .ok = true};
-  return {.tensor = wanted.name, .detail = "was asked for and is missing"};
-}
-
 }  // namespace
-
-std::string Verdict::reason() const {
-  std::string text;
-  for (const auto& tensor : tensors) {
-    if (!tensor.ok) text += (text.empty() ? "" : "; ") + tensor.tensor + " " + tensor.detail;
-  }
-  return text;
-}
 
 Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed,
                            const Definition& definition) {
@@ -243,8 +222,9 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& in
   add_before(before, truth, false);
   for (RowValues* gradient : {&truth.dq, &truth.dk, &truth.dv}) overflow(p.result_dtype, *gradient);
   Expectation expected{.sampled = !sample.complete};
-  expected.unjudged = (p.wants_dq && sample.queries.empty() && !drawn.queries.empty()) ||
-                      ((p.wants_dk || p.wants_dv) && sample.keys.empty() && !drawn.keys.empty());
+  const bool unjudged = (p.wants_dq && sample.queries.empty() && !drawn.queries.empty()) ||
+                        ((p.wants_dk || p.wants_dv) && sample.keys.empty() && !drawn.keys.empty());
+  if (unjudged) expected.unjudged = kUnjudged;
   const auto add = [&](const char* name, const RowValues& values, bool of_keys) {
     Bound bound{.factor = kBackwardFactor, .stored = p.result_dtype};
     mark_backward(p, inputs, of_keys, values.rows, bound);
@@ -277,20 +257,18 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& in
 }
 
 Verdict compare(const Expectation& expected, const ForwardTensors& results) {
-  const ExpectedTensor &out = expected.tensors[0], &lse = expected.tensors[1];
-  std::vector<TensorError> errors{compare("out", read_rows(results.out, out.truth.rows), out.truth, out.bound)};
-  if (results.lse) errors.push_back(compare_lse(read_rows(results.lse, lse.truth.rows), lse.truth, lse.bound));
-  return verdict_of(expected, std::move(errors));
+  TensorSet set;
+  set.add("out", results.out);
+  if (results.lse) set.add("lse", results.lse);
+  return compare(expected, set);
 }
 
 Verdict compare(const Expectation& expected, const BackwardTensors& results) {
-  std::vector<TensorError> errors;
-  for (const ExpectedTensor& tensor : expected.tensors) {
-    const TensorView got = tensor.name == "dq" ? results.dq : tensor.name == "dk" ? results.dk : results.dv;
-    errors.push_back(got ? compare(tensor.name, read_rows(got, tensor.truth.rows), tensor.truth, tensor.bound)
-                         : without_memory(tensor));
-  }
-  return verdict_of(expected, std::move(errors));
+  TensorSet set;
+  set.add("dq", results.dq);
+  set.add("dk", results.dk);
+  set.add("dv", results.dv);
+  return compare(expected, set);
 }
 
 Verdict check_forward(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t seed) {

@@ -1,5 +1,5 @@
-// THE case list: the axes that implementations are measured on, and random cases along them. Unit tests, `fovea verify`
-// and the support matrix all read it.
+// Attention's case list: the axes that implementations are measured on, and random cases along them. Unit tests, `fovea
+// verify` and the support matrix all read it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "core/problem_line.h"
+#include "verification/attention/case.h"
+#include "verification/operation.h"
 
 namespace fovea::verification {
 
 inline constexpr DType kDtypes[] = {DType::fp32, DType::bf16, DType::fp16};
 inline constexpr Pass kPasses[] = {Pass::forward, Pass::backward};
 inline constexpr Mask kMasks[] = {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right};
-inline constexpr core::Layout kLayouts[] = {core::Layout::bhld, core::Layout::blhd};
+inline constexpr Layout kLayouts[] = {Layout::bhld, Layout::blhd};
 
 // Head dimensions are classed by the larger of dim_qk and dim_v.
 struct DimClass {
@@ -34,7 +35,7 @@ struct Cell {
 inline constexpr std::size_t kCells = 3 * 2 * 4 * 2 * 6;
 Cell cell_of(std::size_t index);
 std::size_t index_of(const Cell& cell);
-Cell cell_of(const core::Case& c, Pass pass);
+Cell cell_of(const AttentionCase& c, Pass pass);
 
 // The shortest length of more than four of the CPU engine's blocks of keys, which are longer than its tiles of queries.
 inline constexpr std::int64_t kBeyondFourTiles = 385;
@@ -42,18 +43,10 @@ inline constexpr std::int64_t kBeyondFourTiles = 385;
 // Lengths worth trying by themselves: 0, 1, 2, around every tile size, primes, and beyond four tiles.
 std::span<const std::int64_t> interesting_lengths();
 
-struct CaseLimits {
-  bool forward = true, backward = true;
-  DeviceKind device = DeviceKind::cpu;
-};
 // The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share: any
 // kCells of them are in kCells cells, fewer are spread over all axes, and another seed begins in another cell. One in
 // sixteen has more than four tiles of queries, one in sixteen more than four blocks of keys.
-core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
-
-// Every one of the cases with every data family at every placement, each with a seed of its own: from the seed follow
-// the variation and which row or element is the odd one.
-std::vector<core::Case> with_every_input(const std::vector<core::Case>& cases);
+AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
 
 // What the problem line has no word for, drawn from the case's seed: the same for every case of that seed but for what
 // its type and pass rule out.
@@ -63,13 +56,10 @@ struct Variation {
   bool outside_delta = false;  // delta given instead of out
   bool lse = true;             // forward writes it
   bool dq = true, dk = true, dv = true;
-  bool own_workspace = false;  // the caller's, of exactly the planned size
-  bool other_threads = false;  // a second run with another number of threads must give the same bits
-  int threads = 1;
   bool operator==(const Variation&) const = default;
 };
-Variation variation_of(const core::Case& c);
-Variation plain_variation();
-std::string text_of(const Variation& variation);  // "fp32_results accumulate no_dk threads=3"
+Variation variation_of(const AttentionCase& c);
+std::vector<std::string> words_of(const Variation& variation);  // those that an operation knows (operation.h)
+std::vector<Axis> case_axes();                                  // of cells, in the order of their members
 
 }  // namespace fovea::verification

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fovea/attention.h"
-#include "verification/evaluation.h"
+#include "verification/attention/evaluation.h"
 
 namespace fovea::verification {
 

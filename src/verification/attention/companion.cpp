@@ -1,12 +1,12 @@
 // Dense copies of one key head, moved at random.
-#include "verification/companion.h"
+#include "verification/attention/companion.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/float16.h"
 #include "core/random.h"
-#include "verification/evaluation.h"
+#include "verification/attention/evaluation.h"
 
 namespace fovea::verification {
 namespace {

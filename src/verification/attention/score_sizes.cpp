@@ -1,13 +1,13 @@
 // Norms of rows, the largest of the keys seen so far, and who is left out by them.
-#include "verification/score_sizes.h"
+#include "verification/attention/score_sizes.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
 
-#include "core/float16.h"
 #include "attention/reference/head.h"
+#include "core/float16.h"
 
 namespace fovea::verification {
 namespace {

@@ -1,5 +1,5 @@
 // Asking `refusal` along the axes of the case list.
-#include "verification/support_matrix.h"
+#include "verification/attention/support_matrix.h"
 
 #include <iterator>
 

@@ -1,12 +1,12 @@
 // Scores of a row, softmax, P stored, P v; gradients by the formulas of the definition.
-#include "verification/plain.h"
+#include "verification/attention/plain.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "core/float16.h"
 #include "attention/reference/head.h"
+#include "core/float16.h"
 
 namespace fovea::verification {
 namespace {

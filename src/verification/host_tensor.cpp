@@ -1,9 +1,11 @@
-// Memory of a case: strides by layout and placement, guard pages, poison.
-#include "verification/case_tensors.h"
+// Memory of a tensor: strides by placement, guard pages, poison.
+#include "verification/host_tensor.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -17,13 +19,17 @@ constexpr std::int64_t kMeaningless = std::int64_t{1} << 40;  // stride of a dim
 
 std::int64_t count_of(const Sizes& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 
-// Rows next to each other in the order of the layout, `gap` elements after each row and each outer dimension.
-Sizes strides_of(const Sizes& sizes, core::Layout layout, std::int64_t gap) {
-  const int outer = 0, middle = layout == core::Layout::bhld ? 1 : 2, inner = 3 - middle;
+// The same order of dimensions in memory, with `gap` elements after each row and each outer dimension.
+Sizes with_gaps(const Sizes& sizes, const Sizes& dense, std::int64_t gap) {
+  std::array<std::size_t, 3> outer_first{0, 1, 2};
+  std::stable_sort(outer_first.begin(), outer_first.end(),
+                   [&dense](std::size_t a, std::size_t b) { return dense[a] > dense[b]; });
   Sizes strides{0, 0, 0, 1};
-  strides[inner] = sizes[3] + gap;
-  strides[middle] = sizes[inner] * strides[inner] + gap;
-  strides[outer] = sizes[middle] * strides[middle] + gap;
+  std::int64_t extent = sizes[3];
+  for (const std::size_t dimension : {outer_first[2], outer_first[1], outer_first[0]}) {
+    strides[dimension] = extent + gap;
+    extent = sizes[dimension] * strides[dimension];
+  }
   return strides;
 }
 
@@ -58,23 +64,24 @@ std::shared_ptr<std::byte> between_guards(std::int64_t bytes) {
 
 }  // namespace
 
-HostTensor::HostTensor(const Sizes& sizes, DType dtype, const core::Case& c, bool is_output) {
-  const std::int64_t size = size_of(dtype);
-  const bool strided = c.place == "strided";
-  Sizes strides = strides_of(sizes, c.layout, strided ? 3 : 0);
-  if (c.place == "broadcast" && !is_output) strides[c.seed % 2] = 0;  // over the batch, or over the heads
+HostTensor::HostTensor(const TensorSpec& tensor, std::string_view place, std::uint64_t seed) {
+  const Sizes& sizes = tensor.sizes;
+  const std::int64_t size = size_of(tensor.dtype);
+  const bool strided = place == "strided";
+  Sizes strides = with_gaps(sizes, tensor.strides, strided ? 3 : 0);
+  if (place == "broadcast" && is_read(tensor.role)) strides[seed % 2] = 0;
   std::int64_t first = strided ? 1 : 0;  // in elements: a strided tensor is aligned to its elements only
   const std::int64_t bytes = (first + extent_of(sizes, strides) + (strided ? 5 : 0)) * size;
-  if (c.place == "guarded" || c.place == "guarded_front") {
+  if (place == "guarded" || place == "guarded_front") {
     const std::int64_t page = sysconf(_SC_PAGESIZE);
     allocated_bytes_ = (bytes + page - 1) / page * page;
     memory_ = between_guards(allocated_bytes_);
-    if (c.place == "guarded") first = (allocated_bytes_ - bytes) / size;
+    if (place == "guarded") first = (allocated_bytes_ - bytes) / size;
   } else {
     allocated_bytes_ = bytes;
     memory_ = heap(bytes);
   }
-  view_ = {.data = memory_.get() + first * size, .dtype = dtype, .sizes = sizes, .strides = strides};
+  view_ = {.data = memory_.get() + first * size, .dtype = tensor.dtype, .sizes = sizes, .strides = strides};
   view_.buffer_bytes = extent_of(sizes, strides) * size;
   if (strided) {
     for (int i = 0; i < 3; ++i) view_.strides[i] = sizes[i] == 1 ? kMeaningless : strides[i];
@@ -106,56 +113,16 @@ bool HostTensor::padding_intact() const {
   return true;
 }
 
-ForwardTensors CaseTensors::forward() const {
-  ForwardTensors t{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view(), .lse = lse.view()};
-  if (saved.view()) t.saved = {saved.view().data, saved.view().buffer_bytes};
-  return t;
-}
-
-BackwardTensors CaseTensors::backward() const {
-  BackwardTensors t{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view(), .lse = lse.view()};
-  t.dout = dout.view();
-  t.delta = delta.view();
-  t.dq = dq.view();
-  t.dk = dk.view();
-  t.dv = dv.view();
-  if (saved.view()) t.saved = {saved.view().data, saved.view().buffer_bytes};
-  return t;
-}
-
-bool CaseTensors::padding_intact() const {
-  return out.padding_intact() && lse.padding_intact() && dq.padding_intact() && dk.padding_intact() &&
-         dv.padding_intact();
-}
-
-CaseTensors make_tensors(const core::Case& c, DType result) {
-  const AttentionProblem& p = c.problem;
-  const Sizes q{p.batch, p.heads_q, p.len_q, p.dim_qk}, k{p.batch, p.heads_kv, p.len_k, p.dim_qk},
-      v{p.batch, p.heads_kv, p.len_k, p.dim_v}, out{p.batch, p.heads_q, p.len_q, p.dim_v},
-      row{p.batch, p.heads_q, p.len_q, 1};
-  CaseTensors t;
-  t.q = HostTensor(q, p.dtype, c, false);
-  t.k = HostTensor(k, p.dtype, c, false);
-  t.v = HostTensor(v, p.dtype, c, false);
-  fill_input(c, Role::q, t.q.view());
-  fill_input(c, Role::k, t.k.view());
-  fill_input(c, Role::v, t.v.view());
-  t.out = HostTensor(out, result, c, true);
-  t.lse = HostTensor(row, DType::fp32, c, true);
-  if (c.pass == core::CasePass::fwd) return t;
-  t.dout = HostTensor(out, p.dtype, c, false);
-  fill_input(c, Role::dout, t.dout.view());
-  t.dq = HostTensor(q, result, c, true);
-  t.dk = HostTensor(k, result, c, true);
-  t.dv = HostTensor(v, result, c, true);
-  return t;
-}
-
-HostTensor make_saved(std::int64_t bytes) {
+HostTensor host_buffer(std::int64_t bytes, bool guarded) {
   if (bytes == 0) return {};
-  return {{1, 1, 1, (bytes + 3) / 4}, DType::fp32, core::Case{}, true};
+  const Sizes sizes{1, 1, 1, guarded ? (bytes + 63) / 64 * 16 : (bytes + 3) / 4};
+  return {{.name = "buffer", .role = Role::saved, .sizes = sizes, .strides = dense_strides(sizes)},
+          guarded ? "guarded" : "contiguous",
+          0};
 }
 
-AttentionOptions options_of(const core::Case& c) { return {.mask = c.problem.mask, .scale = c.problem.scale}; }
+Buffer buffer_of(const HostTensor& memory) {
+  return {memory.view().data, memory.view() ? memory.view().buffer_bytes : 0};
+}
 
 }  // namespace fovea::verification

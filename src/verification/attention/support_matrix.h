@@ -2,19 +2,12 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/implementation.h"
-#include "verification/cases.h"
+#include "verification/attention/cases.h"
+#include "verification/operation.h"
 
 namespace fovea::verification {
-
-enum class Support { yes, partly, no };
-
-struct CellSupport {
-  Support support = Support::no;
-  std::string reason;  // the first refusal met
-};
 
 // Over the head dimensions, results and variations that random cases of the cell draw from.
 CellSupport support_of(const core::Implementation& implementation, const Cell& cell);

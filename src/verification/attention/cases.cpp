@@ -1,10 +1,11 @@
 // Random cases: a cell by the case's number, everything else by random numbers of (seed, number).
-#include "verification/cases.h"
+#include "verification/attention/cases.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "core/names.h"
 #include "core/random.h"
 
 namespace fovea::verification {
@@ -123,10 +124,10 @@ void shrink_to(double limit, Reach reach, AttentionProblem& p) {
   }
 }
 
-void draw_inputs(Draw& draw, core::Case& c) {
+void draw_inputs(Draw& draw, AttentionCase& c) {
   constexpr std::string_view kPlaces[] = {"contiguous", "contiguous", "strided",       "strided",
                                           "broadcast",  "guarded",    "guarded_front", "guarded"};
-  c.data = draw.one_in(4) ? "normal" : std::string(draw.of(core::kDataFamilies));
+  c.data = draw.one_in(4) ? "normal" : std::string(draw.of(kDataFamilies));
   c.place = draw.of(kPlaces);
   constexpr double kScales[] = {0.0, 1.0, -0.3, 0.05, 0.5};
   c.problem.scale = draw.one_in(3) ? draw.of(kScales) : 1.0 / std::sqrt(static_cast<double>(c.problem.dim_qk));
@@ -166,7 +167,7 @@ std::size_t index_of(const Cell& cell) {
          cell.dim_class;
 }
 
-Cell cell_of(const core::Case& c, Pass pass) {
+Cell cell_of(const AttentionCase& c, Pass pass) {
   return {static_cast<std::size_t>(c.problem.dtype), static_cast<std::size_t>(pass),
           static_cast<std::size_t>(c.problem.mask), static_cast<std::size_t>(c.layout), dim_class_of(c.problem)};
 }
@@ -183,15 +184,15 @@ std::span<const std::int64_t> interesting_lengths() {
   return all;
 }
 
-core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) {
+AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) {
   Draw draw(seed, n);
   const Cell cell = cell_of(cell_number(seed, n));
   const Reach reach = reach_of(n, kMasks[cell.mask]);
-  core::Case c;
+  AttentionCase c;
   AttentionProblem& p = c.problem;
   const bool backward = limits.backward && (!limits.forward || kPasses[cell.pass] == Pass::backward);
-  c.pass = !backward ? core::CasePass::fwd : draw.one_in(6) ? core::CasePass::e2e : core::CasePass::bwd;
-  p.pass = c.pass == core::CasePass::bwd ? Pass::backward : Pass::forward;
+  c.pass = !backward ? CasePass::fwd : draw.one_in(6) ? CasePass::e2e : CasePass::bwd;
+  p.pass = c.pass == CasePass::bwd ? Pass::backward : Pass::forward;
   p.dtype = p.result_dtype = kDtypes[cell.dtype];
   p.mask = kMasks[cell.mask];
   p.device.kind = limits.device;
@@ -204,62 +205,46 @@ core::Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& li
   return c;
 }
 
-std::vector<core::Case> with_every_input(const std::vector<core::Case>& cases) {
-  std::vector<core::Case> all;
-  all.reserve(cases.size() * std::size(core::kDataFamilies) * std::size(core::kPlacements));
-  for (core::Case c : cases) {
-    for (const std::string_view family : core::kDataFamilies) {
-      for (const std::string_view place : core::kPlacements) {
-        c.data = family;
-        c.place = place;
-        all.push_back(c);
-        all.back().seed += all.size() - 1;
-      }
-    }
-  }
-  return all;
-}
-
 // Every field is drawn, whatever the case: what a field means nothing for is left out afterwards, so that a smaller
 // case of the same seed keeps all the others.
-Variation variation_of(const core::Case& c) {
+Variation variation_of(const AttentionCase& c) {
   Draw draw(c.seed, 0xC0FFEE);
-  constexpr int kThreads[] = {1, 1, 2, 3};
   const bool fp32_results = draw.one_in(3), accumulate = draw.one_in(2), outside_delta = draw.one_in(4),
              no_lse = draw.one_in(4), some_gradients = draw.one_in(4);
   const std::uint32_t kept = 1 + draw.word() % 7;
   Variation v;
-  v.own_workspace = draw.one_in(3);
-  v.other_threads = draw.one_in(4);
-  v.threads = draw.of(kThreads);
   v.fp32_results = fp32_results && c.problem.dtype != DType::fp32;
   v.accumulate = accumulate && fp32_results;  // 16-bit results cannot
-  v.outside_delta = outside_delta && c.pass == core::CasePass::bwd;
-  v.lse = !no_lse || c.pass == core::CasePass::e2e;
+  v.outside_delta = outside_delta && c.pass == CasePass::bwd;
+  v.lse = !no_lse || c.pass == CasePass::e2e;
   v.dq = !some_gradients || (kept & 1u) != 0;
   v.dk = !some_gradients || (kept & 2u) != 0;
   v.dv = !some_gradients || (kept & 4u) != 0;
   return v;
 }
 
-Variation plain_variation() { return {}; }
+std::vector<std::string> words_of(const Variation& v) {
+  std::vector<std::string> words;
+  for (const auto& [condition, word] : {std::pair{v.fp32_results, "fp32_results"},
+                                        {v.accumulate, "accumulate"},
+                                        {v.outside_delta, "outside_delta"},
+                                        {!v.lse, "no_lse"},
+                                        {!v.dq, "no_dq"},
+                                        {!v.dk, "no_dk"},
+                                        {!v.dv, "no_dv"}}) {
+    if (condition) words.emplace_back(word);
+  }
+  return words;
+}
 
-std::string text_of(const Variation& v) {
-  std::string text;
-  const auto add = [&text](bool condition, std::string_view word) {
-    if (condition) text.append(text.empty() ? "" : " ").append(word);
-  };
-  add(v.fp32_results, "fp32_results");
-  add(v.accumulate, "accumulate");
-  add(v.outside_delta, "outside_delta");
-  add(!v.lse, "no_lse");
-  add(!v.dq, "no_dq");
-  add(!v.dk, "no_dk");
-  add(!v.dv, "no_dv");
-  add(v.own_workspace, "own_workspace");
-  add(v.other_threads, "other_threads");
-  add(true, "threads=" + std::to_string(v.threads));
-  return text;
+std::vector<Axis> case_axes() {
+  std::vector<Axis> axes{
+      {"dtype", {}}, {"pass", {"forward", "backward"}}, {"mask", {}}, {"layout", {}}, {"head_dims", {}}};
+  for (const DType one : kDtypes) axes[0].classes.emplace_back(core::name_of(one));
+  for (const Mask one : kMasks) axes[2].classes.emplace_back(core::name_of(one));
+  for (const Layout one : kLayouts) axes[3].classes.emplace_back(name_of(one));
+  for (const DimClass& one : dim_classes()) axes[4].classes.emplace_back(one.name);
+  return axes;
 }
 
 }  // namespace fovea::verification

@@ -1,5 +1,5 @@
 // One walk over the heads of a sample serves both kinds of evaluation.
-#include "verification/evaluation.h"
+#include "verification/attention/evaluation.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <tuple>
 
+#include "attention/reference/head.h"
 #include "core/float16.h"
 #include "core/random.h"
-#include "attention/reference/head.h"
 
 namespace fovea::verification {
 namespace {
@@ -151,6 +151,16 @@ std::set<std::int64_t> sampled_indices(std::int64_t size, std::int64_t count, st
 }
 
 }  // namespace
+
+std::vector<RowIndex> every_query(const AttentionProblem& p) {
+  std::vector<RowIndex> rows;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    for (std::int64_t h = 0; h < p.heads_q; ++h) {
+      for (std::int64_t i = 0; i < p.len_q; ++i) rows.push_back({b, h, i});
+    }
+  }
+  return rows;
+}
 
 void round_to(DType type, RowValues& values) {
   for (double& value : values.values) {

@@ -1,23 +1,15 @@
-// Is an answer right? Compared with the double-precision reference, against the error of a plain evaluation.
+// Is an answer of attention right? Compared with the double-precision reference, against the error of a plain
+// evaluation.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "fovea/attention.h"
-#include "verification/comparer.h"
-#include "verification/evaluation.h"
+#include "verification/attention/evaluation.h"
+#include "verification/expectation.h"
 
 namespace fovea::verification {
-
-struct Verdict {
-  bool ok = false;
-  std::vector<TensorError> tensors;
-  bool sampled = false;   // rows and keys were sampled, the problem being above 2 GFLOP
-  bool unjudged = false;  // of a wanted gradient no row is left that fp32 knows (score_sizes.h): ok says nothing of it
-  std::string reason() const;  // details of the tensors that are wrong
-};
 
 // Both read inputs and outputs through host views. Problems above 2 GFLOP are checked on 256 random rows and keys and
 // the tile edges, drawn from `seed`. Gradients that were not asked for (null views) are not checked.
@@ -27,15 +19,7 @@ Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& t
 // The same in two steps, so that several answers to one problem are compared with one expectation. It needs the inputs
 // only. The truth of backward is a function of what backward is given: q, k, v, dout, and lse with out or delta; where
 // these are absent, they are those of the definition. So it is for an implementation that reads its own saved state.
-struct ExpectedTensor {
-  std::string name;
-  RowValues truth;
-  Bound bound;
-};
-struct Expectation {
-  bool sampled = false, unjudged = false;
-  std::vector<ExpectedTensor> tensors;
-};
+// Of a wanted gradient no row is left that fp32 knows (score_sizes.h).
 inline constexpr std::string_view kUnjudged = "scores of 2^24 and more leave no gradient to compare";
 // What gradients hold before they are accumulated into; null views stand for zeros.
 struct Gradients {
@@ -46,7 +30,7 @@ Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors
                            const Definition& definition = {});
 Expectation expect_backward(const AttentionProblem& problem, const BackwardTensors& inputs, std::uint64_t seed,
                             const Gradients& before = {}, const Definition& definition = {});
-Verdict compare(const Expectation& expected, const ForwardTensors& results);
-Verdict compare(const Expectation& expected, const BackwardTensors& results);
+Verdict compare(const Expectation& expected, const ForwardTensors& results);   // without lse where it is null
+Verdict compare(const Expectation& expected, const BackwardTensors& results);  // all that is expected
 
 }  // namespace fovea::verification

@@ -1,5 +1,5 @@
-// Copies in, the call, copies out.
-#include "cuda/measure/device_calls.h"
+// Copies in, and copies out with what lies round them.
+#include "cuda/measure/device_tensors.h"
 
 #include <cuda_runtime_api.h>
 
@@ -37,10 +37,18 @@ cudaStream_t stream() {
   return one;
 }
 
+void wait() {
+  check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  check(cudaGetLastError(), "a kernel");
+}
+
+}  // namespace
+
 // A tensor on the device: margin, as many bytes as bring it to the host's alignment, elements, margin.
-class Copy {
+class DeviceTensors::Copy {
  public:
-  Copy(const TensorView& host, const char* name, bool is_output) : host_(host), name_(name), is_output_(is_output) {
+  explicit Copy(const HostSide& side) : host_(side.tensor), name_(side.name), is_output_(side.is_written) {
+    const TensorView& host = host_;
     view_ = {nullptr, host.dtype, host.sizes, host.strides, {DeviceKind::cuda, 0}};
     if (!host) return;
     const auto address = reinterpret_cast<std::uintptr_t>(host.data);
@@ -90,39 +98,30 @@ class Copy {
   MutableTensorView view_;
 };
 
-// Device memory full of NaN, so that whatever is read before it is written shows.
-class Scratch {
- public:
-  explicit Scratch(const Buffer& host) : bytes_(host.data == nullptr ? 0 : host.bytes) {
-    if (bytes_ == 0) return;
-    check(cudaMallocAsync(&data_, static_cast<std::size_t>(bytes_), stream()), "cudaMallocAsync");
-    check(cudaMemsetAsync(data_, static_cast<int>(kPoison), static_cast<std::size_t>(bytes_), stream()),
-          "cudaMemsetAsync");
-  }
-  ~Scratch() {
-    if (data_ != nullptr) cudaFreeAsync(data_, stream());
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  Buffer buffer() const { return {data_, bytes_}; }
-
- private:
-  std::int64_t bytes_;
-  void* data_ = nullptr;
-};
-
-AttentionOptions on_device(AttentionOptions options, const Scratch& workspace) {
-  options.stream = stream();
-  options.workspace = workspace.buffer();
-  return options;
+DeviceTensors::DeviceTensors(const std::vector<HostSide>& tensors) {
+  for (const HostSide& one : tensors) copies_.push_back(std::make_unique<Copy>(one));
 }
 
-void wait() {
-  check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-  check(cudaGetLastError(), "a kernel");
+DeviceTensors::~DeviceTensors() = default;
+
+MutableTensorView DeviceTensors::view(std::size_t index) const { return copies_[index]->view(); }
+
+void DeviceTensors::bring_back() const {
+  wait();
+  for (const auto& one : copies_) one->bring_back();
 }
 
-// State that forward leaves for backward stays on the device in between; one at a time.
+DeviceScratch::DeviceScratch(const Buffer& host) : bytes_(host.data == nullptr ? 0 : host.bytes) {
+  if (bytes_ == 0) return;
+  const auto bytes = static_cast<std::size_t>(bytes_);
+  check(cudaMallocAsync(&data_, bytes, stream()), "cudaMallocAsync");
+  check(cudaMemsetAsync(data_, static_cast<int>(kPoison), bytes, stream()), "cudaMemsetAsync");
+}
+
+DeviceScratch::~DeviceScratch() {
+  if (data_ != nullptr) cudaFreeAsync(data_, stream());
+}
+
 Buffer saved_on_device(const Buffer& host, bool forward) {
   static void* data = nullptr;
   if (host.data == nullptr) return {};
@@ -133,45 +132,8 @@ Buffer saved_on_device(const Buffer& host, bool forward) {
   return {data, host.bytes};
 }
 
-}  // namespace
+void* checked_stream() { return stream(); }
 
 bool device_lost() { return cudaDeviceSynchronize() != cudaSuccess; }
-
-void forward_on_device(const ForwardTensors& t, const AttentionOptions& options) {
-  const Copy q(t.q, "q", false), k(t.k, "k", false), v(t.v, "v", false), out(t.out, "out", true),
-      lse(t.lse, "lse", true);
-  const Scratch workspace(options.workspace);
-  attention_forward({.q = q.view(),
-                     .k = k.view(),
-                     .v = v.view(),
-                     .out = out.view(),
-                     .lse = lse.view(),
-                     .saved = saved_on_device(t.saved, true)},
-                    on_device(options, workspace));
-  wait();
-  for (const Copy* one : {&q, &k, &v, &out, &lse}) one->bring_back();
-}
-
-void backward_on_device(const BackwardTensors& t, const AttentionOptions& options) {
-  const Copy q(t.q, "q", false), k(t.k, "k", false), v(t.v, "v", false), out(t.out, "out", false);
-  const Copy lse(t.lse, "lse", false), dout(t.dout, "dout", false), delta(t.delta, "delta", false);
-  const Copy dq(t.dq, "dq", true), dk(t.dk, "dk", true), dv(t.dv, "dv", true);
-  const Scratch workspace(options.workspace);
-  attention_backward({.q = q.view(),
-                      .k = k.view(),
-                      .v = v.view(),
-                      .out = out.view(),
-                      .lse = lse.view(),
-                      .dout = dout.view(),
-                      .delta = delta.view(),
-                      .dq = dq.view(),
-                      .dk = dk.view(),
-                      .dv = dv.view(),
-                      .saved = saved_on_device(t.saved, false),
-                      .accumulate = t.accumulate},
-                     on_device(options, workspace));
-  wait();
-  for (const Copy* one : {&q, &k, &v, &out, &lse, &dout, &delta, &dq, &dk, &dv}) one->bring_back();
-}
 
 }  // namespace fovea::cuda

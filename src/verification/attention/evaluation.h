@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fovea/attention.h"
+#include "verification/attention/plain.h"
 #include "verification/comparer.h"
-#include "verification/plain.h"
 
 namespace fovea::verification {
 
@@ -17,6 +17,9 @@ struct Sample {
   std::vector<RowIndex> keys;     // of dk, dv
   bool complete = true;
 };
+
+// All query rows of the problem.
+std::vector<RowIndex> every_query(const AttentionProblem& problem);
 
 // Rounds every value to the type; what that cannot hold becomes infinite.
 void round_to(DType type, RowValues& values);

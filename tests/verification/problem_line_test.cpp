@@ -1,5 +1,5 @@
 // The problem line: canonical print, defaults, sweeps, and refusals with their position.
-#include "core/problem_line.h"
+#include "verification/problem_line.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "fovea/error.h"
 
-namespace fovea::core {
+namespace fovea::verification {
 namespace {
 
 TEST(ProblemLine, CanonicalPrintOmitsNothingAndParsesBack) {
@@ -21,10 +21,10 @@ TEST(ProblemLine, CanonicalPrintOmitsNothingAndParsesBack) {
 TEST(ProblemLine, SweepVariesTheLastKeyFastest) {
   const auto cases = parse_sweep("lq=128,256 d=16,32 pass=bwd");
   ASSERT_EQ(cases.size(), 4u);
-  EXPECT_EQ(cases[1].problem.len_q, 256);
-  EXPECT_EQ(cases[1].problem.dim_qk, 16);
-  EXPECT_EQ(cases[1].problem.dim_v, 16);
-  EXPECT_EQ(cases[3].problem.scale, 1 / std::sqrt(32.0));
+  EXPECT_EQ(cases[1].count("lq"), 256);
+  EXPECT_EQ(cases[1].count("d"), 16);
+  EXPECT_EQ(cases[1].count("dv"), 16);
+  EXPECT_EQ(cases[3].number("scale"), 1 / std::sqrt(32.0));
 }
 
 struct Refusal {
@@ -63,7 +63,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"mask=none,causal lq=2 lk=3", "at position 11"},
                     Refusal{"b=9223372036854775807 lq=9223372036854775807", "overflows at position"},
                     Refusal{"b=2 lq=4 lk=99999999999999999", "overflows at position 13"},
-                    Refusal{"lq=9223372036854775807 b=2", "overflows at position 4"}));
+                    Refusal{"lq=9223372036854775807 b=2", "overflows at position 4"},
+                    Refusal{"lq=4 op=attn", "not a value of `op` at position 9"},
+                    Refusal{"op=attention op=attention", "duplicate key at position 14"},
+                    Refusal{"mask=casual", "did you mean `causal`?"}));
 
 TEST(ProblemLine, OnlyNearKeysAreSuggested) {
   const auto hint = [](const char* line) {
@@ -81,4 +84,4 @@ TEST(ProblemLine, OnlyNearKeysAreSuggested) {
 }
 
 }  // namespace
-}  // namespace fovea::core
+}  // namespace fovea::verification

@@ -1,0 +1,124 @@
+// Attention's keys: sizes, types, mask, layout; and which combinations are no problem.
+#include "attention/problem_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "attention/validate.h"
+#include "core/check.h"
+#include "core/names.h"
+#include "core/tensor_checks.h"
+
+namespace fovea::core {
+namespace {
+
+std::string softmax_scale(const LineValues& values) {
+  LineValues scaled = values;
+  scaled.set("scale", 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(values.count("d"), 1))));
+  return scaled["scale"];
+}
+
+LineFault overflow_of(const AttentionProblem& p, const LineValues& values) {
+  const auto [size, largest] = std::max({std::pair{p.batch, "b"}, {p.heads_q, "hq"}, {p.len_q, "lq"}, {p.len_k, "lk"}});
+  return {{largest, "lq", "hq"},
+          "the product of the sizes overflows",
+          line_of(values),
+          "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
+          ""};
+}
+
+std::optional<LineFault> fault_of(const LineValues& values) {
+  const AttentionProblem p = attention_problem(values);
+  if (p.heads_q > 0 && (p.heads_kv == 0 || p.heads_q % p.heads_kv != 0)) {
+    return LineFault{{"hkv", "hq"},
+                     "hq must be a multiple of hkv",
+                     "hq=" + std::to_string(p.heads_q) + " hkv=" + std::to_string(p.heads_kv),
+                     "hq % hkv == 0",
+                     "leave hkv out for as many key heads as query heads"};
+  }
+  for (const auto& [name, other, dim] : {std::tuple{"d", "dv", p.dim_qk}, {"dv", "d", p.dim_v}}) {
+    if (dim >= 1 && dim <= kMaxDim) continue;
+    return LineFault{{name, other},
+                     "a head dimension out of range",
+                     std::string(name) + "=" + std::to_string(dim),
+                     "1 to " + std::to_string(kMaxDim),
+                     dim < 1 ? "" : "split it over several heads"};
+  }
+  if (p.mask == Mask::causal && p.len_q != p.len_k) {
+    return LineFault{{"mask"},
+                     "`causal` does not say how unequal lengths are aligned",
+                     "lq=" + std::to_string(p.len_q) + " lk=" + std::to_string(p.len_k),
+                     "lq == lk, or causal_top_left or causal_bottom_right",
+                     "bottom_right lets the last query see every key"};
+  }
+  if (!sizes_fit(p)) return overflow_of(p, values);
+  return std::nullopt;
+}
+
+}  // namespace
+
+const KeyTable& attention_keys() {
+  // Never destroyed: refusals print the line of their problem, also while the process exits.
+  static const auto& table = *new KeyTable{
+      "attention",
+      {{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"},
+       {"b", KeyKind::count, "batch"},
+       {"hq", KeyKind::count, "query heads"},
+       {"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"},
+       {"lq", KeyKind::count, "query length"},
+       {"lk", KeyKind::count, "key length", {}, "lq"},
+       {"d", KeyKind::count, "head dimension of q and k"},
+       {"dv", KeyKind::count, "head dimension of v", {}, "d"},
+       {"dtype", KeyKind::word, "type of the elements", {"fp32", "bf16", "fp16"}, "fp32"},
+       {"mask",
+        KeyKind::word,
+        "which keys a query sees; causal wants lq = lk",
+        {"none", "causal", "causal_top_left", "causal_bottom_right"},
+        "none"},
+       {"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"},
+       {"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale},
+       {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
+      fault_of};
+  return table;
+}
+
+AttentionProblem attention_problem(const LineValues& values) {
+  AttentionProblem p{.pass = values["pass"] == "bwd" ? Pass::backward : Pass::forward,
+                     .batch = values.count("b"),
+                     .heads_q = values.count("hq"),
+                     .heads_kv = values.count("hkv"),
+                     .len_q = values.count("lq"),
+                     .len_k = values.count("lk"),
+                     .dim_qk = values.count("d"),
+                     .dim_v = values.count("dv"),
+                     .dtype = *dtype_of(values["dtype"]),
+                     .mask = *mask_of(values["mask"]),
+                     .scale = values.number("scale")};
+  p.result_dtype = p.dtype;
+  p.device.kind = *device_kind_of(values["device"]);
+  return p;
+}
+
+LineValues values_of(const AttentionProblem& p) {
+  LineValues values(attention_keys());
+  values.set("pass", p.pass == Pass::backward ? "bwd" : "fwd");
+  for (const auto& [key, size] : {std::pair{"b", p.batch},
+                                  {"hq", p.heads_q},
+                                  {"hkv", p.heads_kv},
+                                  {"lq", p.len_q},
+                                  {"lk", p.len_k},
+                                  {"d", p.dim_qk},
+                                  {"dv", p.dim_v}})
+    values.set(key, size);
+  values.set("dtype", std::string(name_of(p.dtype)));
+  values.set("mask", std::string(name_of(p.mask)));
+  values.set("layout", "bhld");
+  values.set("scale", p.scale);
+  values.set("device", std::string(name_of(p.device.kind)));
+  return values;
+}
+
+std::string line_of(const AttentionProblem& problem) { return line_of(values_of(problem)); }
+
+}  // namespace fovea::core

@@ -1,0 +1,276 @@
+// Running cases, judging outcomes, shrinking what fails, printing.
+#include "program/verify/verification.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/names.h"
+#include "cuda/measure/device_tensors.h"
+#include "fovea/threads.h"
+#include "program/machine/device.h"
+#include "program/verify/device_carry.h"
+#include "verification/problem_line.h"
+#include "verification/shrink.h"
+
+namespace fovea::program {
+namespace {
+
+using verification::Case;
+using verification::ImplementationFacts;
+using verification::Operation;
+using verification::Outcome;
+using verification::Trial;
+
+constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
+constexpr std::int64_t kManyCases = 200;  // below, one process does
+
+// What a signal handler can still say: which case was running.
+char crash_note[2048];
+
+void report_crash(int signal_number) {
+  const char* const name = signal_number == SIGSEGV  ? "\nmemory outside a tensor was touched (SIGSEGV)"
+                           : signal_number == SIGFPE ? "\na division by zero (SIGFPE)"
+                                                     : "\ncrashed";
+  (void)!write(STDOUT_FILENO, name, std::strlen(name));
+  (void)!write(STDOUT_FILENO, crash_note, std::strlen(crash_note));
+  _exit(1);
+}
+
+// The command that runs a case again; threads of 0 are those of its seed.
+std::string replay_of(const Case& c, std::string_view implementation, int threads) {
+  const char* const device = c.device() == DeviceKind::cuda ? " --device cuda" : "";
+  const std::string given = threads > 0 ? fmt::format(" --threads {}", threads) : "";
+  return fmt::format("fovea verify{}{} --impl {} --problem \"{}\"", device, given, implementation,
+                     verification::line_of(c));
+}
+
+}  // namespace
+
+bool names_device(const std::string& line) { return line.find("device=") != std::string::npos; }
+
+Verification::Verification(const VerifyOptions& options, const Operation& operation, const std::vector<Case>& replayed)
+    : options_(options),
+      operation_(operation),
+      replayed_(replayed),
+      carry_(carry_to(*core::device_kind_of(options.device))),
+      tally_(operation) {}
+
+void Verification::choose_implementations() {
+  const DeviceKind device = *core::device_kind_of(options_.device);
+  const auto& wanted = options_.implementations;
+  std::vector<std::string> all;
+  for (const ImplementationFacts& one : operation_.implementations()) {
+    if (std::find(all.begin(), all.end(), one.name) == all.end()) all.push_back(one.name);
+    const bool named = std::find(wanted.begin(), wanted.end(), one.name) != wanted.end();
+    if (one.device != device || (!wanted.empty() && !named)) continue;
+    if (one.unavailable.empty()) {
+      implementations_.push_back(one);
+    } else if (named) {
+      core::fail({.status = Status::unsupported,
+                  .call = "verify",
+                  .argument = "--impl",
+                  .problem = "this machine cannot run it",
+                  .got = one.name + ": " + one.unavailable});
+    } else if (!options_.json) {
+      fmt::print("not run here: {}: {}\n", one.name, one.unavailable);
+    }
+  }
+  for (const auto& name : wanted) {
+    const bool known = std::any_of(implementations_.begin(), implementations_.end(),
+                                   [&name](const auto& one) { return one.name == name; });
+    if (known) continue;
+    const std::string near = core::nearest_word(name, all);
+    core::fail({.status = Status::invalid_argument,
+                .call = "verify",
+                .argument = "--impl",
+                .problem = "no implementation of this name on " + options_.device,
+                .got = name,
+                .wanted = fmt::format("one of {}", fmt::join(all, ", ")),
+                .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
+  }
+}
+
+void Verification::note_for_crash(const Case& c, const ImplementationFacts& implementation) const {
+  std::string note = fmt::format("\n  {}\n", replay_of(c, implementation.name, options_.threads));
+  if (!is_part_) note += fmt::format("{} passed, {} failed\n", tally_.passed, tally_.failed + 1);
+  std::strncpy(crash_note, note.c_str(), sizeof crash_note - 1);
+}
+
+void Verification::run_case(const Case& c) {
+  note_for_crash(c, implementations_.front());
+  verification::Differential differential(varied(c), trial_of(c), carry_);
+  for (const ImplementationFacts& implementation : implementations_) {
+    note_for_crash(c, implementation);
+    judge(c, implementation, differential.run(implementation));
+  }
+}
+
+void Verification::judge(const Case& c, const ImplementationFacts& implementation, const Outcome& outcome) {
+  switch (outcome.kind) {
+    case Outcome::Kind::passed:
+      ++tally_.passed;
+      tally_.coverage.count(implementation.name, c);
+      return;
+    case Outcome::Kind::exempt:
+      ++tally_.exempt;
+      return;
+    case Outcome::Kind::failed:
+      return fail(c, implementation, outcome);
+    case Outcome::Kind::refused:
+      break;
+  }
+  // A cell that the support matrix promises must not refuse.
+  const Pass pass = c.backwards() ? Pass::backward : Pass::forward;
+  const auto support = operation_.support_of(implementation, operation_.cell_of(c, pass)).support;
+  if (support == verification::Support::yes) {
+    fail(c, implementation,
+         {Outcome::Kind::failed, "refused, though the support matrix promises it: " + outcome.reason});
+  } else {
+    ++tally_.refused;
+  }
+}
+
+// Every smaller case is tried as its line would replay it, with the variation that follows from the line.
+void Verification::fail(const Case& c, const ImplementationFacts& implementation, const Outcome& outcome) {
+  ++tally_.failed;
+  lost_ = options_.device == "cuda" && cuda::device_lost();
+  const auto run_as_replayed = [&](const Case& smaller) {
+    note_for_crash(smaller, implementation);
+    return verification::Differential(varied(smaller), trial_of(smaller), carry_).run(implementation);
+  };
+  const auto fails = [&](const Case& smaller) { return run_as_replayed(smaller).kind == Outcome::Kind::failed; };
+  const bool shrinks = options_.problem.empty() && !lost_;
+  const Case small = shrinks ? verification::shrunk(c, fails) : c;
+  const std::string reason = small == c ? outcome.reason : run_as_replayed(small).reason;
+  tally_.failures.push_back({{"impl", implementation.name},
+                             {"problem", verification::line_of(c)},
+                             {"shrunk", verification::line_of(small)},
+                             {"variation", text_of(varied(small), trial_of(small))},
+                             {"reason", reason}});
+  if (options_.json) return;
+  fmt::print("{}FAILED {} on {}\n  smallest: {}\n  with {} (drawn from the seed)\n  {}\n",
+             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, verification::line_of(c),
+             replay_of(small, implementation.name, options_.threads), text_of(varied(small), trial_of(small)), reason);
+  if (lost_) fmt::print("  the device answers no more, so the run ends here\n");
+  std::fflush(stdout);
+}
+
+void Verification::show_progress(const SharedProgress& progress) {
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.json || isatty(STDERR_FILENO) == 0 || now - shown_ < std::chrono::milliseconds(200)) return;
+  shown_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const std::int64_t done = progress.done, total = options_.cases;
+  const double left =
+      seconds / static_cast<double>(std::max<std::int64_t>(done, 1)) * static_cast<double>(total - done);
+  fmt::print(stderr, "\r\033[K[{}/{}] {} passed, {} failed, {:.0f} s left", done, total, progress.passed.load(),
+             progress.failed.load(), left);
+  if (done == total) fmt::print(stderr, "\r\033[K");
+}
+
+void Verification::print_summary() {
+  const bool full = options_.problem.empty() && options_.cases >= kFullRun;
+  const bool all_passes = options_.passes.empty();
+  const auto asks = [&](const char* pass) {
+    return all_passes || std::find(options_.passes.begin(), options_.passes.end(), pass) != options_.passes.end();
+  };
+  const auto shortages =
+      full ? tally_.coverage.below(kWantedPerCell, asks("fwd"), asks("bwd"), *core::device_kind_of(options_.device))
+           : std::vector<Coverage::Shortage>{};
+  tally_.failed += static_cast<std::int64_t>(shortages.size());
+  if (options_.json) {
+    for (const auto& one : shortages) tally_.failures.push_back({{"cell", one.cell}, {"executed", one.executed}});
+    nlohmann::json summary{{"schema", "fovea.verify/1"}, {"seed", options_.seed}, {"cases", options_.cases}};
+    summary.update(tally_.json());
+    fmt::print("{}\n", summary.dump());
+    return;
+  }
+  if (options_.problem.empty()) fmt::print("{}", tally_.coverage.text());
+  for (const auto& one : shortages)
+    fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
+  if (tally_.refused > 0) fmt::print("{} refused as the support matrix says\n", tally_.refused);
+  if (tally_.exempt > 0)
+    fmt::print(
+        "{} not judged: baselines are exempt from the rules for NaN and infinity, and results of which the types know "
+        "nothing\n",
+        tally_.exempt);
+  fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
+}
+
+Case Verification::varied(Case c) const {
+  c.variation = operation_.variation_of(c);
+  return c;
+}
+
+Trial Verification::trial_of(const Case& c) const {
+  Trial trial = verification::trial_of(c);
+  if (options_.threads > 0) trial.threads = options_.threads;
+  return trial;
+}
+
+void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress) {
+  verification::CaseLimits limits{.device = *core::device_kind_of(options_.device)};
+  if (!options_.passes.empty()) {
+    limits.forward = options_.passes.front() == "fwd" || options_.passes.back() == "fwd";
+    limits.backward = options_.passes.front() == "bwd" || options_.passes.back() == "bwd";
+  }
+  for (std::int64_t n = first; n < options_.cases && !lost_; n += step) {
+    const std::int64_t passed = tally_.passed, failed = tally_.failed;
+    const Case c = operation_.random_case(options_.seed, static_cast<std::uint64_t>(n), limits);
+    run_case(c);
+    ++progress.done;
+    progress.passed += tally_.passed - passed;
+    progress.failed += tally_.failed - failed;
+    if (step == 1) show_progress(progress);
+  }
+}
+
+int Verification::run() {
+  const std::string missing =
+      missing_device(*core::device_kind_of(options_.device), "verify",
+                     names_device(options_.problem) ? "device=cpu in the line" : "--device cpu");
+  if (!missing.empty()) {
+    std::fputs(missing.c_str(), stderr);
+    return kNoDevice;
+  }
+  if (options_.device == "cuda" && options_.jobs > 1) {
+    core::fail({.status = Status::unsupported,
+                .call = "verify",
+                .argument = "--jobs",
+                .problem = "one process at a time verifies on a GPU",
+                .got = std::to_string(options_.jobs),
+                .wanted = "1"});
+  }
+  choose_implementations();
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) signal(number, report_crash);
+  const bool many = options_.device == "cpu" && options_.cases >= kManyCases;
+  const int jobs = options_.jobs > 0 ? options_.jobs : many ? default_threads() : 1;
+  if (!options_.problem.empty()) {
+    for (const Case& c : replayed_) run_case(c);
+  } else if (jobs == 1) {
+    SharedProgress progress{};
+    run_cases(0, 1, progress);
+  } else {
+    const auto part = [&](int index, SharedProgress& progress) {
+      is_part_ = true;
+      run_cases(index, jobs, progress);
+      return tally_.json();
+    };
+    for (const auto& part_tally : run_in_processes(jobs, part, [this](const auto& p) { show_progress(p); })) {
+      if (part_tally.is_null()) {
+        ++tally_.failed;  // the process has printed the case that ended it
+      } else {
+        tally_.add(part_tally);
+      }
+    }
+  }
+  print_summary();
+  return tally_.failed == 0 ? 0 : 1;
+}
+
+}  // namespace fovea::program

@@ -1,0 +1,85 @@
+// A run of `fovea verify`: cases of one operation on its implementations, failures made small.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program/verify/coverage.h"
+#include "program/verify/jobs.h"
+#include "verification/differential.h"
+
+namespace fovea::program {
+
+struct VerifyOptions {
+  std::int64_t cases = 2000;
+  std::uint64_t seed = 1;
+  std::vector<std::string> implementations;
+  std::string operation;
+  std::string device;  // empty: the line's, else cpu
+  std::vector<std::string> passes;
+  std::string problem;
+  int threads = 0, jobs = 0;
+  bool hostile = false, json = false;
+};
+
+bool names_device(const std::string& line);
+
+// What came of some cases.
+struct Tally {
+  explicit Tally(const verification::Operation& operation) : coverage(operation) {}
+
+  Coverage coverage;
+  std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0;
+  nlohmann::json failures = nlohmann::json::array();
+
+  nlohmann::json json() const {
+    return {{"passed", passed}, {"failed", failed},     {"refused", refused},
+            {"exempt", exempt}, {"failures", failures}, {"coverage", coverage.json()}};
+  }
+  void add(const nlohmann::json& other) {
+    passed += other["passed"].get<std::int64_t>();
+    failed += other["failed"].get<std::int64_t>();
+    refused += other["refused"].get<std::int64_t>();
+    exempt += other["exempt"].get<std::int64_t>();
+    failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
+    coverage.add(other["coverage"]);
+  }
+};
+
+class Verification {
+ public:
+  // `replayed`: instead of random cases.
+  Verification(const VerifyOptions& options, const verification::Operation& operation,
+               const std::vector<verification::Case>& replayed);
+
+  int run();
+
+ private:
+  void choose_implementations();
+  void run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress);
+  verification::Trial trial_of(const verification::Case& c) const;
+  verification::Case varied(verification::Case c) const;
+  void run_case(const verification::Case& c);
+  void judge(const verification::Case& c, const verification::ImplementationFacts& implementation,
+             const verification::Outcome& outcome);
+  void fail(const verification::Case& c, const verification::ImplementationFacts& implementation,
+            const verification::Outcome& outcome);
+  void note_for_crash(const verification::Case& c, const verification::ImplementationFacts& implementation) const;
+  void show_progress(const SharedProgress& progress);
+  void print_summary();
+
+  const VerifyOptions& options_;
+  const verification::Operation& operation_;
+  const std::vector<verification::Case>& replayed_;
+  const verification::Carry carry_;
+  std::vector<verification::ImplementationFacts> implementations_;
+  Tally tally_;
+  bool is_part_ = false;  // one of several processes: another prints the last line
+  bool lost_ = false;     // the device, for this process
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_;
+};
+
+}  // namespace fovea::program

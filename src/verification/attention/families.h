@@ -1,0 +1,13 @@
+// Attention's input families.
+#pragma once
+
+#include <vector>
+
+#include "verification/families.h"
+
+namespace fovea::verification {
+
+// Those of kDataFamilies, in its order.
+std::vector<Family> attention_families();
+
+}  // namespace fovea::verification

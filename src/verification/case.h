@@ -1,0 +1,56 @@
+// A case: one problem of an operation, with the inputs that replay it to the bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem_line.h"
+#include "fovea/problem.h"
+
+namespace fovea::verification {
+
+class Operation;
+
+enum class CasePass : std::uint8_t { fwd, bwd, e2e };  // e2e: forward, then backward
+inline constexpr CasePass kCasePasses[] = {CasePass::fwd, CasePass::bwd, CasePass::e2e};
+std::string_view name_of(CasePass pass);
+
+struct Case {
+  explicit Case(const Operation& the_operation);  // every key at its fallback
+
+  const Operation* operation;
+  core::LineValues values;             // of the operation's keys, and of data, place and seed
+  std::vector<std::string> variation;  // what the line has no word for (operation.h); empty in a bench
+
+  // A key's value. Keys that a case lacks are an error of the program.
+  const std::string& operator[](std::string_view key) const { return values[key]; }
+  std::int64_t count(std::string_view key) const { return values.count(key); }
+  double number(std::string_view key) const { return values.number(key); }
+
+  // Keys of every operation.
+  CasePass pass() const;
+  bool forwards() const { return pass() != CasePass::bwd; }
+  bool backwards() const { return pass() != CasePass::fwd; }
+  DType dtype() const;
+  DeviceKind device() const;
+  const std::string& data() const { return values["data"]; }    // input family
+  const std::string& place() const { return values["place"]; }  // memory placement, a name of kPlacements
+  std::uint64_t seed() const;
+
+  // A copy in which one key has another value, given as a line gives it.
+  template <class Value>
+  Case with(std::string_view key, const Value& value) const {
+    Case changed = *this;
+    changed.values.set(key, value);
+    return changed;
+  }
+  bool varies(std::string_view word) const;  // whether `variation` holds the word
+
+  bool operator==(const Case&) const = default;
+};
+
+inline constexpr std::string_view kPlacements[] = {"contiguous", "strided", "broadcast", "guarded", "guarded_front"};
+
+}  // namespace fovea::verification

@@ -1,0 +1,38 @@
+// One verdict from one comparison per tensor.
+#include "verification/expectation.h"
+
+namespace fovea::verification {
+namespace {
+
+TensorError compare(const ExpectedTensor& wanted, const TensorView& got) {
+  if (!got) {  // an empty tensor needs no memory
+    if (wanted.truth.rows.empty()) return {.tensor = wanted.name, .ok = true};
+    return {.tensor = wanted.name, .detail = "was asked for and is missing"};
+  }
+  const RowValues values = read_rows(got, wanted.truth.rows);
+  if (wanted.bound.is_lse) return compare_lse(values, wanted.truth, wanted.bound);
+  return compare(wanted.name, values, wanted.truth, wanted.bound);
+}
+
+}  // namespace
+
+std::string Verdict::reason() const {
+  std::string text;
+  for (const auto& tensor : tensors) {
+    if (!tensor.ok) text += (text.empty() ? "" : "; ") + tensor.tensor + " " + tensor.detail;
+  }
+  return text;
+}
+
+Verdict compare(const Expectation& expected, const TensorSet& results) {
+  Verdict verdict{.ok = true, .tensors = {}, .sampled = expected.sampled, .unjudged = expected.unjudged};
+  for (const ExpectedTensor& wanted : expected.tensors) {
+    const MutableTensorView* const got = results.find(wanted.name);
+    if (got == nullptr) continue;
+    verdict.tensors.push_back(compare(wanted, *got));
+    verdict.ok = verdict.ok && verdict.tensors.back().ok;
+  }
+  return verdict;
+}
+
+}  // namespace fovea::verification
