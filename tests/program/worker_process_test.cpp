@@ -1,12 +1,14 @@
 // Why a worker ended: who killed it, and how the out-of-memory killer is told from others.
-#include "program/worker/process.h"
-
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "program/machine/oom_kills.h"
+#include "program/worker/process.h"
 #include "run_program.h"
 
 namespace fovea::tests {
@@ -52,6 +54,25 @@ TEST_F(KilledWorker, IsCrashedIfSomebodyElseKilledIt) {
 TEST_F(KilledWorker, SaysItselfThatAnAllocationFailed) {
   const auto failure = failure_of("echo \"  what():  std::bad_alloc\" >&2; kill -ABRT $$", folder_ / "");
   EXPECT_EQ(failure.status, "oom") << failure.reason;
+}
+
+// A container's entry point is process 1, the parent of its workers as well as of orphans.
+TEST(WorkerProcess, RunsWhereTheParentIsProcess1) {
+  const pid_t outer = fork();
+  ASSERT_GE(outer, 0);
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(2);
+    const pid_t first = fork();
+    if (first == 0) _exit(getpid() == 1 && failure_of("exit 3", "").status == "crashed" ? 0 : 1);
+    int status = -1;
+    waitpid(first, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(outer, &status, 0), outer);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this system grants no namespace of processes";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(OomKills, AreThoseOfTheControlGroupFirst) {

@@ -71,10 +71,12 @@ std::vector<nlohmann::json> run_in_processes(int count,
     Part& one = parts[static_cast<std::size_t>(index)];
     int ends[2];
     if (pipe(ends) != 0) fail_system("no pipe to a process");
+    const pid_t parent = getpid();
     one.process = fork();
     if (one.process < 0) fail_system("no further process");
     if (one.process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(127);  // it was killed before that
       const bool told = write_all(ends[1], part(index, *progress).dump());
       std::fflush(nullptr);
       _exit(told ? 0 : 1);

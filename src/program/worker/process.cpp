@@ -72,8 +72,9 @@ void WorkerProcess::start() {
   std::vector<std::string> words = settings_.command, variables = environment_for(settings_.threads);
   const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
   oom_kills_ = oom_kills(settings_.system_root);
+  const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become_worker(down[0], up[1], log_, arguments.data(), environment.data());
+  if (pid_ == 0) become_worker(parent, down[0], up[1], log_, arguments.data(), environment.data());
   const int error = errno;
   close(down[0]);
   close(up[1]);
@@ -86,10 +87,10 @@ void WorkerProcess::start() {
 }
 
 // Runs in the child between fork and exec: only calls that are safe there.
-void WorkerProcess::become_worker(int commands, int replies, int log, char* const* arguments,
+void WorkerProcess::become_worker(pid_t parent, int commands, int replies, int log, char* const* arguments,
                                   char* const* environment) const {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no orphan outlives a parent that was killed
-  if (getppid() == 1) _exit(127);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);                                     // no orphan outlives a parent that was killed
+  if (getppid() != parent) _exit(127);                                  // it was killed before that
   for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the parent hears them and decides
   for (const int signal : {SIGTERM, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   // Numbers above those wanted first, so that no dup2 closes one that is still needed.

@@ -43,7 +43,8 @@ class WorkerProcess {
 
  private:
   void start();
-  void become_worker(int commands, int replies, int log, char* const* arguments, char* const* environment) const;
+  void become_worker(pid_t parent, int commands, int replies, int log, char* const* arguments,
+                     char* const* environment) const;
   void send(const std::string& line);
   std::string receive(double timeout_s);
   [[noreturn]] void fail_ended();
