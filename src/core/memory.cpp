@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/fork_safe_mutex.h"
 #include "core/never_destroyed.h"
 
 namespace fovea::core {
@@ -26,7 +27,7 @@ struct Block {
 struct Cache {
   Cache() { free.reserve(kCachedBlocks + 1); }
 
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::vector<Block> free;  // of constant capacity: giving a block back allocates nothing
   std::int64_t current = 0, peak = 0, fail_in = 0;
 };
@@ -35,6 +36,8 @@ Cache& cache() {
   static auto& instance = never_destroyed<Cache>();
   return instance;
 }
+
+[[maybe_unused]] const Cache& made_at_load = cache();  // so that no thread is making it while another forks
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
