@@ -6,6 +6,7 @@
 
 #include "attention/problem_line.h"
 #include "core/check.h"
+#include "core/environment.h"
 #include "core/names.h"
 
 namespace fovea::core {
@@ -31,8 +32,8 @@ bool has_twin(const Implementation& one, DeviceKind device) {
 
 std::string_view requested(std::string_view name) {
   if (!name.empty()) return name == "flash" ? std::string_view{} : name;
-  const char* variable = std::getenv("FOVEA_IMPL");
-  return variable == nullptr || std::string_view(variable) == "flash" ? std::string_view{} : std::string_view(variable);
+  const std::string_view variable = environment("FOVEA_IMPL");
+  return variable == "flash" ? std::string_view{} : variable;
 }
 
 // Whether the walk passes it: the one that is named, or else those of the tensors' device and any that would be asked.

@@ -1,16 +1,21 @@
-// Affinity by sched_getaffinity, quota by the files of control groups.
+// Affinity by sched_getaffinity while the library is loaded, quota by the files of control groups.
 #include "core/processors.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
+#include "core/environment.h"
+#include "core/never_destroyed.h"
 #include "fovea/threads.h"
 
 namespace fovea::core {
@@ -45,18 +50,30 @@ std::optional<double> tightest(const std::string& mount, std::string path, Quota
   }
 }
 
-int affinity_processors() {
+struct Affinity {
+  std::vector<std::uint64_t> mask;  // empty where the system did not tell
+  int processors = 1;
+};
+
+Affinity read_affinity() {
   // The mask of a machine with more processors than cpu_set_t holds needs a larger set.
-  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(capacity));
-    if (set == nullptr) return 1;
-    const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
-    const int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
+  for (std::size_t words = 16; words <= 1 << 14; words *= 4) {
+    std::vector<std::uint64_t> mask(words);
+    auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
+    const std::size_t bytes = words * sizeof(std::uint64_t);
+    const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+    if (count > 0) return {std::move(mask), count};
   }
-  return 1;
+  return {};
 }
+
+// As it was while the library was loaded. The first caller may be pinned to one processor.
+const Affinity& affinity() {
+  static const auto& at_load = never_destroyed<Affinity>(read_affinity());
+  return at_load;
+}
+
+[[maybe_unused]] const Affinity& read_at_load = affinity();
 
 }  // namespace
 
@@ -81,10 +98,31 @@ int control_group_processors(const std::string& membership, const std::string& m
 
 int available_processors() {
   static const int count = [] {
-    const int affinity = affinity_processors(), quota = control_group_processors("/proc/self/cgroup", "/sys/fs/cgroup");
-    return quota > 0 ? std::min(affinity, quota) : affinity;
+    const int granted = affinity().processors, quota = control_group_processors("/proc/self/cgroup", "/sys/fs/cgroup");
+    return quota > 0 ? std::min(granted, quota) : granted;
   }();
   return count;
+}
+
+void run_on_all_processors() {
+  const auto& mask = affinity().mask;
+  if (!mask.empty())
+    sched_setaffinity(0, mask.size() * sizeof mask[0], reinterpret_cast<const cpu_set_t*>(mask.data()));
+}
+
+int thread_count_of(std::string_view text) {
+  int threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc{} || end != text.data() + text.size() || threads < 1) {
+    fail({.status = Status::invalid_argument,
+          .call = "default_threads",
+          .argument = "FOVEA_THREADS",
+          .problem = "not a thread count in the environment",
+          .got = std::string(text),
+          .wanted = "a whole number of 1 or more",
+          .hint = "unset it for the processors that the process may use"});
+  }
+  return threads;
 }
 
 }  // namespace fovea::core
@@ -92,21 +130,8 @@ int available_processors() {
 namespace fovea {
 
 int default_threads() {
-  const char* word = std::getenv("FOVEA_THREADS");
-  if (word == nullptr || *word == '\0') return core::available_processors();
-  const std::string_view text(word);
-  int threads = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (error != std::errc{} || end != text.data() + text.size() || threads < 1) {
-    core::fail({.status = Status::invalid_argument,
-                .call = "default_threads",
-                .argument = "FOVEA_THREADS",
-                .problem = "not a thread count in the environment",
-                .got = word,
-                .wanted = "a whole number of 1 or more",
-                .hint = "unset it for the processors that the process may use"});
-  }
-  return threads;
+  const std::string_view text = core::environment("FOVEA_THREADS");
+  return text.empty() ? core::available_processors() : core::thread_count_of(text);
 }
 
 }  // namespace fovea

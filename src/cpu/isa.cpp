@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/environment.h"
 #include "core/never_destroyed.h"
 
 #if defined(__x86_64__)
@@ -88,9 +89,10 @@ std::optional<Isa> isa_of(std::string_view name) {
   return std::nullopt;
 }
 
-std::string passed_over(Isa isa) {
-  const char* word = std::getenv("FOVEA_CPU_ISA");
-  if (word == nullptr || *word == '\0')
+std::string passed_over(Isa isa) { return passed_over(isa, core::environment("FOVEA_CPU_ISA")); }
+
+std::string passed_over(Isa isa, std::string_view word) {
+  if (word.empty())
     return isa == Isa::avx512_bf16 && !fast_bf16_dot()
                ? "this processor's bf16 dot product is slower than its fp32 multiply-add"
                : "";
@@ -100,7 +102,7 @@ std::string passed_over(Isa isa) {
               .call = "implementations",
               .argument = "FOVEA_CPU_ISA",
               .problem = "unknown instruction set in the environment",
-              .got = word,
+              .got = std::string(word),
               .wanted = core::join({kNames[0], kNames[1], kNames[2], kNames[3]}),
               .hint = "unset it for the best that the machine has"});
 }

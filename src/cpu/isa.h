@@ -23,6 +23,7 @@ std::string missing(Isa isa);
 // a lesser one (scalar, avx2, avx512, avx512_bf16), or, where it names none, the bf16 dot product gains nothing on this
 // processor. Throws Error if the variable holds another word.
 std::string passed_over(Isa isa);
+std::string passed_over(Isa isa, std::string_view word);  // of the variable
 
 // The kernels compiled for it; null in a build for another processor.
 const Kernels* kernels_of(Isa isa);

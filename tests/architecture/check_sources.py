@@ -121,7 +121,7 @@ def check_links(path, text):
 
 
 def check_variables(path, text, page):
-    for variable in re.findall(r'getenv\("(\w+)"\)', text):
+    for variable in re.findall(r'(?:getenv|environment)\("(\w+)"\)', text):
         if f"`{variable}`" not in page:
             yield f"{path}: the variable {variable} is not in {VARIABLES}"
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "core/environment.h"
 #include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 
@@ -36,8 +37,7 @@ DeviceInfo ask(int device) {
 // 0: none, or no number of bytes.
 int shared_cap() {
   static const int cap = [] {
-    const char* variable = std::getenv("FOVEA_CUDA_SHARED_LIMIT");
-    const std::string_view text = variable == nullptr ? "" : variable;
+    const std::string_view text = core::environment("FOVEA_CUDA_SHARED_LIMIT");
     int bytes = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
     return error == std::errc() && end == text.data() + text.size() ? std::max(bytes, 0) : 0;

@@ -3,13 +3,12 @@
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "core/environment.h"
 #include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -95,10 +94,7 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
 }
 
 bool may_begin_early() {
-  static const bool may = [] {
-    const char* variable = std::getenv("FOVEA_CUDA_EARLY_LAUNCH");
-    return variable == nullptr || std::string_view(variable) != "0";
-  }();
+  static const bool may = core::environment("FOVEA_CUDA_EARLY_LAUNCH") != "0";
   return may;
 }
 

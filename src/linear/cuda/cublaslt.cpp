@@ -4,11 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include "core/check.h"
+#include "core/environment.h"
 
 namespace fovea::cuda::cublaslt {
 namespace {
@@ -22,14 +22,14 @@ std::vector<fs::path> folders() {
   std::vector<fs::path> found;
   std::error_code none;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable)) found.push_back(fs::path(value) / "lib64");
+    if (const auto value = core::environment(variable); !value.empty()) found.push_back(fs::path(value) / "lib64");
   }
   found.emplace_back("/usr/local/cuda/lib64");
   std::vector<fs::path> prefixes;
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (const char* value = std::getenv(variable)) prefixes.emplace_back(value);
+    if (const auto value = core::environment(variable); !value.empty()) prefixes.emplace_back(value);
   }
-  if (const char* home = std::getenv("HOME")) prefixes.push_back(fs::path(home) / ".local");
+  if (const auto home = core::environment("HOME"); !home.empty()) prefixes.push_back(fs::path(home) / ".local");
   for (const char* prefix : {"/usr/local", "/usr", "/opt/conda"}) prefixes.emplace_back(prefix);
   for (const fs::path& prefix : prefixes) {
     for (const auto& python : fs::directory_iterator(prefix / "lib", none)) {
@@ -46,7 +46,7 @@ void* open_file(const fs::path& path) { return dlopen(path.c_str(), RTLD_NOW | R
 
 // The loader's own choice first.
 void* open_library() {
-  if (const char* path = std::getenv("FOVEA_CUBLAS")) return open_file(path);
+  if (const auto path = core::environment("FOVEA_CUBLAS"); !path.empty()) return open_file(path);
   for (const char* file : kFiles) {
     if (void* library = open_file(file)) return library;
   }
@@ -59,7 +59,7 @@ void* open_library() {
 }
 
 std::string why_none_opened() {
-  if (std::getenv("FOVEA_CUBLAS") != nullptr) return std::string("no cuBLASLt: ") + dlerror();
+  if (!core::environment("FOVEA_CUBLAS").empty()) return std::string("no cuBLASLt: ") + dlerror();
   return std::string("no cuBLASLt: ") + kFiles[0] +
          " or .12 was found neither by the loader nor in the folders of a CUDA toolkit or a PyTorch; "
          "FOVEA_CUBLAS names one";
