@@ -60,6 +60,8 @@ struct BackwardTensors {
   bool accumulate = false;                      // add to dq, dk, dv (fp32 only) instead of overwriting them
 };
 
+// Calls compute in the default floating-point mode (rounding to nearest, subnormal numbers kept), whatever the calling
+// thread's is, and leave that as it was.
 // Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written; `cancelled` if
 // the flag was raised, or `error` if a device or library underneath failed, which leave the outputs unspecified.
 FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});

@@ -8,7 +8,8 @@
 namespace fovea {
 
 // A host's thread pool. `run` must call task(argument, index, worker) once for every index in [0, count), on any of its
-// threads, worker being that thread's number in [0, threads), and return when all have ended. Tasks do not throw.
+// threads, worker being that thread's number in [0, threads), and return when all have ended. Tasks do not throw. A
+// call whose tasks were not all run ends with status error.
 struct ThreadLender {
   int threads = 1;
   void* host = nullptr;
@@ -17,7 +18,7 @@ struct ThreadLender {
 };
 
 // Threads that a call uses when its options do not say: FOVEA_THREADS, or else the least of the processors that this
-// process may run on (its affinity) and the processor time that its control group grants.
+// process might run on when the library was loaded (its affinity) and the processor time that its control group grants.
 FOVEA_API int default_threads();
 
 }  // namespace fovea

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
 #include "attention/validate.h"
+#include "core/check.h"
 #include "fovea/attention.h"
 
 namespace fovea {
@@ -26,6 +26,7 @@ float* row(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::i
 
 void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse) {
   core::guarded("merge_partials", [&] { core::validate(parts, out, lse, "merge_partials"); });
+  const core::DefaultFloatingPoint mode;
   const Sizes& sizes = out.sizes;
   if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // not one row, however large the other sizes
   for (std::int64_t b = 0; b < sizes[0]; ++b) {

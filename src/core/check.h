@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/floating_point.h"
 #include "fovea/error.h"
 #include "fovea/tensor.h"
 
@@ -20,9 +21,11 @@ std::string join(std::initializer_list<std::string_view> words, std::string_view
 [[noreturn]] void fail(ErrorDetails details);
 [[noreturn]] void fail_out_of_memory(std::string_view call);
 
-// What a public call does: memory that runs out anywhere in it is an Error too.
+// What a public call does: it computes in the default floating-point mode, whatever the caller's, and memory that runs
+// out anywhere in it is an Error too.
 template <class Call>
 auto guarded(std::string_view name, Call call) {
+  const DefaultFloatingPoint mode;
   try {
     return call();
   } catch (const std::bad_alloc&) {

@@ -3,13 +3,19 @@
 #include "cpu/threads.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <array>
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <new>
+#include <string>
 #include <thread>
+
+#include "core/check.h"
+#include "core/floating_point.h"
+#include "core/processors.h"
 
 namespace fovea::cpu {
 namespace {
@@ -65,18 +71,42 @@ void Pool::work(Mailbox& mailbox) {
   }
 }
 
-// Starts threads until there are `workers`, or as many as the system gives.
+// Threads that start while it lives block every signal, so that none is delivered to a worker.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Starts threads until there are `workers`, or as many as the system gives. A worker takes over neither the affinity
+// nor the floating-point mode nor the signal mask of the thread that calls first.
 int Pool::grow_to(int workers) {
-  for (; workers_ < std::min(workers, kMaxWorkers); ++workers_) {
+  const int wanted = std::min(workers, kMaxWorkers);
+  if (workers_ >= wanted) return wanted;
+  const AllSignalsBlocked blocked;
+  for (; workers_ < wanted; ++workers_) {
     try {
       auto mailbox = std::make_unique<Mailbox>();
-      std::thread([this, box = mailbox.get()] { work(*box); }).detach();
+      std::thread([this, box = mailbox.get()] {
+        core::run_on_all_processors();
+        const core::DefaultFloatingPoint mode;
+        work(*box);
+      }).detach();
       mailboxes_[static_cast<std::size_t>(workers_)] = std::move(mailbox);
     } catch (const std::exception&) {  // no more threads, or no memory for one
       break;
     }
   }
-  return std::min(workers, workers_);
+  return std::min(wanted, workers_);
 }
 
 bool Pool::run(int count, void (*task)(void*, int), void* argument) {
@@ -102,11 +132,11 @@ bool Pool::run(int count, void (*task)(void*, int), void* argument) {
 
 std::atomic<Pool*> the_pool{nullptr};
 
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+
 // Never destroyed: workers may sleep in it while the process exits. A forked child has none of the workers, so it
 // forgets the pool and starts its own when it first needs one. Null if there is no memory for it.
 Pool* pool() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
-  (void)registered;
   Pool* current = the_pool.load(std::memory_order_acquire);
   if (current != nullptr) return current;
   std::unique_ptr<Pool> fresh(new (std::nothrow) Pool);
@@ -118,14 +148,27 @@ void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), v
   struct Call {
     void (*task)(void*, int);
     void* argument;
-  } call{task, argument};
+    int count;
+    std::atomic<int> ended{0};
+  } call{task, argument, count};
   lender.run(
       lender.host, count,
       [](void* lent, std::int64_t index, int) {
-        const auto& c = *static_cast<Call*>(lent);
+        auto& c = *static_cast<Call*>(lent);
+        if (index < 0 || index >= c.count) return;
+        const core::DefaultFloatingPoint mode;
         c.task(c.argument, static_cast<int>(index));
+        ++c.ended;
       },
       &call);
+  if (call.ended == count) return;
+  core::fail({.status = Status::error,
+              .call = "attention",
+              .argument = "lender",
+              .problem = "the lent threads did not run every task once; the outputs are unspecified",
+              .got = std::to_string(call.ended) + " tasks that ended",
+              .wanted = std::to_string(count) + " tasks, ended before `run` returned",
+              .hint = "`run` calls the task once for every index and returns when all have ended"});
 }
 
 }  // namespace

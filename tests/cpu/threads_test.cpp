@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/environment.h"
 #include "core/processors.h"
 #include "engine.h"
 
@@ -71,6 +72,31 @@ TEST(Threads, ALenderIsUsedAndGivesTheSameBits) {
     expect_same_bits(solve(c, forced(c, "cpu.scalar")), solve(c, options), line);
   }
   EXPECT_GT(host.tasks, 0);
+}
+
+TEST(Threads, ALenderThatDoesNotRunEveryTaskIsAnError) {
+  using RunTasks = void (*)(void*, std::int64_t, void (*)(void*, std::int64_t, int), void*);
+  const RunTasks none = [](void*, std::int64_t, void (*)(void*, std::int64_t, int), void*) {};
+  const RunTasks not_the_last = [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+    for (std::int64_t i = 0; i + 1 < count; ++i) task(argument, i, 0);
+  };
+  const RunTasks beyond_the_last = [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int),
+                                      void* argument) {
+    for (std::int64_t i = 1; i <= count; ++i) task(argument, i, 0);
+  };
+  const Case c = core::parse_case("pass=e2e b=2 hq=4 lq=130 lk=110 d=16");
+  for (const RunTasks run : {none, not_the_last, beyond_the_last}) {
+    const ThreadLender lender{3, nullptr, run};
+    AttentionOptions options = forced(c, "cpu.scalar", 0);
+    options.lender = &lender;
+    try {
+      solve(c, options);
+      ADD_FAILURE() << "nothing was said";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::error);
+      EXPECT_EQ(error.details().argument, "lender");
+    }
+  }
 }
 
 TEST(Threads, CallersAtOnce) {
@@ -184,12 +210,11 @@ TEST_F(Groups, NoLimit) {
 }
 
 TEST(DefaultThreads, TheEnvironmentDecides) {
-  setenv("FOVEA_THREADS", "3", 1);
-  EXPECT_EQ(default_threads(), 3);
-  setenv("FOVEA_THREADS", "none", 1);
-  EXPECT_THROW(default_threads(), Error);
-  unsetenv("FOVEA_THREADS");
-  EXPECT_EQ(default_threads(), core::available_processors());
+  EXPECT_EQ(core::thread_count_of("3"), 3);
+  for (const char* text : {"none", "0", "-1", "3x"}) EXPECT_THROW(core::thread_count_of(text), Error) << text;
+  if (core::environment("FOVEA_THREADS").empty()) {
+    EXPECT_EQ(default_threads(), core::available_processors());
+  }
 }
 
 }  // namespace
