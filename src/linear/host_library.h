@@ -19,7 +19,9 @@ struct HostLibrary {
   std::string (*refusal)(DType operands) = nullptr;
   // Bytes of memory that a product of these sizes and types needs, 64-byte aligned; the larger product, the more.
   std::int64_t (*scratch_bytes)(const BatchedProduct&) = nullptr;
-  // One product with a result in fp32 and no bias, on the calling thread alone.
+  // Whether it writes the product's result as it is; else it is asked for sums in fp32, which are rounded afterwards.
+  bool (*rounds)(const BatchedProduct&) = nullptr;
+  // One product without a bias, on the calling thread alone.
   void (*multiply)(const BatchedProduct&, void* scratch) = nullptr;
 };
 

@@ -15,9 +15,9 @@ namespace {
 using cpu::align_up;
 using cpu::divide_up;
 
-// Of a tile at most: large enough that a library packs its operands in little of the time, small enough that a product
-// of 1024 rows and columns keeps eight threads busy.
-constexpr std::int64_t kTileRows = 256, kTileColumns = 512;
+// Of a tile at most: large enough that a library packs its operands in little of the time. Products of few tiles are
+// cut finer, down to kLeastRows.
+constexpr std::int64_t kTileRows = 512, kTileColumns = 512, kLeastRows = 64, kEnoughTiles = 4;
 constexpr std::int64_t kCopiedRows = 64, kSummedColumns = 256;
 
 // Equal tiles of at most `most`.
@@ -26,15 +26,19 @@ std::int64_t tile_of(std::int64_t size, std::int64_t most) {
 }
 
 struct Cut {
-  std::int64_t rows, columns;  // of a tile
-  std::int64_t row_tiles, column_tiles, tiles;
+  std::int64_t columns, column_tiles;  // of a tile, and how many
+  std::int64_t rows = 0, row_tiles = 0;
+  std::int64_t tiles = 0;  // of all products
 
-  explicit Cut(const BatchedProduct& p)
-      : rows(tile_of(p.m, kTileRows)),
-        columns(tile_of(p.n, kTileColumns)),
-        row_tiles(divide_up(p.m, rows)),
-        column_tiles(divide_up(p.n, columns)),
-        tiles(p.count * row_tiles * column_tiles) {}
+  explicit Cut(const BatchedProduct& p) : columns(tile_of(p.n, kTileColumns)), column_tiles(divide_up(p.n, columns)) {
+    std::int64_t most = kTileRows;
+    do {
+      rows = tile_of(p.m, most);
+      row_tiles = divide_up(p.m, rows);
+      tiles = p.count * row_tiles * column_tiles;
+      most /= 2;
+    } while (tiles < kEnoughTiles && most >= kLeastRows);
+  }
 };
 
 // The product of tile `index`, its result where the whole one's is.
@@ -58,16 +62,25 @@ cpu::OutputRows output(const MatrixBatch& m) { return {target_of(m), element_of(
 
 void multiply_tile(const HostLibrary& library, BatchedProduct tile, char* sums, void* scratch) {
   const MatrixBatch result = tile.c, bias = tile.bias;
-  if (result.dtype != DType::fp32) tile.c = {sums, DType::fp32, tile.n};
+  const bool in_place = result.dtype == DType::fp32 || (bias.data == nullptr && library.rounds(tile));
+  if (!in_place) tile.c = {sums, DType::fp32, tile.n};
   tile.bias = {};
   library.multiply(tile, scratch);
-  if (result.dtype == DType::fp32 && bias.data == nullptr) return;
+  if (in_place && bias.data == nullptr) return;
   host_kernels(DType::fp32).convert({input(tile.c), output(result), input(bias), tile.m, tile.n, 1.0f, 0.0f});
 }
 
+// The largest tile that a product of these sizes may be cut into.
+BatchedProduct largest_tile(const BatchedProduct& p) {
+  BatchedProduct tile = p;
+  tile.m = std::min(p.m, kTileRows);
+  tile.n = std::min(p.n, kTileColumns);
+  return tile;
+}
+
 std::int64_t bytes_of_sums(const BatchedProduct& p) {
-  const Cut cut(p);
-  return p.c.dtype == DType::fp32 ? 0 : align_up(cut.rows * cut.columns * 4);
+  const BatchedProduct tile = largest_tile(p);
+  return p.c.dtype == DType::fp32 ? 0 : align_up(tile.m * tile.n * 4);
 }
 
 void copy(const CopyStep& step, const core::RunContext& context) {
@@ -156,11 +169,7 @@ int planned_runners(const LinearProblem& p) {
 }  // namespace
 
 std::int64_t scratch_of_tile(const HostLibrary& library, const BatchedProduct& p) {
-  const Cut cut(p);
-  BatchedProduct largest = p;
-  largest.m = cut.rows;
-  largest.n = cut.columns;
-  return bytes_of_sums(p) + align_up(library.scratch_bytes(largest));
+  return bytes_of_sums(p) + align_up(library.scratch_bytes(largest_tile(p)));
 }
 
 void multiply(const HostLibrary& library, const BatchedProduct& p, const core::RunContext& context,

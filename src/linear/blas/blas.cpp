@@ -136,14 +136,23 @@ std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? 
 
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }
 
-template <void (*fp32)(const BatchedProduct&)>
-void multiply_one(const BatchedProduct& p, void*) {
-  if (!fills_zero(p)) (p.a.dtype == DType::bf16 ? multiply_bf16 : fp32)(p);
+bool rounds_bf16(const BatchedProduct& p) { return p.c.dtype == DType::bf16 && p.k % kBf16Depth == 0; }
+bool rounds_nothing(const BatchedProduct&) { return false; }
+
+// The primitive is faster than sgemm where the product is large (fovea_linear_times).
+void multiply_onednn(const BatchedProduct& p, void*) {
+  if (p.c.dtype == DType::fp32 && fills_zero(p)) return;
+  (p.a.dtype == DType::bf16 ? multiply_bf16 : multiply_by_primitive)(p);
 }
 
-constexpr HostLibrary kLibraries[] = {{"cpu.onednn", "oneDNN", {}, onednn_refusal, no_scratch, multiply_one<onednn>},
-                                      {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured",
-                                       openblas_refusal, no_scratch, multiply_one<openblas>}};
+void multiply_openblas(const BatchedProduct& p, void*) {
+  if (!fills_zero(p)) openblas(p);
+}
+
+constexpr HostLibrary kLibraries[] = {
+    {"cpu.onednn", "oneDNN", {}, onednn_refusal, no_scratch, rounds_bf16, multiply_onednn},
+    {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured", openblas_refusal, no_scratch,
+     rounds_nothing, multiply_openblas}};
 
 }  // namespace
 

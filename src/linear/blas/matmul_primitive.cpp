@@ -72,7 +72,7 @@ struct Matmul {
   explicit Matmul(const BatchedProduct& p)
       : a(describe(p.m, p.k, p.a.dtype, p.a.row_stride, p.a.transposed)),
         b(describe(p.k, p.n, p.b.dtype, p.b.row_stride, p.b.transposed)),
-        c(describe(p.m, p.n, DType::fp32, p.c.row_stride, false)),
+        c(describe(p.m, p.n, p.c.dtype, p.c.row_stride, false)),
         descriptor([&](dnnl_primitive_desc_t* to) {
           set_attributes(p);
           dnnl_matmul_desc_t operation;
@@ -94,11 +94,12 @@ struct Matmul {
 
 std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
   constexpr std::size_t kMostKept = 256;
-  using Key = std::tuple<std::array<std::int64_t, 6>, DType, bool, bool, float, float>;
+  using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float>;
   static auto& mutex = core::never_destroyed<std::mutex>();
   static auto& kept = core::never_destroyed<std::map<Key, std::shared_ptr<const Matmul>>>();
   const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
                 p.a.dtype,
+                p.c.dtype,
                 p.a.transposed,
                 p.b.transposed,
                 p.alpha,

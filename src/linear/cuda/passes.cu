@@ -70,16 +70,15 @@ __global__ void __launch_bounds__(kPassThreads) final_sums(const __grid_constant
 constexpr int kDepth = 16;  // of the contracted dimension at a time
 constexpr int kOwn = 4;     // rows and columns of a thread
 
-// One operand's part of a step: [kDepth][kProductTile], zero beyond its ends.
+// One operand's part of a step: [kDepth][kProductTile] of the lines and depths that are left, zero beyond them.
 template <ElementKind kKind>
-__device__ __forceinline__ void load_part(float (&part)[kDepth][kProductTile], const OperandRef& operand,
-                                          std::int64_t line_step, std::int64_t depth_step, std::int64_t lines,
-                                          std::int64_t depth) {
+__device__ __forceinline__ void load_part(float (&part)[kDepth][kProductTile], const void* data, std::int64_t line_step,
+                                          std::int64_t depth_step, std::int64_t lines, std::int64_t depth) {
+  const bool by_depth = depth_step == 1;  // neighbouring threads read neighbours in memory
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < kDepth * kProductTile; i += kPassThreads) {
-    // Neighbouring threads read neighbours in memory.
-    const bool by_depth = depth_step == 1;
     const int k = by_depth ? i % kDepth : i / kProductTile, line = by_depth ? i / kDepth : i % kProductTile;
-    part[k][line] = line < lines && k < depth ? load(operand.data, kKind, line * line_step + k * depth_step) : 0.0f;
+    part[k][line] = line < lines && k < depth ? load(data, kKind, line * line_step + k * depth_step) : 0.0f;
   }
 }
 
@@ -91,35 +90,39 @@ __device__ __forceinline__ const void* past(const void* data, std::int64_t eleme
 template <ElementKind kKind>
 __global__ void __launch_bounds__(kPassThreads) product(const __grid_constant__ ProductPass p) {
   __shared__ float a[kDepth][kProductTile], b[kDepth][kProductTile];
-  const std::int64_t tiles = p.row_tiles * p.column_tiles, number = blockIdx.x / tiles;
-  const std::int64_t tile = blockIdx.x - number * tiles;
-  const std::int64_t row = tile / p.column_tiles * kProductTile, column = tile % p.column_tiles * kProductTile;
-  const int first_row = static_cast<int>(threadIdx.x) / 16 * kOwn,
-            first_column = static_cast<int>(threadIdx.x) % 16 * kOwn;
+  const unsigned tiles = p.row_tiles * p.column_tiles, number = blockIdx.x / tiles, tile = blockIdx.x - number * tiles;
+  const unsigned tile_row = tile / p.column_tiles;
+  const std::int64_t row = std::int64_t{tile_row} * kProductTile;
+  const std::int64_t column = std::int64_t{tile - tile_row * p.column_tiles} * kProductTile;
+  const int own_row = static_cast<int>(threadIdx.x) / 16 * kOwn, own_column = static_cast<int>(threadIdx.x) % 16 * kOwn;
   float sums[kOwn][kOwn] = {};
+#pragma unroll 1
   for (std::int64_t k = 0; k < p.k; k += kDepth) {
-    OperandRef of_a = p.a, of_b = p.b;
-    of_a.data = past<kKind>(p.a.data, number * p.a.apart + row * p.a.row + k * p.a.column);
-    of_b.data = past<kKind>(p.b.data, number * p.b.apart + k * p.b.row + column * p.b.column);
-    load_part<kKind>(a, of_a, p.a.row, p.a.column, p.m - row, p.k - k);
-    load_part<kKind>(b, of_b, p.b.column, p.b.row, p.n - column, p.k - k);
+    load_part<kKind>(a, past<kKind>(p.a.data, number * p.a.apart + row * p.a.row + k * p.a.column), p.a.row, p.a.column,
+                     p.m - row, p.k - k);
+    load_part<kKind>(b, past<kKind>(p.b.data, number * p.b.apart + k * p.b.row + column * p.b.column), p.b.column,
+                     p.b.row, p.n - column, p.k - k);
     __syncthreads();
 #pragma unroll
     for (int step = 0; step < kDepth; ++step) {
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
 #pragma unroll
-        for (int j = 0; j < kOwn; ++j) sums[i][j] = fmaf(a[step][first_row + i], b[step][first_column + j], sums[i][j]);
+        for (int j = 0; j < kOwn; ++j) sums[i][j] = fmaf(a[step][own_row + i], b[step][own_column + j], sums[i][j]);
       }
     }
     __syncthreads();
   }
-  for (int i = 0; i < kOwn && row + first_row + i < p.m; ++i) {
-    for (int j = 0; j < kOwn && column + first_column + j < p.n; ++j) {
-      const std::int64_t at = number * p.c.apart + (row + first_row + i) * p.c.row + column + first_column + j;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const std::int64_t at_row = row + own_row + i, at_column = column + own_column + j;
+      if (at_row >= p.m || at_column >= p.n) continue;
+      const std::int64_t at = number * p.c.apart + at_row * p.c.row + at_column;
       float value = p.alpha * sums[i][j];
       if (p.beta != 0.0f) value += p.beta * load(p.c.data, p.result, at);
-      if (p.bias.data != nullptr) value += load(p.bias.data, kKind, number * p.bias.apart + column + first_column + j);
+      if (p.bias.data != nullptr) value += load(p.bias.data, kKind, number * p.bias.apart + at_column);
       store(const_cast<void*>(p.c.data), p.result, at, value);
     }
   }

@@ -41,7 +41,7 @@ struct OperandRef {
 };
 struct ProductPass {
   std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t row_tiles = 0, column_tiles = 0;
+  unsigned row_tiles = 0, column_tiles = 0;  // together, of all products, fewer than 2^31
   float alpha = 1.0f, beta = 0.0f;
   OperandRef a, b, c, bias;
   ElementKind result = ElementKind::fp32;
