@@ -9,14 +9,17 @@ static const float* row_of(const struct fovea_bench_tensor* t, int64_t b, int64_
 
 static void attend(const struct fovea_bench_call* c, int64_t b, int64_t h, int64_t i) {
   const int64_t hkv = h / (c->heads_q / c->heads_kv);
-  const int64_t last = c->mask == FOVEA_BENCH_NO_MASK           ? c->len_k - 1
-                       : c->mask == FOVEA_BENCH_CAUSAL_TOP_LEFT ? i
-                                                                : i + c->len_k - c->len_q;
+  const int bottom = c->mask == FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT || c->mask == FOVEA_BENCH_WINDOW_BOTTOM_RIGHT;
+  const int window = c->mask == FOVEA_BENCH_WINDOW_TOP_LEFT || c->mask == FOVEA_BENCH_WINDOW_BOTTOM_RIGHT;
+  const int64_t own = bottom ? i + c->len_k - c->len_q : i; /* the key where the row stands */
+  const int64_t left = window ? c->mask_left : INT64_MAX;
+  const int64_t right = window ? c->mask_right : c->mask == FOVEA_BENCH_NO_MASK ? INT64_MAX : 0;
+  const int64_t first = left < own ? own - left : 0, last = right < c->len_k - 1 - own ? own + right : c->len_k - 1;
   const float* q = row_of(&c->q, b, h, i);
   float* out = (float*)row_of(&c->out, b, h, i);
   double sum = 0, peak = -INFINITY;
   for (int64_t e = 0; e < c->dim_v; ++e) out[e] = 0;
-  for (int64_t j = 0; j < c->len_k && j <= last; ++j) {
+  for (int64_t j = first; j <= last; ++j) {
     const float *k = row_of(&c->k, b, hkv, j), *v = row_of(&c->v, b, hkv, j);
     double score = 0;
     for (int64_t e = 0; e < c->dim_qk; ++e) score += (double)q[e] * k[e];
@@ -30,7 +33,8 @@ static void attend(const struct fovea_bench_call* c, int64_t b, int64_t h, int64
 }
 
 int my_attention(const struct fovea_bench_call* c) {
-  if (c->pass != 0 || c->dtype != FOVEA_BENCH_FP32) return FOVEA_BENCH_UNSUPPORTED;
+  if (c->pass != 0 || c->dtype != FOVEA_BENCH_FP32 || c->mask > FOVEA_BENCH_WINDOW_BOTTOM_RIGHT)
+    return FOVEA_BENCH_UNSUPPORTED;
   for (int64_t b = 0; b < c->batch; ++b)
     for (int64_t h = 0; h < c->heads_q; ++h)
       for (int64_t i = 0; i < c->len_q; ++i) attend(c, b, h, i);

@@ -12,16 +12,19 @@ static __global__ void attend(fovea_bench_call c) {
   if (row >= c.batch * c.heads_q * c.len_q) return;
   const int64_t i = row % c.len_q, h = row / c.len_q % c.heads_q, b = row / c.len_q / c.heads_q;
   const int64_t key_head = h / (c.heads_q / c.heads_kv);
-  const int64_t last = c.mask == FOVEA_BENCH_NO_MASK           ? c.len_k - 1
-                       : c.mask == FOVEA_BENCH_CAUSAL_TOP_LEFT ? i
-                                                               : i + c.len_k - c.len_q;
+  const bool bottom = c.mask == FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT || c.mask == FOVEA_BENCH_WINDOW_BOTTOM_RIGHT;
+  const bool window = c.mask == FOVEA_BENCH_WINDOW_TOP_LEFT || c.mask == FOVEA_BENCH_WINDOW_BOTTOM_RIGHT;
+  const int64_t own = bottom ? i + c.len_k - c.len_q : i; /* the key where the row stands */
+  const int64_t left = window ? c.mask_left : INT64_MAX;
+  const int64_t right = window ? c.mask_right : c.mask == FOVEA_BENCH_NO_MASK ? INT64_MAX : 0;
+  const int64_t first = left < own ? own - left : 0, last = right < c.len_k - 1 - own ? own + right : c.len_k - 1;
   const int lane = threadIdx.x % 32;
   const float* q = (const float*)c.q.data + b * c.q.batch_stride + h * c.q.head_stride + i * c.q.row_stride;
   const float* k = (const float*)c.k.data + b * c.k.batch_stride + key_head * c.k.head_stride;
   const float* v = (const float*)c.v.data + b * c.v.batch_stride + key_head * c.v.head_stride;
   float* out = (float*)c.out.data + b * c.out.batch_stride + h * c.out.head_stride + i * c.out.row_stride;
   float sums[kMaxDim / 32] = {0}, total = 0, peak = -INFINITY;
-  for (int64_t j = 0; j < c.len_k && j <= last; ++j) {
+  for (int64_t j = first; j <= last; ++j) {
     float score = 0;
     for (int e = lane; e < c.dim_qk; e += 32) score += q[e] * k[j * c.k.row_stride + e];
     for (int reach = 16; reach > 0; reach /= 2) score += __shfl_xor_sync(0xffffffffu, score, reach);
@@ -41,7 +44,8 @@ static __global__ void attend(fovea_bench_call c) {
 }
 
 extern "C" int my_attention(const struct fovea_bench_call* c) {
-  if (c->device != FOVEA_BENCH_CUDA || c->pass != 0 || c->dtype != FOVEA_BENCH_FP32 || c->dim_v > kMaxDim)
+  if (c->device != FOVEA_BENCH_CUDA || c->pass != 0 || c->dtype != FOVEA_BENCH_FP32 || c->dim_v > kMaxDim ||
+      c->mask > FOVEA_BENCH_WINDOW_BOTTOM_RIGHT)
     return FOVEA_BENCH_UNSUPPORTED;
   const int64_t rows = c->batch * c->heads_q * c->len_q, rows_per_block = kThreads / 32;
   if (rows == 0) return FOVEA_BENCH_OK;

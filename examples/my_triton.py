@@ -49,6 +49,8 @@ def attend(q, k, v, out, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch
 
 
 def attention(q, k, v, mask, scale):  # torch tensors on the GPU: [batch, heads, length, dim], last dimension contiguous
+    if mask.startswith("window"):
+        raise NotImplementedError("no sliding windows")
     (batch, heads, len_q, dim_qk), (len_k, dim_v) = q.shape, v.shape[2:]
     out = torch.empty(batch, heads, len_q, dim_v, dtype=q.dtype, device=q.device)
     shift = len_k - len_q if mask == "causal_bottom_right" else 0

@@ -14,8 +14,16 @@
 enum { FOVEA_BENCH_OK = 0, FOVEA_BENCH_UNSUPPORTED = 1, FOVEA_BENCH_OUT_OF_MEMORY = 2, FOVEA_BENCH_ERROR = 3 };
 enum { FOVEA_BENCH_FP32 = 0, FOVEA_BENCH_BF16 = 1, FOVEA_BENCH_FP16 = 2 };
 enum { FOVEA_BENCH_CPU = 0, FOVEA_BENCH_CUDA = 1 };
-/* Keys that query i sees: all; j <= i; j <= i + len_k - len_q. */
-enum { FOVEA_BENCH_NO_MASK = 0, FOVEA_BENCH_CAUSAL_TOP_LEFT = 1, FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT = 2 };
+/* Keys that query i sees: all; j <= i; j <= i + len_k - len_q. Windows: own - mask_left <= j <= own + mask_right, where
+ * own is i (top left) or i + len_k - len_q (bottom right) and INT64_MAX means no limit. Refuse a value that you do not
+ * know: more may come. */
+enum {
+  FOVEA_BENCH_NO_MASK = 0,
+  FOVEA_BENCH_CAUSAL_TOP_LEFT = 1,
+  FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT = 2,
+  FOVEA_BENCH_WINDOW_TOP_LEFT = 3,
+  FOVEA_BENCH_WINDOW_BOTTOM_RIGHT = 4
+};
 
 /* Strides of batch, head and length count elements; the last dimension is contiguous. */
 struct fovea_bench_tensor {
@@ -36,6 +44,7 @@ struct fovea_bench_call {
   int device; /* where the tensors are */
   void*
       stream; /* CUDA: a cudaStream_t to enqueue on; the call need not wait. The legacy default stream serves as well */
+  int64_t mask_left, mask_right; /* of windows, else 0 */
 };
 
 #endif

@@ -34,7 +34,17 @@ enum {
 enum { FOVEA_FP32 = 0, FOVEA_BF16 = 1, FOVEA_FP16 = 2 };
 enum { FOVEA_CPU = 0, FOVEA_CUDA = 1 };
 enum { FOVEA_FORWARD = 0, FOVEA_BACKWARD = 1 };
-enum { FOVEA_MASK_NONE = 0, FOVEA_MASK_CAUSAL = 1, FOVEA_MASK_CAUSAL_TOP_LEFT = 2, FOVEA_MASK_CAUSAL_BOTTOM_RIGHT = 3 };
+// See Mask in mask.h. Windows take mask_left and mask_right, which are 0 for the others.
+enum {
+  FOVEA_MASK_NONE = 0,
+  FOVEA_MASK_CAUSAL = 1,
+  FOVEA_MASK_CAUSAL_TOP_LEFT = 2,
+  FOVEA_MASK_CAUSAL_BOTTOM_RIGHT = 3,
+  FOVEA_MASK_WINDOW = 4,
+  FOVEA_MASK_WINDOW_TOP_LEFT = 5,
+  FOVEA_MASK_WINDOW_BOTTOM_RIGHT = 6
+};
+#define FOVEA_UNLIMITED INT64_MAX  // of mask_left or mask_right, not of both
 
 // A [batch, heads, length, dim] tensor that the caller owns; lse and delta have dim 1. Strides count elements;
 // those of an output nest: sorted, each is at least the extent of the dimensions with smaller ones.
@@ -79,6 +89,8 @@ typedef struct fovea_options {
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
   fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
+  int64_t mask_left;            // windows: keys that a row sees before its own, 0 to 2^62, or FOVEA_UNLIMITED
+  int64_t mask_right;           // and after it
 } fovea_options;
 
 typedef struct fovea_forward_tensors {
@@ -113,6 +125,7 @@ typedef struct fovea_problem {
   int32_t saved_state;
   int32_t accumulate;
   int32_t skip_dq, skip_dk, skip_dv;
+  int64_t mask_left, mask_right;  // see fovea_options
 } fovea_problem;
 
 // Fills in a dense row-major fp32, bf16 or fp16 tensor in CPU memory. `tensor->struct_size` must be set.

@@ -5,16 +5,10 @@
 #include <string>
 
 #include "fovea/export.h"
+#include "fovea/mask.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
-
-// Which keys a query row i in [0, len_q) may see, of keys j in [0, len_k):
-//   none                 every j
-//   causal               j <= i; accepted only where len_q == len_k, since elsewhere two conventions are in use
-//   causal_top_left      j <= i
-//   causal_bottom_right  j <= i + len_k - len_q
-enum class Mask : std::uint8_t { none, causal, causal_top_left, causal_bottom_right };
 
 enum class Pass : std::uint8_t { forward, backward };
 

@@ -4,14 +4,16 @@
     fovea_worker.py peers:torch.sdpa          an entry of KERNELS in peers.py beside this file
 
 A function is called as function(q, k, v, mask, scale) and returns out. Tensors are [batch, heads, length, dim]: torch
-tensors where torch can be imported, else numpy arrays (bf16 as uint16). mask is the word of the problem line. Gradients
-come from function.backward(q, k, v, out, dout, mask, scale) -> (dq, dk, dv), or from torch's autograd if there is none.
+tensors where torch can be imported, else numpy arrays (bf16 as uint16). mask is the word of the problem line, a str with
+the bounds `left` and `right`: how many keys before and after its own a row sees, infinite where there is no limit.
+Gradients come from function.backward(q, k, v, out, dout, mask, scale) -> (dq, dk, dv), or from torch's autograd if there is none.
 For device=cuda they are torch tensors on the GPU; work goes to torch's current stream and need not be waited for.
 """
 
 import gc
 import importlib.util
 import json
+import math
 import mmap
 import os
 import sys
@@ -25,12 +27,24 @@ class Unsupported(Exception):
     """A kernel raises this for a case that it does not take."""
 
 
+class Mask(str):
+    """The mask's word, with the bounds of its interval."""
+
+    def __new__(cls, problem):
+        self = super().__new__(cls, problem["mask"])
+        bounds = {"left": math.inf, "right": 0 if self.startswith("causal") else math.inf}
+        for name, otherwise in bounds.items():
+            text = problem.get(name, "unlimited")
+            setattr(self, name, otherwise if text == "unlimited" else int(text))
+        return self
+
+
 class Cell:
     """One case: tensors over shared memory, and what is asked."""
 
     def __init__(self, command, numpy, torch):
         self.problem = dict(word.split("=", 1) for word in command["problem"].split())
-        self.mask = self.problem["mask"]
+        self.mask = Mask(self.problem)
         self.scale = float(self.problem["scale"])
         self.dtype = self.problem["dtype"]
         self.passes = command["pass"]  # fwd, bwd or e2e

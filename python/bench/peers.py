@@ -19,7 +19,8 @@ def refuse_blind_rows(cell):
     len_q, len_k = int(cell.problem["lq"]), int(cell.problem["lk"])
     if len_k == 0:
         raise Unsupported("frameworks answer NaN where there are no keys")
-    if cell.mask == "causal_bottom_right" and len_q > len_k:
+    offset = len_k - len_q if cell.mask.endswith("bottom_right") else 0
+    if offset + cell.mask.right < 0 or len_q - 1 + offset - cell.mask.left > len_k - 1:
         raise Unsupported("frameworks answer NaN in rows that see no key")
 
 
@@ -28,8 +29,9 @@ def hidden_pairs(cell, device):
     torch, len_q, len_k = cell.torch, int(cell.problem["lq"]), int(cell.problem["lk"])
     if cell.mask == "none":
         return None
-    last = torch.arange(len_q, device=device) + (len_k - len_q if cell.mask == "causal_bottom_right" else 0)
-    return torch.arange(len_k, device=device)[None, :] > last[:, None]
+    own = torch.arange(len_q, device=device) + (len_k - len_q if cell.mask.endswith("bottom_right") else 0)
+    ahead = torch.arange(len_k, device=device)[None, :] - own[:, None]
+    return (ahead < -cell.mask.left) | (ahead > cell.mask.right)
 
 
 def repeat_heads(tensor, heads):
@@ -132,7 +134,7 @@ class TorchSdpa(TorchKernel):
     def hide(self, cell):
         """The flag for masks that it names; a boolean mask, true where a key is seen, for the other alignment."""
         same = cell.problem["lq"] == cell.problem["lk"]
-        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask != "none" and same)
+        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask == "causal_bottom_right" and same)
         hidden = None if self.causal else hidden_pairs(cell, self.q.device)
         self.seen = None if hidden is None else ~hidden
         return self.seen
@@ -193,6 +195,8 @@ class OnnxRuntime(Kernel):
             raise Unsupported("MultiHeadAttention has no grouped heads")
         if cell.mask != "none" and problem["lq"] != problem["lk"]:
             raise Unsupported("MultiHeadAttention does not name the alignment of its causal mask")
+        if cell.mask.startswith("window"):
+            raise Unsupported("MultiHeadAttention has no sliding windows")
         if "0" in (problem["b"], problem["hq"], problem["lq"], problem["lk"]):
             raise Unsupported("MultiHeadAttention takes no empty tensors")
         self.cell, self.saved_bytes = cell, 0

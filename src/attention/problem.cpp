@@ -6,28 +6,26 @@
 namespace fovea {
 
 KeyWindow key_window(const AttentionProblem& problem) {
-  // Causal is window(infinity, 0) along the diagonal; "infinity" is len_q below and len_k above, which no row exceeds.
-  switch (problem.mask) {
-    case Mask::none:
-      return {-problem.len_q, problem.len_k};
-    case Mask::causal:
-    case Mask::causal_top_left:
-      return {-problem.len_q, 1};
-    case Mask::causal_bottom_right:
-      return {-problem.len_q - problem.len_k, problem.len_k - problem.len_q + 1};
-  }
-  return {0, 0};
+  const Mask& mask = problem.mask;
+  const std::int64_t offset = mask.alignment == Mask::Alignment::bottom_right ? problem.len_k - problem.len_q : 0;
+  // Beyond these two every row sees what it sees at them.
+  const std::int64_t least = -problem.len_q, most = problem.len_k;
+  const auto bounded = [least, most](std::int64_t bound) { return std::clamp(bound, least, most); };
+  return {mask.left == Mask::kUnlimited ? least : bounded(offset - mask.left),
+          mask.right == Mask::kUnlimited ? most : bounded(offset + mask.right + 1)};
 }
 
 std::int64_t visible_pairs(const AttentionProblem& problem) {
   const auto [begin, end] = key_window(problem);
-  (void)begin;  // no mask of today hides early keys
   const std::int64_t q = problem.len_q, k = problem.len_k;
-  // Row i sees clamp(i + end, 0, k) keys: nothing before row `first`, everything from row `full` on, a ramp between.
-  const std::int64_t first = std::clamp<std::int64_t>(-end, 0, q);
-  const std::int64_t full = std::clamp<std::int64_t>(k - end, first, q);
-  const std::int64_t ramp = full - first;
-  return ramp * (first + end) + ramp * (ramp - 1) / 2 + (q - full) * k;
+  // Keys before i + bound, of all rows i: none before row `first`, all k from row `full` on, a ramp between.
+  const auto keys_before = [q, k](std::int64_t bound) {
+    const std::int64_t first = std::clamp<std::int64_t>(-bound, 0, q);
+    const std::int64_t full = std::clamp<std::int64_t>(k - bound, first, q);
+    const std::int64_t ramp = full - first;
+    return ramp * (first + bound) + ramp * (ramp - 1) / 2 + (q - full) * k;
+  };
+  return keys_before(end) - keys_before(begin);
 }
 
 double flops(const AttentionProblem& problem) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "attention/mask.h"
 #include "attention/validate.h"
 #include "core/check.h"
 #include "core/names.h"
@@ -12,6 +13,8 @@
 
 namespace fovea::core {
 namespace {
+
+bool is_window(const LineValues& values) { return find_mask_word(values["mask"])->is_window; }
 
 std::string softmax_scale(const LineValues& values) {
   LineValues scaled = values;
@@ -26,6 +29,44 @@ LineFault overflow_of(const AttentionProblem& p, const LineValues& values) {
           line_of(values),
           "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
           ""};
+}
+
+std::int64_t bound_of(const LineValues& values, std::string_view key) {
+  return values[key] == kUnlimitedWord ? Mask::kUnlimited : values.count(key);
+}
+
+Mask mask_of(const LineValues& values) {
+  const MaskWord& word = *find_mask_word(values["mask"]);
+  if (!word.is_window) return word.mask;
+  return {word.mask.alignment, bound_of(values, "left"), bound_of(values, "right")};
+}
+
+std::vector<std::string_view> mask_names() {
+  std::vector<std::string_view> names;
+  for (const MaskWord& word : mask_words()) names.push_back(word.word);
+  return names;
+}
+
+// What the mask's own rules refuse; and windows that have a simpler name, so that a problem has one line.
+std::optional<LineFault> mask_fault_of(const AttentionProblem& p, const LineValues& values) {
+  for (const std::string_view key : {"left", "right"}) {
+    const bool fits = !is_window(values) || values[key] == kUnlimitedWord || values.count(key) <= Mask::kLargestBound;
+    if (!fits)
+      return LineFault{{key},
+                       "a window's bound out of range",
+                       values[key],
+                       "0 to 2^62 keys, or unlimited",
+                       "left and right count keys beside the row's own"};
+  }
+  if (auto fault = fault_of(p.mask, p.len_q, p.len_k, kLineLengths))
+    return LineFault{{"mask"}, fault->problem, fault->got, fault->wanted, fault->hint};
+  if (is_window(values) && !word_of(p.mask).is_window)
+    return LineFault{{"mask"},
+                     "a window that has a name",
+                     "left=" + values["left"] + " right=" + values["right"],
+                     "mask=" + std::string(name_of(p.mask)),
+                     "unlimited to the left with right=0 is causal"};
+  return std::nullopt;
 }
 
 std::optional<LineFault> fault_of(const LineValues& values) {
@@ -45,13 +86,7 @@ std::optional<LineFault> fault_of(const LineValues& values) {
                      "1 to " + std::to_string(kMaxDim),
                      dim < 1 ? "" : "split it over several heads"};
   }
-  if (p.mask == Mask::causal && p.len_q != p.len_k) {
-    return LineFault{{"mask"},
-                     "`causal` does not say how unequal lengths are aligned",
-                     "lq=" + std::to_string(p.len_q) + " lk=" + std::to_string(p.len_k),
-                     "lq == lk, or causal_top_left or causal_bottom_right",
-                     "bottom_right lets the last query see every key"};
-  }
+  if (auto fault = mask_fault_of(p, values)) return fault;
   if (!sizes_fit(p)) return overflow_of(p, values);
   return std::nullopt;
 }
@@ -71,11 +106,17 @@ const KeyTable& attention_keys() {
        {"d", KeyKind::count, "head dimension of q and k"},
        {"dv", KeyKind::count, "head dimension of v", {}, "d"},
        {"dtype", KeyKind::word, "type of the elements", {"fp32", "bf16", "fp16"}, "fp32"},
-       {"mask",
-        KeyKind::word,
-        "which keys a query sees; causal wants lq = lk",
-        {"none", "causal", "causal_top_left", "causal_bottom_right"},
-        "none"},
+       {"mask", KeyKind::word, "which keys a query sees; causal and window want lq = lk", mask_names(), "none"},
+       {.name = "left",
+        .help = "keys that a row of a window sees before its own",
+        .words = {kUnlimitedWord},
+        .fallback = std::string(kUnlimitedWord),
+        .applies = is_window},
+       {.name = "right",
+        .help = "and after it",
+        .words = {kUnlimitedWord},
+        .fallback = std::string(kUnlimitedWord),
+        .applies = is_window},
        {"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"},
        {"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale},
        {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
@@ -93,7 +134,7 @@ AttentionProblem attention_problem(const LineValues& values) {
                      .dim_qk = values.count("d"),
                      .dim_v = values.count("dv"),
                      .dtype = *dtype_of(values["dtype"]),
-                     .mask = *mask_of(values["mask"]),
+                     .mask = mask_of(values),
                      .scale = values.number("scale")};
   p.result_dtype = p.dtype;
   p.device.kind = *device_kind_of(values["device"]);
@@ -113,6 +154,10 @@ LineValues values_of(const AttentionProblem& p) {
     values.set(key, size);
   values.set("dtype", std::string(name_of(p.dtype)));
   values.set("mask", std::string(name_of(p.mask)));
+  if (is_window(values)) {
+    values.set("left", bound_text(p.mask.left));
+    values.set("right", bound_text(p.mask.right));
+  }
   values.set("layout", "bhld");
   values.set("scale", p.scale);
   values.set("device", std::string(name_of(p.device.kind)));

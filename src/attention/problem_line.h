@@ -1,6 +1,7 @@
 // Attention's problem line:
 //   op=attention pass=fwd b=2 hq=32 hkv=8 lq=4096 lk=4096 d=128 dv=128 dtype=bf16 mask=causal layout=bhld
 //   scale=0.088388347648318447 device=cpu
+// Windows say left and right behind their mask: mask=window left=1023 right=0.
 #pragma once
 
 #include <string>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/mask.h"
 #include "attention/problem_line.h"
 #include "core/check.h"
 #include "core/names.h"
@@ -19,7 +20,7 @@ namespace {
 // Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
 bool has_line(const AttentionProblem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
-         is_known(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
+         has_words(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
 }
 
 void check_heads(const Validator& check, std::int64_t heads_q, std::int64_t heads_kv) {
@@ -40,17 +41,8 @@ void check_facts(Validator& check, const AttentionProblem& p) {
       check.refuse(name, "head dimension out of range", to_string(dim), "1 to " + to_string(kMaxDim),
                    dim < 1 ? "sizes are (batch, heads, length, dim)" : "split it over several heads");
   }
-  if (!is_known(p.mask)) {
-    check.refuse("mask", "unknown mask", std::to_string(static_cast<int>(p.mask)),
-                 join({"none", "causal", "causal_top_left", "causal_bottom_right"}),
-                 "set mask to a value of enum Mask");
-  }
-  if (p.mask == Mask::causal && p.len_q != p.len_k) {
-    check.refuse("mask", "`causal` does not say how unequal lengths are aligned",
-                 "len_q " + to_string(p.len_q) + ", len_k " + to_string(p.len_k),
-                 "len_q == len_k, or causal_top_left or causal_bottom_right",
-                 "bottom_right lets the last query see every key");
-  }
+  if (const auto fault = fault_of(p.mask, p.len_q, p.len_k, kArgumentLengths))
+    check.refuse(fault->argument, fault->problem, fault->got, fault->wanted, fault->hint);
   if (p.device.index < 0 || (p.device.kind == DeviceKind::cpu && p.device.index != 0)) {
     check.refuse("device", "no such device", std::string(name_of(p.device.kind)) + ":" + to_string(p.device.index),
                  p.device.kind == DeviceKind::cpu ? "cpu:0" : "an index of 0 or more",

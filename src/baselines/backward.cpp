@@ -122,10 +122,14 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
     float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
     const float* probabilities = wide_row(all.from(row, 0), wide);
     // Fused, masked pairs are not read: their gradients are zero. The other forms do as frameworks and pass over all.
-    const std::int64_t end = form == Form::fused ? visible_keys(p, row).end : p.len_k;
-    const float mean = by_mean ? run.passes.weighted_mean(gradients, probabilities, end) : delta[row];
-    run.passes.softmax_gradient(gradients, probabilities, end, mean, form == Form::fused ? scale : 1.0f);
-    std::fill(gradients + end, gradients + p.len_k, 0.0f);
+    const VisibleKeys read = form == Form::fused ? visible_keys(p, row) : VisibleKeys{0, p.len_k};
+    const float mean =
+        by_mean ? run.passes.weighted_mean(gradients + read.begin, probabilities + read.begin, read.end - read.begin)
+                : delta[row];
+    run.passes.softmax_gradient(gradients + read.begin, probabilities + read.begin, read.end - read.begin, mean,
+                                form == Form::fused ? scale : 1.0f);
+    std::fill(gradients, gradients + read.begin, 0.0f);
+    std::fill(gradients + read.end, gradients + p.len_k, 0.0f);
     if (p.dtype == DType::bf16 && form != Form::naive) narrow_in_place(p.dtype, gradients, p.len_k);
   }
 }

@@ -27,7 +27,7 @@ std::uint64_t fingerprint_of(const AttentionProblem& p, std::string_view impleme
   for (const char letter : implementation) add(static_cast<unsigned char>(letter));
   for (const std::int64_t value :
        {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v, static_cast<std::int64_t>(p.dtype),
-        static_cast<std::int64_t>(p.mask), std::bit_cast<std::int64_t>(p.scale)}) {
+        static_cast<std::int64_t>(p.mask.alignment), p.mask.left, p.mask.right, std::bit_cast<std::int64_t>(p.scale)}) {
     for (int shift = 0; shift < 64; shift += 8) add(static_cast<std::uint64_t>(value) >> shift);
   }
   return hash;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "attention/mask.h"
 #include "c_api/sized_struct.h"
 #include "core/check.h"
 #include "core/tensor_checks.h"
@@ -13,7 +14,7 @@ namespace {
 
 static_assert(FOVEA_FP16 == static_cast<int>(DType::fp16) && FOVEA_BF16 == static_cast<int>(DType::bf16));
 static_assert(FOVEA_CUDA == static_cast<int>(DeviceKind::cuda) && FOVEA_BACKWARD == static_cast<int>(Pass::backward));
-static_assert(FOVEA_MASK_CAUSAL_BOTTOM_RIGHT == static_cast<int>(Mask::causal_bottom_right));
+static_assert(FOVEA_UNLIMITED == Mask::kUnlimited);
 static_assert(FOVEA_ERROR == static_cast<int>(Status::error));
 static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);  // the cancel byte
 
@@ -30,6 +31,19 @@ bool to_bool(std::int32_t value, const std::string& name, std::string_view call)
   if (value != 0 && value != 1)
     refuse(call, name, "not a truth value", std::to_string(value), "0 or 1", "0 is no, 1 is yes");
   return value == 1;
+}
+
+// The table of masks is in the order of the FOVEA_MASK constants.
+Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call) {
+  const auto words = core::mask_words();
+  const core::MaskWord& word = words[to_enum<std::size_t>(value, static_cast<int>(words.size()), "mask", call)];
+  if (word.is_window) return {word.mask.alignment, left, right};
+  for (const auto& [name, bound] : {std::pair{"mask_left", left}, {"mask_right", right}}) {
+    if (bound != 0)
+      refuse(call, name, "a bound without a window", std::to_string(bound) + " with mask " + std::string(word.word),
+             "0, or mask " + core::window_word_list(), "only windows take bounds");
+  }
+  return word.mask;
 }
 
 MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call) {
@@ -114,7 +128,7 @@ Options convert(const fovea_options* given, std::string_view call) {
   Options result;
   if (given == nullptr) return result;
   const fovea_options options = read_struct(given, "options", call);
-  result.options.mask = to_enum<Mask>(options.mask, 4, "mask", call);
+  result.options.mask = convert_mask(options.mask, options.mask_left, options.mask_right, call);
   if (to_bool(options.has_scale, "has_scale", call)) result.options.scale = options.scale;
   if (options.implementation != nullptr) result.options.implementation = options.implementation;
   result.options.threads = options.threads;
@@ -164,7 +178,7 @@ AttentionProblem convert(const fovea_problem* given, std::string_view call) {
   const fovea_problem problem = read_struct(given, "problem", call);
   AttentionProblem result;
   result.pass = to_enum<Pass>(problem.pass, 2, "pass", call);
-  result.mask = to_enum<Mask>(problem.mask, 4, "mask", call);
+  result.mask = convert_mask(problem.mask, problem.mask_left, problem.mask_right, call);
   result.batch = problem.batch;
   result.heads_q = problem.heads_q;
   result.heads_kv = problem.heads_kv;
@@ -186,9 +200,10 @@ AttentionProblem convert(const fovea_problem* given, std::string_view call) {
 }
 
 fovea_problem convert(const AttentionProblem& problem) {
+  const bool is_window = core::word_of(problem.mask).is_window;
   return {.struct_size = sizeof(fovea_problem),
           .pass = static_cast<std::int32_t>(problem.pass),
-          .mask = static_cast<std::int32_t>(problem.mask),
+          .mask = static_cast<std::int32_t>(core::index_of(problem.mask)),
           .batch = problem.batch,
           .heads_q = problem.heads_q,
           .heads_kv = problem.heads_kv,
@@ -206,7 +221,9 @@ fovea_problem convert(const AttentionProblem& problem) {
           .accumulate = problem.accumulate,
           .skip_dq = !problem.wants_dq,
           .skip_dk = !problem.wants_dk,
-          .skip_dv = !problem.wants_dv};
+          .skip_dv = !problem.wants_dv,
+          .mask_left = is_window ? problem.mask.left : 0,
+          .mask_right = is_window ? problem.mask.right : 0};
 }
 
 const LinearOptions& LinearCallOptions::get() {

@@ -11,13 +11,9 @@ template <class Enum, std::size_t N>
 using Names = std::array<std::pair<Enum, std::string_view>, N>;
 
 constexpr Names<DType, 3> kDTypes{{{DType::fp32, "fp32"}, {DType::bf16, "bf16"}, {DType::fp16, "fp16"}}};
-constexpr Names<Mask, 4> kMasks{{{Mask::none, "none"},
-                                 {Mask::causal, "causal"},
-                                 {Mask::causal_top_left, "causal_top_left"},
-                                 {Mask::causal_bottom_right, "causal_bottom_right"}}};
 constexpr Names<DeviceKind, 2> kDevices{{{DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}}};
 
-static_assert(is_known(kDTypes.back().first) && is_known(kMasks.back().first) && is_known(kDevices.back().first));
+static_assert(is_known(kDTypes.back().first) && is_known(kDevices.back().first));
 
 template <class Enum, std::size_t N>
 std::string_view find_name(const Names<Enum, N>& names, Enum value) {
@@ -38,10 +34,8 @@ std::optional<Enum> find_value(const Names<Enum, N>& names, std::string_view wor
 }  // namespace
 
 std::string_view name_of(DType type) { return find_name(kDTypes, type); }
-std::string_view name_of(Mask mask) { return find_name(kMasks, mask); }
 std::string_view name_of(DeviceKind kind) { return find_name(kDevices, kind); }
 std::optional<DType> dtype_of(std::string_view name) { return find_value(kDTypes, name); }
-std::optional<Mask> mask_of(std::string_view name) { return find_value(kMasks, name); }
 std::optional<DeviceKind> device_kind_of(std::string_view name) { return find_value(kDevices, name); }
 
 }  // namespace fovea::core

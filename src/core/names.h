@@ -1,4 +1,4 @@
-// The words of the problem line for the enumerations, in one table each.
+// The words of the problem line for the enumerations, in one table each; those of masks: core/mask.h.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,13 @@
 namespace fovea::core {
 
 std::string_view name_of(DType type);       // fp32 bf16 fp16
-std::string_view name_of(Mask mask);        // none causal causal_top_left causal_bottom_right
 std::string_view name_of(DeviceKind kind);  // cpu cuda
 
 // Whether the value is one of those that have a name: callers may hand over anything. Every call asks.
 constexpr bool is_known(DType type) { return type <= DType::fp16; }
-constexpr bool is_known(Mask mask) { return mask <= Mask::causal_bottom_right; }
 constexpr bool is_known(DeviceKind kind) { return kind <= DeviceKind::cuda; }
 
 std::optional<DType> dtype_of(std::string_view name);
-std::optional<Mask> mask_of(std::string_view name);
 std::optional<DeviceKind> device_kind_of(std::string_view name);
 
 }  // namespace fovea::core

@@ -72,10 +72,10 @@ void LineValues::resolve(const std::vector<bool>& given) {
 }
 
 std::optional<std::string> canonical(const Key& key, std::string_view text) {
+  if (std::find(key.words.begin(), key.words.end(), text) != key.words.end()) return std::string(text);
   switch (key.kind) {
     case KeyKind::word:
-      if (std::find(key.words.begin(), key.words.end(), text) == key.words.end()) return std::nullopt;
-      return std::string(text);
+      return std::nullopt;
     case KeyKind::count:
       if (const auto count = parse_count(text)) return std::to_string(*count);
       return std::nullopt;
@@ -90,7 +90,11 @@ std::optional<std::string> canonical(const Key& key, std::string_view text) {
 }
 
 std::string wanted_of(const Key& key) {
-  if (key.kind == KeyKind::count) return "a whole number of 0 or more, as 4096 or 4k";
+  if (key.kind == KeyKind::count) {
+    std::string text = "a whole number of 0 or more, as 4096 or 4k";
+    for (const std::string_view word : key.words) text += ", or " + std::string(word);
+    return text;
+  }
   if (key.kind == KeyKind::number) return "a finite number";
   if (key.kind == KeyKind::seed) return "a whole number of 0 or more";
   std::string text;

@@ -18,7 +18,8 @@ struct Key {
   std::string_view name;
   KeyKind kind = KeyKind::count;
   std::string_view help = {};
-  std::vector<std::string_view> words = {};  // of kind word: its values, the simplest first
+  // Of kind word: its values, the simplest first. Of kind count: words that it takes beside numbers.
+  std::vector<std::string_view> words = {};
   // What a line without the key means: a value, or the name of an earlier key whose value it takes. With a formula,
   // the words by which help names it.
   std::string fallback = "1";

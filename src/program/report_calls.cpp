@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "attention/mask.h"
 #include "core/names.h"
 #include "program/report_tables.h"
 
@@ -143,7 +144,7 @@ Table table_of(const Study& study, const Way& way) {
     const AttentionProblem& p = at.problem.problem;
     std::vector<Cell> row{text(word_of(at.problem.pass)),
                           text(std::string(core::name_of(p.dtype))),
-                          text(std::string(core::name_of(p.mask))),
+                          text(core::text_of(p.mask)),
                           integer(p.dim_qk),
                           integer(p.batch),
                           integer(p.heads_q),

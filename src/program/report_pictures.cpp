@@ -132,7 +132,10 @@ Json memory_point(const Configuration&, const Measured& one) {
 
 std::string row_label(const verification::AttentionCase& c, const std::string& threads) {
   const AttentionProblem& p = c.problem;
-  return fmt::format("{} {} d{} h{} b{} n{}{}", core::name_of(p.dtype), p.mask == Mask::none ? "full" : "causal",
+  return fmt::format("{} {} d{} h{} b{} n{}{}", core::name_of(p.dtype),
+                     p.mask == Mask::none              ? "full"
+                     : p.mask.left == Mask::kUnlimited ? "causal"
+                                                       : "window",
                      p.dim_qk, p.heads_q, p.batch, length_of(c), threads);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "attention/mask.h"
 #include "core/names.h"
 #include "program/report_embedded.h"
 
@@ -205,7 +206,7 @@ std::string measurement_of(const verification::AttentionCase& c) {
   for (const std::int64_t size : {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
     text += " " + std::to_string(size);
   }
-  return text + " " + std::string(core::name_of(p.dtype)) + " " + std::string(core::name_of(p.mask));
+  return text + " " + std::string(core::name_of(p.dtype)) + " " + core::text_of(p.mask);
 }
 
 }  // namespace fovea::program

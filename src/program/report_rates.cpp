@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "attention/mask.h"
 #include "core/names.h"
 
 namespace fovea::program {
@@ -72,7 +73,7 @@ std::vector<Cell> line_of(const Configuration& at, const std::vector<std::string
   const std::string heads =
       std::to_string(p.heads_q) + (p.heads_q == p.heads_kv ? "" : ":" + std::to_string(p.heads_kv));
   std::vector<Cell> cells{
-      {std::string(core::name_of(p.mask))}, integer(p.dim_qk), integer(p.batch), {heads}, {length_of(at.problem)}};
+      {core::text_of(p.mask)}, integer(p.dim_qk), integer(p.batch), {heads}, {length_of(at.problem)}};
   for (const auto& name : present) cells.push_back(rate_cell(at, name));
   for (const auto& name : compared) cells.push_back(ratio_cell(at, name));
   for (const auto& name : beside) cells.push_back(over_peers_cell(at, name));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "attention/mask.h"
 #include "core/names.h"
 #include "program/report_tables.h"
 
@@ -49,7 +50,7 @@ std::string rows_csv(const Study& study) {
     for (const auto size : {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
       text += fmt::format(",{}", size);
     }
-    text += fmt::format(",{},{},{},{},{},{},{}", core::name_of(p.dtype), core::name_of(p.mask),
+    text += fmt::format(",{},{},{},{},{},{},{}", core::name_of(p.dtype), core::text_of(p.mask),
                         core::name_of(p.device.kind), row.status, escape_csv(row.reason), escape_csv(flags),
                         time_text(row));
     text +=

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "attention/mask.h"
 #include "core/check.h"
 #include "core/names.h"
 #include "program/record/record_file.h"
@@ -60,7 +61,7 @@ std::string plural(std::int64_t count, const std::string& noun) {
 std::string title_of(const verification::AttentionCase& c, GroupBy by, const std::string& run_by) {
   const AttentionProblem& p = c.problem;
   std::string title = word_of(c.pass) + ", " + std::string(core::name_of(p.dtype)) + ", ";
-  title += p.mask == Mask::none ? "no mask" : std::string(core::name_of(p.mask));
+  title += p.mask == Mask::none ? "no mask" : core::text_of(p.mask);
   if (by == GroupBy::lengths) {
     title += ", d=" + std::to_string(p.dim_qk) + (p.dim_v == p.dim_qk ? "" : "/" + std::to_string(p.dim_v));
   }
@@ -333,7 +334,7 @@ std::string length_of(const verification::AttentionCase& problem) {
 std::string sizes_of(const verification::AttentionCase& c) {
   const AttentionProblem& p = c.problem;
   return fmt::format("length {}, d={}, {}, {}, batch {}, {} head{}{}", length_of(c), p.dim_qk, core::name_of(p.dtype),
-                     p.mask == Mask::none ? "no mask" : core::name_of(p.mask), p.batch, p.heads_q,
+                     p.mask == Mask::none ? "no mask" : core::text_of(p.mask), p.batch, p.heads_q,
                      p.heads_q == 1 ? "" : "s", p.device.kind == DeviceKind::cpu ? "" : ", on the GPU");
 }
 

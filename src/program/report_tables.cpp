@@ -7,6 +7,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "attention/mask.h"
 #include "core/names.h"
 
 namespace fovea::program {
@@ -318,7 +319,7 @@ Table memory_table(const Study& study) {
   for (const auto& name : study.implementations) table.columns.push_back({name, "scratch"});
   for (const auto& [line, problem] : order) {
     const AttentionProblem& p = problem.problem;
-    std::vector<Cell> row{text(std::string(core::name_of(p.dtype))), text(std::string(core::name_of(p.mask)))};
+    std::vector<Cell> row{text(std::string(core::name_of(p.dtype))), text(core::text_of(p.mask))};
     for (const std::int64_t size : {p.batch, p.heads_q, p.dim_qk}) {
       row.push_back(figure(std::to_string(size), static_cast<double>(size)));
     }

@@ -37,21 +37,42 @@ std::vector<Keys> sizes_of(const core::KeyTable& table) {
 }
 
 Case resized(Case c, const Keys& keys, std::int64_t eighths) {
-  for (const std::string_view key : keys) c.values.set(key, less(c.count(key), eighths));
+  for (const std::string_view key : keys) {
+    const bool is_number = !c[key].empty() && c[key].find_first_not_of("0123456789") == std::string::npos;
+    if (is_number) c.values.set(key, less(c.count(key), eighths));
+  }
   return c;
 }
 
 bool stays(std::string_view key) { return key == "pass" || key == "device"; }
 
 // Keys of earlier values may come to apply, or not to.
+Case with_word(Case c, const core::Key& key, std::string_view word) {
+  c.values.set(key.name, std::string(word));
+  std::vector<bool> given;
+  for (const core::Key& other : c.values.table().keys) given.push_back(!c[other.name].empty());
+  c.values.resolve(given);
+  return c;
+}
+
+bool is_free_word(const Case& c, const core::Key& key) {
+  return key.kind == core::KeyKind::word && !stays(key.name) && !c[key.name].empty();
+}
+
+// With another word if fewer keys apply then: a window becomes causal.
+Case shortened(const Case& c, const core::Key& key, std::string_view word) {
+  if (!is_free_word(c, key)) return c;
+  const auto words = [](const Case& one) {
+    return std::ranges::count_if(one.values.table().keys,
+                                 [&](const core::Key& each) { return !one[each.name].empty(); });
+  };
+  Case changed = with_word(c, key, word);
+  return words(changed) < words(c) ? changed : c;
+}
+
 Case simplified(Case c, const core::Key& key) {
   const core::KeyTable& table = c.values.table();
-  if (key.kind == core::KeyKind::word && !stays(key.name) && !c[key.name].empty()) {
-    c.values.set(key.name, std::string(key.words.front()));
-    std::vector<bool> given;
-    for (const core::Key& other : table.keys) given.push_back(!c[other.name].empty());
-    c.values.resolve(given);
-  }
+  if (is_free_word(c, key)) c = with_word(std::move(c), key, key.words.front());
   const bool follows = key.kind == core::KeyKind::count && table.find(key.fallback) != nullptr;
   if (follows && c.count(key.name) < c.count(key.fallback)) c.values.set(key.fallback, c.count(key.name));
   return c;
@@ -76,7 +97,11 @@ Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries) {
     for (const std::int64_t eighths : kEighths) {
       for (const Keys& keys : sizes_of(table)) repeat([&](const Case& from) { return resized(from, keys, eighths); });
     }
-    for (const core::Key& key : table.keys) repeat([&](const Case& from) { return simplified(from, key); });
+    for (const core::Key& key : table.keys) {
+      repeat([&](const Case& from) { return simplified(from, key); });
+      for (const std::string_view word : key.words)
+        repeat([&](const Case& from) { return shortened(from, key, word); });
+    }
   }
   return c;
 }

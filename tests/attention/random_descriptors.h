@@ -70,9 +70,18 @@ View spoiled(Draw& draw, const DescriptorMemory& memory, std::size_t slot, const
   return view;
 }
 
+inline Mask draw_mask(Draw& draw) {
+  constexpr std::int64_t kAll = Mask::kUnlimited;
+  if (draw.one_in(4)) return Mask::none;
+  const auto alignment = static_cast<Mask::Alignment>(draw.of(std::array<int, 8>{0, 1, 2, 3, 2, 3, 2, 200}));
+  if (draw.one_in(2)) return {alignment, kAll, 0};
+  return {alignment, draw.of(std::array<std::int64_t, 8>{0, 1, 2, 3, 7, kAll, Mask::kLargestBound, -1}),
+          draw.of(std::array<std::int64_t, 8>{0, 0, 0, 1, 2, 5, kAll, INT64_MIN})};
+}
+
 inline AttentionOptions draw_options(Draw& draw) {
   AttentionOptions options;
-  options.mask = static_cast<Mask>(draw.of(std::array<int, 8>{0, 0, 1, 2, 3, 2, 3, 200}));
+  options.mask = draw_mask(draw);
   if (draw.one_in(8)) options.scale = draw.of(std::array<double, 5>{0.0, -1.0, 1e308, INFINITY, NAN});
   if (draw.one_in(20)) options.threads = draw.of(std::array<int, 3>{-1, 2, 5});
   if (draw.one_in(30)) options.workspace = {nullptr, draw.of(std::array<std::int64_t, 3>{-1, 0, 64})};

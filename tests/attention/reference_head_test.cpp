@@ -1,6 +1,4 @@
 // The reference itself: masks against written-out matrices, results known by hand, gradients by central differences.
-#include "attention/reference/head.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "attention/mask.h"
+#include "attention/reference/head.h"
 #include "core/random.h"
 
 namespace fovea {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::string matrix(Mask mask, std::int64_t len_q, std::int64_t len_k) {
+std::string matrix(const Mask& mask, std::int64_t len_q, std::int64_t len_k) {
   const AttentionProblem problem{.len_q = len_q, .len_k = len_k, .mask = mask};
   std::string text;
   for (std::int64_t i = 0; i < len_q; ++i) {
@@ -36,28 +36,81 @@ TEST(Definition, MasksEqualWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 5, 2), "00 00 00 10 11 ");
 }
 
-// A mistake in the interval that kernels read must not be in what judges them.
-TEST(Definition, TheOracleSharesNoMaskCode) {
-  for (const Mask mask : {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right}) {
-    for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
-      for (std::int64_t len_k = 0; len_k < 9; ++len_k) {
-        if (mask == Mask::causal && len_q != len_k) continue;
-        const AttentionProblem problem{.len_q = len_q, .len_k = len_k, .mask = mask};
-        const KeyWindow window = key_window(problem);
-        std::int64_t pairs = 0;
-        for (std::int64_t i = 0; i < len_q; ++i) {
-          for (std::int64_t j = 0; j < len_k; ++j) {
-            const bool seen = reference::visible(problem, i, j);
-            pairs += seen ? 1 : 0;
-            EXPECT_EQ(seen, j >= i + window.begin && j < i + window.end) << i << " " << j;
-          }
-        }
-        EXPECT_EQ(pairs, visible_pairs(problem));
+TEST(Definition, WindowsAreTheWrittenOutMatrices) {
+  constexpr std::int64_t kAll = Mask::kUnlimited;
+  EXPECT_EQ(matrix(Mask::window(1, 0), 4, 4), "1000 1100 0110 0011 ");
+  EXPECT_EQ(matrix(Mask::window(0, 0), 3, 3), "100 010 001 ");
+  EXPECT_EQ(matrix(Mask::window(0, 1), 3, 3), "110 011 001 ");
+  EXPECT_EQ(matrix(Mask::window(1, kAll), 4, 4), "1111 1111 0111 0011 ");
+  EXPECT_EQ(matrix(Mask::window(kAll, 1), 4, 4), "1100 1110 1111 1111 ");
+  EXPECT_EQ(matrix(Mask::window_top_left(1, 0), 5, 2), "10 11 01 00 00 ");
+  EXPECT_EQ(matrix(Mask::window_top_left(1, 1), 2, 5), "11000 11100 ");
+  EXPECT_EQ(matrix(Mask::window_bottom_right(1, 0), 2, 5), "00110 00011 ");
+  EXPECT_EQ(matrix(Mask::window_bottom_right(0, 1), 5, 2), "00 00 10 11 01 ");
+  EXPECT_EQ(matrix(Mask::window_bottom_right(Mask::kLargestBound, 0), 2, 3), "110 111 ");
+}
+
+std::vector<Mask> masks_around(std::int64_t length) {
+  std::vector<Mask> masks{Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right};
+  for (const Mask::Alignment alignment :
+       {Mask::Alignment::equal_lengths, Mask::Alignment::top_left, Mask::Alignment::bottom_right}) {
+    for (const std::int64_t left : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, length - 1, length, length + 1,
+                                    Mask::kLargestBound, Mask::kUnlimited}) {
+      for (const std::int64_t right : {std::int64_t{0}, std::int64_t{2}, length, Mask::kLargestBound})
+        masks.push_back({alignment, left, right});
+      if (left != Mask::kUnlimited) masks.push_back({alignment, left, Mask::kUnlimited});
+    }
+  }
+  return masks;
+}
+
+// Pairs of which the mask's definition and an interval of keys say different things.
+std::int64_t differences(const AttentionProblem& problem, const KeyWindow& window) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < problem.len_q; ++i) {
+    for (std::int64_t j = 0; j < problem.len_k; ++j) {
+      const bool inside = j >= i + window.begin && j < i + window.end;
+      count += reference::visible(problem, i, j) != inside ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// An interval that is wrong by one key at either end, in either direction, must not pass the comparison below.
+TEST(Definition, AnIntervalThatIsWrongByOneKeyDiffers) {
+  for (const Mask& mask : {Mask::window(3, 0), Mask::window_top_left(2, 1), Mask::window_bottom_right(2, 1),
+                           Mask::window_bottom_right(0, 0), Mask::window_top_left(0, 3)}) {
+    for (const auto& [len_q, len_k] : {std::pair<std::int64_t, std::int64_t>{8, 8}, {8, 6}, {6, 8}}) {
+      if (mask.alignment == Mask::Alignment::equal_lengths && len_q != len_k) continue;
+      const AttentionProblem problem{.len_q = len_q, .len_k = len_k, .mask = mask};
+      const auto [begin, end] = key_window(problem);
+      EXPECT_EQ(differences(problem, {begin, end}), 0);
+      for (const std::int64_t wrong : {-1, 1}) {
+        EXPECT_GT(differences(problem, {begin + wrong, end}), 0) << core::text_of(mask) << " begin " << wrong;
+        EXPECT_GT(differences(problem, {begin, end + wrong}), 0) << core::text_of(mask) << " end " << wrong;
       }
     }
   }
-  for (const char* folder : {"reference", "verification"}) {
-    for (const auto& file : std::filesystem::directory_iterator(std::string(FOVEA_SOURCE_DIR "/src/") + folder)) {
+}
+
+// A mistake in the interval that kernels read must not be in what judges them.
+TEST(Definition, TheOracleSharesNoMaskCode) {
+  for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
+    for (std::int64_t len_k = 0; len_k < 9; ++len_k) {
+      for (const Mask& mask : masks_around(len_k)) {
+        if (mask.alignment == Mask::Alignment::equal_lengths && len_q != len_k) continue;
+        const AttentionProblem problem{.len_q = len_q, .len_k = len_k, .mask = mask};
+        EXPECT_EQ(differences(problem, key_window(problem)), 0) << core::text_of(mask) << " " << len_q << " " << len_k;
+        std::int64_t pairs = 0;
+        for (const char pair : matrix(mask, len_q, len_k)) pairs += pair == '1' ? 1 : 0;
+        EXPECT_EQ(pairs, visible_pairs(problem)) << core::text_of(mask) << " " << len_q << " " << len_k;
+      }
+    }
+  }
+  for (const char* folder : {"attention/reference", "verification"}) {
+    for (const auto& file :
+         std::filesystem::recursive_directory_iterator(FOVEA_SOURCE_DIR "/src/" + std::string(folder))) {
+      if (!file.is_regular_file()) continue;
       std::ifstream stream(file.path());
       const std::string text{std::istreambuf_iterator<char>(stream), {}};
       EXPECT_FALSE(text.empty()) << file.path();
@@ -153,7 +206,8 @@ void expect_central_differences(const AttentionProblem& problem) {
 }
 
 TEST(Definition, GradientsAreTheCentralDifferences) {
-  for (const Mask mask : {Mask::none, Mask::causal_top_left, Mask::causal_bottom_right}) {
+  for (const Mask& mask : {Mask::none, Mask::causal_top_left, Mask::causal_bottom_right, Mask::window_top_left(1, 0),
+                           Mask::window_bottom_right(0, 1)}) {
     for (const auto& [len_q, len_k] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {5, 3}, {1, 4}, {4, 1}}) {
       AttentionProblem p{
           .pass = Pass::backward, .batch = 2, .heads_q = 2, .heads_kv = 1, .len_q = len_q, .len_k = len_k};

@@ -305,7 +305,28 @@ TEST(Refusal, ImpossibleOptions) {
   expect_all_refused({
       {"threads", [](Call& c) { c.options.threads = -1; }, "threads", {"-1"}},
       {"lender", [](Call& c) { c.options.lender = &kNoThreads; }, "lender", {"0 threads"}},
-      {"mask", [](Call& c) { c.options.mask = static_cast<Mask>(17); }, "mask", {"17", "causal_top_left"}},
+      {"mask",
+       [](Call& c) { c.options.mask.alignment = static_cast<Mask::Alignment>(17); },
+       "mask",
+       {"17", "causal_top_left", "window_bottom_right"}},
+  });
+}
+
+TEST(Refusal, WindowsThatCannotBe) {
+  constexpr std::int64_t kAll = Mask::kUnlimited, kTooMany = Mask::kLargestBound + 1;
+  const auto refused = [](const char* name, const Mask& mask, const char* argument, std::vector<const char*> words) {
+    return Refusal{name, [mask](Call& c) { c.options.mask = mask; }, argument, std::move(words)};
+  };
+  expect_all_refused({
+      refused("negative left", Mask::window_top_left(-1, 0), "mask.left", {"got:    -1", "0 to 2^62"}),
+      refused("negative right", Mask::window_bottom_right(0, -7), "mask.right", {"got:    -7", "0 to 2^62"}),
+      refused("left beyond 2^62", Mask::window_top_left(kTooMany, 0), "mask.left", {"4611686018427387905", "2^62"}),
+      refused("right beyond 2^62", Mask::window_top_left(0, kTooMany), "mask.right", {"4611686018427387905", "2^62"}),
+      refused("unequal lengths", Mask::window(2, 0), "mask",
+              {"len_q 3, len_k 4", "len_q == len_k, or window_top_left or window_bottom_right"}),
+      refused("no limit", Mask::window_top_left(kAll, kAll), "mask",
+              {"left unlimited, right unlimited", "a limit for left or right, or none", "is called none"}),
+      refused("no alignment", Mask{.left = 3}, "mask", {"left 3, right unlimited", "window, window_top_left"}),
   });
 }
 

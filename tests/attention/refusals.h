@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/engines.h"
+#include "attention/mask.h"
 #include "attention/small_call.h"
 
 namespace fovea {
@@ -23,8 +24,8 @@ struct Refusal {
 
 // Problems that no line can say: their refusals have none.
 inline bool has_line(const AttentionOptions& options, const TensorView& q) {
-  return options.mask <= Mask::causal_bottom_right && std::isfinite(options.scale.value_or(1)) &&
-         q.dtype <= DType::fp16 && q.device.kind <= DeviceKind::cuda && q.sizes[2] >= 0;
+  return core::has_words(options.mask) && std::isfinite(options.scale.value_or(1)) && q.dtype <= DType::fp16 &&
+         q.device.kind <= DeviceKind::cuda && q.sizes[2] >= 0;
 }
 
 // Hint and problem line; a line that describes a possible problem reads back.

@@ -16,6 +16,27 @@ TEST(Shapes, BothCausalAlignmentsAndEveryOrderOfLengths) {
   }
 }
 
+TEST(Shapes, WindowsOfEveryAlignmentAndOrderOfLengths) {
+  for (const char* lengths : {"lq=20 lk=90", "lq=90 lk=20", "lq=200 lk=333", "lq=333 lk=200", "lq=1 lk=300"}) {
+    for (const char* mask :
+         {"window_top_left left=5 right=0", "window_top_left left=0 right=0", "window_bottom_right left=96 right=3",
+          "window_bottom_right left=0 right=150", "window_bottom_right left=130 right=unlimited",
+          "window_top_left left=unlimited right=47"}) {
+      for (const char* heads : {"hq=2 hkv=2", "hq=3 hkv=1"})
+        expect_right_everywhere("pass=e2e b=1 d=16 " + std::string(heads) + " " + lengths + " mask=" + mask);
+    }
+  }
+}
+
+// Several chunks of keys, which the CPU's backward cuts long sequences into, and most of a chunk's rows hidden.
+TEST(Shapes, WindowsOverLongSequences) {
+  for (const char* mask :
+       {"window left=63 right=0", "window left=300 right=20", "window_bottom_right left=0 right=999"}) {
+    for (const char* dtype : {"fp32", "bf16"})
+      expect_right_everywhere("pass=e2e b=1 hq=3 hkv=1 lq=2100 d=8 mask=" + std::string(mask) + " dtype=" + dtype);
+  }
+}
+
 TEST(Shapes, GroupsOfEverySize) {
   for (const char* heads : {"hq=1 hkv=1", "hq=2 hkv=1", "hq=3 hkv=1", "hq=10 hkv=2", "hq=12 hkv=2", "hq=7 hkv=1",
                             "hq=16 hkv=2", "hq=12 hkv=1"}) {

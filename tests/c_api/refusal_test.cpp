@@ -110,8 +110,23 @@ std::vector<Refusal> refusals_of_values() {
       {"unknown_dtype", [](Call& c) { c.k_view.dtype = 3; }, {"`k.dtype`", "got:    3", "0 to 2"}},
       {"negative_dtype", [](Call& c) { c.k_view.dtype = -1; }, {"`k.dtype`", "got:    -1", "0 to 2"}},
       {"unknown_device", [](Call& c) { c.q_view.device_kind = 9; }, {"`q.device_kind`", "got:    9", "0 to 1"}},
-      {"unknown_mask", [](Call& c) { c.options.mask = 4; }, {"`mask`", "got:    4", "0 to 3"}},
-      {"mask_beyond_a_byte", [](Call& c) { c.options.mask = 256; }, {"`mask`", "got:    256", "0 to 3"}},
+      {"unknown_mask", [](Call& c) { c.options.mask = 7; }, {"`mask`", "got:    7", "0 to 6"}},
+      {"mask_beyond_a_byte", [](Call& c) { c.options.mask = 256; }, {"`mask`", "got:    256", "0 to 6"}},
+      {"bound_of_a_mask_that_takes_none",
+       [](Call& c) { c.options.mask = FOVEA_MASK_CAUSAL, c.options.mask_left = 5; },
+       {"`mask_left`", "got:    5 with mask causal", "wanted: 0, or mask window"}},
+      {"negative_bound",
+       [](Call& c) { c.options.mask = FOVEA_MASK_WINDOW, c.options.mask_right = -1; },
+       {"`mask.right`", "got:    -1", "0 to 2^62"}},
+      {"bound_beyond_2_to_62",
+       [](Call& c) { c.options.mask = FOVEA_MASK_WINDOW, c.options.mask_left = INT64_MAX - 1; },
+       {"`mask.left`", "got:    9223372036854775806", "0 to 2^62"}},
+      {"window_without_limits",
+       [](Call& c) {
+         c.options.mask = FOVEA_MASK_WINDOW_TOP_LEFT;
+         c.options.mask_left = c.options.mask_right = FOVEA_UNLIMITED;
+       },
+       {"`mask`", "left unlimited, right unlimited", "is called none"}},
       {"two_as_has_scale", [](Call& c) { c.options.has_scale = 2; }, {"`has_scale`", "got:    2", "0 or 1"}},
       {"two_as_irreproducible",
        [](Call& c) { c.options.irreproducible = -1; },
@@ -257,7 +272,7 @@ TEST(CApi, ProblemFieldsAreChecked) {
     EXPECT_NE(std::strstr(fovea_last_error(), word), nullptr) << fovea_last_error();
     EXPECT_EQ(bytes, 77);
   };
-  refused([](fovea_problem& p) { p.struct_size -= 8; }, "`problem`");
+  refused([](fovea_problem& p) { p.struct_size = offsetof(fovea_problem, skip_dk); }, "`problem`");
   refused([](fovea_problem& p) { p.pass = 2; }, "`pass`");
   refused([](fovea_problem& p) { p.mask = -1; }, "`mask`");
   refused([](fovea_problem& p) { p.dtype = 7; }, "`dtype`");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "attention/mask.h"
 #include "core/random.h"
 
 namespace fovea {
@@ -10,13 +11,20 @@ namespace {
 
 // The mask by its definition, sharing nothing with key_window.
 bool visible(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
-  if (p.mask == Mask::none) return true;
-  if (p.mask == Mask::causal_bottom_right) return j <= i + p.len_k - p.len_q;
-  return j <= i;
+  const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? i + p.len_k - p.len_q : i;
+  const auto before = static_cast<double>(own - j), after = -before;  // no bound is too large for these
+  return before <= static_cast<double>(p.mask.left) && after <= static_cast<double>(p.mask.right);
+}
+
+Mask drawn_mask(std::uint32_t kind, std::uint32_t bounds) {
+  constexpr std::int64_t kBounds[] = {0, 1, 2, 5, 17, 38, 39, 40, 41, 90, Mask::kLargestBound, Mask::kUnlimited};
+  constexpr Mask kNamed[] = {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right};
+  if (kind % 7 < 4) return kNamed[kind % 7];
+  return {static_cast<Mask::Alignment>(1 + kind % 3), kBounds[bounds % 11], kBounds[bounds / 11 % 12]};
 }
 
 TEST(Problem, VisiblePairsAndFlopsMatchBruteForce) {
-  for (std::uint64_t n = 0; n < 1000; ++n) {
+  for (std::uint64_t n = 0; n < 3000; ++n) {
     const auto random = core::philox(1, 0, n);
     AttentionProblem p{.batch = 1 + random[0] % 3,
                        .heads_q = 2,
@@ -25,13 +33,13 @@ TEST(Problem, VisiblePairsAndFlopsMatchBruteForce) {
                        .len_k = random[2] % 40,
                        .dim_qk = 3,
                        .dim_v = 5};
-    p.mask = static_cast<Mask>(random[3] % 4);
-    if (p.mask == Mask::causal) p.len_k = p.len_q;
+    p.mask = drawn_mask(random[3] % 840, random[3] / 840);
+    if (p.mask.alignment == Mask::Alignment::equal_lengths) p.len_k = p.len_q;
     std::int64_t pairs = 0;
     for (std::int64_t i = 0; i < p.len_q; ++i) {
       for (std::int64_t j = 0; j < p.len_k; ++j) pairs += visible(p, i, j);
     }
-    ASSERT_EQ(visible_pairs(p), pairs) << p.len_q << " " << p.len_k << " " << static_cast<int>(p.mask);
+    ASSERT_EQ(visible_pairs(p), pairs) << p.len_q << " " << p.len_k << " " << core::text_of(p.mask);
     const double heads = static_cast<double>(p.batch * 2 * pairs);
     ASSERT_EQ(flops(p), heads * 2 * (3 + 5));
     p.pass = Pass::backward;

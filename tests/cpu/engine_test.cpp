@@ -47,6 +47,15 @@ TEST(Engine, LongerThanFourBlocks) {
   sweep("b=1 hq=2 hkv=1 lq=400,531 lk=400,531 d=32 dv=24 mask=none,causal_top_left,causal_bottom_right seed=2");
 }
 
+// Bounds around blocks of keys and tiles of queries.
+TEST(Engine, Windows) {
+  sweep("b=1 hq=2 hkv=1 lq=211 d=17 mask=window left=0,1,24,95,96,97 right=0,1,96 seed=6");
+  sweep(
+      "b=1 hq=3 hkv=1 lq=60,300 lk=300,60 d=24 dtype=fp32,bf16 mask=window_top_left,window_bottom_right "
+      "left=5,unlimited right=2,33 seed=7");
+  sweep("b=1 hq=1 lq=1300 d=8 dtype=fp32,bf16 mask=window left=100 right=0 seed=11");  // two chunks of keys
+}
+
 TEST(Engine, HeadDimensions) {
   sweep("b=1 hq=1 lq=30 lk=100 d=1,2,3,5,8,15,17,64,80,127,192,256,512 dv=1,4,7,33,128,512 seed=3");
 }

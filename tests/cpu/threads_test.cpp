@@ -84,7 +84,7 @@ TEST(Threads, ALenderThatDoesNotRunEveryTaskIsAnError) {
                                       void* argument) {
     for (std::int64_t i = 1; i <= count; ++i) task(argument, i, 0);
   };
-  const Case c = core::parse_case("pass=e2e b=2 hq=4 lq=130 lk=110 d=16");
+  const AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 lq=130 lk=110 d=16");
   for (const RunTasks run : {none, not_the_last, beyond_the_last}) {
     const ThreadLender lender{3, nullptr, run};
     AttentionOptions options = forced(c, "cpu.scalar", 0);

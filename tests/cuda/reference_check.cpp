@@ -74,6 +74,8 @@ int check_reference() {
   const char* const sweeps[] = {
       "pass=bwd b=2 hq=6 hkv=2 lq=37 lk=53 d=24 dv=40 dtype=fp32,bf16,fp16 mask=none,causal_top_left,"
       "causal_bottom_right place=contiguous,strided layout=bhld,blhd",
+      "pass=bwd b=1 hq=4 hkv=2 lq=37 lk=53 d=24 dtype=fp32,bf16 mask=window_top_left,window_bottom_right left=0,7 "
+      "right=0,unlimited",
       "pass=bwd b=1 hq=2 hkv=1 lq=300 lk=300 d=256 dtype=bf16 mask=causal",
       "pass=bwd b=2 hq=2 hkv=2 lq=70 lk=9 d=16 dtype=fp32 mask=causal_bottom_right place=broadcast",
       "pass=bwd b=1 hq=2 hkv=2 lq=40 lk=40 d=8 dtype=fp32 mask=causal data=nonfinite"};

@@ -32,6 +32,7 @@ std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, con
   const std::string common = "pass=bwd b=1 hq=2 hkv=1 dtype=" + dtype;
   return {verification::attention_case(common + " lq=150 lk=301 mask=none d=" + dim),
           verification::attention_case(common + " lq=201 lk=233 mask=causal_bottom_right d=" + less),
+          verification::attention_case(common + " lq=233 lk=301 mask=window_bottom_right left=70 right=9 d=" + dim),
           verification::attention_case(common + " lq=70 lk=201 mask=none d=" + dim + " dv=" + odd),
           verification::attention_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
 }

@@ -107,17 +107,20 @@ Sized<fovea_tensor> tensor(Bytes& bytes, const Memory& memory, std::int32_t dtyp
   return result;
 }
 
+std::int64_t bound(Bytes& bytes) { return bytes.choice(8) == 7 ? FOVEA_UNLIMITED : bytes.size(); }
+
 Sized<fovea_options> options_from(Bytes& bytes) {
   static const char* const names[] = {nullptr, "", "reference", "cpu.scalar", "cpu.avx2", "flash", "nothing"};
   Sized<fovea_options> result;
   fovea_options& options = result.known;
-  options.mask = bytes.choice(4);
+  options.mask = bytes.choice(7);
   options.has_scale = bytes.choice(2);
   options.scale = bytes.take<float>();
   options.implementation = names[bytes.take<std::uint8_t>() % 7];
   options.threads = bytes.choice(3);
   options.irreproducible = bytes.choice(2);
   if (bytes.take<std::uint8_t>() > 250) result.take_size(bytes);
+  if (options.mask >= FOVEA_MASK_WINDOW) options.mask_left = bound(bytes), options.mask_right = bound(bytes);
   return result;
 }
 

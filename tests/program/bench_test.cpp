@@ -188,9 +188,8 @@ double counted_flops(const verification::AttentionCase& c) {
   double pairs = 0;
   for (std::int64_t i = 0; i < p.len_q; ++i) {
     for (std::int64_t j = 0; j < p.len_k; ++j) {
-      const bool top = p.mask == Mask::causal || p.mask == Mask::causal_top_left;
-      const bool hidden = (top && j > i) || (p.mask == Mask::causal_bottom_right && j > i + p.len_k - p.len_q);
-      pairs += hidden ? 0 : 1;
+      const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? i + p.len_k - p.len_q : i;
+      pairs += own - j > p.mask.left || j - own > p.mask.right ? 0 : 1;
     }
   }
   pairs *= static_cast<double>(p.batch * p.heads_q);
@@ -207,10 +206,11 @@ TEST(Bench, FlopsAreThoseOfTheVisiblePairs) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::int64_t>(state >> 33) % most;
   };
-  const char* const masks[] = {"none", "causal_top_left", "causal_bottom_right"};
+  const char* const masks[] = {"none", "causal_top_left", "causal_bottom_right", "window_top_left left=7 right=2",
+                               "window_bottom_right left=3"};
   const char* const passes[] = {"fwd", "bwd", "e2e"};
   for (int n = 0; n < 1000; ++n) {
-    std::string line = std::string("pass=") + passes[draw(3)] + " mask=" + masks[draw(3)];
+    std::string line = std::string("pass=") + passes[draw(3)] + " mask=" + masks[draw(5)];
     for (const char* key : {"b", "lq", "lk", "d", "dv"})
       line += std::string(" ") + key + "=" + std::to_string(1 + draw(40));
     const verification::AttentionCase c =

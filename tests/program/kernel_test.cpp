@@ -17,12 +17,17 @@ std::string python_with_numpy() {
   return "";
 }
 
+// Every row sees a key.
+const char* const kWindows =
+    "lq=33 lk=70 d=16 hq=4 hkv=2 mask=window_top_left,window_bottom_right left=4,unlimited right=2,9";
+
 TEST(OwnKernel, TheExampleInC) {
   const std::string kernel = FOVEA_MY_KERNEL ":my_attention";
   const auto rows =
       bench("lq=33 lk=70 d=16 hq=4 hkv=2 mask=none,causal_top_left,causal_bottom_right layout=bhld,blhd", kernel, 0);
   ASSERT_EQ(rows.size(), 6u);
   for (const auto& row : rows) EXPECT_EQ(row.status, "ok") << row.reason;
+  for (const auto& row : bench(kWindows, kernel, 0)) EXPECT_EQ(row.status, "ok") << row.reason;
   const auto refused = bench("lq=8 d=8 dtype=bf16", kernel, 0);
   EXPECT_EQ(refused.at(0).status, "unsupported");
 }
@@ -38,6 +43,7 @@ TEST(OwnKernel, TheExampleInPython) {
     EXPECT_EQ(row.status, "ok") << row.reason;
     EXPECT_EQ(row.timer, "perf_counter");
   }
+  for (const auto& row : bench(kWindows, kernel, 0, {"--python", python})) EXPECT_EQ(row.status, "ok") << row.reason;
 }
 
 TEST(OwnKernel, PythonThatFailsLeavesARow) {

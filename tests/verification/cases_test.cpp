@@ -52,7 +52,7 @@ TEST(Cases, FewInARowHoldEveryTypePassMaskLayoutAndClassOfDimensions) {
       dims.insert(cell.dim_class);
     }
     EXPECT_EQ(types_and_passes.size(), std::size(kDtypes) * std::size(kPasses)) << seed;
-    EXPECT_EQ(masks.size(), std::size(kMasks)) << seed;
+    EXPECT_EQ(masks.size(), core::kMaskWords) << seed;
     EXPECT_EQ(layouts.size(), std::size(kLayouts)) << seed;
     EXPECT_EQ(dims.size(), dim_classes().size()) << seed;
   }
@@ -120,6 +120,12 @@ TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
     seen["no queries"] += p.len_q == 0 ? 1 : 0;
     seen["one query"] += p.len_q == 1 ? 1 : 0;
     seen["no batch"] += p.batch == 0 ? 1 : 0;
+    const bool is_window = core::word_of(p.mask).is_window;
+    seen["window of one key"] += is_window && p.mask.left == 0 && p.mask.right == 0 ? 1 : 0;
+    seen["window unlimited to the left"] += is_window && p.mask.left == Mask::kUnlimited ? 1 : 0;
+    seen["window unlimited to the right"] += is_window && p.mask.right == Mask::kUnlimited ? 1 : 0;
+    seen["window of no limit that counts"] += is_window && p.mask.left == Mask::kLargestBound ? 1 : 0;
+    seen["window shorter than half the keys"] += is_window && p.mask.left < p.len_k / 4 && p.mask.right < p.len_k / 4;
     seen["rows without keys"] += p.mask == Mask::causal_bottom_right && p.len_q > p.len_k ? 1 : 0;
     seen["unequal dimensions"] += p.dim_qk != p.dim_v ? 1 : 0;
     if (p.heads_kv > 0) seen["group of " + std::to_string(p.heads_q / p.heads_kv)] += 1;
@@ -127,7 +133,9 @@ TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
   for (const auto family : verification::kDataFamilies) EXPECT_GT(seen[std::string(family)], 100) << family;
   for (const auto place : verification::kPlacements) EXPECT_GT(seen[std::string(place)], 100) << place;
   for (const char* what : {"no keys", "no queries", "one query", "no batch", "rows without keys", "unequal dimensions",
-                           "group of 1", "group of 2", "group of 3", "group of 5", "group of 7", "group of 8"})
+                           "window of one key", "window unlimited to the left", "window unlimited to the right",
+                           "window of no limit that counts", "window shorter than half the keys", "group of 1",
+                           "group of 2", "group of 3", "group of 5", "group of 7", "group of 8"})
     EXPECT_GT(seen[what], 10) << what;
 }
 
@@ -166,6 +174,22 @@ TEST(Shrink, FindsTheSmallestCaseThatStillFails) {
   EXPECT_EQ(small.data(), "normal");
   EXPECT_EQ(small.dtype(), DType::fp32);
   EXPECT_LE(calls, 201);
+}
+
+TEST(Shrink, TurnsWindowsIntoSimplerMasks) {
+  const auto smallest = [](const std::string& line, bool (*fails)(const AttentionProblem&)) {
+    const Case small = shrunk(parse_case(line), [fails](const Case& c) { return fails(attention_case(c).problem); });
+    EXPECT_EQ(parse_case(line_of(small)), small) << line_of(small);
+    return core::text_of(attention_case(small).problem.mask);
+  };
+  const std::string line = "lq=300 lk=500 d=8 mask=window_bottom_right left=200 right=40";
+  EXPECT_EQ(smallest(line, [](const AttentionProblem& p) { return p.len_k >= 65; }), "none");
+  EXPECT_EQ(smallest(line, [](const AttentionProblem& p) { return p.mask != Mask::none; }), "causal");
+  EXPECT_EQ(
+      smallest(line, [](const AttentionProblem& p) { return p.mask.left >= 37 && p.mask.left != Mask::kUnlimited; }),
+      "window_bottom_right left=37 right=1");
+  EXPECT_EQ(smallest(line, [](const AttentionProblem& p) { return p.mask.right >= 9 && p.mask != Mask::none; }),
+            "window_bottom_right left=1 right=9");
 }
 
 // A failing line is replayed with the variation of its own seed: no simplification may change what it says.

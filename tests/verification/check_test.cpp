@@ -34,7 +34,8 @@ AttentionProblem backward_problem(const verification::AttentionCase& c) {
 TEST(Check, PassesTheReferenceOnEveryFamily) {
   for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-      for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
+      for (const char* mask : {"none", "causal_top_left", "causal_bottom_right", "window_top_left left=3 right=1",
+                               "window_bottom_right left=2 right=0"}) {
         for (const char* lengths : {"lq=9 lk=20", "lq=20 lk=9", "lq=1 lk=1"}) {
           const verification::AttentionCase c =
               verification::attention_case("pass=e2e b=2 hq=4 hkv=2 d=5 dv=3 " + std::string(lengths) +
@@ -46,6 +47,25 @@ TEST(Check, PassesTheReferenceOnEveryFamily) {
           EXPECT_TRUE(backward.ok) << verification::line_of(c) << "\n" << backward.reason();
         }
       }
+    }
+  }
+}
+
+// The answer to a window that is wrong by one key at one end is no answer to the right one.
+TEST(Check, FailsAWindowThatIsWrongByOneKey) {
+  for (const char* mask :
+       {"window left=9 right=3", "window_top_left left=0 right=2", "window_bottom_right left=5 right=1"}) {
+    const AttentionCase right = attention_case("pass=e2e hq=2 hkv=1 lq=40 d=8 seed=5 mask=" + std::string(mask));
+    for (const auto& [left, right_bound] : {std::pair{1, 0}, {-1, 0}, {0, 1}, {0, -1}}) {
+      AttentionCase wrong = right;
+      wrong.problem.mask.left = std::max<std::int64_t>(wrong.problem.mask.left + left, 0);
+      wrong.problem.mask.right += right_bound;
+      if (wrong == right) continue;
+      SCOPED_TRACE(line_of(wrong));
+      const CaseTensors tensors = solved(wrong);
+      EXPECT_FALSE(check_forward(right.problem, tensors.forward(), 1).ok);
+      BackwardTensors answered = tensors.backward();
+      EXPECT_FALSE(check_backward(backward_problem(right), answered, 1).ok);
     }
   }
 }

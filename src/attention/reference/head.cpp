@@ -30,16 +30,12 @@ void add_scaled(double* sum, double factor, const double* row, std::int64_t n) {
 }  // namespace
 
 bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
-  switch (problem.mask) {
-    case Mask::none:
-      return true;
-    case Mask::causal:  // of equal lengths
-    case Mask::causal_top_left:
-      return j <= i;
-    case Mask::causal_bottom_right:
-      return problem.len_k - 1 - j >= problem.len_q - 1 - i;  // the last query sees the last key
-  }
-  return false;
+  const auto& [alignment, left, right] = problem.mask;
+  // How far key j lies behind the row's own key; bottom right counts both from their last.
+  const std::int64_t ahead =
+      alignment == Mask::Alignment::bottom_right ? (problem.len_q - 1 - i) - (problem.len_k - 1 - j) : j - i;
+  if (ahead < 0) return left == Mask::kUnlimited || -ahead <= left;
+  return right == Mask::kUnlimited || ahead <= right;
 }
 
 std::int64_t Head::doubles(const AttentionProblem& p) {

@@ -31,6 +31,7 @@ std::string refusal(const AttentionProblem& p) {
   for (const std::int64_t size : {p.batch, p.heads_q, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
     if (size > kLongest) return "sizes up to 2^30, got " + std::to_string(size);
   }
+  if (key_window(p).begin > -p.len_q) return "masks that hide no early key, since its rows all begin at key 0";
   return {};
 }
 

@@ -360,6 +360,18 @@ bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t f
   return true;
 }
 
+// The query rows that the task has to look at, from a whole tile on: those that see its chunk; all rows where they are
+// the only ones to write dq.
+Interval rows_of(const BackwardTask& task) {
+  const Shape& shape = *task.shape;
+  const int64_t rows = shape.group * shape.len_q;
+  if (task.dq.data != nullptr) return {0, rows};
+  const int64_t end_key = task.first_key + task.keys;
+  const int64_t first = larger(0, task.first_key - shape.window_end + 1),
+                end = smaller(shape.len_q, end_key - shape.window_begin);
+  return {first * shape.group / kQueries * kQueries, end * shape.group};
+}
+
 template <class Score>
 bool backward(const BackwardTask& task) {
   const Shape& shape = *task.shape;
@@ -367,9 +379,9 @@ bool backward(const BackwardTask& task) {
   BackwardScratch s;
   carve(shape, task.keys, static_cast<char*>(task.scratch), s);
   pack_chunk(task, s);
-  const int64_t rows = shape.group * shape.len_q;
-  for (int64_t row = 0; row < rows; row += s.tile_count * kQueries) {
-    const int64_t tiles = smaller(s.tile_count, (rows - row + kQueries - 1) / kQueries);
+  const Interval rows = rows_of(task);
+  for (int64_t row = rows.begin; row < rows.end; row += s.tile_count * kQueries) {
+    const int64_t tiles = smaller(s.tile_count, (rows.end - row + kQueries - 1) / kQueries);
     if (!backward_slab<Score>(task, s, row, tiles)) return false;
   }
   if (task.dk.data != nullptr)

@@ -14,16 +14,10 @@ namespace {
 constexpr int kThreads = 256;
 
 __device__ bool visible(const Operands& p, std::int64_t i, std::int64_t j) {
-  switch (p.mask) {
-    case Mask::none:
-      return true;
-    case Mask::causal:  // of equal lengths
-    case Mask::causal_top_left:
-      return j <= i;
-    case Mask::causal_bottom_right:
-      return j - p.len_k <= i - p.len_q;  // the last query sees the last key
-  }
-  return false;
+  // The last query stands at the last key where they are aligned bottom right.
+  const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? p.len_k - (p.len_q - i) : i;
+  if (j < own) return p.mask.left == Mask::kUnlimited || own - j <= p.mask.left;
+  return p.mask.right == Mask::kUnlimited || j - own <= p.mask.right;
 }
 
 __device__ bool given(const TensorView& t) { return t.data != nullptr; }

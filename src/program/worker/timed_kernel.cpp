@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "attention/mask.h"
 #include "core/check.h"
 #include "core/choose.h"
 #include "core/memory.h"
@@ -103,6 +104,15 @@ fovea_bench_tensor bench_tensor(const TensorView& view) {
   return {const_cast<void*>(view.data), view.strides[0], view.strides[1], view.strides[2]};
 }
 
+// Of equal lengths both alignments are the same.
+int bench_mask(const Mask& mask) {
+  if (mask == Mask::none) return FOVEA_BENCH_NO_MASK;
+  const bool is_window = core::word_of(mask).is_window;
+  if (mask.alignment == Mask::Alignment::bottom_right)
+    return is_window ? FOVEA_BENCH_WINDOW_BOTTOM_RIGHT : FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT;
+  return is_window ? FOVEA_BENCH_WINDOW_TOP_LEFT : FOVEA_BENCH_CAUSAL_TOP_LEFT;
+}
+
 class SharedObjectKernel final : public TimedKernel {
  public:
   SharedObjectKernel(const std::string& path, const std::string& symbol) {
@@ -114,13 +124,11 @@ class SharedObjectKernel final : public TimedKernel {
   void prepare(const verification::AttentionCase& c, const Setup& setup) override {
     const AttentionProblem& p = c.problem;
     const auto& [forward, backward] = std::tie(setup.forward, setup.backward);
-    const int mask = p.mask == Mask::none                  ? FOVEA_BENCH_NO_MASK
-                     : p.mask == Mask::causal_bottom_right ? FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT
-                                                           : FOVEA_BENCH_CAUSAL_TOP_LEFT;
+    const bool is_window = core::word_of(p.mask).is_window;
     call_ = {.size = sizeof call_,
              .pass = 0,
              .dtype = static_cast<int>(p.dtype),
-             .mask = mask,
+             .mask = bench_mask(p.mask),
              .threads = setup.threads,
              .batch = p.batch,
              .heads_q = p.heads_q,
@@ -136,7 +144,9 @@ class SharedObjectKernel final : public TimedKernel {
              .out = bench_tensor(forward.out),
              .lse = bench_tensor(forward.lse),
              .device = p.device.kind == DeviceKind::cuda ? FOVEA_BENCH_CUDA : FOVEA_BENCH_CPU,
-             .stream = setup.stream};
+             .stream = setup.stream,
+             .mask_left = is_window ? p.mask.left : 0,
+             .mask_right = is_window ? p.mask.right : 0};
     backward_ = call_;
     backward_.pass = 1;
     backward_.dout = bench_tensor(backward.dout);

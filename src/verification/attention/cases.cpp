@@ -20,7 +20,7 @@ constexpr std::int64_t kDimsAbove[] = {257, 288, 320, 512, 576};
 
 constexpr DimClass kDimClasses[] = {{"d<=16", 16, kDims16},    {"d<=32", 32, kDims32},    {"d<=64", 64, kDims64},
                                     {"d<=128", 128, kDims128}, {"d<=256", 256, kDims256}, {"d>256", 4096, kDimsAbove}};
-static_assert(kCells == std::size(kDtypes) * std::size(kPasses) * std::size(kMasks) * std::size(kLayouts) *
+static_assert(kCells == std::size(kDtypes) * std::size(kPasses) * core::kMaskWords * std::size(kLayouts) *
                             std::size(kDimClasses));
 
 constexpr std::int64_t kShort[] = {1,  2,  3,  5,  7,  8,  9,  13, 15, 16, 17, 23, 24, 25, 29, 31,
@@ -30,27 +30,29 @@ constexpr std::int64_t kMiddle[] = {96,  97,  101, 113, 127, 128, 129, 149, 159,
 constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509, 511, 513, 575, 641, 769, 1023, 1025};
 
 // The cell of a case. Any kCells cases in a row have a cell each, since the step and kCells have no divisor in common.
-// Fewer are spread too: with this step any 8 in a row hold every type and pass, any 35 those with every mask, any 54
+// Fewer are spread too: with this step any 8 in a row hold every type and pass, any 47 those with every mask, any 60
 // those with every class of head dimensions; but for its mirror image, no other is as good in each of the three. The
-// shift does the same for runs that are cut among processes of consecutive seeds: sixteen begin at most 20 cases apart.
+// shift does the same for runs that are cut among processes of consecutive seeds: sixteen begin at most 33 cases apart.
 std::size_t cell_number(std::uint64_t seed, std::uint64_t n) {
-  constexpr std::uint64_t kStep = 107, kShift = 77;
+  constexpr std::uint64_t kStep = 193, kShift = 157;
   static_assert(std::gcd(kStep, kCells) == 1 && std::gcd(kShift, kCells) == 1);
   return static_cast<std::size_t>((n % kCells + seed % kCells * kShift) * kStep % kCells);  // far from 2^64
 }
+
+bool has_equal_lengths(const Mask& mask) { return mask.alignment == Mask::Alignment::equal_lengths; }
 
 // Which lengths of a case are to be beyond four tiles.
 struct Reach {
   bool queries = false, keys = false;
 };
 
-// Every eighth visit of a cell is long, at a different time in each: in turn many queries and many keys. Equal lengths
+// Every fifth visit of a cell is long, at a different time in each: in turn many queries and many keys. Equal lengths
 // are both, so that only every other one has to be.
-Reach reach_of(std::uint64_t n, Mask mask) {
-  const std::uint64_t turn = n / kCells + n;
-  if (turn % 8 != 0) return {};
-  const bool odd = turn / 8 % 2 != 0;
-  if (mask == Mask::causal) return {!odd, !odd};
+Reach reach_of(std::uint64_t n, const Mask& mask) {
+  const std::uint64_t turn = n / kCells + n % kCells;
+  if (turn % 5 != 0) return {};
+  const bool odd = turn / 5 % 2 != 0;
+  if (has_equal_lengths(mask)) return {!odd, !odd};
   return {odd, !odd};
 }
 
@@ -82,17 +84,18 @@ void draw_lengths(Draw& draw, Reach reach, AttentionProblem& p) {
     return draw.one_in(4) ? draw.of(kMiddle) : draw.of(kShort);
   };
   p.len_k = length(reach.keys);
-  p.len_q = p.mask == Mask::causal || (draw.one_in(3) && !reach.queries) ? p.len_k : length(reach.queries);
-  if (p.mask != Mask::causal && !reach.queries && draw.one_in(10)) p.len_q = 1;  // decoding
+  p.len_q = has_equal_lengths(p.mask) || (draw.one_in(3) && !reach.queries) ? p.len_k : length(reach.queries);
+  if (!has_equal_lengths(p.mask) && !reach.queries && draw.one_in(10)) p.len_q = 1;  // decoding
 }
 
-void draw_heads(Draw& draw, AttentionProblem& p) {
+void draw_heads(Draw& draw, Reach reach, AttentionProblem& p) {
   constexpr std::int64_t kRatios[] = {1, 1, 1, 2, 3, 4, 5, 7, 8}, kKeyHeads[] = {1, 1, 2, 3}, kBatches[] = {1, 1, 2, 3};
   p.heads_kv = draw.of(kKeyHeads);
   p.heads_q = p.heads_kv * draw.of(kRatios);
   p.batch = draw.of(kBatches);
-  if (draw.one_in(150)) p.batch = 0;
-  if (draw.one_in(150)) p.heads_q = p.heads_kv = 0;
+  const bool may_be_none = !reach.queries && !reach.keys;
+  if (draw.one_in(150) && may_be_none) p.batch = 0;
+  if (draw.one_in(150) && may_be_none) p.heads_q = p.heads_kv = 0;
 }
 
 void draw_dims(Draw& draw, const DimClass& dims, AttentionProblem& p) {
@@ -112,7 +115,7 @@ void shrink_to(double limit, Reach reach, AttentionProblem& p) {
       --p.heads_kv;
     } else if (p.heads_q > 2 && multiplications(p) > 4 * limit) {
       p.heads_q = 2;
-    } else if (p.mask == Mask::causal) {
+    } else if (has_equal_lengths(p.mask)) {
       const std::int64_t least = reach.keys ? kBeyondFourTiles : 0;
       if (p.len_q <= least) return;
       p.len_q = p.len_k = std::max(p.len_q * 3 / 4, least);
@@ -122,6 +125,33 @@ void shrink_to(double limit, Reach reach, AttentionProblem& p) {
       length = length * 3 / 4;
     }
   }
+}
+
+// None, a few, around the edge of a tile, any number of keys, one that 64 bits hardly hold, or no limit.
+std::int64_t draw_bound(Draw& draw, std::int64_t len_k) {
+  constexpr std::int64_t kEdges[] = {15, 16, 31, 32, 47, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
+  switch (draw.word() % 8) {
+    case 0:
+      return 0;
+    case 1:
+      return 1 + draw.word() % 4;
+    case 2:
+    case 3:
+      return draw.of(kEdges);
+    case 4:
+      return draw.one_in(4) ? Mask::kLargestBound : Mask::kUnlimited;
+    default:
+      return static_cast<std::int64_t>(draw.word()) % (len_k + 1);
+  }
+}
+
+// A window stays one: without limits it would be no mask, with the left side alone unlimited and right 0 a causal one.
+void draw_window(Draw& draw, AttentionProblem& p) {
+  if (!core::word_of(p.mask).is_window) return;
+  p.mask.left = draw_bound(draw, p.len_k);
+  p.mask.right = draw.one_in(3) ? 0 : draw_bound(draw, p.len_k);
+  if (p.mask.left == Mask::kUnlimited && (p.mask.right == Mask::kUnlimited || p.mask.right == 0))
+    p.mask.left = 1 + p.len_k / 3;
 }
 
 void draw_inputs(Draw& draw, AttentionCase& c) {
@@ -154,22 +184,22 @@ Cell cell_of(std::size_t index) {
   };
   cell.dim_class = take(std::size(kDimClasses));
   cell.layout = take(std::size(kLayouts));
-  cell.mask = take(std::size(kMasks));
+  cell.mask = take(core::kMaskWords);
   cell.pass = take(std::size(kPasses));
   cell.dtype = take(std::size(kDtypes));
   return cell;
 }
 
 std::size_t index_of(const Cell& cell) {
-  return (((cell.dtype * std::size(kPasses) + cell.pass) * std::size(kMasks) + cell.mask) * std::size(kLayouts) +
+  return (((cell.dtype * std::size(kPasses) + cell.pass) * core::kMaskWords + cell.mask) * std::size(kLayouts) +
           cell.layout) *
              std::size(kDimClasses) +
          cell.dim_class;
 }
 
 Cell cell_of(const AttentionCase& c, Pass pass) {
-  return {static_cast<std::size_t>(c.problem.dtype), static_cast<std::size_t>(pass),
-          static_cast<std::size_t>(c.problem.mask), static_cast<std::size_t>(c.layout), dim_class_of(c.problem)};
+  return {static_cast<std::size_t>(c.problem.dtype), static_cast<std::size_t>(pass), core::index_of(c.problem.mask),
+          static_cast<std::size_t>(c.layout), dim_class_of(c.problem)};
 }
 
 std::span<const std::int64_t> interesting_lengths() {
@@ -187,20 +217,21 @@ std::span<const std::int64_t> interesting_lengths() {
 AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) {
   Draw draw(seed, n);
   const Cell cell = cell_of(cell_number(seed, n));
-  const Reach reach = reach_of(n, kMasks[cell.mask]);
+  const Reach reach = reach_of(n, core::mask_words()[cell.mask].mask);
   AttentionCase c;
   AttentionProblem& p = c.problem;
   const bool backward = limits.backward && (!limits.forward || kPasses[cell.pass] == Pass::backward);
   c.pass = !backward ? CasePass::fwd : draw.one_in(6) ? CasePass::e2e : CasePass::bwd;
   p.pass = c.pass == CasePass::bwd ? Pass::backward : Pass::forward;
   p.dtype = p.result_dtype = kDtypes[cell.dtype];
-  p.mask = kMasks[cell.mask];
+  p.mask = core::mask_words()[cell.mask].mask;
   p.device.kind = limits.device;
   c.layout = kLayouts[cell.layout];
   draw_dims(draw, kDimClasses[cell.dim_class], p);
-  draw_heads(draw, p);
+  draw_heads(draw, reach, p);
   draw_lengths(draw, reach, p);
   shrink_to(!reach.queries && !reach.keys ? 1.5e6 : backward ? 1e7 : 1.5e7, reach, p);
+  draw_window(draw, p);
   draw_inputs(draw, c);
   return c;
 }
@@ -241,7 +272,7 @@ std::vector<Axis> case_axes() {
   std::vector<Axis> axes{
       {"dtype", {}}, {"pass", {"forward", "backward"}}, {"mask", {}}, {"layout", {}}, {"head_dims", {}}};
   for (const DType one : kDtypes) axes[0].classes.emplace_back(core::name_of(one));
-  for (const Mask one : kMasks) axes[2].classes.emplace_back(core::name_of(one));
+  for (const core::MaskWord& one : core::mask_words()) axes[2].classes.emplace_back(one.word);
   for (const Layout one : kLayouts) axes[3].classes.emplace_back(name_of(one));
   for (const DimClass& one : dim_classes()) axes[4].classes.emplace_back(one.name);
   return axes;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/mask.h"
 #include "verification/attention/case.h"
 #include "verification/operation.h"
 
@@ -15,7 +16,6 @@ namespace fovea::verification {
 
 inline constexpr DType kDtypes[] = {DType::fp32, DType::bf16, DType::fp16};
 inline constexpr Pass kPasses[] = {Pass::forward, Pass::backward};
-inline constexpr Mask kMasks[] = {Mask::none, Mask::causal, Mask::causal_top_left, Mask::causal_bottom_right};
 inline constexpr Layout kLayouts[] = {Layout::bhld, Layout::blhd};
 
 // Head dimensions are classed by the larger of dim_qk and dim_v.
@@ -27,12 +27,12 @@ struct DimClass {
 std::span<const DimClass> dim_classes();
 std::size_t dim_class_of(const AttentionProblem& problem);
 
-// What the support matrix and the coverage count: 3 x 2 x 4 x 2 x 6 cells.
+// What the support matrix and the coverage count: 3 x 2 x 7 x 2 x 6 cells.
 struct Cell {
-  std::size_t dtype, pass, mask, layout, dim_class;  // indices of the arrays above
+  std::size_t dtype, pass, mask, layout, dim_class;  // indices of the arrays above; mask: of core::mask_words()
   bool operator==(const Cell&) const = default;
 };
-inline constexpr std::size_t kCells = 3 * 2 * 4 * 2 * 6;
+inline constexpr std::size_t kCells = 3 * 2 * core::kMaskWords * 2 * 6;
 Cell cell_of(std::size_t index);
 std::size_t index_of(const Cell& cell);
 Cell cell_of(const AttentionCase& c, Pass pass);
@@ -45,7 +45,7 @@ std::span<const std::int64_t> interesting_lengths();
 
 // The n-th random case of a seed. Cases n, n + 1, .. walk through the cells, so that every one gets its share: any
 // kCells of them are in kCells cells, fewer are spread over all axes, and another seed begins in another cell. One in
-// sixteen has more than four tiles of queries, one in sixteen more than four blocks of keys.
+// ten has more than four tiles of queries, one in ten more than four blocks of keys.
 AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits = {});
 
 // What the problem line has no word for, drawn from the case's seed: the same for every case of that seed but for what

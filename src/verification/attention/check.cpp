@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -21,6 +23,12 @@ constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation,
 constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
 constexpr double kCompanionFlops = 4e8;    // above, the numbers of the problem itself are many enough
 constexpr std::int64_t kTileReach = 1024;  // no tile is longer
+
+// The plain evaluation multiplies hidden pairs too, which are most of a window's.
+double plain_flops(AttentionProblem problem) {
+  if (problem.mask.left != Mask::kUnlimited) problem.mask = Mask::none;
+  return flops(problem);
+}
 
 std::int64_t repeats(double flops_of_one) {
   return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
@@ -41,16 +49,46 @@ std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b
   return rows;
 }
 
-// May the tile that holds (i, j) hold a pair that the mask allows? The masks allow more with growing i, falling j.
-bool in_a_visible_tile(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
-  return reference::visible(p, std::min(i + kTileReach, p.len_q - 1), std::max<std::int64_t>(j - kTileReach, 0));
-}
+// Which squares of kTileReach queries and keys hold a pair that the mask allows; found when asked for.
+class VisibleSquares {
+ public:
+  explicit VisibleSquares(const AttentionProblem& problem) : problem_(problem) {}
+
+  // May the tile that holds (i, j) hold an allowed pair? It reaches into the neighbouring squares at most.
+  bool around(std::int64_t i, std::int64_t j) {
+    for (std::int64_t row = i / kTileReach - 1; row <= i / kTileReach + 1; ++row) {
+      for (std::int64_t column = j / kTileReach - 1; column <= j / kTileReach + 1; ++column) {
+        if (row >= 0 && column >= 0 && holds_a_pair(row, column)) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  bool holds_a_pair(std::int64_t row, std::int64_t column) {
+    const auto [found, is_new] = known_.try_emplace({row, column}, false);
+    if (is_new) found->second = search(row * kTileReach, column * kTileReach);
+    return found->second;
+  }
+  bool search(std::int64_t first_row, std::int64_t first_key) const {
+    for (std::int64_t i = first_row; i < std::min(first_row + kTileReach, problem_.len_q); ++i) {
+      for (std::int64_t j = first_key; j < std::min(first_key + kTileReach, problem_.len_k); ++j) {
+        if (reference::visible(problem_, i, j)) return true;
+      }
+    }
+    return false;
+  }
+
+  const AttentionProblem& problem_;
+  std::map<std::pair<std::int64_t, std::int64_t>, bool> known_;
+};
 
 // Rows of out that a value row hidden from them may poison, since their tile multiplies it by zero.
 void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows, Bound& bound) {
   bound.may_poison.assign(rows.size(), false);
   RowIndex head{-1, -1, 0};
   std::vector<std::int64_t> values;
+  VisibleSquares squares(p);
   for (std::size_t n = 0; n < rows.size(); ++n) {
     const auto& [b, h, i] = rows[n];
     if (b != head.batch || h != head.head) {
@@ -60,21 +98,21 @@ void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std:
         bound.poisoned = true;
       head = {b, h, 0};
     }
-    bound.may_poison[n] = std::any_of(values.begin(), values.end(), [&p, row = i](std::int64_t j) {
-      return !reference::visible(p, row, j) && in_a_visible_tile(p, row, j);
+    bound.may_poison[n] = std::any_of(values.begin(), values.end(), [&p, &squares, row = i](std::int64_t j) {
+      return !reference::visible(p, row, j) && squares.around(row, j);
     });
   }
 }
 
 // Rows whose scores, multiplied by the scale, fp32 may not hold: infinite ones poison the row.
 std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows) {
+  const double overflow = std::nextafter(double{std::numeric_limits<float>::max()}, HUGE_VAL);
   std::vector<bool> marks(rows.size());
-  std::vector<double> sizes;
+  std::optional<ScoreSizes> sizes;
   for (std::size_t n = 0; n < rows.size(); ++n) {
     const auto& [b, h, i] = rows[n];
-    if (n == 0 || b != rows[n - 1].batch || h != rows[n - 1].head) sizes = score_sizes(p, t.q, t.k, b, h);
-    const double size = sizes[static_cast<std::size_t>(i)];
-    marks[n] = std::isfinite(size) && size > std::numeric_limits<float>::max();
+    if (n == 0 || b != rows[n - 1].batch || h != rows[n - 1].head) sizes.emplace(p, t.q, t.k, b, h);
+    marks[n] = sizes->reaches(i, overflow);
   }
   return marks;
 }
@@ -111,9 +149,15 @@ void mark_backward(const AttentionProblem& p, const BackwardTensors& t, bool of_
   }
 }
 
-bool sees_a_key(const AttentionProblem& p, std::int64_t i) { return p.len_k > 0 && reference::visible(p, i, 0); }
+bool sees_a_key(const AttentionProblem& p, std::int64_t i) {
+  std::int64_t j = 0;
+  while (j < p.len_k && !reference::visible(p, i, j)) ++j;
+  return j < p.len_k;
+}
 bool seen_by_a_query(const AttentionProblem& p, std::int64_t j) {
-  return p.len_q > 0 && reference::visible(p, p.len_q - 1, j);
+  std::int64_t i = 0;
+  while (i < p.len_q && !reference::visible(p, i, j)) ++i;
+  return i < p.len_q;
 }
 
 // A row without a visible pair: zero, or what was there before.
@@ -143,9 +187,9 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
 // small integers may make the plain evaluation exact by accident, and few numbers make its error a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
-  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
+  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(plain_flops(p)), 2);
   for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, way_of(n)), nullptr);
-  const double flops_of_head = flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
+  const double flops_of_head = plain_flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(flops_of_head), kMaxCompanions);
   const std::int64_t keeping = std::is_same_v<Tensors, BackwardTensors> ? moving / 2 : 0;

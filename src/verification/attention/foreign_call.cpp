@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "attention/mask.h"
 #include "core/check.h"
 #include "fovea/bench_call.h"
 
@@ -27,10 +28,13 @@ fovea_bench_tensor bench_tensor(const TensorView& view) {
   return {const_cast<void*>(view.data), view.strides[0], view.strides[1], view.strides[2]};
 }
 
-int bench_mask(Mask mask) {
-  return mask == Mask::none                  ? FOVEA_BENCH_NO_MASK
-         : mask == Mask::causal_bottom_right ? FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT
-                                             : FOVEA_BENCH_CAUSAL_TOP_LEFT;
+// Of equal lengths both alignments are the same.
+int bench_mask(const Mask& mask) {
+  if (mask == Mask::none) return FOVEA_BENCH_NO_MASK;
+  const bool is_window = core::word_of(mask).is_window;
+  if (mask.alignment == Mask::Alignment::bottom_right)
+    return is_window ? FOVEA_BENCH_WINDOW_BOTTOM_RIGHT : FOVEA_BENCH_CAUSAL_BOTTOM_RIGHT;
+  return is_window ? FOVEA_BENCH_WINDOW_TOP_LEFT : FOVEA_BENCH_CAUSAL_TOP_LEFT;
 }
 
 void run(Function function, const fovea_bench_call& call) {
@@ -48,6 +52,7 @@ void run(Function function, const fovea_bench_call& call) {
 Call attention_foreign_call(const AttentionCase& c, const ForwardTensors& forward, const BackwardTensors& backward,
                             const CallSettings& settings) {
   const AttentionProblem& p = c.problem;
+  const bool is_window = core::word_of(p.mask).is_window;
   fovea_bench_call call{.size = sizeof call,
                         .pass = 0,
                         .dtype = static_cast<int>(p.dtype),
@@ -67,7 +72,9 @@ Call attention_foreign_call(const AttentionCase& c, const ForwardTensors& forwar
                         .out = bench_tensor(forward.out),
                         .lse = bench_tensor(forward.lse),
                         .device = p.device.kind == DeviceKind::cuda ? FOVEA_BENCH_CUDA : FOVEA_BENCH_CPU,
-                        .stream = settings.stream};
+                        .stream = settings.stream,
+                        .mask_left = is_window ? p.mask.left : 0,
+                        .mask_right = is_window ? p.mask.right : 0};
   fovea_bench_call back = call;
   back.pass = 1;
   back.dout = bench_tensor(backward.dout);

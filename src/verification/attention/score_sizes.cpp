@@ -1,4 +1,4 @@
-// Norms of rows, the largest of the keys seen so far, and who is left out by them.
+// Norms of rows, the largest key that a row sees, and which rows and keys are left out by them.
 #include "verification/attention/score_sizes.h"
 
 #include <algorithm>
@@ -22,49 +22,51 @@ double norm_of(const TensorView& view, std::int64_t batch, std::int64_t head, st
   return std::sqrt(sum);
 }
 
-// The last row of a head whose scores are finite and beyond what is known; -1 if none.
-std::int64_t last_unknown(const std::vector<double>& sizes) {
-  auto row = static_cast<std::int64_t>(sizes.size()) - 1;
-  const auto unknown = [&](std::int64_t i) {
-    const double size = sizes[static_cast<std::size_t>(i)];
-    return std::isfinite(size) && size >= kLastKnownScore;
-  };
-  while (row >= 0 && !unknown(row)) --row;
-  return row;
+std::vector<double> norms_of(const TensorView& view, std::int64_t batch, std::int64_t head) {
+  std::vector<double> norms;
+  for (std::int64_t row = 0; row < view.sizes[2]; ++row) norms.push_back(norm_of(view, batch, head, row));
+  return norms;
 }
 
 }  // namespace
 
-std::vector<double> score_sizes(const AttentionProblem& p, const TensorView& q, const TensorView& k, std::int64_t batch,
-                                std::int64_t head) {
-  std::vector<double> sizes(static_cast<std::size_t>(p.len_q));
-  const std::int64_t key_head = head / (p.heads_q / p.heads_kv);
+ScoreSizes::ScoreSizes(const AttentionProblem& p, const TensorView& q, const TensorView& k, std::int64_t batch,
+                       std::int64_t head)
+    : problem_(p), queries_(norms_of(q, batch, head)), keys_(norms_of(k, batch, head / (p.heads_q / p.heads_kv))) {
+  for (double& norm : queries_) norm *= std::abs(p.scale);
+  for (const double norm : keys_) largest_key_ = std::max(largest_key_, norm);  // a NaN is passed over
+}
+
+bool ScoreSizes::reaches(std::int64_t row, double limit) const {
+  const double query = queries_[static_cast<std::size_t>(row)];
+  if (!(query * largest_key_ >= limit)) return false;
   double largest = 0;
-  std::int64_t j = 0;
-  for (std::int64_t i = 0; i < p.len_q; ++i) {
-    // No mask hides from a later row what an earlier one sees.
-    while (j < p.len_k && reference::visible(p, i, j)) largest = std::max(largest, norm_of(k, batch, key_head, j++));
-    sizes[static_cast<std::size_t>(i)] = std::abs(p.scale) * norm_of(q, batch, head, i) * largest;
+  for (std::size_t j = 0; j < keys_.size(); ++j) {
+    if (keys_[j] > largest && reference::visible(problem_, row, static_cast<std::int64_t>(j))) largest = keys_[j];
   }
-  return sizes;
+  const double size = query * largest;
+  return std::isfinite(size) && size >= limit;
 }
 
 Sample known_to_backward(const AttentionProblem& p, const BackwardTensors& t, Sample sample) {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> heads;
-  const auto sizes_of = [&](std::int64_t batch, std::int64_t head) -> const std::vector<double>& {
-    std::vector<double>& sizes = heads[{batch, head}];
-    if (sizes.empty()) sizes = score_sizes(p, t.q, t.k, batch, head);
-    return sizes;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<bool>> heads;  // which rows are unknown
+  const auto unknown_of = [&](std::int64_t batch, std::int64_t head) -> const std::vector<bool>& {
+    std::vector<bool>& unknown = heads[{batch, head}];
+    if (!unknown.empty()) return unknown;
+    const ScoreSizes sizes(p, t.q, t.k, batch, head);
+    for (std::int64_t i = 0; i < p.len_q; ++i) unknown.push_back(sizes.reaches(i, kLastKnownScore));
+    return unknown;
   };
   std::erase_if(sample.queries, [&](const RowIndex& row) {
-    const double size = sizes_of(row.batch, row.head)[static_cast<std::size_t>(row.index)];
-    return std::isfinite(size) && size >= kLastKnownScore;
+    return unknown_of(row.batch, row.head)[static_cast<std::size_t>(row.index)];
   });
   const std::int64_t group = p.heads_q == 0 ? 0 : p.heads_q / p.heads_kv;
   std::erase_if(sample.keys, [&](const RowIndex& key) {
     for (std::int64_t h = key.head * group; h < (key.head + 1) * group; ++h) {
-      const std::int64_t row = last_unknown(sizes_of(key.batch, h));
-      if (row >= 0 && reference::visible(p, row, key.index)) return true;
+      const std::vector<bool>& unknown = unknown_of(key.batch, h);
+      for (std::int64_t i = 0; i < p.len_q; ++i) {
+        if (unknown[static_cast<std::size_t>(i)] && reference::visible(p, i, key.index)) return true;
+      }
     }
     return false;
   });

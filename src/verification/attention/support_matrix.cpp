@@ -13,8 +13,9 @@ AttentionProblem problem_of(const Cell& cell, std::int64_t dim_qk, std::int64_t 
   p.dim_qk = dim_qk;
   p.dim_v = dim_v;
   p.dtype = p.result_dtype = kDtypes[cell.dtype];
-  p.mask = kMasks[cell.mask];
-  if (p.mask != Mask::causal) p.len_k = 70;
+  p.mask = core::mask_words()[cell.mask].mask;
+  if (core::mask_words()[cell.mask].is_window) p.mask.left = 20, p.mask.right = 3;
+  if (p.mask.alignment != Mask::Alignment::equal_lengths) p.len_k = 70;
   return p;
 }
 
@@ -31,7 +32,7 @@ std::string refusal_of(const core::Implementation& implementation, AttentionProb
 // One table cell: every mask; layouts are strides, which no implementation refuses.
 CellSupport over_masks(const core::Implementation& implementation, Cell cell) {
   CellSupport total;
-  for (cell.mask = 0; cell.mask < std::size(kMasks); ++cell.mask) {
+  for (cell.mask = 0; cell.mask < core::kMaskWords; ++cell.mask) {
     CellSupport one = support_of(implementation, cell);
     if (cell.mask == 0) {
       total = std::move(one);
