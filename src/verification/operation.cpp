@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/names.h"
+#include "core/never_destroyed.h"
 #include "core/random.h"
 #include "verification/attention/operation.h"
 #include "verification/problem_line.h"
@@ -13,7 +14,8 @@ namespace fovea::verification {
 namespace {
 
 std::vector<const Operation*>& list() {
-  static auto& all = *new std::vector<const Operation*>{&attention_operation()};
+  static auto& all = core::never_destroyed<std::vector<const Operation*>>(
+      std::initializer_list<const Operation*>{&attention_operation()});
   return all;
 }
 

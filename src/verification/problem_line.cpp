@@ -19,14 +19,13 @@ struct Word {
 
 [[noreturn]] void refuse(std::size_t position, std::string problem, std::string_view got, std::string wanted,
                          std::string hint = {}) {
-  core::fail({Status::invalid_argument,
-              "parse_problem_line",
-              "problem line",
-              std::move(problem) + " at position " + std::to_string(position),
-              core::printable(got),
-              std::move(wanted),
-              std::move(hint),
-              {}});
+  core::fail({.status = Status::invalid_argument,
+              .call = "parse_problem_line",
+              .argument = "problem line",
+              .problem = std::move(problem) + " at position " + std::to_string(position),
+              .got = core::printable(got),
+              .wanted = std::move(wanted),
+              .hint = std::move(hint)});
 }
 
 std::string hint_of(std::string_view word, const std::vector<std::string>& known) {

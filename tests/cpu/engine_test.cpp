@@ -67,7 +67,7 @@ TEST(Engine, GroupedHeads) {
 TEST(Engine, EveryFamilyOfData) {
   sweep(
       "b=2 hq=4 hkv=2 lq=31 lk=113 d=24 mask=none,causal_bottom_right,causal_top_left dtype=fp32,bf16,fp16 "
-      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite seed=5");
+      "data=normal,peaked,integers,ramps,constant,outliers,denormal,large,ones,onehot,nonfinite,sink seed=5");
 }
 
 TEST(Engine, EveryPlacement) {

@@ -27,7 +27,7 @@ struct AttentionCase {
 };
 
 inline constexpr std::string_view kDataFamilies[] = {"normal",   "peaked", "integers", "ramps",  "constant", "outliers",
-                                                     "denormal", "large",  "ones",     "onehot", "nonfinite"};
+                                                     "denormal", "large",  "ones",     "onehot", "nonfinite", "sink"};
 
 AttentionCase attention_case(const Case& c);
 Case case_of(const AttentionCase& c);

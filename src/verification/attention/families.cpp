@@ -59,6 +59,19 @@ float large(const Attended& s, const Position& at) {
   return static_cast<float>(std::min(100.0 / scale, 6e4));
 }
 
+// An attention sink: one key takes 1/2 to 0.999 of the weight, all others share the rest equally and carry the values.
+float sink(const Attended& s, const Position& at) {
+  if (s.is("q")) return at.c == 0 ? 4.0f : s.normal(at);
+  const bool dominant = (s.is("k") || s.is("v")) && at.i == static_cast<std::int64_t>(s.source.choice(0)) % s.sizes[2];
+  if (s.is("v")) return dominant ? 0.0f : 1.0f + 0.125f * s.normal(at);
+  if (!s.is("k")) return s.normal(at);
+  if (at.c != 0 || !dominant) return 0.0f;
+  constexpr double kGaps[] = {0, 2, 4, 7};
+  const double scale = s.problem.scale == 0 ? 1.0 : s.problem.scale;
+  const double score = std::log(static_cast<double>(s.sizes[2])) + kGaps[s.source.choice(1) % 4];
+  return static_cast<float>(std::clamp(score / (4.0 * scale), -6e4, 6e4));  // stays finite in fp16
+}
+
 float ones(const Attended& s, const Position& at) { return s.is("v") ? 1.0f : s.normal(at); }
 
 // v_j is the unit vector of column j mod dim_v: the output shows which keys were read.
@@ -104,7 +117,8 @@ std::vector<Family> attention_families() {
           {"large", values_by<large>},
           {"ones", values_by<ones>},
           {"onehot", values_by<onehot>},
-          {"nonfinite", values_by<nonfinite>}};
+          {"nonfinite", values_by<nonfinite>},
+          {"sink", values_by<sink>}};
 }
 
 }  // namespace fovea::verification

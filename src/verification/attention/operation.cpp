@@ -6,6 +6,7 @@
 #include "attention/problem_line.h"
 #include "core/choose.h"
 #include "core/float16.h"
+#include "core/never_destroyed.h"
 #include "fovea/attention.h"
 #include "verification/attention/case.h"
 #include "verification/attention/cases.h"
@@ -263,7 +264,7 @@ Call Attention::prepare(const Case& c, const TensorSet& tensors, const CallSetti
 }  // namespace
 
 const Operation& attention_operation() {
-  static const auto& operation = *new Attention;  // never destroyed: refusals print its lines while the process exits
+  static const auto& operation = core::never_destroyed<Attention>();
   return operation;
 }
 
