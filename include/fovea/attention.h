@@ -85,12 +85,14 @@ FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const Attent
 // unsupported if none would run.
 FOVEA_API std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation = {});
 
-// The walk through the list of implementations for one problem: every verdict. The first that accepts runs.
+// The walk through the list of implementations for one problem: every verdict. The first that accepts runs, or a later
+// one if both predict their time and the later one's is smaller.
 struct Explanation {
   struct Step {
     std::string name = {};
     bool accepted = false;
-    std::string reason = {};  // why it refuses, or is not asked unless named; "" where it accepts
+    std::string reason = {};       // why it refuses, or is not asked unless named; "" where it accepts
+    double predicted_seconds = 0;  // 0: it refuses, or predicts no time
   };
   std::vector<Step> walk = {};
   std::string chosen = {};  // empty if none accepts
@@ -99,6 +101,7 @@ struct Explanation {
   std::int64_t saved_bytes = 0;  // state kept between forward and backward beside out and lse
   double flops = 0;
   double bytes = 0;
+  double predicted_seconds = 0;  // of the chosen one; 0: it predicts no time
 };
 // Throws Error with status invalid_argument for a problem that breaks the contract or a name that is not known; none
 // accepting is no error.

@@ -3,48 +3,63 @@
 
 #include <algorithm>
 
+#include "attention/implementation.h"
+#include "attention/validate.h"
 #include "core/check.h"
 #include "core/choose.h"
 #include "core/memory.h"
-#include "attention/validate.h"
 
 namespace fovea {
 namespace {
 
+using Chooser = core::Chooser<attention::Types>;
+
 // Workspace of an implementation that has its own memory, given back even if the call fails half-way.
 class DeviceWorkspace {
  public:
-  DeviceWorkspace(const core::Implementation& one, const AttentionProblem& problem, std::int64_t bytes, void* stream)
-      : one_(one), problem_(problem), stream_(stream), buffer_(one.allocate_workspace(problem, bytes, stream)) {}
-  ~DeviceWorkspace() { one_.release_workspace(problem_, buffer_, stream_); }
+  DeviceWorkspace(const attention::Implementation& one, const core::Plan& plan, void* stream)
+      : one_(one), plan_(plan), stream_(stream), buffer_(one.allocate_workspace(plan, stream)) {}
+  ~DeviceWorkspace() { one_.release_workspace(plan_, buffer_, stream_); }
   DeviceWorkspace(const DeviceWorkspace&) = delete;
   DeviceWorkspace& operator=(const DeviceWorkspace&) = delete;
 
   void* data() const { return buffer_.data; }
 
  private:
-  const core::Implementation& one_;
-  const AttentionProblem& problem_;
+  const attention::Implementation& one_;
+  const core::Plan& plan_;
   void* stream_;
   Buffer buffer_;
 };
 
-// The caller's workspace if one was given, else the pool's.
+void check_buffer(const core::Plan& plan, std::string_view call, std::string_view argument, const Buffer& buffer,
+                  std::int64_t wanted) {
+  if (buffer.data == nullptr || buffer.bytes >= wanted) return;
+  core::fail({.status = Status::invalid_argument,
+              .call = std::string(call),
+              .argument = std::string(argument),
+              .problem = "the buffer is too small",
+              .got = std::to_string(buffer.bytes) + " bytes",
+              .wanted = "at least " + std::to_string(wanted) + " bytes",
+              .hint = argument == "workspace" ? "workspace_bytes(describe(..)) tells how many; {} for the library's own"
+                                              : "explain(describe(..)).saved_bytes tells how many",
+              .line = plan.line()});
+}
+
+// In the caller's workspace if one was given, else in the pool's.
 template <class Run>
-void with_workspace(const core::Implementation& chosen, const core::Plan& plan, const AttentionProblem& problem,
-                    const AttentionOptions& options, std::string_view call, Run run) {
-  if (options.workspace.data != nullptr && options.workspace.bytes < plan.workspace_bytes) {
-    core::refuse_buffer(problem, call, "workspace", options.workspace.bytes, plan.workspace_bytes);
-  }
+void with_workspace(const attention::Implementation& chosen, const core::Plan& plan, const AttentionOptions& options,
+                    std::string_view call, Run run) {
+  check_buffer(plan, call, "workspace", options.workspace, plan.workspace_bytes);
   core::RunContext context{
       .threads = options.threads, .lender = options.lender, .cancel = options.cancel, .stream = options.stream};
-  if (options.threads == 0 && problem.device.kind == DeviceKind::cpu)
+  if (options.threads == 0 && plan.device.kind == DeviceKind::cpu)
     context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
   if (options.workspace.data != nullptr) {
     context.workspace = options.workspace.data;
     run(context);
   } else if (chosen.allocate_workspace != nullptr) {
-    const DeviceWorkspace workspace(chosen, problem, plan.workspace_bytes, options.stream);
+    const DeviceWorkspace workspace(chosen, plan, options.stream);
     context.workspace = workspace.data();
     run(context);
   } else {
@@ -52,11 +67,6 @@ void with_workspace(const core::Implementation& chosen, const core::Plan& plan, 
     context.workspace = lease.data();
     run(context);
   }
-}
-
-void check_saved(const core::Plan& plan, const AttentionProblem& problem, const Buffer& saved, std::string_view call) {
-  if (saved.data != nullptr && saved.bytes < plan.saved_bytes)
-    core::refuse_buffer(problem, call, "saved", saved.bytes, plan.saved_bytes);
 }
 
 // Whether there is not one element to write, however large the sizes beside the zero are.
@@ -80,26 +90,25 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
   constexpr std::string_view call = "attention_forward";
   core::guarded(call, [&] {
     const AttentionProblem problem = core::validate(tensors, options, call);
-    const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+    const auto choice = Chooser(problem, options.implementation).choose(call);
     if (is_empty(problem)) return;
-    const core::Plan plan = chosen.plan(problem);
-    check_saved(plan, problem, tensors.saved, call);
-    with_workspace(chosen, plan, problem, options, call,
-                   [&](const core::RunContext& context) { chosen.forward(problem, tensors, context); });
+    const core::Plan& plan = *choice->plan;
+    check_buffer(plan, call, "saved", tensors.saved, plan.saved_bytes);
+    with_workspace(*choice->implementation, plan, options, call,
+                   [&](const core::RunContext& context) { choice->implementation->forward(plan, tensors, context); });
   });
 }
 
 void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options) {
   constexpr std::string_view call = "attention_backward";
   core::guarded(call, [&] {
-    AttentionProblem problem = core::validate(tensors, options, call);
-    const core::Implementation& chosen = core::choose(problem, options.implementation, call);
+    const AttentionProblem problem = core::validate(tensors, options, call);
+    const auto choice = Chooser(problem, options.implementation).choose(call);
     if (is_empty(problem)) return;
-    if (problem.len_q == 0) problem.heads_q = problem.heads_kv;  // heads without queries would only be counted through
-    const core::Plan plan = chosen.plan(problem);
-    check_saved(plan, problem, tensors.saved, call);
-    with_workspace(chosen, plan, problem, options, call,
-                   [&](const core::RunContext& context) { chosen.backward(problem, tensors, context); });
+    const core::Plan& plan = *choice->plan;
+    check_buffer(plan, call, "saved", tensors.saved, plan.saved_bytes);
+    with_workspace(*choice->implementation, plan, options, call,
+                   [&](const core::RunContext& context) { choice->implementation->backward(plan, tensors, context); });
   });
 }
 
@@ -107,25 +116,32 @@ std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view i
   constexpr std::string_view call = "workspace_bytes";
   return core::guarded(call, [&] {
     core::validate(problem, call);
-    return core::choose(problem, implementation, call).plan(problem).workspace_bytes;
+    return Chooser(problem, implementation).choose(call)->plan->workspace_bytes;
   });
 }
 
 Explanation explain(const AttentionProblem& problem, std::string_view implementation) {
   return core::guarded("explain", [&] {
     core::validate(problem, "explain");
-    core::check_name(implementation, problem, "explain");
+    const Chooser chooser(problem, implementation);
+    chooser.check_name("explain");
+    const std::vector<core::Verdict> verdicts = chooser.walk();
     Explanation result;
-    const core::Implementation* chosen = nullptr;
-    result.walk = core::walk(problem, implementation, &chosen);
+    for (const core::Verdict& one : verdicts)
+      result.walk.push_back({.name = std::string(one.name),
+                             .accepted = one.reason.empty(),
+                             .reason = one.reason,
+                             .predicted_seconds = one.prepared.plan == nullptr ? 0 : one.prepared.plan->seconds});
     result.flops = flops(problem);
     result.bytes = bytes(problem);
+    const core::Verdict* const chosen = Chooser::leader(verdicts);
     if (chosen == nullptr) return result;
-    const core::Plan plan = chosen->plan(problem);
+    const core::Plan& plan = *chosen->prepared.plan;
     result.chosen = chosen->name;
-    result.tiles = chosen->tiles(problem);
+    result.tiles = plan.tiles;
     result.workspace_bytes = plan.workspace_bytes;
     result.saved_bytes = plan.saved_bytes;
+    result.predicted_seconds = plan.seconds;
     return result;
   });
 }
@@ -133,8 +149,8 @@ Explanation explain(const AttentionProblem& problem, std::string_view implementa
 std::vector<ImplementationInfo> implementations() {
   return core::guarded("implementations", [] {
     std::vector<ImplementationInfo> infos;
-    for (const auto& one : core::all_implementations())
-      infos.push_back({std::string(one.name), one.device, one.automatic, one.unavailable()});
+    for (const auto& one : attention::implementations())
+      infos.push_back({std::string(one.name), one.device, one.automatic, one.obstacle()});
     return infos;
   });
 }

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "baselines/form.h"
-#include "core/implementation.h"
+#include "core/plan.h"
+#include "fovea/attention.h"
 
 namespace fovea::baselines {
 

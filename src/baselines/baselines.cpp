@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "baselines/backward.h"
 #include "baselines/forward.h"
 #include "baselines/memory_plan.h"
 #include "baselines/saved_state.h"
+#include "core/never_destroyed.h"
 #include "linear/blas/blas.h"
 
 namespace fovea::baselines {
@@ -15,56 +17,58 @@ namespace {
 
 constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
 
-std::string refusal(const AttentionProblem& p) {
+struct Plan final : attention::Plan {
+  Plan(Form f, const AttentionProblem& p) : attention::Plan(p), form(f) {}
+  std::string_view name() const { return kNames[static_cast<int>(form)]; }
+  Form form;
+};
+
+core::Prepared prepare(const AttentionProblem& p, int form) {
   const std::int64_t longest = std::max(p.len_q, p.len_k);
   if (longest > linear::blas::kLargestSize)
-    return "the matrix libraries take lengths below 2^31, got " + std::to_string(longest);
-  return {};
-}
-
-std::string tiles(const AttentionProblem& p) {
-  return "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
-         " for each batch and head";
-}
-
-core::Plan plan(const AttentionProblem& p) {
+    return {.refusal = "the matrix libraries take lengths below 2^31, got " + std::to_string(longest)};
+  auto plan = std::make_shared<Plan>(static_cast<Form>(form), p);
   const bool is_forward = p.pass == Pass::forward;
-  return {.workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes,
-          .saved_bytes = saved_bytes(p)};
+  plan->workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes;
+  plan->saved_bytes = saved_bytes(p);
+  plan->tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
+                " for each batch and head";
+  return {.plan = std::move(plan)};
 }
 
-template <Form form>
-void run_forward(const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
-  if (p.saved_state) invalidate_saved_header(tensors.saved);
-  forward(form, p, tensors, context);
-  if (p.saved_state) write_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
+void run_forward(const core::Plan& prepared, const ForwardTensors& tensors, const core::RunContext& context) {
+  const auto& plan = static_cast<const Plan&>(prepared);
+  if (plan.problem.saved_state) invalidate_saved_header(tensors.saved);
+  forward(plan.form, plan.problem, tensors, context);
+  if (plan.problem.saved_state) write_saved_header(plan.problem, plan.name(), tensors.saved);
 }
 
-template <Form form>
-void run_backward(const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
+void run_backward(const core::Plan& prepared, const BackwardTensors& tensors, const core::RunContext& context) {
+  const auto& plan = static_cast<const Plan&>(prepared);
+  const AttentionProblem& p = plan.problem;
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
-  if (reads_state) check_saved_header(p, kNames[static_cast<int>(form)], tensors.saved);
-  backward(form, p, tensors, context);
+  if (reads_state) check_saved_header(p, plan.name(), tensors.saved);
+  backward(plan.form, p, tensors, context);
 }
 
-template <Form form>
-constexpr core::Implementation entry() {
+attention::Implementation entry(Form form) {
   return {.name = kNames[static_cast<int>(form)],
           .device = DeviceKind::cpu,
+          .variant = static_cast<int>(form),
           .automatic = false,
           .reproducible = false,  // the libraries promise nothing
-          .unavailable = linear::blas::unavailable,
-          .refusal = refusal,
-          .plan = plan,
-          .tiles = tiles,
-          .forward = run_forward<form>,
-          .backward = run_backward<form>};
+          .unavailable = [](int) { return linear::blas::unavailable(); },
+          .prepare = prepare,
+          .forward = run_forward,
+          .backward = run_backward};
 }
-
-constexpr core::Implementation kBaselines[] = {entry<Form::naive>(), entry<Form::vectorized>(), entry<Form::fused>()};
 
 }  // namespace
 
-std::span<const core::Implementation> implementations() { return kBaselines; }
+std::span<const attention::Implementation> implementations() {
+  static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(
+      std::initializer_list{entry(Form::naive), entry(Form::vectorized), entry(Form::fused)});
+  return all;
+}
 
 }  // namespace fovea::baselines

@@ -4,10 +4,10 @@
 
 #include <span>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 
 namespace fovea::baselines {
 
-std::span<const core::Implementation> implementations();
+std::span<const attention::Implementation> implementations();
 
 }  // namespace fovea::baselines

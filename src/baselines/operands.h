@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "core/implementation.h"
+#include "core/plan.h"
+#include "fovea/attention.h"
 #include "linear/product.h"
 
 namespace fovea::baselines {

@@ -12,13 +12,12 @@ std::string text_of(const Explanation& explanation) {
   std::string text;
   for (const auto& step : explanation.walk) {
     const bool chosen = step.accepted && step.name == explanation.chosen;
-    text += step.name + ": " +
-            (chosen          ? "taken"
-             : step.accepted ? "not asked: would take it"
-                             : "refused: " + step.reason);
+    text += step.name + ": " + (chosen ? "taken" : step.accepted ? "would take it" : "refused: " + step.reason);
     text += "\n";
   }
   text += "chosen: " + (explanation.chosen.empty() ? "none" : explanation.chosen) + "\n";
+  if (explanation.predicted_seconds > 0)
+    text += "predicted: " + std::to_string(explanation.predicted_seconds * 1e6) + " us\n";
   if (!explanation.tiles.empty()) text += "tiles: " + explanation.tiles + "\n";
   text += "workspace: " + std::to_string(explanation.workspace_bytes) + " bytes\n";
   text += "saved: " + std::to_string(explanation.saved_bytes) + " bytes\n";

@@ -1,34 +1,172 @@
-// Choosing an implementation: the first of the list that accepts, or the one that was named.
+// Choosing an implementation: the first of the list that takes the problem leads; a later one replaces it only if both
+// predict a time and the later one's is smaller. Or the one that was named.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/implementation.h"
+#include "core/names.h"
+#include "core/plan_cache.h"
 
 namespace fovea::core {
 
-// What may be asked for by name: `flash` and every implementation, each name once.
-std::vector<std::string> known_names();
+// The name that is asked for, by the call or by FOVEA_IMPL; empty where neither names one, or `flash`.
+std::string_view requested(std::string_view name);
 
-// Throws Error(invalid_argument) if what is asked for, by `name` or by FOVEA_IMPL, is none of them.
-void check_name(std::string_view name, const AttentionProblem& problem, std::string_view call);
+// The refusals of a choice; `line` is the problem's.
+[[noreturn]] void refuse_name(std::string_view name, const std::vector<std::string>& known, std::string_view call,
+                              std::string line);
+[[noreturn]] void refuse_everywhere(std::string refusals, std::string_view call, std::string line);
 
-// Every implementation's verdict, in list order, also of those after the chosen one. `name` may be empty, the name of
-// one implementation, or `flash`: the best one of the device that stores no scores. FOVEA_IMPL, if set, names one where
-// `name` is empty. `chosen` receives the first that accepts, or null.
-std::vector<Explanation::Step> walk(const AttentionProblem& problem, std::string_view name,
-                                    const Implementation** chosen);
+// One implementation's answer to a problem.
+struct Verdict {
+  std::string_view name;
+  Prepared prepared;   // a plan also where `reason` says that it runs only when named
+  std::string reason;  // empty: it takes the problem
+};
 
-// Throws Error(unsupported) with every refusal if none accepts, Error(invalid_argument) if the name is unknown.
-const Implementation& choose(const AttentionProblem& problem, std::string_view name, std::string_view call);
+// What a call runs.
+template <class Types>
+struct Choice {
+  typename Types::Problem problem;
+  std::string name;  // that was asked for
+  unsigned generation = 0;
+  const Implementation<Types>* implementation = nullptr;
+  std::shared_ptr<const Plan> plan;
 
-// Whether the implementation that `name` would choose promises bitwise equality; programs that name one of the others
-// must ask for less than the default.
-bool promises_reproducibility(std::string_view name);
+  template <class Request>
+  bool answers(const Request& request) const {
+    return generation == request.generation && problem == request.problem && name == request.name;
+  }
+};
 
-[[noreturn]] void refuse_buffer(const AttentionProblem& problem, std::string_view call, std::string_view argument,
-                                std::int64_t got, std::int64_t wanted);
+// The walk through the list of an operation.
+template <class Types>
+class Chooser {
+ public:
+  using Problem = typename Types::Problem;
+  using Entry = Implementation<Types>;
+
+  // `name` may be empty, the name of one implementation, or `flash`: the best one of the device that stores no scores.
+  // FOVEA_IMPL, if set, names one where `name` is empty.
+  Chooser(const Problem& problem, std::string_view name)
+      : problem_(problem), given_(name), wanted_(requested(name)), list_(Types::list()) {}
+
+  // Throws Error(invalid_argument) if what is asked for is no implementation.
+  void check_name(std::string_view call) const {
+    const auto is_wanted = [this](const Entry& one) { return one.name == wanted_; };
+    if (!wanted_.empty() && std::none_of(list_.begin(), list_.end(), is_wanted))
+      refuse_name(given_, known_names(), call, Types::line(problem_));
+  }
+
+  // Every implementation's verdict, in list order, also of those after the chosen one.
+  std::vector<Verdict> walk() const {
+    std::vector<Verdict> all;
+    for (const Entry& one : list_) {
+      if (is_candidate(one)) all.push_back(verdict(one));
+    }
+    return all;
+  }
+
+  // The verdict that leads, or null if every reason is one.
+  static const Verdict* leader(const std::vector<Verdict>& verdicts) {
+    const Verdict* best = nullptr;
+    for (const Verdict& one : verdicts) {
+      if (one.reason.empty() && (best == nullptr || is_faster(*one.prepared.plan, *best->prepared.plan))) best = &one;
+    }
+    return best;
+  }
+
+  // Remembered for the next call with this problem. Throws Error(unsupported) with every refusal if none takes it,
+  // Error(invalid_argument) if the name is unknown.
+  std::shared_ptr<const Choice<Types>> choose(std::string_view call) const {
+    const struct {
+      const Problem& problem;
+      std::string_view name;
+      unsigned generation;
+    } request{problem_, wanted_, list_.generation()};
+    return Cache::instance().find(request, [&] { return make(call, request.generation); });
+  }
+
+  // What may be asked for by name: `flash` and every implementation, each name once.
+  static std::vector<std::string> known_names() {
+    std::vector<std::string> names{"flash"};
+    for (const Entry& one : Types::list()) {
+      if (std::find(names.begin(), names.end(), one.name) == names.end()) names.emplace_back(one.name);
+    }
+    return names;
+  }
+
+  using Cache = PlanCache<Choice<Types>>;
+
+ private:
+  static bool is_faster(const Plan& later, const Plan& best) {
+    return later.seconds > 0 && best.seconds > 0 && later.seconds < best.seconds;
+  }
+
+  // An implementation may exist under one name on several devices; the tensors' decides.
+  bool has_twin(const Entry& one) const {
+    const DeviceKind device = problem_.device.kind;
+    return one.device != device && std::any_of(list_.begin(), list_.end(), [&](const Entry& other) {
+             return other.name == one.name && other.device == device;
+           });
+  }
+
+  // Whether the walk asks it: the one that is named, or else those of the tensors' device and any that are automatic.
+  bool is_candidate(const Entry& one) const {
+    const bool is_meant = wanted_.empty() ? one.automatic || one.device == problem_.device.kind : one.name == wanted_;
+    return is_meant && !has_twin(one);
+  }
+
+  Prepared prepare(const Entry& one) const {
+    if (one.device != problem_.device.kind)
+      return {.refusal = "runs on " + std::string(name_of(one.device)) + ", the tensors are on " +
+                         std::string(name_of(problem_.device.kind))};
+    if (std::string reason = one.obstacle(); !reason.empty()) return {.refusal = std::move(reason)};
+    if (problem_.reproducible && !one.reproducible)
+      return {.refusal = "promises no bitwise equality from run to run; takes reproducible=false only"};
+    return one.prepared(problem_);
+  }
+
+  Verdict verdict(const Entry& one) const {
+    Verdict result{.name = one.name, .prepared = prepare(one), .reason = {}};
+    result.reason = result.prepared.refusal;
+    if (result.reason.empty() && !one.automatic && wanted_.empty())
+      result.reason = "runs only when named" + (one.named_because.empty() ? "" : ": " + one.named_because);
+    return result;
+  }
+
+  std::shared_ptr<const Choice<Types>> make(std::string_view call, unsigned generation) const {
+    auto choice = std::make_shared<Choice<Types>>();
+    for (const Entry& one : list_) {
+      const bool may_lead = choice->plan == nullptr || choice->plan->seconds > 0;
+      if (!may_lead || !is_candidate(one) || (!one.automatic && wanted_.empty())) continue;
+      std::shared_ptr<const Plan> plan = prepare(one).plan;
+      if (plan == nullptr || (choice->plan != nullptr && !is_faster(*plan, *choice->plan))) continue;
+      choice->implementation = &one;
+      choice->plan = std::move(plan);
+    }
+    if (choice->plan == nullptr) refuse(call);
+    choice->problem = problem_, choice->name = wanted_, choice->generation = generation;
+    return choice;
+  }
+
+  [[noreturn]] void refuse(std::string_view call) const {
+    check_name(call);
+    std::string refusals;
+    for (const Verdict& one : walk())
+      refusals += (refusals.empty() ? "" : "\n          ") + std::string(one.name) + ": " + one.reason;
+    refuse_everywhere(std::move(refusals), call, Types::line(problem_));
+  }
+
+  const Problem& problem_;
+  std::string_view given_, wanted_;
+  const ImplementationList<Types>& list_;
+};
 
 }  // namespace fovea::core

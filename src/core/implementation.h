@@ -1,54 +1,71 @@
-// What an implementation is: a name, a refusal with its reason, a plan, and two functions that run.
+// What an implementation of an operation is: a name, a plan or a refusal for each problem, and the functions that run.
 #pragma once
 
+#include <atomic>
+#include <deque>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "core/plan.h"
 #include "fovea/attention.h"
 
 namespace fovea::core {
 
-// What must be allocated before an implementation runs one problem.
-struct Plan {
-  std::int64_t workspace_bytes = 0;
-  std::int64_t saved_bytes = 0;
-};
-
-// Everything of the options that a backend needs while it runs. Validated; the workspace is as large as planned.
-struct RunContext {
-  void* workspace = nullptr;
-  int threads = 1;  // of the host
-  const ThreadLender* lender = nullptr;
-  const std::atomic<bool>* cancel = nullptr;
-  void* stream = nullptr;
-};
-
+// `Types` names what belongs to the operation: `Problem`, with a device and whether it asks for reproducible results;
+// `ForwardTensors` and `BackwardTensors`; `line(problem)`, the problem's line; `list()`, its implementations.
+template <class Types>
 struct Implementation {
+  using Problem = typename Types::Problem;
+
   std::string_view name;  // cpu.avx512
   DeviceKind device = DeviceKind::cpu;
+  int variant = 0;            // tells entries apart that share their functions: an instruction set, a form
   bool automatic = true;      // false: runs only when named
   std::string named_because;  // why only then, if there is more to say
-  bool reproducible = true;   // false: promises no bitwise equality and takes problems that do without it only
+  bool reproducible = true;   // false: not bitwise reproducible; takes problems that do without it only
   // Why this machine cannot run it at all; empty if it can.
-  std::string (*unavailable)() = nullptr;
-  // Why it does not take this problem; empty if it does. The device and availability are checked by the caller.
-  std::string (*refusal)(const AttentionProblem&) = nullptr;
-  Plan (*plan)(const AttentionProblem&) = nullptr;
-  // How it would cut the problem, one line for `explain`; calls do without.
-  std::string (*tiles)(const AttentionProblem&) = nullptr;
-  void (*forward)(const AttentionProblem&, const ForwardTensors&, const RunContext&) = nullptr;
-  void (*backward)(const AttentionProblem&, const BackwardTensors&, const RunContext&) = nullptr;
+  std::string (*unavailable)(int variant) = nullptr;
+  // Whether it takes the problem, and all that its runs then need. Device and availability are checked by the caller.
+  Prepared (*prepare)(const Problem&, int variant) = nullptr;
+  // Each takes a plan that its own `prepare` made.
+  void (*forward)(const Plan&, const typename Types::ForwardTensors&, const RunContext&) = nullptr;
+  void (*backward)(const Plan&, const typename Types::BackwardTensors&, const RunContext&) = nullptr;
   // Workspace on the device, taken and given back in the order of the stream; null: host memory of core/memory.h. What
-  // is taken may be larger than asked for.
-  Buffer (*allocate_workspace)(const AttentionProblem&, std::int64_t bytes, void* stream) = nullptr;
-  void (*release_workspace)(const AttentionProblem&, const Buffer& workspace, void* stream) = nullptr;
+  // is taken may be larger than the plan asks for.
+  Buffer (*allocate_workspace)(const Plan&, void* stream) = nullptr;
+  void (*release_workspace)(const Plan&, const Buffer& workspace, void* stream) = nullptr;
+
+  std::string obstacle() const { return unavailable(variant); }
+  Prepared prepared(const Problem& problem) const { return prepare(problem, variant); }
 };
 
-// THE list, best first (src/implementations.cpp), and after it what a program added.
-std::span<const Implementation> all_implementations();
+// The ordered list of an operation's implementations: the library's own, best first, then what a program added.
+template <class Types>
+class ImplementationList {
+ public:
+  using Entry = Implementation<Types>;
 
-// Adds implementations that the library does not carry itself (the baselines). Call before any attention call, once.
-void register_implementations(std::span<const Implementation> more);
+  ImplementationList() = default;
+  explicit ImplementationList(std::initializer_list<std::span<const Entry>> backends) {
+    for (const auto& backend : backends) add(backend);
+  }
+
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+  // Not while calls run.
+  void add(std::span<const Entry> more) {
+    all_.insert(all_.end(), more.begin(), more.end());
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  // Another number after each `add`: what was chosen from a shorter list is not chosen again.
+  unsigned generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  std::deque<Entry> all_;  // entries stay where they are: choices point to them
+  std::atomic<unsigned> generation_{0};
+};
 
 }  // namespace fovea::core

@@ -16,135 +16,112 @@ constexpr std::int64_t kEnoughTasks = 16;   // keys are split to give this many
 constexpr std::int64_t kLeastKeys = 512;    // but not into chunks smaller than this
 constexpr std::int64_t kRowsPerItem = 128;  // of the row passes
 
-struct BackwardLayout {
-  Shape shape;
-  std::int64_t sequences, rows, chunks, chunk_keys;
-  std::int64_t partial_bytes;  // of one sequence
-  std::int64_t scratch_bytes;  // of one runner
-  std::int64_t row_items() const { return divide_up(rows, kRowsPerItem); }
-  std::int64_t most_tasks() const { return sequences * std::max(chunks, row_items()); }
-};
-
-BackwardLayout lay_out(const Kernels& kernels, const AttentionProblem& p) {
-  BackwardLayout l{};
-  l.shape = shape_of(p);
-  l.sequences = p.batch * p.heads_kv;
-  l.rows = l.shape.group * l.shape.len_q;
-  const std::int64_t wanted = divide_up(kEnoughTasks, std::max<std::int64_t>(1, l.sequences));
-  const std::int64_t chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, p.len_k / kLeastKeys));
-  l.chunk_keys =
-      std::max<std::int64_t>(1, divide_up(divide_up(p.len_k, chunks), kernels.key_block)) * kernels.key_block;
-  l.chunks = std::max<std::int64_t>(1, divide_up(p.len_k, l.chunk_keys));
-  l.partial_bytes = l.chunks > 1 && p.wants_dq ? align_up(l.chunks * l.rows * p.dim_qk * 4) : 0;
-  const std::int64_t task = kernels.backward_scratch_bytes(l.shape, std::min(l.chunk_keys, p.len_k));
-  l.scratch_bytes = align_up(std::max(task, kernels.pack_scratch_bytes(l.shape)));
-  return l;
-}
-
 class BackwardRun {
  public:
-  BackwardRun(const Kernels& kernels, const AttentionProblem& problem, const BackwardTensors& tensors,
-              const core::RunContext& context)
-      : kernels_(kernels), problem_(problem), tensors_(tensors), context_(context), layout_(lay_out(kernels, problem)) {
+  BackwardRun(const BackwardPlan& plan, const BackwardTensors& tensors, const core::RunContext& context)
+      : plan_(plan), tensors_(tensors), context_(context) {
     partials_ = static_cast<char*>(context.workspace);
-    scratch_ = partials_ + layout_.sequences * layout_.partial_bytes;
+    scratch_ = partials_ + plan.sequences.count * plan.partial_bytes;
   }
 
   void run() const {
-    if (!differentiate()) fail_cancelled(problem_, "attention_backward");
-    if (layout_.partial_bytes > 0) reduce();
+    if (!differentiate()) fail_cancelled(plan_);
+    if (plan_.partial_bytes > 0) reduce();
   }
 
  private:
   float* partials(std::int64_t sequence) const {
-    return reinterpret_cast<float*>(partials_ + sequence * layout_.partial_bytes);
+    return reinterpret_cast<float*>(partials_ + sequence * plan_.partial_bytes);
   }
 
-  // Calls work(sequence, first_row, rows, runner) for pieces of all query rows.
+  // Calls work(sequence, first_row, rows, worker) for pieces of all query rows.
   template <class Work>
   void for_rows(const Work& work) const {
-    const auto& l = layout_;
-    const std::int64_t items = l.sequences * l.row_items();
-    for_each_item(context_.lender, runners_of(context_, items), items, [&](std::int64_t item, int runner) {
-      const std::int64_t first = item % l.row_items() * kRowsPerItem;
-      work(item / l.row_items(), first, std::min(kRowsPerItem, l.rows - first), runner);
-      return true;
-    });
+    const std::int64_t items = plan_.sequences.count * plan_.row_items();
+    for_each_item(context_.lender, workers_of(context_, plan_.most_workers, items), items,
+                  [&](std::int64_t item, int worker) {
+                    const std::int64_t first = item % plan_.row_items() * kRowsPerItem;
+                    work(item / plan_.row_items(), first, std::min(kRowsPerItem, plan_.rows - first), worker);
+                    return true;
+                  });
   }
 
   bool differentiate() const {
-    const auto& l = layout_;
-    const std::int64_t tasks = l.sequences * l.chunks;
-    return for_each_item(context_.lender, runners_of(context_, tasks), tasks, [&](std::int64_t item, int runner) {
-      const std::int64_t sequence = item / l.chunks, chunk = item % l.chunks;
-      BackwardTask task{};
-      task.shape = &l.shape;
-      task.q = query_rows(problem_, tensors_.q, sequence);
-      task.k = key_rows(problem_, tensors_.k, sequence);
-      task.v = key_rows(problem_, tensors_.v, sequence);
-      task.out = query_rows(problem_, tensors_.out, sequence);
-      task.dout = query_rows(problem_, tensors_.dout, sequence);
-      task.lse = query_rows(problem_, tensors_.lse, sequence);
-      task.delta = query_rows(problem_, tensors_.delta, sequence);
-      task.first_key = chunk * l.chunk_keys;
-      task.keys = std::min(l.chunk_keys, problem_.len_k - task.first_key);
-      task.dk = key_rows(problem_, tensors_.dk, sequence);
-      task.dv = key_rows(problem_, tensors_.dv, sequence);
-      if (l.partial_bytes > 0) {
-        task.dq_partial = partials(sequence) + chunk * l.rows * problem_.dim_qk;
-      } else {
-        task.dq = query_rows(problem_, tensors_.dq, sequence);
-      }
-      task.accumulate = problem_.accumulate;
-      task.scratch = scratch_ + runner * l.scratch_bytes;
-      task.cancel = cancel_flag(context_);
-      return kernels_.backward(task);
-    });
+    const std::int64_t tasks = plan_.sequences.count * plan_.chunks;
+    return for_each_item(context_.lender, workers_of(context_, plan_.most_workers, tasks), tasks,
+                         [&](std::int64_t item, int worker) {
+                           const std::int64_t sequence = item / plan_.chunks, chunk = item % plan_.chunks;
+                           BackwardTask task{};
+                           task.shape = &plan_.shape;
+                           task.q = query_rows(plan_.sequences, tensors_.q, sequence);
+                           task.k = key_rows(plan_.sequences, tensors_.k, sequence);
+                           task.v = key_rows(plan_.sequences, tensors_.v, sequence);
+                           task.out = query_rows(plan_.sequences, tensors_.out, sequence);
+                           task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
+                           task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
+                           task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+                           task.first_key = chunk * plan_.chunk_keys;
+                           task.keys = std::min(plan_.chunk_keys, plan_.shape.len_k - task.first_key);
+                           task.dk = key_rows(plan_.sequences, tensors_.dk, sequence);
+                           task.dv = key_rows(plan_.sequences, tensors_.dv, sequence);
+                           if (plan_.partial_bytes > 0) {
+                             task.dq_partial = partials(sequence) + chunk * plan_.rows * plan_.shape.dim_qk;
+                           } else {
+                             task.dq = query_rows(plan_.sequences, tensors_.dq, sequence);
+                           }
+                           task.accumulate = plan_.problem.accumulate;
+                           task.scratch = scratch_ + worker * plan_.scratch_bytes;
+                           task.cancel = cancel_flag(context_);
+                           return plan_.kernels.backward(task);
+                         });
   }
 
   void reduce() const {
-    for_rows([&](std::int64_t sequence, std::int64_t first, std::int64_t rows, int runner) {
+    for_rows([&](std::int64_t sequence, std::int64_t first, std::int64_t rows, int worker) {
       ReduceTask task{};
-      task.shape = &layout_.shape;
+      task.shape = &plan_.shape;
       task.partials = partials(sequence);
-      task.chunks = layout_.chunks;
-      task.chunk_keys = layout_.chunk_keys;
+      task.chunks = plan_.chunks;
+      task.chunk_keys = plan_.chunk_keys;
       task.first_row = first;
       task.rows = rows;
-      task.dq = query_rows(problem_, tensors_.dq, sequence);
-      task.accumulate = problem_.accumulate;
-      task.scratch = scratch_ + runner * layout_.scratch_bytes;
-      kernels_.reduce_dq(task);
+      task.dq = query_rows(plan_.sequences, tensors_.dq, sequence);
+      task.accumulate = plan_.problem.accumulate;
+      task.scratch = scratch_ + worker * plan_.scratch_bytes;
+      plan_.kernels.reduce_dq(task);
     });
   }
 
-  const Kernels& kernels_;
-  const AttentionProblem& problem_;
+  const BackwardPlan& plan_;
   const BackwardTensors& tensors_;
   const core::RunContext& context_;
-  BackwardLayout layout_;
   char* partials_;
   char* scratch_;
 };
 
 }  // namespace
 
-core::Plan plan_backward(const Kernels& kernels, const AttentionProblem& problem) {
-  const BackwardLayout l = lay_out(kernels, problem);
-  return {.workspace_bytes = l.sequences * l.partial_bytes + most_runners(l.most_tasks()) * l.scratch_bytes};
+BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
+    : attention::Plan(p), kernels(by), shape(shape_of(p)), sequences(sequences_of(p)) {
+  rows = shape.group * shape.len_q;
+  const std::int64_t wanted = divide_up(kEnoughTasks, std::max<std::int64_t>(1, sequences.count));
+  const std::int64_t most_chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, p.len_k / kLeastKeys));
+  chunk_keys = std::max<std::int64_t>(1, divide_up(divide_up(p.len_k, most_chunks), by.key_block)) * by.key_block;
+  chunks = std::max<std::int64_t>(1, divide_up(p.len_k, chunk_keys));
+  partial_bytes = chunks > 1 && p.wants_dq ? align_up(chunks * rows * p.dim_qk * 4) : 0;
+  const std::int64_t task = by.backward_scratch_bytes(shape, std::min(chunk_keys, p.len_k));
+  scratch_bytes = align_up(std::max(task, by.pack_scratch_bytes(shape)));
+  most_workers = cpu::most_workers(sequences.count * std::max(chunks, row_items()));
+  workspace_bytes = sequences.count * partial_bytes + most_workers * scratch_bytes;
+  tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
+          std::to_string(by.key_block) + " keys a block, " + std::to_string(std::min(chunk_keys, p.len_k)) +
+          " keys a task, " + std::to_string(sequences.count * chunks) + " tasks";
 }
 
-std::string backward_tiles(const Kernels& kernels, const AttentionProblem& problem) {
-  const BackwardLayout l = lay_out(kernels, problem);
-  return std::to_string(kernels.query_tile) + " queries x " + std::to_string(kernels.tile_rows) +
-         " keys in registers, " + std::to_string(kernels.key_block) + " keys a block, " +
-         std::to_string(std::min(l.chunk_keys, problem.len_k)) + " keys a task, " +
-         std::to_string(l.sequences * l.chunks) + " tasks";
-}
+std::int64_t BackwardPlan::row_items() const { return divide_up(rows, kRowsPerItem); }
 
-void run_backward(const Kernels& kernels, const AttentionProblem& problem, const BackwardTensors& tensors,
-                  const core::RunContext& context) {
-  BackwardRun(kernels, problem, tensors, context).run();
+void run_backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {
+  BackwardRun(static_cast<const BackwardPlan&>(plan), tensors, context).run();
 }
 
 }  // namespace fovea::cpu

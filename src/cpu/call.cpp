@@ -6,14 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/problem_line.h"
 #include "core/check.h"
 #include "core/processors.h"
 
 namespace fovea::cpu {
 namespace {
 
-constexpr int kLeastRoom = 4;  // runners that a workspace has room for on the smallest machine
+constexpr int kLeastRoom = 4;  // workers that a workspace has room for on the smallest machine
 
 Element element_of(DType type) {
   return type == DType::fp32 ? Element::fp32 : type == DType::bf16 ? Element::bf16 : Element::fp16;
@@ -29,14 +28,13 @@ Rows rows_of(const View& view, std::int64_t batch, std::int64_t head, std::int64
 }
 
 template <class Rows, class View>
-Rows query_rows_of(const AttentionProblem& p, const View& view, std::int64_t sequence) {
-  const std::int64_t group = p.heads_q / p.heads_kv;
-  return rows_of<Rows>(view, sequence / p.heads_kv, sequence % p.heads_kv * group, size_of(view.dtype));
+Rows query_rows_of(const Sequences& all, const View& view, std::int64_t sequence) {
+  return rows_of<Rows>(view, sequence / all.heads_kv, sequence % all.heads_kv * all.group, size_of(view.dtype));
 }
 
 template <class Rows, class View>
-Rows key_rows_of(const AttentionProblem& p, const View& view, std::int64_t sequence) {
-  return rows_of<Rows>(view, sequence / p.heads_kv, sequence % p.heads_kv, size_of(view.dtype));
+Rows key_rows_of(const Sequences& all, const View& view, std::int64_t sequence) {
+  return rows_of<Rows>(view, sequence / all.heads_kv, sequence % all.heads_kv, size_of(view.dtype));
 }
 
 }  // namespace
@@ -63,27 +61,31 @@ Shape shape_of(const AttentionProblem& p) {
   return s;
 }
 
-InputRows query_rows(const AttentionProblem& p, const TensorView& view, std::int64_t sequence) {
-  return query_rows_of<InputRows>(p, view, sequence);
-}
-InputRows key_rows(const AttentionProblem& p, const TensorView& view, std::int64_t sequence) {
-  return key_rows_of<InputRows>(p, view, sequence);
-}
-OutputRows query_rows(const AttentionProblem& p, const MutableTensorView& view, std::int64_t sequence) {
-  return query_rows_of<OutputRows>(p, view, sequence);
-}
-OutputRows key_rows(const AttentionProblem& p, const MutableTensorView& view, std::int64_t sequence) {
-  return key_rows_of<OutputRows>(p, view, sequence);
+Sequences sequences_of(const AttentionProblem& p) {
+  return {.count = p.batch * p.heads_kv, .heads_kv = p.heads_kv, .group = p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0};
 }
 
-int most_runners(std::int64_t tasks) {
+InputRows query_rows(const Sequences& all, const TensorView& view, std::int64_t sequence) {
+  return query_rows_of<InputRows>(all, view, sequence);
+}
+InputRows key_rows(const Sequences& all, const TensorView& view, std::int64_t sequence) {
+  return key_rows_of<InputRows>(all, view, sequence);
+}
+OutputRows query_rows(const Sequences& all, const MutableTensorView& view, std::int64_t sequence) {
+  return query_rows_of<OutputRows>(all, view, sequence);
+}
+OutputRows key_rows(const Sequences& all, const MutableTensorView& view, std::int64_t sequence) {
+  return key_rows_of<OutputRows>(all, view, sequence);
+}
+
+int most_workers(std::int64_t tasks) {
   const int room = std::max(kLeastRoom, core::available_processors());
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, room));
 }
 
-int runners_of(const core::RunContext& context, std::int64_t tasks) {
+int workers_of(const core::RunContext& context, int most, std::int64_t tasks) {
   const int offered = context.lender != nullptr ? std::min(context.threads, context.lender->threads) : context.threads;
-  return std::clamp(offered, 1, most_runners(tasks));
+  return static_cast<int>(std::clamp<std::int64_t>(std::min<std::int64_t>(offered, tasks), 1, most));
 }
 
 CancelFlag cancel_flag(const core::RunContext& context) {
@@ -93,15 +95,15 @@ CancelFlag cancel_flag(const core::RunContext& context) {
           context.cancel};
 }
 
-void fail_cancelled(const AttentionProblem& problem, std::string_view call) {
+void fail_cancelled(const core::Plan& plan) {
   core::fail({.status = Status::cancelled,
-              .call = std::string(call),
+              .call = std::string(plan.call),
               .argument = "cancel",
               .problem = "the call was cancelled while it ran",
               .got = "a raised flag",
               .wanted = "a flag that stays down",
               .hint = "the outputs are unspecified",
-              .line = core::line_of(problem)});
+              .line = plan.line()});
 }
 
 }  // namespace fovea::cpu

@@ -12,60 +12,35 @@
 namespace fovea::cpu {
 namespace {
 
-template <Isa isa>
-std::string unavailable() {
-  return missing(isa);
+std::string unavailable(int isa) { return missing(static_cast<Isa>(isa)); }
+
+core::Prepared prepare(const AttentionProblem& problem, int isa) {
+  const Kernels* const kernels = kernels_of(static_cast<Isa>(isa));
+  if (kernels == nullptr) return {.refusal = unavailable(isa)};
+  if (problem.saved_state) return {.refusal = "saves no state: its backward recomputes the scores from lse"};
+  if (kernels->bf16_dot && problem.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
+  if (problem.pass == Pass::forward) return {.plan = std::make_shared<ForwardPlan>(*kernels, problem)};
+  return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }
 
-template <Isa isa>
-std::string refusal(const AttentionProblem& problem) {
-  if (problem.saved_state) return "saves no state: its backward recomputes the scores from lse";
-  if (kernels_of(isa)->bf16_dot && problem.dtype != DType::bf16) return "takes bf16 only";
-  return {};
-}
-
-template <Isa isa>
-core::Plan plan(const AttentionProblem& problem) {
-  return problem.pass == Pass::forward ? plan_forward(*kernels_of(isa), problem)
-                                       : plan_backward(*kernels_of(isa), problem);
-}
-
-template <Isa isa>
-std::string tiles(const AttentionProblem& problem) {
-  return problem.pass == Pass::forward ? forward_tiles(*kernels_of(isa), problem)
-                                       : backward_tiles(*kernels_of(isa), problem);
-}
-
-template <Isa isa>
-void forward(const AttentionProblem& problem, const ForwardTensors& tensors, const core::RunContext& context) {
-  run_forward(*kernels_of(isa), problem, tensors, context);
-}
-
-template <Isa isa>
-void backward(const AttentionProblem& problem, const BackwardTensors& tensors, const core::RunContext& context) {
-  run_backward(*kernels_of(isa), problem, tensors, context);
-}
-
-template <Isa isa>
-core::Implementation implementation(std::string_view name) {
+attention::Implementation implementation(std::string_view name, Isa isa) {
   return {.name = name,
           .device = DeviceKind::cpu,
+          .variant = static_cast<int>(isa),
           .automatic = passed_over(isa).empty(),
           .named_because = passed_over(isa),
-          .unavailable = unavailable<isa>,
-          .refusal = refusal<isa>,
-          .plan = plan<isa>,
-          .tiles = tiles<isa>,
-          .forward = forward<isa>,
-          .backward = backward<isa>};
+          .unavailable = unavailable,
+          .prepare = prepare,
+          .forward = run_forward,
+          .backward = run_backward};
 }
 
 }  // namespace
 
-std::span<const core::Implementation> implementations() {
-  static const auto& all = core::never_destroyed<std::vector<core::Implementation>>(std::initializer_list{
-      implementation<Isa::avx512_bf16>("cpu.avx512_bf16"), implementation<Isa::avx512>("cpu.avx512"),
-      implementation<Isa::avx2>("cpu.avx2"), implementation<Isa::scalar>("cpu.scalar")});
+std::span<const attention::Implementation> implementations() {
+  static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(std::initializer_list{
+      implementation("cpu.avx512_bf16", Isa::avx512_bf16), implementation("cpu.avx512", Isa::avx512),
+      implementation("cpu.avx2", Isa::avx2), implementation("cpu.scalar", Isa::scalar)});
   return all;
 }
 

@@ -1,14 +1,26 @@
 // Forward over threads: plan and run.
 #pragma once
 
-#include "core/implementation.h"
-#include "cpu/kernels/kernels.h"
+#include "cpu/call.h"
 
 namespace fovea::cpu {
 
-core::Plan plan_forward(const Kernels& kernels, const AttentionProblem& problem);
-std::string forward_tiles(const Kernels& kernels, const AttentionProblem& problem);  // one line, for `explain`
-void run_forward(const Kernels& kernels, const AttentionProblem& problem, const ForwardTensors& tensors,
-                 const core::RunContext& context);
+// How the query rows of the sequences become tasks, and where the workspace holds what.
+struct ForwardPlan final : attention::Plan {
+  ForwardPlan(const Kernels& kernels, const AttentionProblem& problem);
+
+  const Kernels& kernels;
+  Shape shape;
+  Sequences sequences;
+  std::int64_t rows, slab_rows, slabs, blocks;
+  bool packs_itself;
+  std::int64_t wave;              // sequences packed at a time
+  std::int64_t k_bytes, v_bytes;  // packed, of one sequence
+  std::int64_t packed_bytes;
+  std::int64_t scratch_bytes;  // of one worker
+  int most_workers;
+};
+
+void run_forward(const core::Plan& plan, const ForwardTensors& tensors, const core::RunContext& context);
 
 }  // namespace fovea::cpu

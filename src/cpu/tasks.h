@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/implementation.h"
+#include "core/plan.h"
 
 namespace fovea::cpu {
 

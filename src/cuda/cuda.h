@@ -3,11 +3,11 @@
 
 #include <span>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 
 namespace fovea::cuda {
 
 // Empty in a build without CUDA.
-std::span<const core::Implementation> implementations();
+std::span<const attention::Implementation> implementations();
 
 }  // namespace fovea::cuda

@@ -163,7 +163,7 @@ std::int64_t most_scratch(const HostLibrary& library, const LinearProblem& p) {
 int planned_runners(const LinearProblem& p) {
   std::int64_t tiles = 1;
   for (const BatchedProduct& one : whole_products(p)) tiles = std::max(tiles, Cut(one).tiles);
-  return cpu::most_runners(tiles);
+  return cpu::most_workers(tiles);
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ void multiply(const HostLibrary& library, const BatchedProduct& p, const core::R
               const HostScratch& scratch) {
   const Cut cut(p);
   const std::int64_t bytes = scratch_of_tile(library, p), sums = bytes_of_sums(p);
-  const int runners = std::min(cpu::runners_of(context, cut.tiles), scratch.runners);
+  const int runners = cpu::workers_of(context, scratch.runners, cut.tiles);
   cpu::run_cancellable(context, runners, cut.tiles, [&](std::int64_t index, int runner) {
     char* const own = scratch.memory + runner * bytes;
     multiply_tile(library, tile_of(p, cut, index), own, own + sums);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/implementation.h"
+#include "core/plan.h"
 #include "linear/host_library.h"
 #include "linear/steps.h"
 

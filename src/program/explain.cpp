@@ -6,10 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "attention/implementation.h"
 #include "core/check.h"
-#include "core/choose.h"
 #include "core/problem_line.h"
-#include "verification/attention/case.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "program/bench/contender.h"
@@ -31,7 +30,7 @@ struct Facts {
 };
 
 void check_name(const std::string& implementation) {
-  const std::vector<std::string> known = core::known_names();
+  const std::vector<std::string> known = attention::known_names();
   if (implementation.empty() || std::find(known.begin(), known.end(), implementation) != known.end()) return;
   const std::string near = core::nearest_word(implementation, known);
   core::fail({.status = Status::invalid_argument,
@@ -46,7 +45,7 @@ void check_name(const std::string& implementation) {
 // As `bench` poses it: reproducible where that is promised, and backward from the state that its forward keeps.
 Explanation explanation_of(const verification::AttentionCase& c, const std::string& implementation) {
   AttentionProblem problem = c.problem;
-  problem.reproducible = core::promises_reproducibility(implementation);
+  problem.reproducible = attention::promises_reproducibility(implementation);
   problem.pass = Pass::forward;
   Explanation forward = explain(problem, implementation);
   if (c.pass == verification::CasePass::fwd) return forward;
@@ -73,14 +72,19 @@ Facts facts_of(const std::string& line, const std::string& implementation) {
   return facts;
 }
 
+std::string predicted(double seconds) { return seconds > 0 ? ", predicted " + time_text(seconds) : ""; }
+
 bool is_taken(const Explanation& e, const Explanation::Step& step) { return step.accepted && step.name == e.chosen; }
 
 void print_json(const Facts& facts) {
   const Explanation& e = facts.explanation;
   nlohmann::ordered_json walk = nlohmann::ordered_json::array();
   for (const auto& step : e.walk)
-    walk.push_back(
-        {{"name", step.name}, {"accepts", step.accepted}, {"taken", is_taken(e, step)}, {"reason", step.reason}});
+    walk.push_back({{"name", step.name},
+                    {"accepts", step.accepted},
+                    {"taken", is_taken(e, step)},
+                    {"reason", step.reason},
+                    {"predicted_s", step.predicted_seconds}});
   const nlohmann::ordered_json all{{"schema", "fovea.explain/1"},
                                    {"problem", verification::line_of(facts.c)},
                                    {"walk", walk},
@@ -91,7 +95,8 @@ void print_json(const Facts& facts) {
                                    {"tensor_bytes", facts.tensors},
                                    {"flops", e.flops},
                                    {"bytes", e.bytes},
-                                   {"floor_s", facts.floor_s}};
+                                   {"floor_s", facts.floor_s},
+                                   {"predicted_s", e.predicted_seconds}};
   std::printf("%s\n", all.dump(2).c_str());
 }
 
@@ -99,9 +104,10 @@ void print_words(const Facts& facts) {
   const Explanation& e = facts.explanation;
   std::vector<std::vector<std::string>> rows;
   for (const auto& step : e.walk)
-    rows.push_back({"  " + step.name, is_taken(e, step) ? "takes it"
-                                      : step.accepted   ? "not asked: would take it"
-                                                        : "refuses: " + step.reason});
+    rows.push_back({"  " + step.name, (is_taken(e, step) ? "takes it"
+                                       : step.accepted   ? "would take it"
+                                                         : "refuses: " + step.reason) +
+                                          predicted(step.predicted_seconds)});
   std::printf("%s\n%s", verification::line_of(facts.c).c_str(), aligned(rows).c_str());
   if (e.chosen.empty()) {
     std::printf("no implementation takes this problem\n");

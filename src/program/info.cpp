@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 #include "core/names.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
@@ -54,9 +54,9 @@ void print_ceilings(const Machine& machine) {
 }
 
 // Element types and passes of which it takes at least a part: "fp32 bf16 fp16, forward and backward".
-std::string takes(const core::Implementation& implementation) {
+std::string takes(const attention::Implementation& implementation) {
   // What a GPU's implementation takes follows from the GPU: without one there is nothing to ask.
-  if (implementation.device == DeviceKind::cuda && !implementation.unavailable().empty()) return {};
+  if (implementation.device == DeviceKind::cuda && !implementation.obstacle().empty()) return {};
   std::map<std::string, std::string> types_of;  // by the passes
   for (std::size_t dtype = 0; dtype < std::size(verification::kDtypes); ++dtype) {
     std::string passes;
@@ -81,8 +81,8 @@ std::string takes(const core::Implementation& implementation) {
 
 void print_json(const Machine& machine, bool quick) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& one : core::all_implementations()) {
-    const std::string unavailable = one.unavailable();
+  for (const auto& one : attention::implementations()) {
+    const std::string unavailable = one.obstacle();
     list.push_back({{"name", one.name},
                     {"device", one.device == DeviceKind::cpu ? "cpu" : "cuda"},
                     {"automatic", one.automatic},
@@ -119,10 +119,10 @@ void print_words(const Machine& machine, bool quick) {
   if (!quick) print_ceilings(machine);
   std::printf("\nimplementations, best first, and what they take (in detail: fovea info --matrix)\n");
   rows.clear();
-  for (const auto& one : core::all_implementations()) {
+  for (const auto& one : attention::implementations()) {
     const char* const ready = one.automatic ? "ready" : "ready, runs when named";
     const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
-    const std::string unavailable = one.unavailable();
+    const std::string unavailable = one.obstacle();
     rows.push_back({"  " + std::string(one.name) + (twin ? " on cuda" : ""), takes(one),
                     unavailable.empty() ? ready : "not here: " + unavailable});
   }

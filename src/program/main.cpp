@@ -28,8 +28,8 @@ int exit_code(fovea::Status status) { return status == fovea::Status::invalid_ar
 int run(int argc, char** argv) {
   using namespace fovea::program;
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
-  fovea::core::register_implementations(fovea::baselines::implementations());
-  fovea::core::register_implementations(fovea::cuda::baselines::implementations());
+  fovea::attention::register_implementations(fovea::baselines::implementations());
+  fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(definition_on);
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kForms[] = {"naive", "vectorized", "fused"};
 
-const bool kCpuRegistered = (core::register_implementations(baselines::implementations()), true);
+const bool kCpuRegistered = (attention::register_implementations(baselines::implementations()), true);
 
 AttentionOptions options_for(const verification::AttentionCase& c, std::string_view form, int threads = 2) {
   AttentionOptions options = verification::options_of(c);

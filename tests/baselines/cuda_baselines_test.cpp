@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
+#include "attention/implementation.h"
 #include "baselines/cuda/baselines.h"
-#include "core/choose.h"
 #include "fovea/attention.h"
 #include "verification/attention/case.h"
 
 namespace fovea {
 namespace {
 
-const bool kCudaRegistered = (core::register_implementations(cuda::baselines::implementations()), true);
+const bool kCudaRegistered = (attention::register_implementations(cuda::baselines::implementations()), true);
 
 TEST(CudaBaselines, TheDeviceChoosesAmongEqualNames) {
   if (cuda::baselines::implementations().empty()) GTEST_SKIP() << "a build without CUDA";
@@ -26,22 +26,23 @@ TEST(CudaBaselines, TheDeviceChoosesAmongEqualNames) {
 }
 
 TEST(CudaBaselines, EveryNameIsListedOnce) {
-  const std::vector<std::string> names = core::known_names();
+  const std::vector<std::string> names = attention::known_names();
   for (const auto& name : names) EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
   EXPECT_EQ(std::count(names.begin(), names.end(), "naive"), 1);
 }
 
 TEST(CudaBaselines, PlansCountTheMatrixAndTheSavedState) {
-  for (const core::Implementation& one : cuda::baselines::implementations()) {
+  for (const attention::Implementation& one : cuda::baselines::implementations()) {
     AttentionProblem problem =
         verification::attention_case("b=2 hq=4 lq=1000 lk=900 d=32 dtype=bf16 device=cuda").problem;
     problem.saved_state = true;
-    EXPECT_EQ(one.refusal(problem), "");
-    const core::Plan plan = one.plan(problem);
+    const core::Prepared prepared = one.prepared(problem);
+    ASSERT_EQ(prepared.refusal, "");
+    const core::Plan& plan = *prepared.plan;
     EXPECT_EQ(plan.saved_bytes, 64 + std::int64_t{2} * 4 * 1000 * 900 * 2);
     EXPECT_GE(plan.workspace_bytes, std::int64_t{4} * 2 * 4 * 1000 * 900);
     problem.len_k = std::int64_t{1} << 31;
-    EXPECT_NE(one.refusal(problem), "");
+    EXPECT_NE(one.prepared(problem).refusal, "");
   }
 }
 

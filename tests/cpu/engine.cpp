@@ -10,33 +10,28 @@
 namespace fovea::cpu {
 namespace {
 
-template <const Kernels& kernels>
-core::Implementation emulated(std::string_view name) {
-  return {.name = name,
-          .automatic = false,
-          .unavailable = [] { return std::string(); },
-          .refusal =
-              [](const AttentionProblem& p) {
-                return std::string(kernels.bf16_dot && p.dtype != DType::bf16 ? "takes bf16 only" : "");
-              },
-          .plan =
-              [](const AttentionProblem& p) {
-                return p.pass == Pass::forward ? plan_forward(kernels, p) : plan_backward(kernels, p);
-              },
-          .tiles =
-              [](const AttentionProblem& p) {
-                return p.pass == Pass::forward ? forward_tiles(kernels, p) : backward_tiles(kernels, p);
-              },
-          .forward = [](const AttentionProblem& p, const ForwardTensors& t,
-                        const core::RunContext& c) { run_forward(kernels, p, t, c); },
-          .backward = [](const AttentionProblem& p, const BackwardTensors& t,
-                         const core::RunContext& c) { run_backward(kernels, p, t, c); }};
+constexpr const Kernels* kEmulated[] = {&kEmulatedAvx512Kernels, &kEmulatedAvx512Bf16Kernels};
+
+core::Prepared prepare(const AttentionProblem& p, int variant) {
+  const Kernels& kernels = *kEmulated[variant];
+  if (kernels.bf16_dot && p.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
+  if (p.pass == Pass::forward) return {.plan = std::make_shared<ForwardPlan>(kernels, p)};
+  return {.plan = std::make_shared<BackwardPlan>(kernels, p)};
 }
 
-std::span<const core::Implementation> registered() {
-  static const std::array more{emulated<kEmulatedAvx512Kernels>("emulated.avx512"),
-                               emulated<kEmulatedAvx512Bf16Kernels>("emulated.avx512_bf16")};
-  static const bool once = (core::register_implementations(more), true);
+attention::Implementation emulated(std::string_view name, int variant) {
+  return {.name = name,
+          .variant = variant,
+          .automatic = false,
+          .unavailable = [](int) { return std::string(); },
+          .prepare = prepare,
+          .forward = run_forward,
+          .backward = run_backward};
+}
+
+std::span<const attention::Implementation> registered() {
+  static const std::array more{emulated("emulated.avx512", 0), emulated("emulated.avx512_bf16", 1)};
+  static const bool once = (attention::register_implementations(more), true);
   (void)once;
   return more;
 }

@@ -12,10 +12,10 @@
 
 namespace fovea::cpu {
 
-inline void add_takers(std::vector<std::string>& names, std::span<const core::Implementation> list,
+inline void add_takers(std::vector<std::string>& names, std::span<const attention::Implementation> list,
                        const AttentionProblem& problem) {
   for (const auto& one : list) {
-    if (one.unavailable().empty() && one.refusal(problem).empty()) names.emplace_back(one.name);
+    if (one.obstacle().empty() && one.prepared(problem).refusal.empty()) names.emplace_back(one.name);
   }
 }
 

@@ -56,14 +56,14 @@ TEST(Isa, ACapLeavesTheOthersToTheirNames) {
 TEST(Isa, OneThatIsMissingSaysWhy) {
   const verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8 dtype=bf16");
   for (const auto& one : implementations()) {
-    if (one.unavailable().empty()) continue;
+    if (one.obstacle().empty()) continue;
     const verification::CaseTensors tensors = verification::make_tensors(c);
     try {
       attention_forward(tensors.forward(), forced(c, one.name));
       FAIL() << one.name;
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::unsupported);
-      EXPECT_NE(std::string(error.what()).find(one.unavailable()), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(one.obstacle()), std::string::npos);
     }
   }
 }
@@ -71,7 +71,7 @@ TEST(Isa, OneThatIsMissingSaysWhy) {
 TEST(Isa, NoStateIsSaved) {
   verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   c.problem.saved_state = true;
-  for (const auto& one : implementations()) EXPECT_NE(one.refusal(c.problem), "");
+  for (const auto& one : implementations()) EXPECT_NE(one.prepared(c.problem).refusal, "");
 }
 
 TEST(Probes, CeilingsArePositive) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 #include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "softcap_kernels.h"
@@ -96,19 +96,17 @@ TEST(Score, AStageIsFilledInForwardAndBackward) {
         verification::attention_case("pass=e2e hq=2 hkv=1 lq=37 lk=150 d=8 mask=causal_bottom_right");
     c.problem.scale = scale;
     const verification::CaseTensors tensors = verification::make_tensors(c);
-    const auto run = [&](const core::Plan& plan, auto call) {
+    const auto run = [&](const core::Plan& plan, auto call, const auto& t) {
       std::vector<char> memory(static_cast<std::size_t>(plan.workspace_bytes) + 64);
       void* workspace = memory.data();
       std::size_t space = memory.size();
       std::align(64, static_cast<std::size_t>(plan.workspace_bytes), workspace, space);
-      call(core::RunContext{.workspace = workspace, .threads = 1});
+      call(plan, t, core::RunContext{.workspace = workspace, .threads = 1});
     };
     AttentionProblem problem = c.problem;
-    run(plan_forward(kSoftcapKernels, problem),
-        [&](const core::RunContext& context) { run_forward(kSoftcapKernels, problem, tensors.forward(), context); });
+    run(ForwardPlan(kSoftcapKernels, problem), run_forward, tensors.forward());
     problem.pass = Pass::backward;
-    run(plan_backward(kSoftcapKernels, problem),
-        [&](const core::RunContext& context) { run_backward(kSoftcapKernels, problem, tensors.backward(), context); });
+    run(BackwardPlan(kSoftcapKernels, problem), run_backward, tensors.backward());
     const Answer<float> plain = definition<float>(problem, tensors);
     const Answer<double> exact = definition<double>(problem, tensors);
     expect_close(tensors.out, plain.out, exact.out, 2, "out");

@@ -22,6 +22,7 @@
 #include "cuda/runtime/placement.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
+#include "graph_time.h"
 #include "tile_tensors.h"
 #include "tile_variants.h"
 #include "verification/attention/case.h"
@@ -30,36 +31,6 @@ namespace fovea::cuda::any {
 namespace {
 
 constexpr std::int64_t kReferenceLength = 512;
-
-using Enqueue = std::function<void(cudaStream_t)>;
-
-// Microseconds of one call among dependent ones of a graph, the best of three launches.
-double node_us(const Enqueue& enqueue, int nodes) {
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  for (int i = 0; i < nodes; ++i) enqueue(stream);
-  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-  check(cudaEventCreate(&begin), "cudaEventCreate");
-  check(cudaEventCreate(&end), "cudaEventCreate");
-  float best = HUGE_VALF;
-  for (int i = 0; i < 4; ++i) {
-    cudaEventRecord(begin, stream);
-    check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-    cudaEventRecord(end, stream);
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    if (i > 0) best = std::min(best, ms);
-  }
-  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph);
-  cudaEventDestroy(begin), cudaEventDestroy(end), cudaStreamDestroy(stream);
-  return 1e3 * static_cast<double>(best) / nodes;
-}
 
 // Largest difference over the largest value; infinite if a number is missing.
 double difference(const std::vector<float>& got, const std::vector<float>& wanted) {
@@ -91,22 +62,22 @@ struct Planned {
   Enqueue enqueue;
 };
 
-Planned plan(Tensors& t, Workspace& workspace, const Forced& forced) {
+Planned plan(Tensors& t, Workspace& workspace, const PlanOverride& forced) {
   Planned result;
   if (t.p.pass == Pass::forward) {
     const ForwardPlan made = plan_forward(t.p, forced);
-    result = {.split = made.split, .text = describe(made), .workspace = made.workspace_bytes, .enqueue = {}};
+    result = {.split = made.split, .text = made.tiles, .workspace = made.workspace_bytes, .enqueue = {}};
     result.enqueue = [made, &t, &workspace](cudaStream_t stream) {
-      enqueue(made, t.p, t.forward(), {.workspace = workspace.data, .stream = stream});
+      enqueue(made, t.forward(), {.workspace = workspace.data, .stream = stream});
     };
   } else {
     const BackwardPlan made = plan_backward(t.p, forced, forced);
     result = {.split = t.p.wants_dq ? made.queries.split : made.keys.split,
-              .text = describe(made),
+              .text = made.tiles,
               .workspace = made.workspace_bytes,
               .enqueue = {}};
     result.enqueue = [made, &t, &workspace](cudaStream_t stream) {
-      enqueue(made, t.p, t.backward(), {.workspace = workspace.data, .stream = stream});
+      enqueue(made, t.backward(), {.workspace = workspace.data, .stream = stream});
     };
   }
   return result;
@@ -128,9 +99,8 @@ class KernelTimes {
       : kernel_(kernel), workspace_(workspace), problem_(problem_of(c, kernel)), tensors_(problem_) {
     AttentionProblem forward_problem = problem_;
     forward_problem.pass = Pass::forward;
-    const ForwardPlan first = plan_forward(forward_problem);
-    enqueue(first, forward_problem, tensors_.forward(),
-            {.workspace = workspace.of(first.workspace_bytes), .stream = nullptr});
+    const ForwardPlan first = plan_forward(forward_problem, {});
+    enqueue(first, tensors_.forward(), {.workspace = workspace.of(first.workspace_bytes), .stream = nullptr});
     chosen_ = plan(tensors_, workspace, {});
     call(chosen_);
     const bool short_enough = problem_.len_q * problem_.batch * problem_.heads_q <= kReferenceLength;
@@ -239,7 +209,7 @@ void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
 // A tile with a number of parts, and its name.
 struct Option {
   std::string name;
-  Forced forced;
+  PlanOverride forced;
 };
 
 // The library's tiles for the problem, each in several numbers of parts that are no longer than 24 blocks.
@@ -279,7 +249,7 @@ void time_pairs(const verification::AttentionCase& c, Workspace& workspace) {
       const BackwardPlan made = plan_backward(t.p, keys.forced, queries.forced);
       workspace.of(made.workspace_bytes);
       const auto once = [&](cudaStream_t stream) {
-        enqueue(made, t.p, t.backward(), {.workspace = workspace.data, .stream = stream});
+        enqueue(made, t.backward(), {.workspace = workspace.data, .stream = stream});
       };
       const int nodes = problem.len_q > 4096 ? 2 : problem.len_q > 1024 ? 8 : 20;
       std::printf(" %s=%.1f", queries.name.c_str(), node_us(once, nodes));
@@ -329,9 +299,10 @@ int time_host() {
         [&] { t.p.pass == Pass::forward ? describe(t.forward(), t.options) : describe(t.backward(), t.options); });
     const double choice = timed([&] { workspace_bytes(t.p, t.options.implementation); });
     const core::RunContext context{.workspace = t.options.workspace.data, .stream = stream};
+    const attention::Plan plan_of_problem(t.p);
     const double placement = timed([&] {
-      t.p.pass == Pass::forward ? check_placements(t.p, t.forward(), context)
-                                : check_placements(t.p, t.backward(), context);
+      t.p.pass == Pass::forward ? check_placements(plan_of_problem, t.forward(), context)
+                                : check_placements(plan_of_problem, t.backward(), context);
     });
     std::printf(
         "host %s: call %.2f us (%.2f us with a workspace of the pool), its launches %.2f us, beyond them %.2f us; of "

@@ -22,7 +22,7 @@
 namespace fovea::cuda {
 namespace {
 
-using any::Forced, any::Kernel, any::KernelInstance;
+using any::Kernel, any::KernelInstance, any::PlanOverride;
 
 // Rows of whole chunks and lengths of no whole tile; neither, with more than half of the columns filled; whole chunks
 // of keys or of values only.
@@ -39,8 +39,8 @@ std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, con
 
 // How a tile may be cut on this device: warps that share rows take all keys, and blocks of threads that make different
 // results form no cluster.
-std::vector<Forced> cuts_of(const KernelInstance& one) {
-  std::vector<Forced> all{{.kernel = &one, .splits = 1}};
+std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
+  std::vector<PlanOverride> all{{.kernel = &one, .splits = 1}};
   if (one.tile.sharing > 1) return all;
   all.push_back({.kernel = &one, .splits = 3});
   if (one.split_roles || resident_blocks(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
@@ -51,7 +51,7 @@ std::vector<Forced> cuts_of(const KernelInstance& one) {
   return all;
 }
 
-std::string text_of(Kernel kernel, const Forced& cut, const verification::AttentionCase& c) {
+std::string text_of(Kernel kernel, const PlanOverride& cut, const verification::AttentionCase& c) {
   constexpr const char* kNames[] = {"forward", "backward_keys", "backward_queries"};
   const TileShape& tile = cut.kernel->tile;
   return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
@@ -60,22 +60,22 @@ std::string text_of(Kernel kernel, const Forced& cut, const verification::Attent
 }
 
 template <class Plan, class Tensors>
-void run(const Plan& plan, const AttentionProblem& problem, const Tensors& tensors) {
+void run(const Plan& plan, const Tensors& tensors) {
   const DeviceMemory workspace(std::max<std::int64_t>(plan.workspace_bytes, 256));
-  any::enqueue(plan, problem, tensors, {.workspace = workspace.data()});
+  any::enqueue(plan, tensors, {.workspace = workspace.data()});
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-verification::Verdict verdict_on_forward(const Forced& cut, verification::AttentionCase c) {
+verification::Verdict verdict_on_forward(const PlanOverride& cut, verification::AttentionCase c) {
   DeviceCall call(c);
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::forward;
-  run(any::plan_forward(c.problem, cut), c.problem, call.forward);
+  run(any::plan_forward(c.problem, cut), call.forward);
   return verification::check_forward(c.problem, call.fetch().forward(), c.seed);
 }
 
 // Of the kernel's gradients.
-verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, verification::AttentionCase c) {
+verification::Verdict verdict_on_backward(Kernel kernel, const PlanOverride& cut, verification::AttentionCase c) {
   const bool of_keys = kernel == Kernel::backward_keys;
   const auto wanted = [of_keys](BackwardTensors tensors) {
     if (of_keys) tensors.dq = {};
@@ -87,12 +87,12 @@ verification::Verdict verdict_on_backward(Kernel kernel, const Forced& cut, veri
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::backward;
   c.problem.wants_dq = !of_keys, c.problem.wants_dk = c.problem.wants_dv = of_keys;
-  run(any::plan_backward(c.problem, cut, cut), c.problem, wanted(call.backward));
+  run(any::plan_backward(c.problem, cut, cut), wanted(call.backward));
   return verification::check_backward(c.problem, wanted(call.fetch().backward()), c.seed);
 }
 
 // Empty, or what is wrong.
-std::string wrong_answer(Kernel kernel, const Forced& cut, const verification::AttentionCase& c) {
+std::string wrong_answer(Kernel kernel, const PlanOverride& cut, const verification::AttentionCase& c) {
   try {
     const verification::Verdict verdict =
         kernel == Kernel::forward ? verdict_on_forward(cut, c) : verdict_on_backward(kernel, cut, c);
@@ -112,7 +112,7 @@ int check_tiles() {
       for (const KernelInstance& one : any::instances(kernel, kind)) {
         if (one.shared_bytes > usable_shared_memory(0)) continue;
         for (const verification::AttentionCase& c : cases_of(one, dtype)) {
-          for (const Forced& cut : cuts_of(one)) {
+          for (const PlanOverride& cut : cuts_of(one)) {
             const std::string wrong = wrong_answer(kernel, cut, c);
             ++(wrong.empty() ? passed : failed);
             if (!wrong.empty()) std::printf("TILE %s: %s\n", text_of(kernel, cut, c).c_str(), wrong.c_str());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "attention/plan.h"
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/idle_blocks.h"
@@ -265,11 +266,12 @@ void too_much_to_be_kept() {
   reset_workspace_peak();
   one.enqueue(stream.get());
   wait();
-  const AttentionProblem problem = case_of(lengths().large, 0).problem;
-  const Buffer taken = allocate_workspace(problem, kTooMuch, stream.get());
+  attention::Plan plan(case_of(lengths().large, 0).problem);
+  plan.workspace_bytes = kTooMuch;
+  const Buffer taken = allocate_workspace(plan, stream.get());
   judge("what is too small makes room", unless_used(kTooMuch));
   judge("and nothing more is taken", workspace_peak() == kTooMuch ? "" : std::to_string(workspace_peak()) + " bytes");
-  release_workspace(problem, taken, stream.get());
+  release_workspace(plan, taken, stream.get());
   wait();
   judge("too much is not kept", unless_used(0));
 }

@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 
 namespace fovea::reference {
 
-std::span<const core::Implementation> implementations();
+std::span<const attention::Implementation> implementations();
 
 }  // namespace fovea::reference

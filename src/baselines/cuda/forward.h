@@ -2,7 +2,8 @@
 #pragma once
 
 #include "baselines/form.h"
-#include "core/implementation.h"
+#include "core/plan.h"
+#include "fovea/attention.h"
 
 namespace fovea::cuda::baselines {
 

@@ -3,6 +3,6 @@
 
 namespace fovea::cuda::baselines {
 
-std::span<const core::Implementation> implementations() { return {}; }
+std::span<const attention::Implementation> implementations() { return {}; }
 
 }  // namespace fovea::cuda::baselines

@@ -7,9 +7,8 @@
 
 namespace fovea::cuda {
 
-// Blocks of this kernel that one multiprocessor of the device holds at once. Asked once for the same arguments;
-// raises the kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first
-// launch.
+// Thread blocks of this kernel that one SM of the device holds at once. Asked once for the same arguments; raises the
+// kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first launch.
 int resident_blocks(const void* function, int threads, int shared_bytes, int device);
 
 // Threads that a block of this kernel may have in the code that the device runs. Asked once per kernel and device.

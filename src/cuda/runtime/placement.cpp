@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "attention/problem_line.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/driver_function.h"
@@ -48,9 +47,8 @@ Allocation allocation_of(const void* pointer, int device) {
 
 }  // namespace
 
-CallSite site_of(const AttentionProblem& problem) {
-  return {problem.pass == Pass::forward ? "attention_forward" : "attention_backward", problem.device.index,
-          [&problem] { return core::line_of(problem); }};
+CallSite site_of(const core::Plan& plan) {
+  return {plan.call, plan.device.index, [&plan] { return plan.line(); }};
 }
 
 void check_memory(std::span<const Placed> memory, const CallSite& site) {
@@ -71,8 +69,8 @@ void check_memory(std::span<const Placed> memory, const CallSite& site) {
   }
 }
 
-void check_placements(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
-  const CallSite site = site_of(problem);
+void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context) {
+  const CallSite site = site_of(plan);
   check_stream(context.stream, site);
   const Placed memory[] = {placed("q", t.q),
                            placed("k", t.k),
@@ -84,8 +82,8 @@ void check_placements(const AttentionProblem& problem, const ForwardTensors& t, 
   check_memory(memory, site);
 }
 
-void check_placements(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
-  const CallSite site = site_of(problem);
+void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context) {
+  const CallSite site = site_of(plan);
   check_stream(context.stream, site);
   const Placed memory[] = {placed("q", t.q),         placed("k", t.k),        placed("v", t.v),
                            placed("dout", t.dout),   placed("out", t.out),    placed("lse", t.lse),

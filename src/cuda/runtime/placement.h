@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/implementation.h"
+#include "core/plan.h"
 #include "fovea/attention.h"
 
 namespace fovea::cuda {
@@ -18,7 +18,7 @@ struct CallSite {
   int device = 0;
   std::function<std::string()> line = [] { return std::string(); };  // its problem line, asked for by refusals only
 };
-CallSite site_of(const AttentionProblem& problem);  // to be used while the problem lives
+CallSite site_of(const core::Plan& plan);  // to be used while the plan lives
 
 struct Placed {
   std::string_view name;
@@ -32,10 +32,10 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
-// Throw Error(invalid_argument) if the stream belongs to another device than the problem, or if a tensor, the saved
-// state or the workspace is not reachable from the problem's. What is null or empty passes.
-void check_placements(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context);
-void check_placements(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context);
+// Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if a tensor, the saved
+// state or the workspace is not reachable from the plan's. What is null or empty passes.
+void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);
+void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context);
 
 // Throws Error(invalid_argument) if the stream belongs to another device.
 void check_stream(void* stream, const CallSite& site);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "attention/problem_line.h"
 #include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -115,8 +114,8 @@ Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream
   return {data, bytes};
 }
 
-Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream) {
-  return allocate_workspace(site_of(problem), bytes, stream);
+Buffer allocate_workspace(const core::Plan& plan, void* stream) {
+  return allocate_workspace(site_of(plan), plan.workspace_bytes, stream);
 }
 
 // Runs while an error unwinds too: must not throw.
@@ -130,8 +129,8 @@ void release_workspace(int device, const Buffer& workspace, void* stream) try {
 } catch (...) {
 }
 
-void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream) {
-  release_workspace(problem.device.index, workspace, stream);
+void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream) {
+  release_workspace(plan.device.index, workspace, stream);
 }
 
 std::int64_t pool_used(int device) { return pool_attribute(device, cudaMemPoolAttrUsedMemCurrent); }

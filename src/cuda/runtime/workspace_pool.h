@@ -10,9 +10,9 @@ namespace fovea::cuda {
 
 // Throws Error: out_of_memory with the bytes wanted and free, or invalid_argument while the stream is captured.
 Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream);
-Buffer allocate_workspace(const AttentionProblem& problem, std::int64_t bytes, void* stream);
+Buffer allocate_workspace(const core::Plan& plan, void* stream);
 void release_workspace(int device, const Buffer& workspace, void* stream);
-void release_workspace(const AttentionProblem& problem, const Buffer& workspace, void* stream);
+void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream);
 
 // Bytes that are taken from the device's pool, by calls and kept for the next on their streams; and the most at once
 // since the last reset.

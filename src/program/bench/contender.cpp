@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "attention/implementation.h"
 #include "core/check.h"
-#include "core/choose.h"
-#include "core/implementation.h"
 #include "fovea/attention.h"
 #include "program/worker/shared_tensors.h"
 #include "source_version.h"
@@ -60,7 +59,7 @@ Contender contender_of(const std::string& name, const std::string& python) {
     check_file(name, name.substr(0, at + 3));
     return {name, {python, worker_script(), fs::absolute(name.substr(0, at + 3)).string() + name.substr(at + 3)}};
   }
-  const auto names = core::known_names();
+  const auto names = attention::known_names();
   if (std::find(names.begin(), names.end(), name) != names.end())
     return {name, {self, "worker", "--kernel", name}, true};
   const std::string near = core::nearest_word(name, names);
@@ -126,7 +125,7 @@ CellPlan plan_cell(const Contender& contender, const verification::AttentionCase
   if (!contender.ours) return {.implementation = contender.name};
   CellPlan plan{.implementation = contender.name};
   const Pass first = c.pass == verification::CasePass::bwd ? Pass::backward : Pass::forward;
-  const bool reproducible = core::promises_reproducibility(contender.name);
+  const bool reproducible = attention::promises_reproducibility(contender.name);
   const Explanation walk = explain(pass_problem(c, first, false, reproducible), contender.name);
   if (walk.chosen.empty()) return plan.refusal = refusals_of(walk), plan;
   plan.implementation = walk.chosen;

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "attention/implementation.h"
 #include "attention/mask.h"
 #include "core/check.h"
-#include "core/choose.h"
 #include "core/memory.h"
 #include "cuda/measure/device_memory.h"
 #include "fovea/bench_call.h"
@@ -52,7 +52,7 @@ class LibraryKernel final : public TimedKernel {
                 .implementation = implementation_,
                 .threads = setup.threads,
                 .stream = setup.stream,
-                .reproducible = core::promises_reproducibility(implementation_)};
+                .reproducible = attention::promises_reproducibility(implementation_)};
     const bool trains = c.pass != verification::CasePass::fwd;
     AttentionProblem problem = c.problem;
     problem.reproducible = options_.reproducible;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "attention/implementation.h"
 #include "attention/problem_line.h"
-#include "core/choose.h"
 #include "core/float16.h"
 #include "core/never_destroyed.h"
 #include "fovea/attention.h"
@@ -85,9 +85,9 @@ void write_rows(const RowValues& rows, const MutableTensorView& view) {
   }
 }
 
-const core::Implementation& implementation_of(const ImplementationFacts& facts) {
-  const auto all = core::all_implementations();
-  return *std::find_if(all.begin(), all.end(), [&facts](const core::Implementation& one) {
+const attention::Implementation& implementation_of(const ImplementationFacts& facts) {
+  const auto& all = attention::implementations();
+  return *std::find_if(all.begin(), all.end(), [&facts](const attention::Implementation& one) {
     return one.name == facts.name && one.device == facts.device;
   });
 }
@@ -192,14 +192,14 @@ Expectation Attention::expect(const Case& c, Pass pass, const TensorSet& given) 
 
 std::vector<ImplementationFacts> Attention::implementations() const {
   std::vector<ImplementationFacts> facts;
-  for (const core::Implementation& one : core::all_implementations())
-    facts.push_back({std::string(one.name), one.device, one.automatic, one.reproducible, one.unavailable()});
+  for (const attention::Implementation& one : attention::implementations())
+    facts.push_back({std::string(one.name), one.device, one.automatic, one.reproducible, one.obstacle()});
   return facts;
 }
 
 // As a bench poses it: reproducible where that is promised, and backward from the state that its forward keeps.
 CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
-  const bool reproducible = core::promises_reproducibility(implementation);
+  const bool reproducible = attention::promises_reproducibility(implementation);
   const auto explained = [&](Pass pass, bool saved, std::string_view name) {
     AttentionProblem p = problem_of(c, pass);
     p.reproducible = reproducible;
@@ -256,7 +256,7 @@ Call Attention::prepare(const Case& c, const TensorSet& tensors, const CallSetti
                    .threads = settings.threads,
                    .stream = settings.stream,
                    .workspace = settings.workspace,
-                   .reproducible = core::promises_reproducibility(call->implementation)};
+                   .reproducible = attention::promises_reproducibility(call->implementation)};
   return {.forward = [call] { attention_forward(call->forward, call->options); },
           .backward = [call] { attention_backward(call->backward, call->options); }};
 }

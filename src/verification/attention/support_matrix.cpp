@@ -20,17 +20,17 @@ AttentionProblem problem_of(const Cell& cell, std::int64_t dim_qk, std::int64_t 
 }
 
 // The problem itself, with fp32 results, and accumulating.
-std::string refusal_of(const core::Implementation& implementation, AttentionProblem p) {
+std::string refusal_of(const attention::Implementation& implementation, AttentionProblem p) {
   p.reproducible = implementation.reproducible;
-  const std::string reason = implementation.refusal(p);
+  const std::string reason = implementation.prepared(p).refusal;
   if (!reason.empty()) return reason;
   p.result_dtype = DType::fp32;
   p.accumulate = p.pass == Pass::backward;
-  return implementation.refusal(p);
+  return implementation.prepared(p).refusal;
 }
 
 // One table cell: every mask; layouts are strides, which no implementation refuses.
-CellSupport over_masks(const core::Implementation& implementation, Cell cell) {
+CellSupport over_masks(const attention::Implementation& implementation, Cell cell) {
   CellSupport total;
   for (cell.mask = 0; cell.mask < core::kMaskWords; ++cell.mask) {
     CellSupport one = support_of(implementation, cell);
@@ -45,7 +45,7 @@ CellSupport over_masks(const core::Implementation& implementation, Cell cell) {
 
 }  // namespace
 
-CellSupport support_of(const core::Implementation& implementation, const Cell& cell) {
+CellSupport support_of(const attention::Implementation& implementation, const Cell& cell) {
   std::size_t taken = 0, asked = 0;
   std::string reason;
   for (const std::int64_t dim : dim_classes()[cell.dim_class].dims) {
@@ -74,7 +74,7 @@ std::string support_matrix_markdown() {
   for (std::size_t n = 0; n <= dim_classes().size(); ++n) text += "---|";
   text += "\n";
   std::vector<std::string> notes;
-  for (const auto& implementation : core::all_implementations()) {
+  for (const auto& implementation : attention::implementations()) {
     if (implementation.device != DeviceKind::cpu) continue;
     for (std::size_t dtype = 0; dtype < std::size(kDtypes); ++dtype) {
       for (std::size_t pass = 0; pass < std::size(kPasses); ++pass) {

@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "core/implementation.h"
+#include "attention/implementation.h"
 #include "verification/attention/cases.h"
 #include "verification/operation.h"
 
 namespace fovea::verification {
 
 // Over the head dimensions, results and variations that random cases of the cell draw from.
-CellSupport support_of(const core::Implementation& implementation, const Cell& cell);
+CellSupport support_of(const attention::Implementation& implementation, const Cell& cell);
 
 // docs/support.md: one row per implementation of the CPU, element type and pass; one column per class of head
 // dimensions.

@@ -4,19 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/attention/any/split_model.h"
+#include "cuda/attention/any/tile_choice.h"
 
 namespace fovea::cuda::any {
 
-// A kernel with one of its cuts.
-struct TileCut {
-  const KernelInstance* kernel = nullptr;
-  Load load;
-  Cut cut;
-};
-
 // One of each, such that both and the joining of their parts take least by the model. Of fp32.
-std::pair<TileCut, TileCut> choose_pair(const std::vector<TileCut>& keys, const std::vector<TileCut>& queries,
-                                        int device);
+std::pair<TileChoice, TileChoice> choose_pair(const std::vector<TileChoice>& keys,
+                                              const std::vector<TileChoice>& queries, int device);
 
 }  // namespace fovea::cuda::any

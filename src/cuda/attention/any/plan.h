@@ -1,24 +1,26 @@
-// The choice of tiles and of a split along the streamed side, and the map of the workspace.
+// The choice of tiles and of splits along the streamed side, and the map of the workspace.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "cuda/attention/any/split_model.h"
-#include "fovea/problem.h"
+#include "attention/plan.h"
+#include "cuda/attention/any/tile_choice.h"
 
 namespace fovea::cuda::any {
 
 // Byte offsets into the workspace; -1: not needed.
-struct ForwardPlan {
+struct ForwardPlan final : attention::Plan {
+  using attention::Plan::Plan;
+
+  ElementKind kind = ElementKind::fp32;
   Shape shape;
   const KernelInstance* kernel = nullptr;
   Split split;
   Grid grid;
-  int shared_bytes = 0;     // of a block of threads
-  std::int64_t blocks = 0;  // of threads
+  int shared_bytes = 0;     // of a thread block
+  std::int64_t blocks = 0;  // thread blocks
   std::int64_t partial_out = -1, partial_state = -1;
-  std::int64_t workspace_bytes = 0;
 };
 
 struct GradientPlan {
@@ -30,28 +32,22 @@ struct GradientPlan {
   std::int64_t partial_first = -1, partial_second = -1;
 };
 
-struct BackwardPlan {
+struct BackwardPlan final : attention::Plan {
+  using attention::Plan::Plan;
+
+  ElementKind kind = ElementKind::fp32;
   Shape shape;
+  bool accumulate = false;
+  std::int64_t statistics_blocks = 0;
   GradientPlan keys, queries;
   std::int64_t lse = 0, delta = 0;
-  std::int64_t workspace_bytes = 0;
 };
 
-ElementKind kind_of(DType type);
+// The library's choice, or why these kernels do not take the problem.
+core::Prepared prepare(const AttentionProblem& problem, int);
 
-// Why these kernels do not take the problem; empty if they do.
-std::string refusal(const AttentionProblem& problem);
-
-// With `forced` in the place of the choice.
-ForwardPlan plan_forward(const AttentionProblem& problem, const Forced& forced);
-BackwardPlan plan_backward(const AttentionProblem& problem, const Forced& keys, const Forced& queries);
-
-// The library's choice. Every thread remembers its last few; a reference is good until the thread asks again.
-const ForwardPlan& plan_forward(const AttentionProblem& problem);
-const BackwardPlan& plan_backward(const AttentionProblem& problem);
-
-// One line each, for `explain`.
-std::string describe(const ForwardPlan& plan);
-std::string describe(const BackwardPlan& plan);
+// With the overrides in the place of the choice; the kernels must take the problem.
+ForwardPlan plan_forward(const AttentionProblem& problem, const PlanOverride& forced);
+BackwardPlan plan_backward(const AttentionProblem& problem, const PlanOverride& keys, const PlanOverride& queries);
 
 }  // namespace fovea::cuda::any

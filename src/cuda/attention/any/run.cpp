@@ -1,4 +1,4 @@
-// Forward: one kernel, and one that joins the parts if the keys were split. Backward: row statistics, dk and dv, dq,
+// Forward: one kernel, and one that combines the splits of the keys, if any. Backward: row statistics, dk and dv, dq,
 // and the same joining. Everything is enqueued on the caller's stream; nothing waits.
 #include "cuda/attention/any/run.h"
 
@@ -27,7 +27,7 @@ float* at(void* workspace, std::int64_t offset) {
   return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
 }
 
-// Blocks of threads of a kernel that gives each row of `dim` columns a power-of-two share of a warp.
+// Thread blocks of a kernel that gives each row of `dim` columns a power-of-two share of a warp.
 std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
   std::int64_t threads = 1;
   while (threads < 32 && threads * 4 < dim) threads *= 2;
@@ -41,7 +41,7 @@ void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, int shared_
          Memory::mostly_shared, parameters.split.in_cluster ? parameters.split.splits : 1);
 }
 
-void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t, const BackwardParameters& p,
+void launch_statistics(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
                        cudaStream_t stream) {
   const StatisticsParameters statistics{.shape = p.shape,
                                         .out = ref(t.out),
@@ -50,18 +50,17 @@ void launch_statistics(const AttentionProblem& problem, const BackwardTensors& t
                                         .delta = ref(t.delta),
                                         .lse_result = const_cast<float*>(p.lse),
                                         .delta_result = const_cast<float*>(p.delta)};
-  const ElementKind kind = kind_of(problem.dtype);
-  launch(statistics_function(kind), statistics_blocks(kind, problem.batch * problem.heads_q, problem.len_q),
-         kStatisticsThreads, 0, stream, &statistics, Begin::after, Memory::mostly_shared);
+  launch(statistics_function(plan.kind), plan.statistics_blocks, kStatisticsThreads, 0, stream, &statistics,
+         Begin::after, Memory::mostly_shared);
 }
 
-// The parts of every gradient that was cut into some, joined by one kernel.
+// The splits of every gradient that has some, combined by one kernel.
 class PartialSums {
  public:
   PartialSums(const BackwardParameters& p, ElementKind kind)
       : sums_{.shape = p.shape, .accumulate = p.accumulate, .sums = {}}, kind_(kind) {}
 
-  // Of a gradient of the sizes of `like`; null `partial`: not cut.
+  // Of a gradient of the sizes of `like`; null `partial`: not split.
   void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool of_keys) {
     if (partial == nullptr) return;
     sums_.sums[sums_.count++] = {.split = split,
@@ -88,8 +87,7 @@ class PartialSums {
 
 }  // namespace
 
-void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const ForwardTensors& t,
-             const core::RunContext& context) {
+void enqueue(const ForwardPlan& plan, const ForwardTensors& t, const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
   const ForwardParameters p{
       .grid = plan.grid,
@@ -110,15 +108,13 @@ void enqueue(const ForwardPlan& plan, const AttentionProblem& problem, const For
                                      .partial_state = p.partial_state,
                                      .out = p.out,
                                      .lse = p.lse};
-  const std::int64_t warps = problem.batch * problem.heads_q * problem.len_q;
-  launch(merge_forward_function(kind_of(problem.dtype)), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
+  const std::int64_t warps = std::int64_t{plan.shape.batch} * plan.shape.heads_q * plan.shape.len_q;
+  launch(merge_forward_function(plan.kind), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
          kMemoryKernelThreads, 0, stream, &merge, Begin::early, Memory::mostly_shared);
 }
 
-void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const BackwardTensors& t,
-             const core::RunContext& context) {
+void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::RunContext& context) {
   auto* stream = static_cast<cudaStream_t>(context.stream);
-  const ElementKind kind = kind_of(problem.dtype);
   BackwardParameters p{.shape = plan.shape,
                        .q = ref(t.q),
                        .k = ref(t.k),
@@ -129,11 +125,11 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
                        .dv = ref(t.dv),
                        .lse = at(context.workspace, plan.lse),
                        .delta = at(context.workspace, plan.delta),
-                       .accumulate = problem.accumulate,
+                       .accumulate = plan.accumulate,
                        .split = {},
                        .grid = {}};
-  launch_statistics(problem, t, p, stream);
-  PartialSums sums(p, kind);
+  launch_statistics(plan, t, p, stream);
+  PartialSums sums(p, plan.kind);
   if (plan.keys.kernel != nullptr) {
     p.split = plan.keys.split;
     p.grid = plan.keys.grid;
@@ -155,16 +151,16 @@ void enqueue(const BackwardPlan& plan, const AttentionProblem& problem, const Ba
   sums.launch(stream);
 }
 
-void forward(const AttentionProblem& problem, const ForwardTensors& t, const core::RunContext& context) {
-  const CurrentDevice current(problem.device.index);
-  check_placements(problem, t, context);
-  enqueue(plan_forward(problem), problem, t, context);
+void forward(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(plan.device.index);
+  check_placements(plan, t, context);
+  enqueue(static_cast<const ForwardPlan&>(plan), t, context);
 }
 
-void backward(const AttentionProblem& problem, const BackwardTensors& t, const core::RunContext& context) {
-  const CurrentDevice current(problem.device.index);
-  check_placements(problem, t, context);
-  enqueue(plan_backward(problem), problem, t, context);
+void backward(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(plan.device.index);
+  check_placements(plan, t, context);
+  enqueue(static_cast<const BackwardPlan&>(plan), t, context);
 }
 
 }  // namespace fovea::cuda::any

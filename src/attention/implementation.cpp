@@ -1,0 +1,26 @@
+// What is asked of the list of implementations.
+#include "attention/implementation.h"
+
+#include <algorithm>
+
+#include "attention/problem_line.h"
+#include "core/choose.h"
+
+namespace fovea::attention {
+
+std::string Types::line(const AttentionProblem& problem) { return core::line_of(problem); }
+
+void register_implementations(std::span<const Implementation> more) { Types::list().add(more); }
+
+std::vector<std::string> known_names() { return core::Chooser<Types>::known_names(); }
+
+bool promises_reproducibility(std::string_view name) {
+  const std::string_view wanted = core::requested(name);
+  const auto& all = implementations();
+  return std::all_of(all.begin(), all.end(),
+                     [wanted](const auto& one) { return one.name != wanted || one.reproducible; });
+}
+
+std::int64_t plans_made() { return core::Chooser<Types>::Cache::instance().made(); }
+
+}  // namespace fovea::attention

@@ -1,0 +1,10 @@
+// The line of a plan's problem.
+#include "attention/plan.h"
+
+#include "attention/problem_line.h"
+
+namespace fovea::attention {
+
+std::string Plan::line() const { return core::line_of(problem); }
+
+}  // namespace fovea::attention

@@ -1,0 +1,156 @@
+// The tiles that fit a problem and a device, and the splits that each may be worth.
+#include "cuda/attention/any/tile_choice.h"
+
+#include <algorithm>
+
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::any {
+namespace {
+
+// Share of the query-key pairs that the mask leaves.
+double density(const AttentionProblem& p) {
+  const double all = static_cast<double>(p.len_q) * static_cast<double>(p.len_k);
+  return all > 0 ? static_cast<double>(visible_pairs(p)) / all : 0.0;
+}
+
+Workload workload_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
+  const TileShape& tile = instance.tile;
+  const bool of_keys = kernel == Kernel::backward_keys;
+  const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
+  const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
+  const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const std::int64_t roles = instance.split_roles ? 2 : 1;
+  Workload load{.kernel = kernel};
+  load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
+  load.longest = divide_up(passing, tile.block()) * group;
+  load.work = density(p) * static_cast<double>(load.tiles * load.longest);
+  load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_queries ? 3 : roles > 1 ? 2.5 : 4;
+  load.result_floats = static_cast<double>(of_keys                     ? p.dim_qk + p.dim_v
+                                           : kernel == Kernel::forward ? p.dim_v
+                                                                       : p.dim_qk) /
+                       static_cast<double>(roles);
+  load.joins = of_keys ? 2 : 1;
+  return load;
+}
+
+// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
+// those whose warps neither share rows nor multiply together one ends the list: in forward, the first with two 16-row
+// tiles a warp, in backward, the first of which several share an SM.
+template <class With>
+void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
+  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
+  const int limit = usable_shared_memory(p.device.index);
+  int found = 0;
+  for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
+    if (!fits(one, dim, limit) || (found > 0 && one.tile.dim > found)) continue;
+    with(one);
+    found = one.tile.dim;
+    if (one.tile.sharing > 1 || one.tile.warpgroup) continue;
+    if (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.resident > 1) return;
+  }
+}
+
+// The least shared memory with which no more than `resident` thread blocks find a place on an SM: those
+// of a cluster are else put on few of them, while others have nothing to do.
+int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device) {
+  constexpr int kReserved = 1024;  // of each block
+  const auto one_more = static_cast<int>(device_info(device).shared_of_multiprocessor / (resident + 1)) - kReserved;
+  return std::clamp(one_more / 128 * 128 + 128, kernel.shared_bytes,
+                    std::max(kernel.shared_bytes, usable_shared_memory(device)));
+}
+
+Split split_into(std::int64_t splits, const TileShape& tile, const Workload& load) {
+  const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), part = divide_up(longest, splits);
+  const std::int64_t parts = divide_up(longest, part);
+  return {.by_splits = divisor(parts),
+          .splits = static_cast<int>(parts),
+          .blocks_per_split = static_cast<int>(part),
+          .rows = static_cast<std::int16_t>(tile.rows()),
+          .block = static_cast<std::int16_t>(tile.block())};
+}
+
+Split cluster_of(int blocks, const TileShape& tile) {
+  return {.by_splits = divisor(blocks),
+          .splits = blocks,
+          .rows = static_cast<std::int16_t>(tile.rows()),
+          .block = static_cast<std::int16_t>(tile.block()),
+          .in_cluster = true};
+}
+
+// As few thread blocks to an SM as let all find a place; of no capacity if there are no such clusters.
+Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, int cluster, int device) {
+  const TileShape& tile = kernel.tile;
+  const std::int64_t processors = device_info(device).multiprocessors, all = load.tiles * cluster;
+  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  for (auto most = std::clamp<std::int64_t>(divide_up(all, processors), 1, std::max(resident, 1));; ++most) {
+    const int bytes = spread_bytes(kernel, most, device);
+    const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
+    if (capacity < all && most < resident) continue;
+    return {.split = cluster_of(cluster, tile),
+            .shared_bytes = bytes,
+            .resident = static_cast<double>(resident),
+            .most = static_cast<double>(most),
+            .capacity = static_cast<double>(capacity)};
+  }
+}
+
+// Every splitting that may be worth while, or the one of the override.
+std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& load, int device,
+                                     const PlanOverride& forced) {
+  const CurrentDevice current(device);
+  const TileShape& tile = kernel.tile;
+  const std::int64_t processors = device_info(device).multiprocessors;
+  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  std::vector<Splitting> all;
+  const auto add_parts = [&](std::int64_t splits) {
+    all.push_back({.split = split_into(splits, tile, load),
+                   .shared_bytes = kernel.shared_bytes,
+                   .resident = static_cast<double>(resident),
+                   .most = static_cast<double>(resident),
+                   .capacity = static_cast<double>(processors * resident)});
+  };
+  const auto add_cluster = [&](int cluster) {
+    if (const Splitting one = cluster_splitting(kernel, load, cluster, device); one.capacity > 0) all.push_back(one);
+  };
+  if (forced.splits > 0) {
+    forced.in_cluster ? add_cluster(forced.splits) : add_parts(forced.splits);
+    return all;
+  }
+  add_parts(1);
+  if (tile.sharing > 1 || load.tiles >= 4 * processors * resident) return all;
+  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
+    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_parts(splits);
+  }
+  if (kernel.split_roles) return all;  // neighbouring thread blocks make different results
+  for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
+    if (cluster <= load.longest) add_cluster(cluster);
+  }
+  return all;
+}
+
+}  // namespace
+
+bool is_even(const Workload& load) { return load.work >= 0.99 * static_cast<double>(load.tiles * load.longest); }
+
+bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit) {
+  return one.tile.dim >= dim && one.shared_bytes <= shared_limit;
+}
+
+std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& p, const PlanOverride& forced) {
+  std::vector<TileChoice> all;
+  const auto add = [&](const KernelInstance& one) {
+    const Workload load = workload_of(kernel, one, p);
+    for (const Splitting& splitting : splittings_of(one, load, p.device.index, forced))
+      all.push_back({.kernel = &one, .load = load, .splitting = splitting});
+  };
+  if (forced.kernel != nullptr) {
+    add(*forced.kernel);
+  } else {
+    for_each_candidate(kernel, p, add);
+  }
+  return all;
+}
+
+}  // namespace fovea::cuda::any
