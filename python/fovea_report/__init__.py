@@ -1,1 +1,1 @@
-"""Draws the pictures of `fovea report` from the description that the program writes (pictures.json)."""
+"""Reports: tables, sentences and pictures of the records that `fovea bench` writes."""

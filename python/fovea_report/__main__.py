@@ -1,6 +1,6 @@
-"""Reads a description of pictures and writes each as PNG and SVG: python -m fovea_report pictures.json FOLDER."""
+"""fovea report: records in, a folder with a page, Markdown, CSV and pictures out."""
 
-import errno
+import argparse
 import json
 import multiprocessing
 import os
@@ -10,27 +10,47 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from . import style
-from .heat import draw_heat
-from .lengths import draw_lengths
-from .roofline import draw_roofline
+from . import drawing
+from .pictures import pictures_of
+from .published import pages
+from .render import Report, files
+from .study import make_study
+from .vocabulary import Refused, ask
 
-DRAW = {
-    "time": draw_lengths,
-    "scaling": draw_lengths,
-    "speedup": draw_lengths,
-    "memory": draw_lengths,
-    "published": draw_lengths,
-    "heat": draw_heat,
-    "roofline": draw_roofline,
-}
-
-OUTPUT_LOST = 3  # exit code, as of every verb of the program
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OK, REFUSED, OUTPUT_LOST = 0, 2, 3  # exit codes, as of every verb of the program
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def draw(picture: dict, looks: style.Looks, folder: Path) -> None:
-    style.save(DRAW[picture["kind"]](picture, looks), folder, picture["name"])
+class Folder:
+    """The folder that a report is written to. It keeps a list of what a report put there, so that the next one takes that
+    away and nothing else."""
+
+    LIST = "files.txt"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            (path / "tables").mkdir(parents=True, exist_ok=True)
+        except OSError as failed:
+            raise Refused(f"{path}: no folder that can be written to ({failed.strerror})") from None
+        self.remove_earlier()
+
+    def remove_earlier(self) -> None:
+        listed = self.path / self.LIST
+        for name in listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []:
+            if name and not Path(name).is_absolute() and ".." not in Path(name).parts:
+                (self.path / name).unlink(missing_ok=True)
+        listed.unlink(missing_ok=True)
+
+    def write(self, name: str, text: str) -> None:
+        self.made(name)
+        (self.path / name).write_text(text, encoding="utf-8")
+
+    def made(self, name: str) -> None:
+        """The list grows line by line, so that it is true even after an interruption."""
+        (self.path / name).parent.mkdir(exist_ok=True)
+        with (self.path / self.LIST).open("a", encoding="utf-8") as listed:
+            listed.write(f"{name}\n")
 
 
 def leave_with_parent() -> None:
@@ -39,33 +59,70 @@ def leave_with_parent() -> None:
 
 
 def begin() -> None:
-    """In each process of the pool, which would go on to its next picture after a KeyboardInterrupt."""
+    """In each process that draws, which would go on to its next picture after a KeyboardInterrupt."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=leave_with_parent, daemon=True).start()
-    style.apply()
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m fovea_report pictures.json FOLDER")
-    description = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if description.get("schema") != "fovea.pictures/1":
-        sys.exit(f"{sys.argv[1]}: not a description of pictures (schema fovea.pictures/1)")
-    folder = Path(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
-    looks = style.Looks(description["implementations"])
+def draw_all(report: Report, folder: Folder) -> None:
+    report.pictures = pictures_of(report.study, report.pages)
+    shown = report.shown_pictures()
+    for picture in report.pictures:
+        folder.made(f"pictures/{picture.name}.png")
     with ProcessPoolExecutor(initializer=begin) as pool:
-        done = [pool.submit(draw, picture, looks, folder) for picture in description["pictures"]]
+        drawn = [pool.submit(drawing.draw, picture, report.looks, folder.path / "pictures", picture in shown)
+                 for picture in report.pictures]
+        report.panels = {picture.name: one.result() for picture, one in zip(report.pictures, drawn)}
+
+
+def printable(text: str) -> str:
+    """What a record says must not steer a terminal."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="fovea report", description="Tables and pictures of one or several records.")
+    parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench wrote")
+    parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write (report)")
+    parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (naive)")
+    parser.add_argument("--no-pictures", action="store_true", help="tables only")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--program", default=str(ROOT / "build/release/fovea"), help="the fovea that is asked for its words")
+    parser.add_argument("--published", type=Path, default=ROOT / "data/published", help="folder of published tables")
+    return parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    study = make_study(options.records, ask(options.program), options.baseline)
+    report = Report(study, pages(study, options.published) if len(study.rows) else [])
+    folder = Folder(options.output)
+    if not options.no_pictures:
+        draw_all(report, folder)
+    for name, text in files(report).items():
+        folder.write(name, text)
+    page = options.output / "index.html"
+    for warning in study.warnings:
+        print(printable(f"warning: {warning}"), file=sys.stderr)
+    if options.json:
+        print(json.dumps({"schema": "fovea.report/1", "page": str(page), "headline": report.headline,
+                          "observations": report.observations}, ensure_ascii=False))
+    else:
+        print("\n".join(map(printable, [report.headline, *(f"- {said}" for said in report.observations), str(page)])))
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    options = arguments()
     try:
-        for one in done:
-            one.result()  # raises what drawing raised
+        run(options)
+    except Refused as refused:
+        print(printable(f"fovea report: {refused}"), file=sys.stderr)
+        return REFUSED
     except OSError as lost:
-        if lost.errno not in FULL:
-            raise
-        print(lost, file=sys.stderr)
-        sys.exit(OUTPUT_LOST)
+        print(f"fovea report: could not be written: {lost.filename or options.output}: {lost.strerror}", file=sys.stderr)
+        return OUTPUT_LOST
+    return OK
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

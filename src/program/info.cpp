@@ -14,6 +14,7 @@
 #include "program/machine/ceilings.h"
 #include "program/machine/machine.h"
 #include "program/verbs.h"
+#include "program/vocabulary.h"
 #include "source_version.h"
 #include "verification/attention/support_matrix.h"
 
@@ -99,6 +100,7 @@ void print_json(const Machine& machine, bool quick) {
                                    {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
                                    {"source_digest", kSourceDigest},
                                    {"implementations", list},
+                                   {"vocabulary", vocabulary()},
                                    {"build", build_text()}};
   std::printf("%s\n", all.dump(2).c_str());
 }

@@ -1,23 +1,28 @@
-// fovea report: records in, a folder with a page, Markdown, CSV and pictures out.
+// fovea report: starts the Python package that makes reports of records (python/fovea_report).
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/check.h"
 #include "core/printable.h"
 #include "program/command_line.h"
-#include "program/output_file.h"
-#include "program/report_html.h"
-#include "program/report_tables.h"
 #include "program/verbs.h"
 
 namespace fovea::program {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kHasModules =
+    "import importlib.util as u; raise SystemExit(not all(map(u.find_spec, ('pandas', 'jinja2', 'matplotlib'))))";
+constexpr const char* kStart =
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import fovea_report.__main__ as m; sys.exit(m.main())";
 
 struct ReportOptions {
   std::vector<std::string> records;
@@ -27,95 +32,76 @@ struct ReportOptions {
   bool no_pictures = false, json = false;
 };
 
-// The folder that a report is written to. It keeps a list of what a report put there, so that the next one takes that
-// away and nothing else.
-class ReportFolder {
- public:
-  explicit ReportFolder(const fs::path& path) : path_(path) {
-    try {
-      make_folder(path_ / "tables");
-    } catch (const fs::filesystem_error& failed) {
-      core::fail({Status::invalid_argument,
-                  "report",
-                  "--output",
-                  "no folder: " + failed.code().message(),
-                  path_.string(),
-                  "the name of a folder that can be written to",
-                  {},
-                  {}});
-    }
-    remove_earlier();
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+bool can_report(const std::string& python) {
+  std::vector<std::string> words{python, "-c", kHasModules};
+  const std::vector<char*> arguments = pointers_to(words);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::freopen("/dev/null", "w", stderr);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
   }
+  int status = 1;
+  if (child < 0 || waitpid(child, &status, 0) != child) return false;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
 
-  const fs::path& path() const { return path_; }
-
-  void write(const std::string& name, const std::string& text) {
-    write_file(path_ / name, text);
-    made(name);
+// The Python that was named, else the first that can report of FOVEA_PYTHON, the environment that the set-up makes, and
+// python3 of the path; empty if none can.
+std::string reporting_python(const std::string& named) {
+  std::vector<std::string> candidates;
+  const char* const told = std::getenv("FOVEA_PYTHON");
+  if (!named.empty()) {
+    candidates = {named};
+  } else {
+    if (told != nullptr && *told != '\0') candidates.emplace_back(told);
+    candidates.insert(candidates.end(), {FOVEA_SOURCE_DIR "/build/venv/bin/python", "python3"});
   }
-
-  // Something else wrote this file. The list grows line by line, so that it is true even after an interruption.
-  void made(const std::string& name) { write_file(path_ / kList, name + "\n", WriteMode::at_end); }
-
- private:
-  static constexpr const char* kList = "files.txt";
-
-  void remove_earlier() {
-    std::ifstream list(path_ / kList);
-    std::error_code none;
-    for (std::string name; std::getline(list, name);) {
-      const fs::path file = fs::path(name).lexically_normal();
-      if (!file.empty() && file.is_relative() && *file.begin() != "..") fs::remove(path_ / file, none);
-    }
-    list.close();
-    fs::remove(path_ / kList, none);
+  for (const std::string& one : candidates) {
+    if (can_report(one)) return one;
   }
+  return {};
+}
 
-  fs::path path_;
-};
+fs::path program_path() {
+  std::error_code none;
+  return fs::read_symlink("/proc/self/exe", none);
+}
 
-void write_tables(const Report& report, ReportFolder& folder) {
-  std::vector<const Table*> tables{&report.summary, &report.memory, &report.accuracy, &report.failures};
-  for (const Table& table : report.times) tables.push_back(&table);
-  for (const PublishedPage& page : report.pages) {
-    for (const Table& table : page.tables) tables.push_back(&table);
-  }
-  for (const Table* const table : tables) folder.write("tables/" + table->id + ".csv", to_csv(*table));
+// The folder that holds the package: the one told, else of an installation, else of the sources.
+std::string package_folder() {
+  if (const char* const told = std::getenv("FOVEA_PYTHON_FOLDER")) return told;
+  std::error_code none;
+  const fs::path installed = program_path().parent_path().parent_path() / "share" / "fovea" / "python";
+  return fs::exists(installed / "fovea_report", none) ? installed.string() : FOVEA_SOURCE_DIR "/python";
 }
 
 int run_report(const ReportOptions& options) {
-  const Study study = load_study(options.records, options.baseline);
-  Report report = make_report(study);
-  const std::string python = options.no_pictures ? "" : drawing_python(options.python);
-  ReportFolder folder(options.folder);
-  folder.write("rows.csv", rows_csv(study));
-  write_tables(report, folder);
-  if (!options.no_pictures) {
-    report.pictures =
-        draw_pictures(describe_pictures(study, report.pages), (folder.path() / "pictures").string(), python);
-    folder.made("pictures/pictures.json");
-    for (const Picture& picture : report.pictures.drawn) {
-      for (const char* end : {".svg", ".png"}) folder.made("pictures/" + picture.name + end);
-    }
+  const std::string python = reporting_python(options.python);
+  if (python.empty()) {
+    std::fprintf(stderr,
+                 "fovea: no report: %s lacks pandas, jinja2 or matplotlib; scripts/setup makes a Python that has them, --python "
+                 "names one\n",
+                 options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
+    return 2;
   }
-  folder.write("report.md", to_markdown(report));
-  folder.write("index.html", to_html(report));
-  const std::string page = (folder.path() / "index.html").string();
-  if (options.json) {
-    const nlohmann::ordered_json json{{"schema", "fovea.report/1"},
-                                      {"page", page},
-                                      {"headline", report.headline},
-                                      {"observations", report.observations}};
-    std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-  } else {
-    std::printf("%s\n", core::printable(report.headline).c_str());
-    for (const std::string& said : report.observations) std::printf("- %s\n", core::printable(said).c_str());
-  }
-  for (const std::string& warning : study.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  if (!report.pictures.missing.empty())
-    std::fprintf(stderr, "%s\n", core::printable_lines(report.pictures.missing).c_str());
-  if (!options.json) std::printf("%s\n", page.c_str());
-  return 0;
+  std::vector<std::string> words{python, "-c",           kStart, package_folder(), "--program", program_path().string(),
+                                 "-o",   options.folder};
+  if (!options.baseline.empty()) words.insert(words.end(), {"--baseline", options.baseline});
+  if (options.no_pictures) words.emplace_back("--no-pictures");
+  if (options.json) words.emplace_back("--json");
+  words.emplace_back("--");
+  words.insert(words.end(), options.records.begin(), options.records.end());
+  execvp(words[0].c_str(), pointers_to(words).data());
+  std::fprintf(stderr, "fovea: %s could not be started: %s\n", python.c_str(), std::strerror(errno));
+  return 2;
 }
 
 }  // namespace
@@ -127,10 +113,10 @@ void add_report(CLI::App& app, Action& action) {
   verb->add_option("-o,--output", options.folder, "folder to write")->check(not_empty())->capture_default_str();
   verb->add_option("--baseline", options.baseline, "implementation that speed-ups are over (default: naive)")
       ->check(not_empty());
-  auto* python = verb->add_option("--python", options.python,
-                                  "Python with matplotlib (default: FOVEA_PYTHON, build/venv, python3)")
-                     ->check(not_empty());
-  verb->add_flag("--no-pictures", options.no_pictures, "tables only")->excludes(python);
+  verb->add_option("--python", options.python,
+                   "Python with pandas, jinja2 and matplotlib (default: FOVEA_PYTHON, build/venv, python3)")
+      ->check(not_empty());
+  verb->add_flag("--no-pictures", options.no_pictures, "tables only");
   verb->add_flag("--json", options.json, "print one JSON object instead of text");
   verb->callback([&action] { action = [] { return run_report(options); }; });
 }

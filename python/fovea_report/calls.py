@@ -1,0 +1,98 @@
+"""Tables and sentences of times that are no times of a run: calls in a graph, and how long a call keeps the host."""
+
+import math
+
+import pandas as pd
+
+from .study import Row, Study, conditions, configurations, in_order, plural, versus
+from .table import NOTHING, Cell, Column, Table, figure
+from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
+
+TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host"}
+NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
+MEANINGS = {
+    "cuda_graph": "Up to 100 calls captured in a CUDA graph, each waiting for the one before: time of the graph on the device "
+                  "over the number of calls. Ratio: time of the fastest of the others over the own.",
+    "cuda_host": "Time of the host until a call returns, whatever the device still does; not a time that the problem takes. "
+                 "Mean of many calls in a row; this library's with a workspace of the caller's, peers' with the Python that "
+                 "calls them. Launches: the same kernels enqueued without the call. Pool: with a workspace of the library's "
+                 "pool, where a call wants one."}
+LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us", "pooled_beyond": "beyond them with the pool, us"}
+
+
+def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
+    """Rows of one way of timing on one machine."""
+    if study.calls.empty:
+        return []
+    rows = in_order(study, study.calls)
+    return [(timer, group) for (timer, _, _), group in rows.groupby(["timer", "machine", "cpu_threads"])]
+
+
+def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
+    """This library's rows against the fastest of the others."""
+    return versus(rows[(rows.kind == "library") & rows.ranked], rows[(rows.kind != "library") & rows.ranked])
+
+
+def microseconds(seconds: float | None) -> Cell:
+    return NOTHING if seconds is None or math.isnan(seconds) else Cell(figure(seconds * 1e6), seconds * 1e6)
+
+
+def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
+    present = study.present(rows)
+    own = study.own(rows) if timer == "cuda_graph" else []
+    launching = study.present(rows[rows.launches.notna()])
+    pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
+    table = Table(NAMES[timer], TITLES[timer], f"{MEANINGS[timer]} {conditions(study, rows)}.",
+                  [*key_columns(keys), *(Column(name, "us") for name in present),
+                   *(Column(name, "over the fastest other") for name in own),
+                   *(Column(name, head) for name in launching for head in LAUNCHES.values())])
+    for any_row, cells in configurations(rows):
+        launches = [microseconds(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
+                    for name in launching for part in LAUNCHES]
+        table.rows.append(key_cells(keys, any_row) + [time_cell(study, cells.get(name), 1e6) for name in present]
+                          + [ratio_cell(pairs.get((any_row.at, name))) for name in own] + launches)
+    return table
+
+
+def call_tables(study: Study) -> list[Table]:
+    tables: list[Table] = []
+    for timer, rows in ways(study):
+        table = call_table(study, timer, rows)
+        same = sum(one.id.startswith(table.id) for one in tables)  # of other machines
+        table.id += f"-{same + 1}" if same else ""
+        tables.append(table)
+    return tables
+
+
+def said_of_calls(study: Study) -> list[str]:
+    said = []
+    for timer, rows in ways(study):
+        for name in study.own(rows):
+            timed = rows[(rows.impl == name) & rows.timed]
+            if timer == "cuda_host":
+                said += said_of_host(study, name, timed)
+            else:
+                pairs = others_beaten(rows)
+                for pass_ in passes_of(timed):
+                    slower = pairs[(pairs.impl == name) & (pairs.pass_ == pass_) & pairs.counted & (pairs.ratio < 1)]
+                    said.append(said_of_graph(study, name, pass_, timed[timed.pass_ == pass_], len(slower)))
+    return said
+
+
+def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> list[str]:
+    if rows.empty:
+        return []
+    text = f"A call of {name} keeps the host at most {figure(rows['median'].max() * 1e6)} us in {plural(len(rows), 'cell')}"
+    if rows.beyond.notna().any():
+        worst = next(rows.loc[[rows.beyond.astype(float).idxmax()]].itertuples())
+        text += (f"; beyond its launches at most {figure(worst.beyond * 1e6)} us ({study.word(worst.pass_)}, "
+                 f"{study.label(worst)})")
+    if rows.pooled_beyond.notna().any():
+        text += f", with a workspace of the library's pool at most {figure(rows.pooled_beyond.max() * 1e6)} us"
+    return [text + "."]
+
+
+def said_of_graph(study: Study, name: str, pass_: str, rows: pd.DataFrame, slower: int) -> str:
+    return (f"In a graph of dependent calls {name} takes {figure(rows['median'].min() * 1e6)} to "
+            f"{figure(rows['median'].max() * 1e6)} us {study.word(pass_)} in {plural(len(rows), 'cell')}; slower than another in "
+            f"{slower or 'none'}.")

@@ -1,0 +1,329 @@
+"""Draws a picture: all panels in one PNG, and each as a small SVG that a page lays out by its width."""
+
+import math
+import re
+from io import BytesIO, StringIO
+from pathlib import Path
+
+from . import looks as style
+from .looks import Looks, plt
+from .pictures import Panel, Picture, Series
+from .vocabulary import short
+
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from PIL import Image
+
+# From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
+SHADES = LinearSegmentedColormap.from_list("fovea", ["#cfe8e3", "#f7f3dd", "#f9d9a8", "#f0a868"])
+MOST = 16.0
+PASS_MARKERS = {"fwd": "o", "bwd": "v", "e2e": "s"}
+PANEL = (4.3, 3.3)  # inches
+
+
+def shade(ratio: float) -> tuple:
+    """The colour of a time that is `ratio` times the fastest of its row."""
+    return SHADES(min(max(math.log2(ratio) / math.log2(MOST), 0.0), 1.0))
+
+
+def draw(picture: Picture, looks: Looks, folder: Path, with_panels: bool = True) -> list[str]:
+    """Writes the PNG; returns its panels as SVG, ready to stand in a page, if they are wanted."""
+    style.apply()
+    save_png(heat(picture) if picture.kind == "times" else together(picture, looks), folder / f"{picture.name}.png")
+    panels = picture.panels if with_panels else []
+    return [svg_of(panel, picture, looks, f"{picture.name}-{n}") for n, panel in enumerate(panels)]
+
+
+def together(picture: Picture, looks: Looks):
+    columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
+    rows = math.ceil(len(picture.panels) / columns)
+    width = max(columns * PANEL[0], 6.4)
+    figure, grid = plt.subplots(rows, columns, figsize=(width, rows * PANEL[1] + 1.2), squeeze=False)
+    cells = [axes for line in grid for axes in line]
+    for axes, panel in zip(cells, picture.panels):
+        draw_panel(axes, picture, panel, looks)
+    for axes in cells[len(picture.panels):]:
+        axes.set_visible(False)
+    frame(figure, picture, handles_of(picture, looks))
+    return figure
+
+
+def frame(figure, picture: Picture, handles: list, bottom: float = 0) -> float:
+    """Title and legend above, the conditions below; `bottom`: inches kept free above the conditions."""
+    width, height = figure.get_size_inches()
+    said = style.wrap(picture.conditions, int(width * 13.5))
+    figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
+    figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
+    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height) if handles else 0
+    free = 0.12 + 0.15 * (said.count("\n") + 1)
+    figure.tight_layout(rect=(0, (free + bottom) / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
+    return free
+
+
+def handles_of(picture: Picture, looks: Looks) -> list:
+    names = picture.names()
+    if picture.kind == "rate":
+        handles = [Patch(color=looks[name].colour, label=name) for name in names]
+    else:
+        handles = [looks.handle(name, picture.kind != "roofline") for name in names]
+    soft = {"color": style.SOFT, "marker": "o"}
+    if picture.kind == "roofline":
+        passes = sorted({series.name.split()[-1] for panel in picture.panels for series in panel.series})
+        return handles + [Line2D([], [], linestyle="none", color=style.SOFT, marker=PASS_MARKERS.get(one, "o"), label=one)
+                          for one in passes]
+    if any(series.dashed for panel in picture.panels for series in panel.series):
+        handles += [Line2D([], [], label="here", **soft),
+                    Line2D([], [], label="published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)), **soft)]
+    elif picture.kind != "rate" and any(not p.clean for panel in picture.panels for one in panel.series for p in one.points):
+        handles.append(Line2D([], [], label="hollow: flagged", markerfacecolor=style.PAPER, linestyle="none", **soft))
+    return handles
+
+
+def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
+    axes.set_title(style.wrap(panel.title, 46))
+    if picture.kind == "rate":
+        bars(axes, panel, looks)
+    elif picture.kind == "roofline":
+        roofline(axes, panel, looks)
+    else:
+        lines(axes, picture, panel, looks)
+    axes.set_ylabel(picture.unit)
+
+
+def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
+    lengths = sorted({one.x for series in panel.series for one in series.points}
+                     | {x for series in panel.series for x, _ in series.missing})
+    for number, series in enumerate(panel.series):
+        look = looks[series.look or series.name]
+        x, y = [one.x for one in series.points], [one.y for one in series.points]
+        dashes = (0, (4, 2)) if series.dashed else look.dashes
+        # Lines that lie on one another show as lines within lines.
+        wide = 1.7 + (1.6 * (len(panel.series) - 1 - number) if picture.kind == "memory" and not series.dashed else 0)
+        axes.plot(x, y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
+        for clean in (True, False):
+            chosen = [one for one in series.points if (one.clean and not series.dashed) == clean]
+            axes.plot([one.x for one in chosen], [one.y for one in chosen], linestyle="none", marker=look.marker,
+                      color=look.colour, markerfacecolor=look.colour if clean else style.PAPER, zorder=4)
+        spans = [one for one in series.points if not math.isnan(one.low)]
+        axes.errorbar([one.x for one in spans], [one.y for one in spans],
+                      [[max(one.y - one.low, 0) for one in spans], [max(one.high - one.y, 0) for one in spans]], fmt="none",
+                      ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
+    length_axis(axes, lengths)
+    if picture.kind in ("speedup", "published"):
+        ratio_axis(axes)
+    else:
+        axes.set_yscale("log")
+        log_labels(axes.yaxis)
+    mark_missing(axes, panel, looks)
+    draw_fits(axes, panel, looks)
+
+
+def draw_fits(axes, panel: Panel, looks: Looks) -> None:
+    handles = []
+    for series in panel.series:
+        if series.fit is None:
+            continue
+        look, x = looks[series.name], [series.fit.start / 1.2, series.fit.end * 1.2]
+        axes.plot(x, [1e3 * series.fit.coefficient * one ** series.fit.exponent for one in x], color=look.colour,
+                  linestyle=(0, (4, 2.5)), linewidth=1, zorder=2)
+        handles.append(Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", markersize=4,
+                              label=f"n^{series.fit.exponent:.2f}"))
+    if handles:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low / (high / low) ** 0.12, high)
+        axes.legend(handles=handles, loc="lower right", fontsize=8, handletextpad=0.1, borderpad=0.1, labelspacing=0.2,
+                    ncols=2 if len(handles) > 3 else 1, columnspacing=0.6)
+
+
+def bars(axes, panel: Panel, looks: Looks) -> None:
+    lengths = sorted({one.x for series in panel.series for one in series.points}
+                     | {x for series in panel.series for x, _ in series.missing})
+    width = 0.84 / len(panel.series)
+    for n, series in enumerate(panel.series):
+        colour = looks[series.name].colour
+        for one in series.points:
+            axes.bar(lengths.index(one.x) + (n + 0.5) * width - 0.42, one.y, width, color=colour, edgecolor=style.PAPER,
+                     linewidth=0.3, alpha=1 if one.clean else 0.5)
+        for x, word in series.missing:
+            axes.text(lengths.index(x) + (n + 0.5) * width - 0.42, 0, f" {word}", rotation=90, ha="center", va="bottom",
+                      fontsize=6, color=colour)
+    axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
+    axes.grid(False, axis="x")
+    axes.set_xlabel("length")
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
+
+
+def roofline(axes, panel: Panel, looks: Looks) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for series in panel.series:
+        look, marker = looks[series.look], PASS_MARKERS.get(series.name.split()[-1], "o")
+        for one in series.points:
+            axes.plot([one.x], [one.y], linestyle="none", marker=marker, color=look.colour, alpha=0.9, markersize=4,
+                      markerfacecolor=look.colour if one.clean else style.PAPER)
+    points = [one for series in panel.series for one in series.points]
+    low, high = min(one.x for one in points) / 2, max(one.x for one in points) * 2
+    peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)
+    if peak > 0:
+        ridge = peak / bandwidth if bandwidth > 0 else low
+        low = min(low, ridge / 3)
+        axes.plot([max(low, ridge), high], [peak, peak], color=style.INK, linewidth=1.4)
+        axes.text(high, peak * 1.08, f"{style.plain(peak)} TFLOP/s measured", ha="right", va="bottom", fontsize=8)
+        if bandwidth > 0:
+            axes.plot([low, ridge], [low * bandwidth, peak], color=style.INK, linewidth=1.4)
+            axes.text(low * 1.08, low * bandwidth, f"{style.plain(bandwidth * 1e3)} GB/s", ha="left", va="top", fontsize=8)
+    axes.set_xlim(low, high)
+    axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
+    axes.set_xlabel("operations per byte")
+    for axis in (axes.xaxis, axes.yaxis):
+        log_labels(axis)
+
+
+def mark_missing(axes, panel: Panel, looks: Looks) -> None:
+    """Who has no time where: a line for each at the top, its marker and its word at the length."""
+    rows = [series for series in panel.series if series.missing]
+    if not rows:
+        return
+    low, high = axes.get_ylim()
+    share = 0.02 + 0.065 * len(rows)
+    axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
+    for n, series in enumerate(rows):
+        look, y = looks[series.look or series.name], 0.975 - 0.065 * n
+        words: dict[str, list[float]] = {}
+        for x, word in series.missing:
+            words.setdefault(word, []).append(x)
+        for word, at in words.items():
+            axes.plot(at, [y] * len(at), transform=axes.get_xaxis_transform(), linestyle="none", marker=look.marker,
+                      color=look.colour, markersize=4, clip_on=False, zorder=5,
+                      markerfacecolor=style.PAPER if series.dashed else look.colour)
+            axes.annotate(word, (min(at), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right", va="center",
+                          textcoords="offset points", fontsize=7, color=look.colour)
+
+
+def length_axis(axes, lengths: list[float]) -> None:
+    """A logarithmic axis with a tick at each length, thinned until labels have room."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(lengths if len(lengths) <= 7 else lengths[len(lengths) % 2 == 0::2]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
+    axes.set_xlabel("length")
+
+
+def ratio_axis(axes) -> None:
+    """Logarithmic, so that twice as fast and half as fast are equally far from the line at 1."""
+    drawn = [value for line in axes.get_lines() for value in line.get_ydata()]
+    axes.set_yscale("log", base=2)
+    low, high = min([*drawn, 0.9]), max([*drawn, 1.15])
+    axes.set_ylim(low / 1.12, high * 1.22)
+    if high / low < 3:  # too few powers of two
+        ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
+    else:
+        powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
+        ticks = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{style.plain(value)}\u00d7"))
+    axes.axhline(1, color=style.INK, linewidth=1.1, zorder=2)
+    axes.axhspan(axes.get_ylim()[0], 1, color=style.LOSS, linewidth=0, zorder=0)
+
+
+def log_labels(axis) -> None:
+    """Labels at 1, 2, 5 where the decades alone would be fewer than three."""
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low) if 0 < low < high else 1
+    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if decades < 2.2 else (1,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def heat(picture: Picture):
+    """Implementation by configuration, each cell with its time or its word."""
+    columns, rows = picture.columns, picture.rows
+    label = max(len(row.label) for row in rows) * 0.078 + 0.3
+    head = max(len(name) for name in columns) * 0.062
+    width = max(label + 0.95 * len(columns) + head, 6.4)
+    height = 1.5 + head + 0.27 * len(rows) + 0.15 * len(style.wrap(picture.conditions, int(width * 13.5)).splitlines())
+    figure, axes = plt.subplots(figsize=(width, height))
+    for y, row in enumerate(rows):
+        for x, (text, look, ratio) in enumerate(row.cells):
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor="#eef0f3" if ratio is None else shade(ratio), edgecolor="white",
+                                     linewidth=1.2))
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight="bold" if look == "best" else "normal",
+                      style="italic" if ratio is None else "normal")
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(rows), 0)
+    axes.grid(False)
+    axes.set_xticks([x + 0.5 for x in range(len(columns))], columns, weight="bold", rotation=38, ha="left", rotation_mode="anchor")
+    axes.set_yticks([y + 0.5 for y in range(len(rows))], [row.label for row in rows], family="DejaVu Sans Mono", fontsize=8)
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    key(figure, height, frame(figure, picture, [], bottom=0.5))
+    return figure
+
+
+def key(figure, height: float, bottom: float) -> None:
+    """What the colours mean: time over the fastest of the row."""
+    axes = figure.add_axes((0.35, (bottom + 0.23) / height, 0.4, 0.14 / height))
+    axes.imshow([[shade(2 ** (4 * i / 255)) for i in range(256)]], aspect="auto", extent=(0, 4, 0, 1))
+    axes.set_yticks([])
+    axes.set_xticks([0, 1, 2, 3, 4], ["1\u00d7", "2\u00d7", "4\u00d7", "8\u00d7", "16\u00d7 and more"], fontsize=8)
+    axes.tick_params(length=0, pad=2)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    figure.text(0.34, (bottom + 0.30) / height, "time over the fastest", ha="right", va="center", fontsize=8)
+
+
+def save_png(figure, path: Path) -> None:
+    pixels = BytesIO()
+    figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
+    plt.close(figure)
+    few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
+    few.save(path, optimize=True)
+
+
+def svg_of(panel: Panel, picture: Picture, looks: Looks, name: str) -> str:
+    """One panel, text as text; colours are variables of the page, so that dark pages have dark pictures."""
+    figure, axes = plt.subplots(figsize=PANEL)
+    draw_panel(axes, picture, panel, looks)
+    figure.tight_layout(pad=0.6)
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    plt.close(figure)
+    return small(text.getvalue(), name)
+
+
+def small(text: str, name: str) -> str:
+    """A part of a page: no prologue, names of its own, no group without a purpose, a tenth of a point at most."""
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
+    svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
+    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var({variable(colour[0])})", svg)
+    svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d{2,}", tenth, tag[0])), svg)
+    kept: list[bool] = []
+    def group(tag: re.Match) -> str:
+        if tag[0] == "</g>":
+            return tag[0] if kept.pop() else ""
+        kept.append(tag[0] != "<g>")
+        return tag[0] if kept[-1] else ""
+    return re.sub(r">\s+<", "><", re.sub(r"<g( [^>]*)?>|</g>", group, svg)).strip()
+
+
+def tenth(number: re.Match) -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")
+
+
+def variable(colour: str) -> str:
+    """The page's variable that holds a colour."""
+    return f"--{colour[1:]}"
+
+
+def variables() -> list[tuple[str, str, str]]:
+    """Name, colour on light and on dark paper, of every colour that panels use."""
+    used = {**{colour: style.for_dark(colour) for colour in style.COLOURS}, **style.DARK}
+    return [(variable(colour), colour, dark) for colour, dark in used.items()]

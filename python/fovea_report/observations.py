@@ -1,0 +1,200 @@
+"""The sentences of a report: rules applied to the rows. No result is typed here."""
+
+import math
+
+import pandas as pd
+
+from .calls import said_of_calls
+from .study import Row, Study, fit_power_law, geometric_mean, groups, over_baseline, plural, versus
+from .table import figure, rate, ratio, size
+from .tables import passes_of
+
+
+def first(rows: pd.DataFrame) -> Row:
+    return next(rows.itertuples())
+
+
+def at_least(rows: pd.DataFrame, column: str) -> Row:
+    return first(rows.loc[[rows[column].astype(float).idxmin()]])
+
+
+def at_most(rows: pd.DataFrame, column: str) -> Row:
+    return first(rows.loc[[rows[column].astype(float).idxmax()]])
+
+
+def where(study: Study, row: Row) -> str:
+    return f"{study.word(row.pass_)}, {study.label(row)}"
+
+
+def subjects(study: Study) -> list[str]:
+    """Whom the sentences are about: this library's implementations if they took part, else all."""
+    return study.own(study.rows) or study.implementations
+
+
+def headline(study: Study) -> str:
+    names = f"{plural(len(study.implementations), 'implementation')}: {', '.join(study.implementations)}."
+    if study.rows.empty:
+        return f"{plural(len(study.calls), 'cell')} of calls in a graph or of the host's time, by {names}"
+    wins = study.rows[study.rows.best].impl.value_counts()
+    text = f"{plural(study.rows['at'].nunique(), 'configuration')} by {names}"
+    if len(wins):
+        text += f" {wins.sum()} have a clear winner: {', '.join(f'{name} in {n}' for name, n in wins.items())}."
+    return text
+
+
+def observations(study: Study) -> list[str]:
+    if study.rows.empty:
+        return [*said_of_calls(study), *failures(study)]
+    return [*speed_ups(study), *against_the_best(study), *against_each_baseline(study), *growth(study), *memory(study),
+            *ceilings(study), *accuracy(study), *sums(study), *said_of_calls(study), *failures(study), *flags(study)]
+
+
+def speed_ups(study: Study) -> list[str]:
+    """Over the baseline, losses as plainly as wins."""
+    said = []
+    ups = over_baseline(study, study.rows)
+    for name in subjects(study):
+        for pass_ in passes_of(study.rows) if name != study.baseline else []:
+            own = ups[ups.counted & (ups.impl == name) & (ups.pass_ == pass_)]
+            if own.empty:
+                continue
+            losses = int((own.ratio < 1).sum())
+            least, most = at_least(own, "ratio"), at_most(own, "ratio")
+            text = (f"{name}, {study.word(pass_)}: {ratio(geometric_mean(own.ratio))} the speed of {study.baseline} in the "
+                    f"geometric mean of {plural(len(own), 'configuration')}")
+            if len(own) > 1:
+                text += f"; least {ratio(least.ratio)} ({study.label(least)}), most {ratio(most.ratio)} ({study.label(most)})"
+            said.append(f"{text}; slower in {losses or 'none'}.")
+    return said
+
+
+def against_the_best(study: Study) -> list[str]:
+    """The harder comparison: with whichever of the others is fastest at each configuration."""
+    said = []
+    for name in study.own(study.rows):
+        others = study.rows[(study.rows.kind != "library") & study.rows.ranked]
+        pairs = versus(study.rows[study.rows.impl == name], others)
+        pairs = pairs[pairs.counted]
+        if pairs.empty:
+            continue
+        losses, least = int((pairs.ratio < 1).sum()), at_least(pairs, "ratio")
+        said.append(f"{name} against the fastest of the others: {ratio(geometric_mean(pairs.ratio))} in the geometric mean of "
+                    f"{plural(len(pairs), 'configuration')}; slower in {losses or 'none'}; least {ratio(least.ratio)} "
+                    f"({least.rival_impl}, {where(study, least)}).")
+    return said
+
+
+def against_each_baseline(study: Study) -> list[str]:
+    """Each type has kernels of its own, and each baseline strengths of its own."""
+    said = []
+    names = [name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline" and name != study.baseline]
+    for baseline in names:
+        ups = versus(study.rows, study.rows[study.rows.impl == baseline])
+        ups = ups[ups.counted & (ups.pass_ == "fwd")]
+        for name in study.own(study.rows):
+            own = ups[ups.impl == name]
+            for kind, pairs in own.groupby([case.get("dtype", "") for case in own.case]):
+                losses, least = int((pairs.ratio < 1).sum()), at_least(pairs, "ratio")
+                said.append(f"{name}, {kind}: slower than {baseline} in {losses or 'none'} of "
+                            f"{plural(len(pairs), 'forward cell')}; least {ratio(least.ratio)} ({study.label(least)}).")
+    return said
+
+
+def curves(study: Study, rows: pd.DataFrame):
+    """Rows that differ in the length only, by title."""
+    def title(row: Row) -> str:
+        columns = study.operation(row).title(row.case, ("column",))
+        return f"{row.title}, {columns}" if columns else row.title
+    return groups(study, rows, title)
+
+
+def growth(study: Study) -> list[str]:
+    """The fitted exponents of each pass, in the table that reaches farthest."""
+    found: dict[str, tuple[float, str]] = {}
+    for title, rows in curves(study, study.rows):
+        pass_ = first(rows).pass_
+        laws = {name: law for name in study.present(rows) if (law := fit_power_law(rows[rows.impl == name]))}
+        reach = max((law.end for law in laws.values()), default=0)
+        if reach > found.get(pass_, (0, ""))[0]:
+            text = ", ".join(f"{name} n^{law.exponent:.2f}" for name, law in laws.items())
+            noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
+            found[pass_] = reach, f"Time grows with the length n up to {reach:.0f} ({title}) as {text}{noisy}."
+    return [said for _, said in found.values()]
+
+
+def memory(study: Study) -> list[str]:
+    """State between forward and backward, where the baseline holds most."""
+    rows = study.rows[study.rows.timed & (study.rows.pass_ != "fwd") & study.rows.held.notna()]
+    base = rows[rows.impl == study.baseline].set_index("at").held
+    said = []
+    for name in study.own(rows):
+        own = rows[(rows.impl == name) & rows["at"].isin(base.index)].assign(base=lambda part: part["at"].map(base))
+        if len(own) and name != study.baseline:
+            most = at_most(own, "base")
+            said.append(f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
+                        f"{size(most.held)} of {name}, at {study.label(most)}.")
+    return said
+
+
+def ceilings(study: Study) -> list[str]:
+    said = []
+    for name in study.own(study.rows):
+        rows = study.rows[(study.rows.impl == name) & study.rows.ranked & study.rows.ceiling_share.notna()]
+        if rows.empty:
+            continue
+        best = at_most(rows, "ceiling_share")
+        above = "; above 100 % the machine gave the probes less" if best.ceiling_share > 1 else ""
+        said.append(f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
+                    f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
+    return said
+
+
+def accuracy(study: Study) -> list[str]:
+    """The error over the error of a plain evaluation in the same type, where it is largest."""
+    said = []
+    for name in study.own(study.rows):
+        errors = [(error["ratio_to_plain"] or 0.0, tensor, row) for row in study.rows[study.rows.impl == name].itertuples()
+                  for tensor, error in row.error.items()]
+        if errors:
+            worst, tensor, row = max(errors, key=lambda one: one[0])
+            said.append(f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same type "
+                        f"({tensor}, {where(study, row)}).")
+    return said
+
+
+def sums(study: Study) -> list[str]:
+    """Forward and backward together should take what they take one by one."""
+    quiet = study.rows[study.rows.ranked & ~study.rows.noisy.astype(bool)]
+    times = {(row.problem, row.impl, row.timer): row.median for row in quiet.itertuples()}
+    def alone(row: Row, pass_: str) -> float:
+        return times.get((row.problem.replace(" pass=e2e ", f" pass={pass_} "), row.impl, row.timer), math.nan)
+    shares = [row.median / (alone(row, "fwd") + alone(row, "bwd")) for row in quiet[quiet.pass_ == "e2e"].itertuples()]
+    shares = [share for share in shares if not math.isnan(share)]
+    if not shares:
+        return []
+    within = sum(0.9 <= share <= 1.2 for share in shares)
+    return [f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {within} of "
+            f"{plural(len(shares), 'cell')}."]
+
+
+def failures(study: Study) -> list[str]:
+    said = []
+    for status in (word for word in study.vocabulary.statuses if word != "ok"):
+        for name in study.implementations:
+            rows = study.all[(study.all.status == status) & (study.all.impl == name)]
+            if len(rows):
+                shortest = at_least(rows, "x")
+                reason = f" ({shortest.reason})" if shortest.reason else ""
+                said.append(f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
+                            f"{study.label(shortest)}{reason}.")
+    return said
+
+
+def flags(study: Study) -> list[str]:
+    said = []
+    for flag in (one for one in study.vocabulary.flags if one.mark):
+        n = sum(flag.word in flags_ for flags_ in study.rows["flags"])
+        if n:
+            counted = "" if flag.ranked else "; shown, but neither ranked nor counted above"
+            said.append(f"{n} of {plural(len(study.rows), 'cell')} flagged {flag.word}: {flag.help}{counted}.")
+    return said

@@ -1,0 +1,304 @@
+"""What the pictures of a report show: panels of points, decided here. Drawing them is the part of drawing.py."""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+
+import pandas as pd
+
+from .observations import curves
+from .published import Book, Page
+from .study import (Row, Study, conditions, configurations, fit_power_law, groups, in_order, over_baseline)
+from .table import figure
+from .tables import passes_of, time_cell, varying
+from .vocabulary import Key, short
+
+MOST_PANELS = 12  # of one picture; more make several pictures
+MOST_ROWS = 40  # of one heat map
+UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
+         "published": "speed-up", "times": "ms"}
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+    clean: bool = True  # hollow otherwise
+
+
+@dataclass
+class Series:
+    name: str
+    points: list[Point] = field(default_factory=list)
+    missing: list[tuple[float, str]] = field(default_factory=list)  # where, and the word that stands there
+    fit: Any = None
+    look: str = ""  # whose colour and marker, if not the name's
+    dashed: bool = False
+
+
+@dataclass
+class Panel:
+    title: str
+    series: list[Series]
+    ceilings: tuple[float, float] | None = None  # operations and bytes per second
+
+
+@dataclass
+class HeatRow:
+    label: str
+    cells: list[tuple[str, str, float | None]]  # text, style, time over the fastest of the row
+
+
+@dataclass
+class Picture:
+    name: str
+    kind: str
+    title: str
+    description: str
+    conditions: str
+    panels: list[Panel] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)  # of a heat map
+    rows: list[HeatRow] = field(default_factory=list)
+    pass_: str = ""
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.kind]
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
+
+
+PointMaker = Callable[[Row], Point | None]
+
+
+def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
+    """In the order shown; the first of each kind stand before the fold."""
+    if study.rows.empty:
+        return []
+    base = study.baseline
+    ups = {row.Index: row for row in over_baseline(study, study.rows).itertuples()}
+    def speed_up(row: Row) -> Point | None:
+        pair = ups.get(row.Index)
+        if pair is None or row.impl == base:
+            return None
+        return Point(row.x, pair.ratio, pair.rival_q1 / pair.q3, pair.rival_q3 / pair.q1, bool(pair.counted))
+    def memory(row: Row) -> Point | None:
+        held = row.held if row.pass_ != "fwd" else row.held + (0 if pd.isna(row.workspace) else row.workspace)
+        return None if pd.isna(held) else Point(row.x, held / 1e6)
+    return [
+        *rate_pictures(study),
+        *by_length(study, "growth", "Time against length",
+                   "Median time on logarithmic axes, bars span the quartiles; dashed: the fitted power of the length n.",
+                   lambda row: Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None),
+        *by_length(study, "speedup", f"Speed-up over {base}",
+                   f"Above the line faster than {base}, below it slower; bars span what the quartiles of both allow.", speed_up),
+        *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
+                   "Forward: inputs, outputs and scratch.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
+        *roofline(study), *heat_maps(study),
+        *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
+
+
+def clean(row: Row) -> bool:
+    return row.ranked and not row.noisy
+
+
+def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
+    """Cuts a long list; suffixes of name and title tell the parts apart."""
+    count = math.ceil(len(found) / most)
+    for n in range(count):
+        of = found[n * len(found) // count:(n + 1) * len(found) // count]
+        yield (f"-{n + 1}", f" ({n + 1} of {count})", of) if count > 1 else ("", "", of)
+
+
+def series_of(study: Study, rows: pd.DataFrame, point: PointMaker, fits: bool = False) -> list[Series]:
+    found = []
+    for name in study.present(rows):
+        own = rows[rows.impl == name]
+        series = Series(name, fit=fit_power_law(own) if fits else None)
+        for row in own.itertuples():
+            if not row.timed:
+                series.missing.append((row.x, study.vocabulary.status(row.status)))
+            elif one := point(row):
+                series.points.append(one)
+        if series.points or series.missing:
+            found.append(series)
+    return found
+
+
+def panel_title(title: str, study: Study, pass_: str) -> str:
+    return title.removeprefix(f"{study.word(pass_)}, ")
+
+
+def by_length(study: Study, kind: str, title: str, description: str, point: PointMaker,
+              passes: list[str] | None = None) -> Iterator[Picture]:
+    """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
+    panels = []
+    for name, rows in curves(study, study.rows):
+        series = series_of(study, rows, point, kind == "growth") if rows.x.nunique() > 1 else []
+        if any(one.points for one in series):
+            panels.append((name, rows, series))
+    for pass_ in passes or passes_of(study.rows):
+        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_]
+        for suffix, words, part in parts(chosen, MOST_PANELS):
+            used = pd.concat([rows for _, rows, _ in part])
+            yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {study.word(pass_)}{words}", description,
+                          conditions(study, used), [Panel(panel_title(name, study, pass_), series) for name, _, series in part],
+                          pass_=pass_)
+
+
+def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Rows with one configuration at each length: told apart by as few sizes as that takes. A batch that shrinks as the
+    length grows stays one sweep."""
+    operation = study.operation(next(rows.itertuples()))
+    sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
+    for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
+        keys = [tuple(case.get(key.word) for key in chosen) for case in rows.case]
+        marked = rows.assign(sweep=keys)
+        if marked.groupby(["sweep", "x"])["at"].nunique().max() == 1 or len(chosen) == len(sizes):
+            break
+    for values, group in marked.groupby("sweep", sort=False):
+        said = [operation.title(group.case.iloc[0], ("title", "column"), [key.word for key in sizes])]
+        said += [span(key, group) for key in sizes] + run_by(study, group)
+        yield ", ".join(filter(None, said)), group
+
+
+def run_by(study: Study, rows: pd.DataFrame) -> list[str]:
+    """Threads and machine, as tables name them where records differ."""
+    title, case = rows.title.iloc[0], study.operation(next(rows.itertuples())).title(rows.case.iloc[0])
+    return [said for said in title.split(f"{case}, ")[-1].split(", ") if title != case and case in title]
+
+
+def span(key: Key, rows: pd.DataFrame) -> str:
+    values = [case[key.word] for case in rows.case if key.word in case]
+    return key.text(values[0]) if min(values) == max(values) else f"{key.noun or key.word} {min(values)} to {max(values)}"
+
+
+def rate_pictures(study: Study) -> Iterator[Picture]:
+    """The field's picture: rate against length in grouped bars, a panel for each head dimension and mask."""
+    def words(row: Row) -> tuple:
+        operation = study.operation(row)
+        keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
+        return (row.op, row.hot, row.cpu_threads, row.machine,
+                *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
+    for pass_ in passes_of(study.rows):
+        found = []
+        for _, rows in groups(study, study.rows[study.rows.pass_ == pass_], words):
+            for title, group in sweeps(study, rows):
+                timed = group[group.possible & (group.flops > 0)]
+                if timed.x.nunique() > 1:
+                    series = series_of(study, group, lambda row: Point(row.x, row.flops / row.median / 1e12, clean=clean(row))
+                                       if row.possible else None)
+                    found.append((panel_title(title, study, pass_), group, series))
+        for suffix, part_words, part in parts(found, MOST_PANELS):
+            yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
+                          "Operations that the problem asks over the median time, by length. Pale bars: flagged.",
+                          conditions(study, pd.concat([rows for _, rows, _ in part])),
+                          [Panel(title, series) for title, _, series in part], pass_=pass_)
+
+
+def heat_maps(study: Study) -> Iterator[Picture]:
+    """Implementation by configuration. Colour is the time over the fastest of the row."""
+    for pass_ in passes_of(study.rows):
+        rows = in_order(study, study.rows[study.rows.pass_ == pass_])
+        keys, several = varying(study, rows, ("pass",)), rows.groupby("cpu_threads").ngroups > 1
+        for suffix, words, part in parts(list(configurations(rows)), MOST_ROWS):
+            used = rows[rows["at"].isin([any_row.at for any_row, _ in part])]
+            columns = study.present(used)
+            labels = [row_label(study, keys, any_row, several) for any_row, _ in part]
+            yield Picture(f"times-{pass_}{suffix}", "times", f"Time in ms, {study.word(pass_)}{words}",
+                          f"Colour is the time over the fastest of the row, bold the fastest that can be told apart. Marks: "
+                          f"{study.vocabulary.legend()}.", conditions(study, used), columns=columns, pass_=pass_,
+                          rows=[HeatRow(label, heat_cells(study, cells, columns)) for label, (_, cells) in zip(labels, part)])
+
+
+def row_label(study: Study, keys: list[Key], row: Row, threads: bool) -> str:
+    """Words first, then sizes, in as few letters as tell them apart."""
+    said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
+    said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
+    said += ["hot"] if row.hot else []
+    return " ".join(said + ([f"t={row.cpu_threads}"] if threads and row.cpu_threads else []))
+
+
+def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:
+    least = min((row.median for row in cells.values() if row.possible), default=math.nan)
+    found = []
+    for name in columns:
+        row = cells.get(name)
+        cell = time_cell(study, row)
+        found.append((cell.text, cell.style, row.median / least if row is not None and row.possible else None))
+    return found
+
+
+def roofline(study: Study) -> list[Picture]:
+    """Rate against operations per byte, under the ceilings measured in the same run; of each shape the longest."""
+    rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
+    panels = []
+    rows = rows.assign(device=[case.get("device", "") for case in rows.case], dtype=[case.get("dtype", "") for case in rows.case],
+                       shape=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()])
+    for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
+        longest = group.loc[group.groupby(["impl", "title", "shape"]).x.idxmax()]
+        series = []
+        for name in study.present(longest):
+            for pass_ in passes_of(longest):
+                own = longest[(longest.impl == name) & (longest.pass_ == pass_)].itertuples()
+                points = [Point(row.flops / row.bytes, row.flops / row.median / 1e12, clean=clean(row)) for row in own]
+                if points:
+                    series.append(Series(f"{name} {pass_}", points, look=name))
+        prefix = "gpu_" if device == "cuda" else ""
+        bandwidth = max((rate for n in group.environment.unique() for name, rate in study.environments[n]["ceilings"].items()
+                         if "bandwidth" in name and name.startswith("gpu_") == bool(prefix)), default=0.0)
+        panels.append(Panel(", ".join(filter(None, [dtype, device])), series, (group.ceiling.max(), bandwidth)))
+    if not panels:
+        return []
+    return [Picture("roofline", "roofline", "Roofline", "Rate against the operations per byte that the problem asks, the longest "
+                    "length of each shape, under the ceilings measured in the same run. A point above its roof beat the probe: "
+                    f"its row is flagged low_probe, or the machine gave the probe less.", conditions(study, rows), panels)]
+
+
+def published_pictures(book: Book) -> Iterator[Picture]:
+    """Speed-ups over the eager form, here and published: ratios carry over between machines, times do not."""
+    report, study = book.report, book.study
+    def title(case: dict, pass_: str) -> str:
+        operation = study.operations[case["op"]]
+        return f"{study.word(pass_)}, {operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
+    panels: dict[str, dict[tuple[str, bool], Series]] = {}
+    eager = report.says.get("eager")
+    passes = report.passes if eager else ["bwd"]
+    for measurement, case in book.cases.items():
+        for pass_, role, published in itertools.product(passes, book.roles(), (False, True)):
+            x = study.operations[case["op"]].axis(case)[1]
+            own = book.side(published, measurement, pass_, role)
+            if eager and role != eager and own.word != "-":
+                point = speed_up_point(book, published, measurement, pass_, role, own, x)
+            elif not eager and published:
+                own = book.printed(measurement, "fwd+bwd", role)
+                point = Point(x, own.memory / 1e6) if not own.word else None
+            elif not eager:
+                point = Point(x, own.memory / 1e6) if not own.word else None
+            else:
+                continue
+            if own.word == "-":
+                continue
+            side = "published" if published else "here"
+            series = panels.setdefault(title(case, pass_), {}).setdefault(
+                (role, published), Series(f"{role}, {side}", look=role, dashed=published))
+            if point:
+                series.points.append(point)
+            elif own.word:
+                series.missing.append((x, own.word + (" (published)" if published else "")))
+    found = [Panel(name, list(series.values())) for name, series in panels.items()
+             if any(one.points for one in series.values())]
+    for suffix, words, part in parts(found, MOST_PANELS):
+        what = f"speed-up over {eager}" if eager else "memory before backward"
+        yield Picture(f"published-{report.letter}{suffix}", "published" if eager else "memory",
+                      f"Report {report.letter}: {what}{words}", "Solid and filled: here. Dashed and hollow: as published.",
+                      f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part)
+
+
+def speed_up_point(book: Book, published: bool, measurement: tuple, pass_: str, role: str, own: Any, x: float) -> Point | None:
+    base = book.side(published, measurement, pass_, book.report.says["eager"])
+    return None if own.word or base.word else Point(x, base.mean / own.mean)

@@ -1,0 +1,138 @@
+"""Reads files of records: JSON lines, an environment before the rows of each session (docs/record.schema.json)."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import pandas as pd
+
+from .vocabulary import Refused, Vocabulary, parse_case
+
+TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
+ENV_KEYS = {"machine": str, "date": str, "command": str, "source": dict, "version": str, "threads": int, "facts": dict,
+            "ceilings": dict}
+ROW_KEYS = {"problem": str, "impl": str, "status": str, "reason": str, "flags": list, "flops": (int, float),
+            "bytes": (int, float), "error": dict, "threads": int, "source": dict, "timer": str, "machine": str}
+TORN = '{"schema":"fovea.'
+
+
+@dataclass
+class Records:
+    """Rows of one or several files, one each per measurement."""
+
+    rows: pd.DataFrame
+    environments: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def parse_line(line: str) -> dict[str, Any]:
+    record = json.loads(line, parse_constant=lambda word: float("nan"))
+    if not isinstance(record, dict):
+        raise ValueError("no object")
+    wanted = {"fovea.env/1": ENV_KEYS, "fovea.bench/1": ROW_KEYS}.get(record.get("schema"))
+    if wanted is None:
+        raise ValueError(f"the schema `{record.get('schema')}`, which is neither fovea.env/1 nor fovea.bench/1")
+    for key, kind in wanted.items():
+        if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
+            raise ValueError(f"a record whose `{key}` is missing or of the wrong type")
+    if record["status" if wanted is ROW_KEYS else "version"] == "ok":
+        times = record.get("time_s") or {}
+        if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
+            raise ValueError("a row that is ok and has no time")
+    return record
+
+
+def could_be_torn(line: str) -> bool:
+    begun = line.replace(" ", "")[:len(TORN)]
+    return TORN.startswith(begun) or not line.strip("\0")
+
+
+def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
+    """Rows with the number of their environment; a torn last line is left out with a warning."""
+    rows: list[tuple[int, dict]] = []
+    environments: list[dict] = []
+    position = 0
+    try:
+        data = path.read_bytes()
+    except OSError as failed:
+        raise Refused(f"{path}: {failed.strerror}") from None
+    for line in data.splitlines(keepends=True):
+        whole = line.endswith(b"\n")
+        try:
+            record = parse_line(line.decode())
+            if not whole:
+                raise ValueError("a line without its end")
+        except (ValueError, RecursionError) as failed:
+            if not whole and position > 0:
+                return rows, environments, f"{path}: the last line is torn and was left out"
+            raise Refused(f"{path}: at byte {position}: {failed}") from None
+        if record["schema"] == "fovea.env/1":
+            environments.append(record)
+        elif not environments:
+            raise Refused(f"{path}: at byte {position}: a row before any environment")
+        else:
+            rows.append((len(environments) - 1, record))
+        position += len(line)
+    if not environments:
+        raise Refused(f"{path}: holds no records")
+    return rows, environments, ""
+
+
+def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> dict[str, Any]:
+    """A record as a row of the table: one value per column."""
+    case = parse_case(record["problem"])
+    times = record.get("time_s") or {}
+    launches = record.get("launches") or {}
+    on_gpu = case.get("device") == "cuda"
+    flags = tuple(record["flags"])
+    timed = record["status"] == "ok" and bool(times)
+    return {
+        "problem": record["problem"], "case": case, "op": case["op"], "pass_": case.get("pass", ""),
+        "impl": record["impl"], "kind": vocabulary.kind(record["impl"]), "status": record["status"],
+        "reason": record["reason"], "flags": flags, **{name: times.get(name) for name in TIMES},
+        "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
+        "pooled_beyond": launches.get("pooled_beyond_s"), "flops": record["flops"], "bytes": record["bytes"],
+        "tflops": record.get("tflops"), "ceiling_share": record.get("ceiling_share"),
+        "ceiling": (record.get("ceiling") or {}).get("flops_per_s"), "workspace": record.get("workspace_bytes"),
+        "saved": record.get("saved_bytes"), "held": record.get("memory_before_backward_bytes"),
+        "error": record["error"], "threads": record["threads"], "cpu_threads": 0 if on_gpu else record["threads"],
+        "machine": record["machine"], "commit": record["source"].get("commit", "unknown"),
+        "dirty": bool(record["source"].get("dirty")), "timer": record["timer"], "peer": record.get("peer", ""),
+        "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
+        "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
+    }
+
+
+def measurement(row: dict[str, Any]) -> tuple:
+    """Rows that agree in this measure the same thing. Of timers only a GPU's count, which differ in what they time."""
+    timer = row["timer"] if row["timer"].startswith("cuda_") else ""
+    return row["problem"], row["impl"], row["threads"], timer, row["machine"]
+
+
+def place(row: dict[str, Any]) -> tuple:
+    return row["problem"], row["cpu_threads"], row["machine"]
+
+
+def load(paths: list[Path], vocabulary: Vocabulary, progress: Callable[[Path], None] = lambda path: None) -> Records:
+    """Of rows that measure the same thing, the file that timed the most peers at its problem counts, of equals the last:
+    this library and its peers are then of one run."""
+    kept: dict[tuple, tuple[int, dict]] = {}
+    records = Records(pd.DataFrame())
+    for path in paths:
+        progress(path)
+        rows, environments, warning = read_file(Path(path))
+        first = len(records.environments)
+        records.environments += environments
+        records.warnings += [warning] if warning else []
+        of_file: dict[tuple, dict] = {}
+        for number, record in rows:
+            row = flat(record, first + number, vocabulary)
+            of_file[measurement(row)] = row
+        peers = Counter(place(row) for row in of_file.values() if row["kind"] == "peer" and row["timed"])
+        for key, row in of_file.items():
+            if key not in kept or peers[place(row)] >= kept[key][0]:
+                kept[key] = (peers[place(row)], row)
+    records.rows = pd.DataFrame([row for _, row in kept.values()])
+    return records

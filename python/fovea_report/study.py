@@ -1,0 +1,221 @@
+"""Rows made ready for reporting: ordered, grouped by table and configuration, ranked."""
+
+import difflib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pandas as pd
+
+from .records import load
+from .vocabulary import Case, Operation, Refused, Vocabulary, short
+
+PASSES = ("fwd", "bwd", "e2e")
+CALL_TIMERS = ("cuda_graph", "cuda_host")  # no times of a run
+Row = Any  # a row of a table, as DataFrame.itertuples gives it
+
+
+@dataclass
+class Study:
+    vocabulary: Vocabulary
+    operations: dict[str, Operation]
+    environments: list[dict[str, Any]]
+    rows: pd.DataFrame  # times of runs
+    calls: pd.DataFrame  # times in a graph of calls, and of the host
+    implementations: list[str]  # in the order shown: baselines, reference, peers, this library
+    baseline: str  # what speed-ups are over
+    warnings: list[str]
+
+    @property
+    def all(self) -> pd.DataFrame:
+        return pd.concat([self.rows, self.calls]) if len(self.calls) else self.rows
+
+    def operation(self, row: Row) -> Operation:
+        return self.operations[row.op]
+
+    def label(self, row: Row) -> str:
+        return self.operation(row).label(row.case)
+
+    def present(self, rows: pd.DataFrame) -> list[str]:
+        found = set(rows.impl)
+        return [name for name in self.implementations if name in found]
+
+    def own(self, rows: pd.DataFrame) -> list[str]:
+        return self.present(rows[rows.kind == "library"])
+
+    def word(self, pass_: str) -> str:
+        return next((key.values[pass_] for one in self.operations.values() for key in one.keys
+                     if key.word == "pass" and pass_ in key.values), pass_)
+
+
+def told_apart(a: Row, b: Row) -> bool:
+    """Two times of quiet cells are told apart; where one is noisy, if their quartiles do not overlap."""
+    return not (a.noisy or b.noisy) or a.q3 < b.q1 or b.q3 < a.q1
+
+
+def fastest(cells: list[Row]) -> Row | None:
+    """The fastest row of one problem, if it is told apart from every other and there is another."""
+    ranked = [row for row in cells if row.ranked]
+    if not ranked or len(cells) < 2:
+        return None
+    best = min(ranked, key=lambda row: row.median)
+    rivals = [row for row in cells if row.possible and row.Index != best.Index]
+    # A launch-bound cell does not win, but while it is faster nobody else does.
+    beaten = all(row.median >= best.median and told_apart(row, best) for row in rivals)
+    return best if beaten else None
+
+
+def configurations(rows: pd.DataFrame) -> Iterator[tuple[Row, dict[str, Row]]]:
+    """The same problem by all implementations: any of its rows, and the row of each."""
+    found: dict[int, dict[str, Row]] = {}
+    for row in rows.itertuples():
+        found.setdefault(row.at, {})[row.impl] = row
+    for cells in found.values():
+        yield next(iter(cells.values())), cells
+
+
+def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") -> Study:
+    records = load(paths, vocabulary)
+    rows = records.rows
+    if rows.empty:
+        raise Refused("the records hold no row")
+    operations = {name: vocabulary.operation(name, list(group.case)) for name, group in rows.groupby("op")}
+    implementations = sorted(dict.fromkeys(rows.impl), key=vocabulary.rank)
+    rows["axis"], rows["x"] = zip(*(operations[row.op].axis(row.case) for row in rows.itertuples()))
+    rows["hot"] = rows.timer == "cuda_events_hot"
+    # Configurations are told apart by what may change a time: the problem, and who ran and timed it.
+    is_call = rows.timer.isin(CALL_TIMERS)
+    rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "machine", rows.timer.where(is_call, "")],
+                              sort=False).ngroup()
+    timing, calls = rows[~is_call].copy(), rows[is_call].copy()
+    study = Study(vocabulary, operations, records.environments, timing, calls, implementations,
+                  choose_baseline(rows, timing, implementations, baseline), records.warnings)
+    timing["title"] = titles(study, timing)
+    winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
+    timing["best"] = timing.index.isin(winners)
+    return study
+
+
+def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: list[str], wanted: str) -> str:
+    own = rows[rows.kind == "library"]
+    if wanted == "flash" and len(own):
+        return own.impl.iloc[-1]
+    if wanted and wanted not in implementations:
+        near = difflib.get_close_matches(wanted, implementations, 1)
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        raise Refused(f"no row has the baseline `{wanted}`, wanted: one of {', '.join(implementations)}{hint}")
+    found = set(timing.impl) or set(implementations)
+    return wanted or next(name for name in implementations if name in found)
+
+
+def titles(study: Study, rows: pd.DataFrame) -> list[str]:
+    """The table that each row belongs to; who ran it is named where the records differ in it."""
+    threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
+    def title(row: Row) -> str:
+        said = [row.op if len(study.operations) > 1 else "", study.operation(row).title(row.case), "hot" if row.hot else "",
+                plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "", row.machine if machines else ""]
+        return ", ".join(filter(None, said))
+    return [title(row) for row in rows.itertuples()]
+
+
+def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
+    """Sorted by pass, then as the operation sorts its cases; rows of a configuration stay together."""
+    order = sorted(rows.itertuples(), key=lambda row: (row.op, pass_order(row), study.operation(row).order(row.case), row.at))
+    return rows.loc[[row.Index for row in order]]
+
+
+def pass_order(row: Row) -> int:
+    return PASSES.index(row.pass_) if row.pass_ in PASSES else len(PASSES)
+
+
+def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Rows in order, by table."""
+    rows = in_order(study, rows)
+    keys = rows[by] if isinstance(by, str) else pd.Series([by(row) for row in rows.itertuples()], rows.index)
+    yield from rows.groupby(keys, sort=False)
+
+
+def versus(rows: pd.DataFrame, rivals: pd.DataFrame) -> pd.DataFrame:
+    """Every row with the fastest of `rivals` at its configuration. `ratio`: the rival's time over the own, where both
+    are possible. `counted`: may it enter a claim? Both must be ranked and told apart."""
+    pick = rivals[rivals.possible].sort_values("median", kind="stable").drop_duplicates("at").set_index("at")
+    columns = ["impl", "median", "q1", "q3", "noisy", "ranked"]
+    pairs = rows[rows.possible].join(pick[columns].rename(columns=lambda name: f"rival_{name}"), on="at", how="inner")
+    pairs["ratio"] = pairs.rival_median / pairs["median"]
+    apart = (pairs.q3 < pairs.rival_q1) | (pairs.rival_q3 < pairs.q1)
+    pairs["apart"] = apart | ~(pairs.noisy.astype(bool) | pairs.rival_noisy.astype(bool))
+    pairs["counted"] = pairs.ranked.astype(bool) & pairs.rival_ranked.astype(bool) & pairs.apart
+    return pairs
+
+
+def over_baseline(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
+    return versus(rows, rows[rows.impl == study.baseline])
+
+
+def over_peers(rows: pd.DataFrame) -> pd.DataFrame:
+    """This library's rows against the fastest peer."""
+    return versus(rows[rows.kind == "library"], rows[rows.kind == "peer"])
+
+
+def geometric_mean(ratios: pd.Series) -> float:
+    return math.exp(ratios.map(math.log).mean()) if len(ratios) else math.nan
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """median = coefficient * length ^ exponent, from the length `start` to `end`."""
+
+    exponent: float
+    coefficient: float
+    start: float
+    end: float
+    noisy: bool
+
+
+def fit_power_law(rows: pd.DataFrame) -> PowerLaw | None:
+    """Least squares on logarithms over the longer half of the lengths: three points at least, a factor of four apart."""
+    points = rows[rows.possible & ~rows.axis.str.contains(":")].sort_values("x")
+    used = max(3, (len(points) + 1) // 2)
+    if len(points) < 3:
+        return None
+    points = points.iloc[-used:]
+    x, y = points.x.map(math.log), points["median"].map(math.log)
+    if x.iloc[-1] - x.iloc[0] < math.log(3.9):
+        return None
+    exponent = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+    return PowerLaw(exponent, math.exp(y.mean() - exponent * x.mean()), points.x.iloc[0], points.x.iloc[-1],
+                    bool(rows[rows.x >= points.x.iloc[0]].noisy.any()))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def conditions(study: Study, rows: pd.DataFrame) -> str:
+    """Machine, threads, samples, versions, date and commit of these rows in one line."""
+    used = [study.environments[number] for number in rows.environment.unique()]
+    on_gpu = rows.cpu_threads.eq(0).groupby(rows.environment).any()
+    chips = {study.environments[n]["facts"].get("gpu" if gpu else "cpu", study.environments[n]["machine"])
+             for n, gpu in on_gpu.items()}
+    said = [", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0}))]
+    samples = rows[rows.timed].n
+    if len(samples):
+        least, most = int(samples.min()), int(samples.max())
+        said.append((plural(most, "sample") if least == most else f"{least} to {most} samples") + " a cell")
+    said.append(", ".join(sorted(set(rows.peer) - {""})))
+    said.append(", ".join(sorted({one["date"][:10] for one in used})))
+    commits = {row.commit[:10] + (" (modified)" if row.dirty else "") for row in rows[["commit", "dirty"]].drop_duplicates().itertuples()}
+    said.append("commit " + ", ".join(sorted(commits)))
+    load = max((other_load(one) for one in used), default=0)
+    said.append(f"other work on the machine: load {load:.0f}" if load else "")
+    return "; ".join(filter(None, said))
+
+
+def other_load(environment: dict[str, Any]) -> float:
+    """The load when the session began, if it was more than the session itself brings."""
+    try:
+        load = round(float(environment["facts"].get("load", 0)))
+    except ValueError:
+        return 0
+    return load if load > environment["threads"] else 0

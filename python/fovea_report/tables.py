@@ -1,0 +1,244 @@
+"""The tables of a study. Nothing here knows an operation or a result: every word and figure comes from the rows."""
+
+import math
+from typing import Callable, Iterable
+
+import pandas as pd
+
+from .study import (PASSES, Row, Study, conditions, configurations, geometric_mean, groups, in_order, over_baseline,
+                    over_peers, versus)
+from .table import (NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell)
+from .vocabulary import Key
+
+OVER_PEERS = "over the fastest peer"
+PEER = "torch.flash"  # what the rates of a GPU are set beside
+
+
+def word_cell(study: Study, row: Row) -> Cell:
+    return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
+
+
+def time_note(study: Study, row: Row) -> str:
+    said = [f"median {milliseconds(row.median)} ms, mean {milliseconds(row.mean)} ms, std {milliseconds(row.std)} ms, "
+            f"min {milliseconds(row.min)} ms, {int(row.n)} samples"]
+    said += [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
+    return "; ".join(said)
+
+
+def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
+    """A time in ms, or in us with the scale 1e6; the word where there is none."""
+    if row is None:
+        return Cell("-", style="muted", note="not measured")
+    if not row.timed:
+        return word_cell(study, row)
+    style = "best" if getattr(row, "best", False) else "muted" if not row.ranked or row.noisy else ""
+    spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
+    detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
+    return Cell(figure(row.median * scale) + study.vocabulary.marks(row.flags), row.median * scale, style, detail,
+                time_note(study, row))
+
+
+def ratio_cell(pair: Row | None, row: Row | None = None, base: Row | None = None, study: Study | None = None) -> Cell:
+    """A speed-up of `versus`; the word of either side where it has no time."""
+    if pair is not None:
+        style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
+        return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}")
+    for side in (row, base):
+        if study is not None and side is not None and not side.timed:
+            return Cell(study.vocabulary.status(side.status), style="word")
+    return NOTHING
+
+
+def by_cell(pairs: pd.DataFrame) -> dict[tuple[int, str], Row]:
+    return {(pair.at, pair.impl): pair for pair in pairs.itertuples()}
+
+
+def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> list[Key]:
+    """The keys that tell these rows apart, and those of the axis."""
+    keys: list[Key] = []
+    for name in rows.op.unique():
+        cases = list(rows[rows.op == name].case)
+        for key in study.operations[name].keys:
+            values = {case.get(key.word) for case in cases}
+            follows = key.kind == "number" and key.follows and len(
+                {(case.get(key.word), case.get(key.follows)) for case in cases}) == len({case.get(key.follows) for case in cases})
+            same = key.follows and all(case.get(key.word) == case.get(key.follows) for case in cases)
+            wanted = len(values) > 1 or key.shown == "axis"
+            if wanted and not follows and not same and key.word not in without and key.word not in {k.word for k in keys}:
+                keys.append(key)
+    return keys
+
+
+def key_columns(keys: list[Key]) -> list[Column]:
+    return [Column(key.head, number=key.kind != "word") for key in keys]
+
+
+def key_cells(keys: list[Key], row: Row) -> list[Cell]:
+    values = [row.case.get(key.word, "-") for key in keys]
+    return [value_cell(key.values.get(str(value), value)) for key, value in zip(keys, values)]
+
+
+def time_table(study: Study, title: str, rows: pd.DataFrame, ups: dict, peers: dict) -> Table:
+    present = study.present(rows)
+    others = [name for name in present if name != study.baseline]
+    compared = [name for name in present if any((at, name) in peers for at in rows["at"].unique())]
+    keys = varying(study, rows)
+    table = Table(f"time-{identifier(title)}", title,
+                  "Median time, \u00b1 half the interquartile range; rate of the operations that the problem asks. Fastest in "
+                  f"bold. Speed-up over {study.baseline}. {conditions(study, rows)}.",
+                  [*key_columns(keys), *(Column(name, "ms") for name in present),
+                   *(Column(name, "speed-up") for name in others), *(Column(name, OVER_PEERS) for name in compared)])
+    for any_row, cells in configurations(rows):
+        at, base = any_row.at, cells.get(study.baseline)
+        table.rows.append(
+            key_cells(keys, any_row) + [time_cell(study, cells.get(name)) for name in present]
+            + [ratio_cell(ups.get((at, name)), cells.get(name), base, study) for name in others]
+            + [ratio_cell(peers.get((at, name)), cells.get(name), None, study) if peer_at(cells) else NOTHING for name in compared])
+    return table
+
+
+def peer_at(cells: dict[str, Row]) -> bool:
+    return any(row.kind == "peer" and row.possible for row in cells.values())
+
+
+def time_tables(study: Study) -> list[Table]:
+    """One per pass, words, and sizes that are no column."""
+    ups, peers = by_cell(over_baseline(study, study.rows)), by_cell(over_peers(study.rows))
+    return [time_table(study, title, rows, ups, peers) for title, rows in groups(study, study.rows)]
+
+
+def rate_tables(study: Study) -> list[Table]:
+    """Rates on a GPU: a line per shape, one table per operation, pass and type."""
+    rows = study.rows[study.rows.cpu_threads == 0]
+    peers = by_cell(over_peers(rows))
+    def title(row: Row) -> str:
+        said = [row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""), "hot" if row.hot else ""]
+        return ", ".join(filter(None, said))
+    return [rate_table(study, name, shapes, peers) for name, shapes in groups(study, rows, title)]
+
+
+def rate_table(study: Study, title: str, rows: pd.DataFrame, peers: dict) -> Table:
+    beside = by_cell(versus(rows[rows.kind == "library"], rows[rows.impl == PEER]))
+    present, keys = study.present(rows), varying(study, rows, ("pass", "dtype"))
+    compared = study.own(rows) if PEER in present else []
+    with_peers = [name for name in present if any((at, name) in peers for at in rows["at"].unique())]
+    table = Table(f"rate-{identifier(title)}", f"Rates on a GPU: {title}",
+                  f"Operations that the problem asks over the median time; fastest in bold. {conditions(study, rows)}.",
+                  [*key_columns(keys), *(Column(name, "TFLOP/s") for name in present),
+                   *(Column(name, f"speed-up over {PEER}") for name in compared),
+                   *(Column(name, OVER_PEERS) for name in with_peers)])
+    for any_row, cells in configurations(rows):
+        table.rows.append(
+            key_cells(keys, any_row) + [rate_cell(study, cells.get(name)) for name in present]
+            + [ratio_cell(beside.get((any_row.at, name))) for name in compared]
+            + [ratio_cell(peers.get((any_row.at, name)), cells.get(name), None, study) if peer_at(cells) else NOTHING
+               for name in with_peers])
+    return table
+
+
+def rate_cell(study: Study, row: Row | None) -> Cell:
+    if row is None or not row.timed:
+        return time_cell(study, row)
+    tflops = row.flops / row.median / 1e12
+    return Cell(figure(tflops), tflops, "muted" if not row.ranked else "best" if row.best else "", f"{milliseconds(row.median)} ms")
+
+
+def summary_table(study: Study) -> Table:
+    """One line per pass and implementation."""
+    ups = over_baseline(study, study.rows)
+    decided = set(study.rows[study.rows.best]["at"])
+    table = Table("summary", "Who is fastest, and by how much",
+                  f"Speed-ups are over {study.baseline}: geometric mean, least and most, and how many are below 1. Only cells "
+                  "that can be told apart are counted: flagged impossible, launch-bound or host-bound is out, flagged noisy is "
+                  f"in where the quartiles do not overlap. {conditions(study, study.rows)}.",
+                  [Column("pass", number=False), Column("implementation", number=False),
+                   *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "range", "losses", "median share of ceiling"))])
+    for pass_ in passes_of(study.rows):
+        for name in study.implementations:
+            rows = study.rows[(study.rows.pass_ == pass_) & (study.rows.impl == name)]
+            if rows.empty:
+                continue
+            ratios = ups[ups.counted & (ups.pass_ == pass_) & (ups.impl == name)].ratio
+            shares = rows[rows.ranked].ceiling_share.dropna().sort_values()
+            share = shares.iloc[len(shares) // 2] if len(shares) else math.nan
+            ranked = int((rows.timed & rows["at"].isin(decided)).sum())
+            table.rows.append([
+                Cell(study.word(pass_)), Cell(name), count(len(rows)), count(int(rows.timed.sum())),
+                Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
+                *speed_up_cells(ratios if name != study.baseline else ratios[:0]),
+                Cell(f"{share:.0%}".replace("%", " %"), share) if len(shares) else Cell("-")])
+    return table
+
+
+def passes_of(rows: pd.DataFrame) -> list[str]:
+    found = list(dict.fromkeys(rows.pass_))
+    return sorted(found, key=lambda one: PASSES.index(one) if one in PASSES else len(PASSES))
+
+
+def speed_up_cells(ratios: pd.Series) -> list[Cell]:
+    if ratios.empty:
+        return [Cell("-")] * 3
+    mean, losses = geometric_mean(ratios), int((ratios < 1).sum())
+    return [Cell(ratio(mean), mean, "loss" if mean < 1 else ""), Cell(f"{ratio(ratios.min())} to {ratio(ratios.max())}"),
+            count(losses, "loss" if losses else "")]
+
+
+def without_pass(row: Row) -> str:
+    return row.problem.replace(f" pass={row.pass_} ", " ")
+
+
+def memory_table(study: Study) -> Table:
+    """Passes share a row: the state between forward and backward belongs to the problem."""
+    keys, names = varying(study, study.rows, ("pass",)), study.implementations
+    table = Table("memory", "Bytes held, by problem",
+                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). Scratch: "
+                  f"most workspace at once in any pass. {conditions(study, study.rows)}.",
+                  [*key_columns(keys), *(Column(name, "before backward") for name in names),
+                   *(Column(name, "scratch") for name in names)])
+    problems: dict[str, dict[str, list[Row]]] = {}
+    for row in in_order(study, study.rows).itertuples():
+        problems.setdefault(without_pass(row), {}).setdefault(row.impl, []).append(row)
+    for cells in problems.values():
+        of = [cells.get(name, []) for name in names]
+        table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),
+                           *(bytes_cell(study, [row for row in rows if row.pass_ != "fwd"], "held") for rows in of),
+                           *(bytes_cell(study, rows, "workspace") for rows in of)])
+    return table
+
+
+def bytes_cell(study: Study, rows: list[Row], what: str) -> Cell:
+    known = [getattr(row, what) for row in rows if not pd.isna(getattr(row, what))]
+    if known:
+        return Cell(size(max(known)), float(max(known)), note=f"{max(known):.0f} bytes")
+    missing = [row for row in rows if not row.timed]
+    return Cell(study.vocabulary.status(missing[-1].status), style="word") if missing else Cell("-")
+
+
+def accuracy_table(study: Study) -> Table:
+    errors = pd.DataFrame([
+        {"impl": row.impl, "type": row.case.get("dtype", "-"), "tensor": tensor, **error}
+        for row in study.all.itertuples() for tensor, error in row.error.items()],
+        columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
+    table = Table("accuracy", "Worst error, by implementation, type and tensor",
+                  "Worst over all cells of the error against double precision. Ratio to plain: the error over the error of a "
+                  "plain evaluation in the same type, floor included; a time is shown only where it is at most 2 forward and 3 "
+                  f"backward. {conditions(study, study.all)}.",
+                  [*(Column(head, number=False) for head in ("implementation", "type", "tensor")),
+                   *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
+    worst = errors.groupby(["impl", "type", "tensor"])
+    for (name, kind, tensor), group in sorted(worst, key=lambda one: (study.implementations.index(one[0][0]), one[0][1:])):
+        relative, largest, plain = (group[column].astype(float).max() for column in ("rel_l2", "max_abs", "ratio_to_plain"))
+        table.rows.append([Cell(name), Cell(kind), Cell(tensor), count(len(group)), Cell(f"{relative:.1e}", relative),
+                           Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
+    return table
+
+
+def failures_table(study: Study) -> Table:
+    table = Table("without-a-time", "Cells without a time",
+                  "Every row whose status is not ok, with the reason recorded; whole problem lines are in rows.csv.",
+                  [Column(head, number=False) for head in ("status", "implementation", "problem", "reason")])
+    for row in study.all.itertuples():
+        if not row.timed:
+            table.rows.append([Cell(study.vocabulary.status(row.status), style="word"), Cell(row.impl),
+                               Cell(f"{study.word(row.pass_)}, {study.label(row)}", note=row.problem), Cell(row.reason)])
+    return table

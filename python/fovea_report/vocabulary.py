@@ -1,0 +1,176 @@
+"""The words of operations, statuses, flags and implementations, as `fovea info --json` prints them."""
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Iterable, Mapping
+
+Case = Mapping[str, Any]  # a problem line: key to word, whole number or number
+
+
+class Refused(Exception):
+    """Bad input, said in a sentence."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of an operation's problem line."""
+
+    word: str
+    kind: str = "word"  # word, size or number
+    noun: str = ""  # stands before the value; where empty, the value speaks for itself
+    shown: str = "title"  # title, column or axis
+    values: Mapping[str, str] = field(default_factory=dict)
+    follows: str = ""  # the key whose value this one takes unless told otherwise
+    usual: str = ""  # the value that needs no mention
+
+    def text(self, value: Any) -> str:
+        said = short(value) if self.kind == "size" and self.shown == "axis" else self.values.get(str(value), str(value))
+        return f"{self.noun} {said}" if self.noun else said
+
+    @property
+    def head(self) -> str:
+        return self.noun or {"dtype": "type"}.get(self.word, self.word)
+
+
+@dataclass(frozen=True)
+class Operation:
+    name: str
+    keys: tuple[Key, ...]
+
+    def shown(self, *places: str) -> list[Key]:
+        return [key for key in self.keys if key.shown in places]
+
+    def axis(self, case: Case) -> tuple[str, float]:
+        """Where a curve has this case: 4k, or 1:4k where the keys of the axis differ; and the last one's value."""
+        values = [case[key.word] for key in self.shown("axis") if key.word in case]
+        texts = list(dict.fromkeys(short(value) for value in values))
+        return ":".join(texts) or "-", float(values[-1]) if values else 0.0
+
+    def title(self, case: Case, places: Iterable[str] = ("title",), without: Iterable[str] = ()) -> str:
+        """What the cases of one table share; the pass first."""
+        chosen = [key for key in self.keys if key.shown in places and key.word in case and key.word not in without]
+        chosen.sort(key=lambda key: (key.word != "pass", key.kind != "word"))
+        return ", ".join(key.text(case[key.word]) for key in chosen if not self.goes_without(key, case))
+
+    def goes_without(self, key: Key, case: Case) -> bool:
+        value = case[key.word]
+        if key.usual and str(value) == key.usual:
+            return True
+        return bool(key.follows) and (key.kind == "number" or value == case.get(key.follows))
+
+    def label(self, case: Case, without: Iterable[str] = ("pass",)) -> str:
+        """The whole case in words."""
+        axis = [key for key in self.shown("axis") if key.word in case]
+        said = [f"{axis[0].noun} {self.axis(case)[0]}"] if axis else []
+        return ", ".join([*said, *filter(None, [self.title(case, ("column",), without), self.title(case, ("title",), without)])])
+
+    def order(self, case: Case) -> tuple:
+        """Sorts cases: words as they are listed, then sizes, those of the axis last."""
+        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word"]
+        sizes = [case.get(key.word, 0) for place in ("title", "column", "axis") for key in self.shown(place)
+                 if key.kind != "word"]
+        return (*words, *sizes)
+
+    @staticmethod
+    def rank(key: Key, value: Any) -> tuple[int, str]:
+        listed = list(key.values)
+        return (listed.index(value) if value in listed else len(listed), str(value))
+
+
+@dataclass(frozen=True)
+class Flag:
+    word: str
+    mark: str = ""
+    ranked: bool = True
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    operations: Mapping[str, Operation]
+    statuses: Mapping[str, str]
+    flags: tuple[Flag, ...]
+    implementations: tuple[tuple[str, str], ...]  # pattern of names and kind, in the order shown
+
+    def rank(self, implementation: str) -> int:
+        exact = [n for n, (names, _) in enumerate(self.implementations) if names != "*" and fnmatchcase(implementation, names)]
+        other = [n for n, (names, _) in enumerate(self.implementations) if names == "*"]
+        return (exact + other + [len(self.implementations)])[0]
+
+    def kind(self, implementation: str) -> str:
+        """baseline, reference, peer or library."""
+        rank = self.rank(implementation)
+        return self.implementations[rank][1] if rank < len(self.implementations) else "peer"
+
+    def unranked(self) -> set[str]:
+        return {flag.word for flag in self.flags if not flag.ranked}
+
+    def marks(self, flags: Iterable[str]) -> str:
+        marks = "".join(flag.mark for flag in self.flags if flag.word in flags)
+        return f" {marks}" if marks else ""
+
+    def legend(self) -> str:
+        return "; ".join(f"{flag.mark}: {flag.word} ({flag.help})" for flag in self.flags if flag.mark)
+
+    def status(self, word: str) -> str:
+        return self.statuses.get(word, word)
+
+    def operation(self, name: str, cases: list[Case]) -> Operation:
+        """As described, or else read off its cases: curves run over the size that has the most values."""
+        if name in self.operations:
+            return self.operations[name]
+        words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
+        values = {word: {case[word] for case in cases if word in case} for word in words}
+        sizes = [word for word in words if all(isinstance(value, int) for value in values[word])]
+        axis = max(sizes, key=lambda word: len(values[word]), default="")
+        passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
+        return Operation(name, tuple(
+            Key(word, "size" if word in sizes else "word", "" if word in ("pass", "dtype") else word,
+                "axis" if word == axis else "title", passes if word == "pass" else {}) for word in words))
+
+
+def short(value: Any) -> str:
+    """4096 is 4k."""
+    if not isinstance(value, (int, float)) or not float(value).is_integer():
+        return str(value)
+    return f"{int(value) // 1024}k" if value >= 1024 and value % 1024 == 0 else str(int(value))
+
+
+def parse_case(line: str) -> dict[str, Any]:
+    """The words of a problem line; sizes and numbers as such."""
+    case: dict[str, Any] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if not equals or not key or key in case:
+            raise Refused(f"no problem line: `{line}`")
+        case[key] = number(value)
+    if "op" not in case:
+        raise Refused(f"a problem line without `op=`: `{line}`")
+    return case
+
+
+def number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def vocabulary_of(info: Mapping[str, Any]) -> Vocabulary:
+    words = info["vocabulary"]
+    operations = {one["name"]: Operation(one["name"], tuple(Key(**key) for key in one["keys"])) for one in words["operations"]}
+    return Vocabulary(operations, words["statuses"], tuple(Flag(**flag) for flag in words["flags"]),
+                      tuple((one["names"], one["kind"]) for one in words["implementations"]))
+
+
+def ask(program: str) -> Vocabulary:
+    """Asks the program for its words."""
+    try:
+        done = subprocess.run([program, "info", "--json", "--quick"], capture_output=True, text=True, check=True)
+        return vocabulary_of(json.loads(done.stdout))
+    except (OSError, subprocess.CalledProcessError, ValueError, KeyError, TypeError) as failed:
+        raise Refused(f"`{program} info --json` does not say its words ({failed}); name the program with --program") from None

@@ -1,0 +1,43 @@
+"""The page and the Markdown: everything escaped, nothing loaded, all sections there."""
+
+import re
+
+from conftest import ROOT, row
+
+from fovea_report.published import pages
+from fovea_report.render import Report, files
+
+
+def texts(study) -> dict[str, str]:
+    return files(Report(study, pages(study, ROOT / "data/published")))
+
+
+def test_what_a_record_says_is_escaped(study):
+    made = texts(study([row("naive", 1), row("<b>my|kernel</b>", status="error", reason="<script>alert(1)</script> | `x`")]))
+    assert "<script>alert" not in made["index.html"] and "<b>my" not in made["index.html"]
+    assert "\\<b>my\\|kernel" in made["report.md"]
+
+
+def test_the_page_loads_nothing_and_names_its_parts_once(study):
+    page = texts(study([row("naive", 2, lq=512, d=64, dtype="bf16"), row("cpu.avx2", 1, lq=512, d=64, dtype="bf16")]))["index.html"]
+    assert not re.search(r'(src|href)="(https?:)?//', page) and "<link rel=\"icon\" href=\"data:,\">" in page
+    names = re.findall(r'\bid="([^"]+)"', page)
+    assert len(names) == len(set(names))
+    for target in re.findall(r'href="#([^"]+)"', page):
+        assert target in names or target == "pictures", target
+
+
+def test_a_long_reason_is_behind_a_click(study):
+    page = texts(study([row("naive", status="oom", reason="CUDA out of memory " * 40), row("cpu.avx2", 1)]))["index.html"]
+    assert re.search(r"<details><summary>CUDA out of memory[^<]{0,140}\u2026</summary>", page)
+
+
+def test_markdown_tables_have_as_many_cells_as_heads(study):
+    text = texts(study([row("naive", 1), row("fused", status="oom"), row("cpu.avx2", 2)]))["report.md"]
+    widths = [[line.count("|") - line.count("\\|") for line in block.splitlines() if line.startswith("|")] for block in text.split("\n\n")]
+    assert all(len(set(one)) <= 1 for one in widths) and any(widths)
+
+
+def test_the_same_records_give_the_same_texts(study):
+    rows = [row("naive", 1), row("cpu.avx2", 2)]
+    assert texts(study(rows)) == texts(study(rows))

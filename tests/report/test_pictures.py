@@ -1,0 +1,62 @@
+"""Pictures: colours that say the truth and can be told apart, words instead of missing points."""
+
+import itertools
+
+import pytest
+from conftest import row
+
+from fovea_report import drawing, looks
+from fovea_report.pictures import pictures_of
+
+
+def lightness(colour: tuple) -> float:
+    return sum(colour[:3])
+
+
+def test_colour_is_monotone_in_the_ratio():
+    shades = [drawing.shade(2 ** (n / 8)) for n in range(80)]
+    assert all(a[2] >= b[2] - 1e-9 or a[0] < b[0] for a, b in itertools.pairwise(shades))
+    assert shades[32] == shades[79] == drawing.shade(16) == drawing.shade(1000.0) != drawing.shade(1)
+
+
+def test_names_differ_in_colour_and_marker():
+    names = [f"torch.{n}" for n in range(len(looks.COLOURS))]
+    made = looks.Looks(names)
+    assert len({made[name].colour for name in names}) == len({made[name].marker for name in names}) == len(names)
+    assert len({(made[f"x{n}"].colour, made[f"x{n}"].dashes) for n in range(40)}) == 40
+
+
+@pytest.mark.parametrize("colour", looks.COLOURS)
+def test_colours_stand_out_on_light_and_dark_paper(colour):
+    assert looks.contrast(colour, looks.PAPER) >= 3
+    assert looks.contrast(looks.for_dark(colour), looks.DARK[looks.PAPER]) >= 3
+
+
+def rows_of_lengths() -> list[dict]:
+    return [row(impl, ms * n / 128, lq=n, **{"pass": pass_}) for impl, ms in (("naive", 2), ("cpu.avx2", 1))
+            for n in (128, 256, 512, 1024) for pass_ in ("fwd", "bwd")] + [row("naive", status="oom", lq=2048), row("cpu.avx2", 9, lq=2048)]
+
+
+def test_every_kind_is_made_and_drawn(study, tmp_path):
+    made = pictures_of(study(rows_of_lengths()), [])
+    assert {one.kind for one in made} == {"rate", "growth", "speedup", "memory", "roofline", "times"}
+    assert len({one.name for one in made}) == len(made)
+    style = looks.Looks(["naive", "cpu.avx2"])
+    for one in made:
+        panels = drawing.draw(one, style, tmp_path)
+        assert (tmp_path / f"{one.name}.png").stat().st_size > 1000
+        assert len(panels) == len(one.panels)
+        assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
+
+
+def test_a_cell_without_a_time_is_a_word_and_no_point(study):
+    growth = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.name == "growth-fwd")
+    naive = next(one for one in growth.panels[0].series if one.name == "naive")
+    assert naive.missing == [(2048, "OOM")] and len(naive.points) == 4
+    assert naive.fit.exponent == pytest.approx(1)
+
+
+def test_rates_keep_a_sweep_together_whose_batch_shrinks(study):
+    rows = [row("cpu.avx2", 1, lq=n, b=8192 // n) for n in (512, 1024, 2048)]
+    rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
+    assert len(rate.panels) == 1 and "batch 4 to 16" in rate.panels[0].title

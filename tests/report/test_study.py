@@ -1,0 +1,110 @@
+"""Reading, ordering and ranking of records."""
+
+import pytest
+from conftest import line, row
+
+from fovea_report.observations import headline
+from fovea_report.study import fit_power_law, make_study, over_baseline, over_peers
+from fovea_report.vocabulary import Refused
+
+
+def best(study) -> list[str]:
+    return list(study.rows[study.rows.best].impl)
+
+
+def test_the_fastest_must_be_told_apart(study):
+    assert best(study([row("naive", 2), row("cpu.avx2", 1)])) == ["cpu.avx2"]
+    assert best(study([row("naive", 1.01, flags=("noisy",)), row("cpu.avx2", 1)])) == []
+    assert best(study([row("naive", 2, flags=("noisy",)), row("cpu.avx2", 1)])) == ["cpu.avx2"]
+    assert best(study([row("cpu.avx2", 1)])) == [], "there is no other"
+
+
+def test_a_failure_is_beaten_and_a_launch_bound_cell_hinders(study):
+    assert best(study([row("naive", status="oom"), row("cpu.avx2", 1)])) == ["cpu.avx2"]
+    assert best(study([row("naive", 0.5, flags=("launch_bound",)), row("cpu.avx2", 1)])) == []
+    assert best(study([row("naive", 0.1, flags=("impossible",)), row("cpu.avx2", 1)])) == ["cpu.avx2"]
+
+
+def test_speed_ups_count_where_both_are_ranked_and_told_apart(study):
+    ups = over_baseline(made := study([
+        row("naive", 2), row("cpu.avx2", 1), row("naive", 2, lq=1024), row("cpu.avx2", 1.99, lq=1024, flags=("noisy",)),
+        row("naive", 2, lq=2048), row("cpu.avx2", 1, lq=2048, flags=("launch_bound",)),
+        row("naive", status="oom", lq=4096), row("cpu.avx2", 1, lq=4096)]), made.rows)
+    own = ups[ups.impl == "cpu.avx2"].sort_values("x")
+    assert list(own.ratio.round(3)) == [2, 1.005, 2]
+    assert list(own.counted) == [True, False, False]
+
+
+def test_peers_are_neither_baselines_nor_of_this_library(study):
+    made = study([row("naive", 4), row("torch.flash", 2), row("torch.math", 3), row("cpu.avx2", 1)])
+    assert list(over_peers(made.rows).ratio) == [2]
+    assert made.implementations == ["naive", "torch.flash", "torch.math", "cpu.avx2"]
+
+
+def test_of_two_files_the_one_with_more_peers_counts(write, vocabulary):
+    alone = write([row("cpu.avx2", 1)], "alone.jsonl")
+    beside = write([row("cpu.avx2", 2), row("torch.flash", 3)], "beside.jsonl")
+    for files in ([alone, beside], [beside, alone]):
+        made = make_study(files, vocabulary)
+        assert list(made.rows[made.rows.impl == "cpu.avx2"]["median"]) == [0.002]
+
+
+def test_the_last_of_equal_rows_counts(study):
+    assert list(study([row("naive", 1), row("naive", 2)]).rows["median"]) == [0.002]
+
+
+def test_an_unknown_baseline_is_refused_with_the_nearest(study):
+    with pytest.raises(Refused, match="did you mean `naive`"):
+        study([row("naive"), row("cpu.avx2")], "naiv")
+
+
+def test_flash_names_whichever_of_this_library_ran(study):
+    assert study([row("naive"), row("cpu.avx2")], "flash").baseline == "cpu.avx2"
+
+
+def test_a_torn_last_line_is_left_out_with_a_warning(write, vocabulary):
+    path = write([row("naive"), row("cpu.avx2")])
+    path.write_text(path.read_text()[:-9])
+    made = make_study([path], vocabulary)
+    assert list(made.rows.impl) == ["naive"]
+    assert "the last line is torn" in made.warnings[0]
+
+
+@pytest.mark.parametrize("text, said", [
+    ("no record\n", "at byte 0"), ('{"schema": "fovea.bench/1"}\n', "`problem`"), ('{"schema": "other/1"}\n', "other/1"),
+    ("", "holds no records"), ("[" * 100_000 + "\n", "at byte 0")])
+def test_what_is_no_record_is_refused(tmp_path, vocabulary, text, said):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    with pytest.raises(Refused, match=said):
+        make_study([path], vocabulary)
+
+
+def test_a_row_of_the_wrong_type_is_refused_by_name(write, vocabulary):
+    with pytest.raises(Refused, match="`threads`"):
+        make_study([write([row("naive", threads=1.5)])], vocabulary)
+    wrong = row("naive")
+    wrong["time_s"]["median"] = None
+    with pytest.raises(Refused, match="no time"):
+        make_study([write([wrong])], vocabulary)
+
+
+def test_titles_name_who_ran_it_where_records_differ(study):
+    assert set(study([row("naive"), row("naive", threads=1)]).rows.title) == {
+        "forward, fp32, causal, batch 1, heads 1, 2 threads", "forward, fp32, causal, batch 1, heads 1, 1 thread"}
+    assert set(study([row("naive")]).rows.title) == {"forward, fp32, causal, batch 1, heads 1"}
+
+
+def test_a_power_of_the_length_is_found(study):
+    made = study([row("naive", 1e-3 * n**2, lq=n) for n in (128, 256, 512, 1024, 2048)])
+    law = fit_power_law(made.rows)
+    assert law.exponent == pytest.approx(2) and (law.start, law.end) == (512, 2048)
+    assert fit_power_law(made.rows[:2]) is None
+
+
+def test_an_operation_that_nobody_described_is_reported(study):
+    lines = [line("rowscale", **{"pass": "fwd", "rows": n, "columns": 64, "dtype": "fp32"}) for n in (128, 256, 4096)]
+    made = study([row(impl, ms, problem=one) for one in lines for impl, ms in (("reference", 2), ("cpu.plain", 1))])
+    assert list(made.rows["axis"].unique()) == ["128", "256", "4k"]
+    assert set(made.rows.title) == {"forward, fp32, columns 64"}
+    assert "cpu.plain in 3" in headline(made)

@@ -1,0 +1,87 @@
+"""Tables: what stands in a cell, and that no number is lost."""
+
+import csv
+import io
+
+from conftest import line, row
+
+from fovea_report import observations
+from fovea_report.calls import call_tables, said_of_calls
+from fovea_report.render import rows_csv
+from fovea_report.table import figure, ratio, size, to_csv
+from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables)
+
+
+def cells(table) -> list[dict[str, str]]:
+    return [{column.title: cell.text for column, cell in zip(table.columns, line)} for line in table.rows]
+
+
+def test_figures_have_three_digits_and_no_exponent():
+    assert [figure(value) for value in (0.0123, 1.234, 12.34, 1234.6, 0, float("nan"))] == ["0.0123", "1.23", "12.3", "1235", "0", "-"]
+    assert (ratio(1.934), size(999), size(1.5e6), size(2e12)) == ("1.93\u00d7", "999 B", "1.50 MB", "2.00 TB")
+
+
+def test_a_cell_without_a_time_holds_its_status(study):
+    table = time_tables(study([row("naive", status="oom", reason="too large"), row("cpu.avx2", 1), row("fused", status="timeout")]))[0]
+    assert cells(table)[0]["naive (ms)"] == "OOM" and cells(table)[0]["fused (ms)"] == "timeout"
+    assert cells(table)[0]["cpu.avx2 (speed-up)"] == "OOM", "there is nothing to compare with"
+    assert table.rows[0][1].note == "too large"
+
+
+def test_speed_ups_losses_and_marks(study):
+    table = time_tables(study([row("naive", 1), row("cpu.avx2", 2, flags=("noisy",))]))[0]
+    assert cells(table)[0]["cpu.avx2 (ms)"] == "2.00 n" and cells(table)[0]["cpu.avx2 (speed-up)"] == "0.500\u00d7"
+    assert table.rows[0][-1].style == "loss"
+
+
+def test_csv_has_full_precision(study):
+    text = to_csv(time_tables(study([row("naive", 1.23456789)]))[0])
+    assert "1.23456789" in text
+
+
+def test_the_summary_counts_wins_and_losses(study):
+    made = study([row("naive", 1), row("cpu.avx2", 2), row("naive", 4, lq=1024), row("cpu.avx2", 1, lq=1024)])
+    found = cells(summary_table(made))
+    assert [one["fastest in"] for one in found] == ["1 of 2", "1 of 2"]
+    assert found[1]["losses"] == "1" and found[1]["mean speed-up"] == "1.41\u00d7"
+
+
+def test_memory_shares_a_row_between_passes(study):
+    made = study([row("naive", 1, held=1), row("naive", 1, held=5_000_000, **{"pass": "bwd"})])
+    found = cells(memory_table(made))
+    assert len(found) == 1 and found[0]["naive (before backward)"] == "5.00 MB"
+
+
+def test_accuracy_and_failures_count_every_row(study):
+    made = study([row("naive"), row("naive", timer="cuda_graph", device="cuda"), row("fused", status="crashed")])
+    assert cells(accuracy_table(made))[0]["cells checked"] == "2"
+    assert cells(failures_table(made))[0]["reason"] == "for a reason"
+
+
+def test_rates_of_a_gpu_stand_beside_its_peer(study):
+    made = study([row("torch.flash", 2, device="cuda"), row("cuda.any", 1, device="cuda"), row("torch.cudnn", 0.5, device="cuda")])
+    found = cells(rate_tables(made)[0])[0]
+    assert found["cuda.any (TFLOP/s)"] == "1.00" and found["cuda.any (speed-up over torch.flash)"] == "2.00\u00d7"
+    assert found["cuda.any (over the fastest peer)"] == "0.500\u00d7"
+
+
+def test_calls_stand_in_tables_of_their_own(study):
+    made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"), row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
+    assert len(made.rows) == 0 and len(made.calls) == 2
+    found = cells(call_tables(made)[0])[0]
+    assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
+    assert "takes 1.00 to 1.00 us forward in 1 cell" in said_of_calls(made)[0]
+
+
+def test_all_rows_are_in_one_csv_file(study):
+    made = study([row("naive", 1.5), row("fused", status="oom", reason="a, b"), row("cuda.any", 1, timer="cuda_host", device="cuda")])
+    found = list(csv.DictReader(io.StringIO(rows_csv(made))))
+    assert [one["impl"] for one in found] == ["naive", "fused", "cuda.any"]
+    assert found[0]["median_s"] == "0.0015" and found[1]["reason"] == "a, b" and found[0]["lq"] == "512"
+
+
+def test_operations_are_told_apart(study):
+    scaled = line("rowscale", **{"pass": "fwd", "rows": 128, "dtype": "fp32"})
+    made = study([row("naive"), row("cpu.plain", problem=scaled)])
+    assert {table.title.split(",")[0] for table in time_tables(made)} == {"attention", "rowscale"}
+    assert len(rows_csv(made).splitlines()) == 3 and observations.observations(made)
