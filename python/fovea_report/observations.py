@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import Row, Study, fit_power_law, geometric_mean, groups, over_baseline, plural, versus
+from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, speed_ups, versus
 from .table import figure, rate, ratio, size
 from .tables import passes_of
 
@@ -35,36 +35,52 @@ def headline(study: Study) -> str:
     names = f"{plural(len(study.implementations), 'implementation')}: {', '.join(study.implementations)}."
     if study.rows.empty:
         return f"{plural(len(study.calls), 'cell')} of calls in a graph or of the host's time, by {names}"
-    wins = study.rows[study.rows.best].impl.value_counts()
-    text = f"{plural(study.rows['at'].nunique(), 'configuration')} by {names}"
-    if len(wins):
-        text += f" {wins.sum()} have a clear winner: {', '.join(f'{name} in {n}' for name, n in wins.items())}."
-    return text
+    return f"{plural(study.rows['at'].nunique(), 'configuration')} by {names}" + "".join(f" {said}" for said in winners(study)[:1])
+
+
+def winners(study: Study) -> list[str]:
+    """Who won among the cells that the same implementations shared; the largest such set first."""
+    contenders = study.rows.groupby("at").impl.agg(frozenset)
+    sets = contenders[contenders.map(len) > 1].value_counts()
+    said = []
+    for names, cells in sets.items():
+        rows = study.rows[study.rows["at"].map(contenders).map(lambda one: one == names)]
+        wins = rows[rows.best].impl.value_counts()
+        won = f": {', '.join(f'{name} {n}' for name, n in wins.items())}" if len(wins) else ""
+        shared = [name for name in study.implementations if name in names]
+        said.append(f"Of {plural(cells, 'configuration')} that {', '.join(shared[:-1])} and {shared[-1]} shared, {wins.sum()} "
+                    f"{'has' if wins.sum() == 1 else 'have'} a clear winner{won}.")
+    return said
 
 
 def observations(study: Study) -> list[str]:
     if study.rows.empty:
         return [*said_of_calls(study), *failures(study)]
-    return [*speed_ups(study), *against_the_best(study), *against_each_baseline(study), *growth(study), *memory(study),
+    return [*winners(study)[1:6], *over_the_baseline(study), *against_the_best(study), *against_each_baseline(study), *growth(study), *memory(study),
             *ceilings(study), *accuracy(study), *sums(study), *said_of_calls(study), *failures(study), *flags(study)]
 
 
-def speed_ups(study: Study) -> list[str]:
-    """Over the baseline, losses as plainly as wins."""
+def verdicts(ups: SpeedUps) -> str:
+    return (f"{ratio(ups.mean)} ({ups.interval}) in the geometric mean of {plural(ups.pairs, 'configuration')}: {ups.wins} won, "
+            f"{ups.losses} lost, {ups.ties} that cannot be told apart")
+
+
+def extremes(study: Study, pairs: pd.DataFrame, said: str = "") -> str:
+    least, most = at_least(pairs, "ratio"), at_most(pairs, "ratio")
+    if len(pairs) == 1:
+        return ""
+    return f"; least {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), most {ratio(most.ratio)} ({where(study, most)})"
+
+
+def over_the_baseline(study: Study) -> list[str]:
+    """Losses as plainly as wins."""
     said = []
     ups = over_baseline(study, study.rows)
-    for name in subjects(study):
-        for pass_ in passes_of(study.rows) if name != study.baseline else []:
-            own = ups[ups.counted & (ups.impl == name) & (ups.pass_ == pass_)]
-            if own.empty:
-                continue
-            losses = int((own.ratio < 1).sum())
-            least, most = at_least(own, "ratio"), at_most(own, "ratio")
-            text = (f"{name}, {study.word(pass_)}: {ratio(geometric_mean(own.ratio))} the speed of {study.baseline} in the "
-                    f"geometric mean of {plural(len(own), 'configuration')}")
-            if len(own) > 1:
-                text += f"; least {ratio(least.ratio)} ({study.label(least)}), most {ratio(most.ratio)} ({study.label(most)})"
-            said.append(f"{text}; slower in {losses or 'none'}.")
+    for name in (one for one in subjects(study) if one != study.baseline):
+        for pass_ in passes_of(study.rows):
+            own = ups[(ups.impl == name) & (ups.pass_ == pass_)]
+            if found := speed_ups(own):
+                said.append(f"{name} over {study.baseline}, {study.word(pass_)}: {verdicts(found)}{extremes(study, own)}.")
     return said
 
 
@@ -72,15 +88,9 @@ def against_the_best(study: Study) -> list[str]:
     """The harder comparison: with whichever of the others is fastest at each configuration."""
     said = []
     for name in study.own(study.rows):
-        others = study.rows[(study.rows.kind != "library") & study.rows.ranked]
-        pairs = versus(study.rows[study.rows.impl == name], others)
-        pairs = pairs[pairs.counted]
-        if pairs.empty:
-            continue
-        losses, least = int((pairs.ratio < 1).sum()), at_least(pairs, "ratio")
-        said.append(f"{name} against the fastest of the others: {ratio(geometric_mean(pairs.ratio))} in the geometric mean of "
-                    f"{plural(len(pairs), 'configuration')}; slower in {losses or 'none'}; least {ratio(least.ratio)} "
-                    f"({least.rival_impl}, {where(study, least)}).")
+        pairs = versus(study.rows[study.rows.impl == name], study.rows[study.rows.kind != "library"])
+        if found := speed_ups(pairs):
+            said.append(f"{name} over the fastest of the others: {verdicts(found)}{extremes(study, pairs, '{0.rival_impl}, ')}.")
     return said
 
 
@@ -90,13 +100,11 @@ def against_each_baseline(study: Study) -> list[str]:
     names = [name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline" and name != study.baseline]
     for baseline in names:
         ups = versus(study.rows, study.rows[study.rows.impl == baseline])
-        ups = ups[ups.counted & (ups.pass_ == "fwd")]
+        ups = ups[ups.pass_ == "fwd"]
         for name in study.own(study.rows):
             own = ups[ups.impl == name]
             for kind, pairs in own.groupby([case.get("dtype", "") for case in own.case]):
-                losses, least = int((pairs.ratio < 1).sum()), at_least(pairs, "ratio")
-                said.append(f"{name}, {kind}: slower than {baseline} in {losses or 'none'} of "
-                            f"{plural(len(pairs), 'forward cell')}; least {ratio(least.ratio)} ({study.label(least)}).")
+                said.append(f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}.")
     return said
 
 
@@ -113,12 +121,13 @@ def growth(study: Study) -> list[str]:
     found: dict[str, tuple[float, str]] = {}
     for title, rows in curves(study, study.rows):
         pass_ = first(rows).pass_
-        laws = {name: law for name in study.present(rows) if (law := fit_power_law(rows[rows.impl == name]))}
+        laws = fit_power_laws(rows)
         reach = max((law.end for law in laws.values()), default=0)
         if reach > found.get(pass_, (0, ""))[0]:
-            text = ", ".join(f"{name} n^{law.exponent:.2f}" for name, law in laws.items())
+            text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
+            start = min(law.start for law in laws.values())
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
-            found[pass_] = reach, f"Time grows with the length n up to {reach:.0f} ({title}) as {text}{noisy}."
+            found[pass_] = reach, f"From length {start:.0f} to {reach:.0f} time grows ({title}) as {text}{noisy}."
     return [said for _, said in found.values()]
 
 

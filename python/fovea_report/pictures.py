@@ -9,7 +9,7 @@ import pandas as pd
 
 from .observations import curves
 from .published import Book, Page
-from .study import (Row, Study, conditions, configurations, fit_power_law, groups, in_order, over_baseline)
+from .study import (Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline)
 from .table import figure
 from .tables import passes_of, time_cell, varying
 from .vocabulary import Key, short
@@ -115,10 +115,10 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
 
 
 def series_of(study: Study, rows: pd.DataFrame, point: PointMaker, fits: bool = False) -> list[Series]:
-    found = []
+    found, laws = [], fit_power_laws(rows) if fits else {}
     for name in study.present(rows):
         own = rows[rows.impl == name]
-        series = Series(name, fit=fit_power_law(own) if fits else None)
+        series = Series(name, fit=laws.get(name))
         for row in own.itertuples():
             if not row.timed:
                 series.missing.append((row.x, study.vocabulary.status(row.status)))

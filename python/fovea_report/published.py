@@ -12,7 +12,7 @@ import pandas as pd
 
 from .study import PASSES, Row, Study, conditions, geometric_mean, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, milliseconds, ratio, value_cell
-from .vocabulary import Key, parse_case
+from .vocabulary import Key, parse_case, short
 
 IDENTITY = ("letter", "preset", "title", "hardware", "rule")
 
@@ -253,13 +253,34 @@ def comparisons(book: Book) -> list[str]:
         for measurement in book.cases:
             here = [book.ours(measurement, pass_, role) for role in (eager, "flash")]
             there = [book.printed(measurement, pass_, role) for role in (eager, "flash")]
-            if comparable(*here) and comparable(*there):
+            if not any(side.word for side in (*here, *there)):
                 pairs.append((here[0].mean / here[1].mean, there[0].mean / there[1].mean))
         if pairs:
             ours, theirs = (geometric_mean(pd.Series(side)) for side in zip(*pairs))
             said.append(f"{book.study.word(pass_)}: flash over {eager} in the geometric mean of "
                         f"{plural(len(pairs), 'shared configuration')}: {ratio(ours)} here, {ratio(theirs)} published.")
+    said += [sentence for pass_ in (PASSES if eager else []) for sentence in crossings(book, pass_)]
     return said + (memory_against_formula(book) if "formula" in book.report.says else [])
+
+
+def crossings(book: Book, pass_: str) -> list[str]:
+    """From which length on flash is faster than the eager form, by type; here and published."""
+    said = []
+    for kind in dict.fromkeys(case.get("dtype", "") for case in book.cases.values()):
+        found = []
+        for published in (False, True):
+            won: dict[float, bool] = {}
+            for measurement, case in book.cases.items():
+                eager, flash = (book.side(published, measurement, pass_, role) for role in (book.report.says["eager"], "flash"))
+                if case.get("dtype", "") == kind and not eager.word and not flash.word:
+                    x = book.study.operations[case["op"]].axis(case)[1]
+                    won[x] = won.get(x, True) and flash.mean < eager.mean
+            lost = [x for x, is_won in won.items() if not is_won]
+            above = [x for x in won if x > max(lost, default=0)]
+            found.append(f"from length {short(min(above))} on" if above else "at no length" if won else "")
+        if all(found):
+            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} here, {found[1]} as published.")
+    return said
 
 
 def memory_against_formula(book: Book) -> list[str]:

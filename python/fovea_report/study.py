@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+import numpy as np
 import pandas as pd
 
 from .records import load
+from .table import figure
 from .vocabulary import Case, Operation, Refused, Vocabulary, short
 
 PASSES = ("fwd", "bwd", "e2e")
+RESAMPLES = 2000
 CALL_TIMERS = ("cuda_graph", "cuda_host")  # no times of a run
 Row = Any  # a row of a table, as DataFrame.itertuples gives it
 
@@ -163,6 +166,35 @@ def geometric_mean(ratios: pd.Series) -> float:
 
 
 @dataclass(frozen=True)
+class SpeedUps:
+    """Of every pair that has a ratio: the mean with its 95 % bootstrap interval, and how many were won, lost, or cannot be
+    told apart."""
+
+    mean: float
+    low: float
+    high: float
+    wins: int
+    ties: int
+    losses: int
+    pairs: int
+
+    @property
+    def interval(self) -> str:
+        return f"{figure(self.low)} to {figure(self.high)}"
+
+
+def speed_ups(pairs: pd.DataFrame) -> SpeedUps | None:
+    if pairs.empty:
+        return None
+    logs = np.log(pairs.ratio.to_numpy(dtype=float))
+    drawn = np.random.default_rng(0).integers(0, len(logs), (RESAMPLES, len(logs)))  # the same for the same records
+    low, high = np.exp(np.quantile(logs[drawn].mean(axis=1), (0.025, 0.975)))
+    won, counted = pairs.ratio > 1, pairs.counted.astype(bool)
+    return SpeedUps(math.exp(logs.mean()), low, high, int((won & counted).sum()), int((~counted).sum()),
+                    int((~won & counted).sum()), len(pairs))
+
+
+@dataclass(frozen=True)
 class PowerLaw:
     """median = coefficient * length ^ exponent, from the length `start` to `end`."""
 
@@ -173,19 +205,23 @@ class PowerLaw:
     noisy: bool
 
 
-def fit_power_law(rows: pd.DataFrame) -> PowerLaw | None:
-    """Least squares on logarithms over the longer half of the lengths: three points at least, a factor of four apart."""
-    points = rows[rows.possible & ~rows.axis.str.contains(":")].sort_values("x")
-    used = max(3, (len(points) + 1) // 2)
-    if len(points) < 3:
-        return None
-    points = points.iloc[-used:]
+def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
+    """Least squares on logarithms, for all implementations of a curve over the same lengths: the longer half of those that
+    all who have three share, three at least and a factor of four apart. Cells that may not be ranked are left out."""
+    points = rows[rows.ranked & ~rows.axis.str.contains(":")]
+    lengths = {name: set(own.x) for name, own in points.groupby("impl") if own.x.nunique() >= 3}
+    common = sorted(set.intersection(*lengths.values())) if lengths else []
+    common = common[-max(3, (len(common) + 1) // 2):]
+    if len(common) < 3 or common[-1] / common[0] < 3.9:
+        return {}
+    points = points[points.x.isin(common)]
+    return {name: power_law(own) for name, own in points.groupby("impl") if name in lengths}
+
+
+def power_law(points: pd.DataFrame) -> PowerLaw:
     x, y = points.x.map(math.log), points["median"].map(math.log)
-    if x.iloc[-1] - x.iloc[0] < math.log(3.9):
-        return None
     exponent = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    return PowerLaw(exponent, math.exp(y.mean() - exponent * x.mean()), points.x.iloc[0], points.x.iloc[-1],
-                    bool(rows[rows.x >= points.x.iloc[0]].noisy.any()))
+    return PowerLaw(exponent, math.exp(y.mean() - exponent * x.mean()), points.x.min(), points.x.max(), bool(points.noisy.any()))
 
 
 def plural(count: int, noun: str) -> str:

@@ -5,8 +5,8 @@ from typing import Callable, Iterable
 
 import pandas as pd
 
-from .study import (PASSES, Row, Study, conditions, configurations, geometric_mean, groups, in_order, over_baseline,
-                    over_peers, versus)
+from .study import (PASSES, Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
+                    speed_ups, versus)
 from .table import (NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell)
 from .vocabulary import Key
 
@@ -60,11 +60,9 @@ def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> li
         cases = list(rows[rows.op == name].case)
         for key in study.operations[name].keys:
             values = {case.get(key.word) for case in cases}
-            follows = key.kind == "number" and key.follows and len(
-                {(case.get(key.word), case.get(key.follows)) for case in cases}) == len({case.get(key.follows) for case in cases})
-            same = key.follows and all(case.get(key.word) == case.get(key.follows) for case in cases)
-            wanted = len(values) > 1 or key.shown == "axis"
-            if wanted and not follows and not same and key.word not in without and key.word not in {k.word for k in keys}:
+            follows = key.follows and (key.kind == "number" or all(case.get(key.word) == case.get(key.follows) for case in cases))
+            wanted = (len(values) > 1 or key.shown == "axis") and not follows and key.word not in without
+            if wanted and key.word not in {known.word for known in keys}:
                 keys.append(key)
     return keys
 
@@ -148,24 +146,25 @@ def summary_table(study: Study) -> Table:
     ups = over_baseline(study, study.rows)
     decided = set(study.rows[study.rows.best]["at"])
     table = Table("summary", "Who is fastest, and by how much",
-                  f"Speed-ups are over {study.baseline}: geometric mean, least and most, and how many are below 1. Only cells "
-                  "that can be told apart are counted: flagged impossible, launch-bound or host-bound is out, flagged noisy is "
-                  f"in where the quartiles do not overlap. {conditions(study, study.rows)}.",
+                  f"Speed-ups are over {study.baseline}: the geometric mean of all pairs with a time, with its 95 % bootstrap "
+                  "interval. Ties cannot be told apart: one of the two is flagged launch-bound or host-bound, or noisy with "
+                  f"quartiles that overlap. {conditions(study, study.rows)}.",
                   [Column("pass", number=False), Column("implementation", number=False),
-                   *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "range", "losses", "median share of ceiling"))])
+                   *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
+                                 "median share of ceiling"))])
     for pass_ in passes_of(study.rows):
         for name in study.implementations:
             rows = study.rows[(study.rows.pass_ == pass_) & (study.rows.impl == name)]
             if rows.empty:
                 continue
-            ratios = ups[ups.counted & (ups.pass_ == pass_) & (ups.impl == name)].ratio
+            pairs = ups[(ups.pass_ == pass_) & (ups.impl == name) & (ups.impl != study.baseline)]
             shares = rows[rows.ranked].ceiling_share.dropna().sort_values()
             share = shares.iloc[len(shares) // 2] if len(shares) else math.nan
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
             table.rows.append([
                 Cell(study.word(pass_)), Cell(name), count(len(rows)), count(int(rows.timed.sum())),
                 Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
-                *speed_up_cells(ratios if name != study.baseline else ratios[:0]),
+                *speed_up_cells(pairs),
                 Cell(f"{share:.0%}".replace("%", " %"), share) if len(shares) else Cell("-")])
     return table
 
@@ -175,12 +174,12 @@ def passes_of(rows: pd.DataFrame) -> list[str]:
     return sorted(found, key=lambda one: PASSES.index(one) if one in PASSES else len(PASSES))
 
 
-def speed_up_cells(ratios: pd.Series) -> list[Cell]:
-    if ratios.empty:
-        return [Cell("-")] * 3
-    mean, losses = geometric_mean(ratios), int((ratios < 1).sum())
-    return [Cell(ratio(mean), mean, "loss" if mean < 1 else ""), Cell(f"{ratio(ratios.min())} to {ratio(ratios.max())}"),
-            count(losses, "loss" if losses else "")]
+def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
+    ups = speed_ups(pairs)
+    if ups is None:
+        return [Cell("-")] * 5
+    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), count(ups.wins), count(ups.ties),
+            count(ups.losses, "loss" if ups.losses else "")]
 
 
 def without_pass(row: Row) -> str:

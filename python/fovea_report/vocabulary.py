@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping
 
@@ -120,7 +120,7 @@ class Vocabulary:
     def operation(self, name: str, cases: list[Case]) -> Operation:
         """As described, or else read off its cases: curves run over the size that has the most values."""
         if name in self.operations:
-            return self.operations[name]
+            return with_numbers_named(self.operations[name], cases)
         words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
         values = {word: {case[word] for case in cases if word in case} for word in words}
         sizes = [word for word in words if all(isinstance(value, int) for value in values[word])]
@@ -129,6 +129,15 @@ class Vocabulary:
         return Operation(name, tuple(
             Key(word, "size" if word in sizes else "word", "" if word in ("pass", "dtype") else word,
                 "axis" if word == axis else "title", passes if word == "pass" else {}) for word in words))
+
+
+def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:
+    """A number that follows from another key needs no mention, unless it differs where that key does not."""
+    def follows(key: Key) -> bool:
+        pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
+        return len(pairs) == len({second for _, second in pairs})
+    return replace(operation, keys=tuple(
+        replace(key, follows="") if key.kind == "number" and key.follows and not follows(key) else key for key in operation.keys))
 
 
 def short(value: Any) -> str:

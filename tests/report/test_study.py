@@ -4,7 +4,9 @@ import pytest
 from conftest import line, row
 
 from fovea_report.observations import headline
-from fovea_report.study import fit_power_law, make_study, over_baseline, over_peers
+from fovea_report.pictures import pictures_of
+from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, speed_ups
+from fovea_report.tables import memory_table, rate_tables, time_tables
 from fovea_report.vocabulary import Refused
 
 
@@ -95,11 +97,59 @@ def test_titles_name_who_ran_it_where_records_differ(study):
     assert set(study([row("naive")]).rows.title) == {"forward, fp32, causal, batch 1, heads 1"}
 
 
+def curve(impl: str, power: float, lengths: tuple, **more) -> list[dict]:
+    return [row(impl, 1e-3 * n**power, lq=n, **more) for n in lengths]
+
+
 def test_a_power_of_the_length_is_found(study):
-    made = study([row("naive", 1e-3 * n**2, lq=n) for n in (128, 256, 512, 1024, 2048)])
-    law = fit_power_law(made.rows)
+    made = study(curve("naive", 2, (128, 256, 512, 1024, 2048)))
+    law = fit_power_laws(made.rows)["naive"]
     assert law.exponent == pytest.approx(2) and (law.start, law.end) == (512, 2048)
-    assert fit_power_law(made.rows[:2]) is None
+    assert fit_power_laws(made.rows[:2]) == {}
+
+
+def test_powers_are_fitted_over_one_common_range_without_launch_bound_cells(study):
+    lengths = (128, 256, 512, 1024, 2048, 4096)
+    rows = curve("naive", 2, lengths) + curve("cpu.avx2", 1, lengths[:2], flags=("launch_bound",)) + curve("cpu.avx2", 2, lengths[2:])
+    laws = fit_power_laws(study(rows).rows)
+    assert {(law.start, law.end) for law in laws.values()} == {(1024, 4096)} or {law.start for law in laws.values()} == {1024}
+    assert laws["cpu.avx2"].exponent == pytest.approx(2)
+
+
+def test_means_are_over_all_pairs_with_an_interval(study):
+    made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 1, lq=1024), row("cpu.avx2", 2, lq=1024),
+                  row("naive", 4, lq=2048, flags=("launch_bound",)), row("cpu.avx2", 1, lq=2048)])
+    pairs = over_baseline(made, made.rows)
+    ups = speed_ups(pairs[pairs.impl == "cpu.avx2"])
+    assert ups.mean == pytest.approx(4 ** (1 / 3)), "the cell that cannot be told apart counts as well"
+    assert (ups.wins, ups.ties, ups.losses, ups.pairs) == (1, 1, 1, 3)
+    assert ups.low < ups.mean < ups.high and ups == speed_ups(pairs[pairs.impl == "cpu.avx2"])
+
+
+def test_winners_are_counted_among_cells_that_the_same_implementations_shared(study):
+    made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 2, lq=1024), row("cpu.avx2", 1, lq=1024),
+                  row("naive", 2, lq=2048), row("torch.sdpa", 1, lq=2048)])
+    assert "Of 2 configurations that naive and cpu.avx2 shared, 2 have a clear winner: cpu.avx2 2." in headline(made)
+    assert "torch.sdpa 1" not in headline(made)
+
+
+@pytest.mark.parametrize("keys", [
+    ({"hq": 8, "hkv": 8}, {"hq": 8, "hkv": 2}), ({"d": 64, "dv": 64}, {"d": 64, "dv": 32}), ({"lk": 512}, {"lk": 1024}),
+    ({"layout": "bhld"}, {"layout": "blhd"}), ({"scale": 0.125}, {"scale": 1.0}), ({"place": "contiguous"}, {"place": "strided"}),
+    ({"threads": 1}, {"threads": 2}), ({"device": "cpu"}, {"device": "cuda"}), ({"seed": 0}, {"seed": 7})],
+    ids=lambda keys: next(iter(keys[1])))
+def test_labels_name_every_key_that_varies(study, keys):
+    made = study([row(impl, 1, **one) for one in keys for impl in ("naive", "cpu.avx2")])
+    for picture in pictures_of(made, []):
+        labels = [one.label for one in picture.rows] or [panel.title for panel in picture.panels]
+        assert len(labels) == len(set(labels)), picture.name
+    for table in [*time_tables(made), *rate_tables(made), memory_table(made)]:
+        heads = [n for n, column in enumerate(table.columns) if not column.unit]
+        lines = [tuple(one[n].text for n in heads) for one in table.rows]
+        assert len(lines) == len(set(lines)), (table.id, lines)
+    assert len({table.id for table in time_tables(made)}) == len(time_tables(made))
+    said = {(one.title, made.label(one)) for one in made.rows.itertuples()}
+    assert len(said) == 2
 
 
 def test_an_operation_that_nobody_described_is_reported(study):
@@ -107,4 +157,4 @@ def test_an_operation_that_nobody_described_is_reported(study):
     made = study([row(impl, ms, problem=one) for one in lines for impl, ms in (("reference", 2), ("cpu.plain", 1))])
     assert list(made.rows["axis"].unique()) == ["128", "256", "4k"]
     assert set(made.rows.title) == {"forward, fp32, columns 64"}
-    assert "cpu.plain in 3" in headline(made)
+    assert "cpu.plain 3" in headline(made)
