@@ -100,7 +100,8 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         x, y = [one.x for one in series.points], [one.y for one in series.points]
         dashes = (0, (4, 2)) if series.dashed else look.dashes
         # Lines that lie on one another show as lines within lines.
-        wide = 1.7 + (1.6 * (len(panel.series) - 1 - number) if picture.kind == "memory" and not series.dashed else 0)
+        inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
+        wide = 1.7 + 1.3 * inner
         axes.plot(x, y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
         for clean in (True, False):
             chosen = [one for one in series.points if (one.clean and not series.dashed) == clean]

@@ -143,11 +143,11 @@ class Book:
         if not row.timed:
             return Side(self.study.vocabulary.status(row.status), ranked=False, note=row.reason, row=row)
         return Side("", row.mean, row.std, row.min, row.held, row.ranked, self.study.vocabulary.marks(row.flags),
-                    f"{row.impl}, measured here", row)
+                    row.impl if role == "flash" else "", row)
 
     def printed(self, measurement: tuple, pass_: str, role: str) -> Side:
         one = self.theirs.get((measurement, pass_, role))
-        return Side() if one is None else Side(one.word, one.mean, one.std, one.min, one.memory, note="published")
+        return Side() if one is None else Side(one.word, one.mean, one.std, one.min, one.memory)
 
     def side(self, published: bool, measurement: tuple, pass_: str, role: str) -> Side:
         return (self.printed if published else self.ours)(measurement, pass_, role)

@@ -19,8 +19,7 @@ def word_cell(study: Study, row: Row) -> Cell:
 
 
 def time_note(study: Study, row: Row) -> str:
-    said = [f"median {milliseconds(row.median)} ms, mean {milliseconds(row.mean)} ms, std {milliseconds(row.std)} ms, "
-            f"min {milliseconds(row.min)} ms, {int(row.n)} samples"]
+    said = [f"mean {milliseconds(row.mean)}, std {milliseconds(row.std)}, min {milliseconds(row.min)} ms; {int(row.n)} samples"]
     said += [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
     return "; ".join(said)
 
@@ -42,7 +41,7 @@ def ratio_cell(pair: Row | None, row: Row | None = None, base: Row | None = None
     """A speed-up of `versus`; the word of either side where it has no time."""
     if pair is not None:
         style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
-        return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}")
+        return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}" if pair.kind == "library" else "")
     for side in (row, base):
         if study is not None and side is not None and not side.timed:
             return Cell(study.vocabulary.status(side.status), style="word")

@@ -118,17 +118,24 @@ class Vocabulary:
         return self.statuses.get(word, word)
 
     def operation(self, name: str, cases: list[Case]) -> Operation:
-        """As described, or else read off its cases: curves run over the size that has the most values."""
+        """As described, or else read off its cases."""
         if name in self.operations:
-            return with_numbers_named(self.operations[name], cases)
+            return with_axis(with_numbers_named(self.operations[name], cases), cases)
         words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
-        values = {word: {case[word] for case in cases if word in case} for word in words}
-        sizes = [word for word in words if all(isinstance(value, int) for value in values[word])]
-        axis = max(sizes, key=lambda word: len(values[word]), default="")
+        sizes = [word for word in words if all(isinstance(case.get(word, 0), int) for case in cases)]
         passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
-        return Operation(name, tuple(
+        return with_axis(Operation(name, tuple(
             Key(word, "size" if word in sizes else "word", "" if word in ("pass", "dtype") else word,
-                "axis" if word == axis else "title", passes if word == "pass" else {}) for word in words))
+                values=passes if word == "pass" else {}) for word in words)), cases)
+
+
+def with_axis(operation: Operation, cases: list[Case]) -> Operation:
+    """Curves run over the size that has the most values, unless the operation says over which."""
+    sizes = [key.word for key in operation.keys if key.kind == "size" and key.word != "seed"]
+    if operation.shown("axis") or not sizes:
+        return operation
+    most = max(sizes, key=lambda word: len({case.get(word) for case in cases}))
+    return replace(operation, keys=tuple(replace(key, shown="axis") if key.word == most else key for key in operation.keys))
 
 
 def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:

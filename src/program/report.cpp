@@ -86,13 +86,14 @@ std::string package_folder() {
 int run_report(const ReportOptions& options) {
   const std::string python = reporting_python(options.python);
   if (python.empty()) {
-    std::fprintf(stderr,
-                 "fovea: no report: %s lacks pandas, jinja2 or matplotlib; scripts/setup makes a Python that has them, --python "
-                 "names one\n",
-                 options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
+    std::fprintf(
+        stderr,
+        "fovea: no report: %s lacks pandas, jinja2 or matplotlib; scripts/setup makes a Python that has them, --python "
+        "names one\n",
+        options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
     return 2;
   }
-  std::vector<std::string> words{python, "-c",           kStart, package_folder(), "--program", program_path().string(),
+  std::vector<std::string> words{python, "-c",          kStart, package_folder(), "--program", program_path().string(),
                                  "-o",   options.folder};
   if (!options.baseline.empty()) words.insert(words.end(), {"--baseline", options.baseline});
   if (options.no_pictures) words.emplace_back("--no-pictures");

@@ -1,48 +1,83 @@
 // One table of words for everything that reads records: the reports generate their tables, labels and marks from it.
 #include "program/vocabulary.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
 #include <string_view>
+
+#include "program/record/record.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// `title`: names the table that a row belongs to. `column` and `axis`: tell rows of a table apart; curves run over `axis`.
-// A value stands behind its noun, or alone where there is none. `follows`: not named while it says what that key says.
-Json size_key(std::string_view word, std::string_view noun, std::string_view shown, std::string_view follows = "") {
-  Json key{{"word", word}, {"kind", "size"}, {"noun", noun}, {"shown", shown}};
-  if (!follows.empty()) key["follows"] = follows;
-  return key;
+// How reports print a key, where its name alone would not do. `noun` stands before a value, or nothing where values
+// speak for themselves. `shown`: `title` names the table that a row belongs to; `column` and `axis` tell its rows
+// apart, and curves run over `axis`.
+struct Printed {
+  std::string_view key, noun, shown;
+};
+constexpr Printed kPrinted[] = {{"pass", "", "title"},
+                                {"b", "batch", "title"},
+                                {"hq", "heads", "title"},
+                                {"hkv", "key heads", "title"},
+                                {"lq", "length", "axis"},
+                                {"lk", "key length", "axis"},
+                                {"d", "d", "column"},
+                                {"dv", "dv", "column"},
+                                {"dtype", "", "title"},
+                                {"mask", "", "title"},
+                                {"scale", "scale", "column"},
+                                {"device", "", "title"},
+                                {"place", "placement", "title"},
+                                {"seed", "seed", "column"}};
+constexpr std::string_view kAlwaysNamed[] = {"pass", "dtype", "mask"};
+
+std::string_view kind_of(const core::Key& key) {
+  return key.kind == core::KeyKind::word ? "word" : key.kind == core::KeyKind::number ? "number" : "size";
 }
 
-// `values` says what stands for a value; the others stand for themselves. Titles leave out `usual`.
-Json word_key(std::string_view word, std::string_view noun, std::string_view usual = "", Json values = Json::object()) {
-  Json key{{"word", word}, {"kind", "word"}, {"noun", noun}, {"shown", "title"}, {"values", std::move(values)}};
-  if (!usual.empty()) key["usual"] = usual;
-  return key;
+// The key that this one takes its value from unless told otherwise: its fallback, or one that its formula names.
+std::string followed(const core::Key& key, const core::KeyTable& table) {
+  for (const core::Key& other : table.keys) {
+    const bool named =
+        key.formula != nullptr && key.fallback.find("(" + std::string(other.name) + ")") != std::string::npos;
+    if (key.fallback == other.name || named) return std::string(other.name);
+  }
+  return "";
 }
 
-Json attention_keys() {
-  const Json passes{{"fwd", "forward"}, {"bwd", "backward"}, {"e2e", "forward + backward"}};
-  Json scale{{"word", "scale"}, {"kind", "number"}, {"noun", "scale"}, {"shown", "column"}, {"follows", "d"}};
-  Json seed{{"word", "seed"}, {"kind", "size"}, {"noun", "seed"}, {"shown", "column"}, {"usual", "0"}};
-  return {word_key("pass", "", "", passes),
-          size_key("b", "batch", "title"),
-          size_key("hq", "heads", "title"),
-          size_key("hkv", "key heads", "title", "hq"),
-          size_key("lq", "length", "axis"),
-          size_key("lk", "key length", "axis", "lq"),
-          size_key("d", "d", "column"),
-          size_key("dv", "dv", "column", "d"),
-          word_key("dtype", ""),
-          word_key("mask", "", "", {{"none", "no mask"}}),
-          word_key("layout", "layout", "bhld"),
-          std::move(scale),
-          word_key("device", "", "cpu"),
-          word_key("data", "data", "normal"),
-          word_key("place", "placement", "contiguous"),
-          std::move(seed)};
+Json key_words(const core::Key& key, const core::KeyTable& table) {
+  const auto* const printed = std::find_if(std::begin(kPrinted), std::end(kPrinted),
+                                           [&key](const Printed& one) { return one.key == key.name; });
+  const bool known = printed != std::end(kPrinted);
+  Json values = Json::object();
+  for (const std::string_view word : key.words) values[std::string(word)] = word;
+  if (key.name == "pass") values = {{"fwd", "forward"}, {"bwd", "backward"}, {"e2e", "forward + backward"}};
+  if (values.contains("none")) values["none"] = "no " + std::string(key.name);
+  Json words{{"word", key.name},
+             {"kind", kind_of(key)},
+             {"noun", known ? printed->noun : key.name},
+             {"shown", known ? printed->shown : "title"},
+             {"values", std::move(values)}};
+  if (const std::string source = followed(key, table); !source.empty()) words["follows"] = source;
+  const bool named = std::find(std::begin(kAlwaysNamed), std::end(kAlwaysNamed), key.name) != std::end(kAlwaysNamed);
+  const bool optional = key.kind == core::KeyKind::word || key.kind == core::KeyKind::seed;
+  if (optional && !named) words["usual"] = key.fallback;
+  return words;
+}
+
+Json operation_words() {
+  Json operations = Json::array();
+  for (const verification::Operation* const operation : verification::operations()) {
+    Json keys = Json::array();
+    for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
+    operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
+  }
+  return operations;
 }
 
 Json flag(std::string_view word, std::string_view mark, bool ranked, std::string_view help) {
@@ -50,27 +85,27 @@ Json flag(std::string_view word, std::string_view mark, bool ranked, std::string
 }
 
 Json flags() {
-  return {flag("impossible", "!", false, "faster than the hardware allows, so wrong"),
-          flag("noisy", "n", true, "samples spread widely; ranked only where the quartiles of two cells do not overlap"),
-          flag("launch_bound", "l", false, "so short that the call itself dominates"),
-          flag("low_probe", "p", true, "the probe is no ceiling there: a library product or the row itself beat it"),
-          flag("host_bound", "h", false, "may hold the time of the host that enqueues"),
-          flag("inaccurate", "a", true, "less accurate than this library must be"),
-          flag("few_samples", "", true, "fewer samples than asked for"),
-          flag("sampled_check", "", true, "checked on sampled rows and keys")};
+  return {
+      flag("impossible", "!", false, "faster than the hardware allows, so wrong"),
+      flag("noisy", "n", true, "samples spread widely; ranked only where the quartiles of two cells do not overlap"),
+      flag("launch_bound", "l", false, "so short that the call itself dominates"),
+      flag("low_probe", "p", true, "the probe is no ceiling there: a library product or the row itself beat it"),
+      flag("host_bound", "h", false, "may hold the time of the host that enqueues"),
+      flag("inaccurate", "a", true, "less accurate than this library must be"),
+      flag("few_samples", "", true, "fewer samples than asked for"),
+      flag("sampled_check", "", true, "checked on sampled rows and keys")};
 }
 
 }  // namespace
 
 Json vocabulary() {
-  const Json kinds{{{"names", "naive"}, {"kind", "baseline"}},      {{"names", "vectorized"}, {"kind", "baseline"}},
-                   {{"names", "fused"}, {"kind", "baseline"}},      {{"names", "reference"}, {"kind", "reference"}},
-                   {{"names", "*"}, {"kind", "peer"}},              {{"names", "cpu.*"}, {"kind", "library"}},
+  const Json kinds{{{"names", "naive"}, {"kind", "baseline"}}, {{"names", "vectorized"}, {"kind", "baseline"}},
+                   {{"names", "fused"}, {"kind", "baseline"}}, {{"names", "reference"}, {"kind", "reference"}},
+                   {{"names", "*"}, {"kind", "peer"}},         {{"names", "cpu.*"}, {"kind", "library"}},
                    {{"names", "cuda.*"}, {"kind", "library"}}};
   Json statuses = Json::object();
-  for (const char* status : {"ok", "oom", "unsupported", "mismatch", "error", "timeout", "crashed"})
-    statuses[status] = std::string_view(status) == "oom" ? "OOM" : status;
-  return {{"operations", {{{"name", "attention"}, {"keys", attention_keys()}}}},
+  for (const std::string_view status : kRowStatuses) statuses[std::string(status)] = status == "oom" ? "OOM" : status;
+  return {{"operations", operation_words()},
           {"statuses", std::move(statuses)},
           {"flags", flags()},
           {"implementations", kinds}};

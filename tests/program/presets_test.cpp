@@ -1,5 +1,5 @@
-// Presets: the quick scale is a cut of the full one, and an unknown name is refused with the nearest one. That grids are
-// those of the published tables is checked beside the tables (tests/report).
+// Presets: the quick scale is a cut of the full one, and an unknown name is refused with the nearest one. That grids
+// are those of the published tables is checked beside the tables (tests/report).
 #include "program/bench/presets.h"
 
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 namespace fovea::program {
 namespace {
 
-std::set<std::string> lines(const std::vector<core::Case>& cases) {
+std::set<std::string> lines(const std::vector<verification::AttentionCase>& cases) {
   std::set<std::string> set;
-  for (const core::Case& c : cases) set.insert(core::line_of(c));
+  for (const verification::AttentionCase& c : cases) set.insert(verification::line_of(c));
   return set;
 }
 

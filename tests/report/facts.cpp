@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
   if (what == "verdicts") {
     print_verdicts(argv[2]);
   } else if (what == "presets") {
-    for (const auto& one : preset_cases(argv[2], Scale::full)) std::printf("%s\n", fovea::core::line_of(one).c_str());
+    for (const auto& one : preset_cases(argv[2], Scale::full))
+      std::printf("%s\n", fovea::verification::line_of(one).c_str());
   } else {
     return 2;
   }
