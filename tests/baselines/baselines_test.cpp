@@ -62,7 +62,8 @@ class Baselines : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Baselines, AreRightForEveryTypeMaskAndLayout) {
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
-    for (const char* mask : {"none", "causal_top_left", "causal_bottom_right"}) {
+    for (const char* mask : {"none", "causal_top_left", "causal_bottom_right", "window_top_left left=9 right=2",
+                             "window_bottom_right left=20 right=0"}) {
       for (const char* shape : {"b=2 hq=4 hkv=2 lq=70 lk=45 d=24 dv=40 layout=blhd", "hq=3 lq=37 lk=101 d=64 data=ones",
                                 "hq=2 hkv=1 lq=1 lk=9 d=1", "b=2 lq=90 lk=90 d=16 place=strided",
                                 "hq=4 lq=65 lk=64 d=33 place=broadcast"}) {

@@ -31,6 +31,22 @@ TEST(CudaBaselines, EveryNameIsListedOnce) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "naive"), 1);
 }
 
+// Their row passes begin at key 0.
+TEST(CudaBaselines, MasksThatHideEarlyKeysAreRefused) {
+  for (const attention::Implementation& one : cuda::baselines::implementations()) {
+    AttentionProblem problem{.len_q = 64, .len_k = 64, .dim_qk = 8, .dim_v = 8};
+    problem.device.kind = DeviceKind::cuda;
+    for (const Mask& mask : {Mask::none, Mask::causal, Mask::window(Mask::kUnlimited, 5), Mask::window(63, 0)}) {
+      problem.mask = mask;
+      EXPECT_EQ(one.prepared(problem).refusal, "");
+    }
+    for (const Mask& mask : {Mask::window(62, 0), Mask::window_bottom_right(5, 5), Mask::window_top_left(0, 64)}) {
+      problem.mask = mask;
+      EXPECT_NE(one.prepared(problem).refusal.find("hide no early key"), std::string::npos);
+    }
+  }
+}
+
 TEST(CudaBaselines, PlansCountTheMatrixAndTheSavedState) {
   for (const attention::Implementation& one : cuda::baselines::implementations()) {
     AttentionProblem problem =

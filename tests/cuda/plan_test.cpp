@@ -73,6 +73,39 @@ void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t
   EXPECT_LT((std::int64_t{split.splits} - 1) * split.blocks_per_split, longest) << line;
 }
 
+// The most blocks that a tile of the plan visits.
+std::int64_t longest_visit(const AttentionProblem& p, const Split& split, bool of_keys) {
+  const auto [begin, end] = key_window(p);
+  const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
+  std::int64_t longest = 0;
+  for (std::int64_t first = 0; first < kept; first += split.rows) {
+    const std::int64_t last = std::min(first + split.rows, kept) - 1;
+    const std::int64_t from = std::max<std::int64_t>(of_keys ? first - end + 1 : first + begin, 0);
+    const std::int64_t to = std::min(of_keys ? last - begin + 1 : last + end, passing);
+    if (from < to) longest = std::max(longest, divide(to, split.block) - from / split.block);
+  }
+  return longest * (of_keys ? p.heads_q / p.heads_kv : 1);
+}
+
+// No block of keys, or of queries, that a tile sees may lie behind the last split.
+void expect_whole_windows(const std::string& sweep) {
+  for (verification::AttentionCase c : verification::attention_sweep(sweep)) {
+    AttentionProblem& p = c.problem;
+    p.device = {DeviceKind::cuda, 0};
+    const auto expect = [&](const Split& split, bool of_keys) {
+      if (split.in_cluster || split.splits == 1) return;  // they share whatever there is
+      EXPECT_GE(std::int64_t{split.splits} * split.blocks_per_split, longest_visit(p, split, of_keys))
+          << verification::line_of(c);
+    };
+    p.pass = Pass::forward;
+    expect(plan_forward(p, {}).split, false);
+    p.pass = Pass::backward;
+    const BackwardPlan backward = plan_backward(p, {}, {});
+    expect(backward.keys.split, true);
+    expect(backward.queries.split, false);
+  }
+}
+
 void expect_whole_plans(const std::string& sweep) {
   for (verification::AttentionCase c : verification::attention_sweep(sweep)) {
     AttentionProblem& p = c.problem;
@@ -99,6 +132,17 @@ TEST(Plan, HasWholeWorkOfEveryProblem) {
       describe_device(shared == kH200Shared ? 9 : 8, processors, shared, 3);
       expect_whole_plans(kProblems);
     }
+  }
+}
+
+TEST(Plan, HasWholeWorkOfEveryWindow) {
+  for (const int processors : {1, 132}) {
+    describe_device(processors == 1 ? 8 : 9, processors, kH200Shared, 3);
+    expect_whole_windows(
+        "pass=bwd b=1 hq=1,6 hkv=1 lq=200,2k,16k d=16,64,128 dtype=fp32,bf16 mask=window left=0,63,1023 right=0,65");
+    expect_whole_windows(
+        "pass=bwd b=1 hq=2 hkv=1 lq=200,3000 lk=170,4100 d=64,128 dtype=fp32,bf16 "
+        "mask=window_top_left,window_bottom_right left=40,unlimited right=1,2000");
   }
 }
 

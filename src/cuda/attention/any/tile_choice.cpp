@@ -24,8 +24,16 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t roles = instance.split_roles ? 2 : 1;
   Workload load{.kernel = kernel};
   load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
-  load.longest = divide_up(passing, tile.block()) * group;
-  load.work = density(p) * static_cast<double>(load.tiles * load.longest);
+  // The rows of a tile see `reach` neighbouring rows of the other side.
+  const KeyWindow window = key_window(p);
+  const std::int64_t span = std::max<std::int64_t>(window.end - window.begin, 1), reach = span + tile.rows() - 1;
+  const std::int64_t whole = divide_up(passing, tile.block());
+  load.longest = std::min(whole, (reach + tile.block() - 2) / tile.block() + 1) * group;
+  load.work = density(p) * static_cast<double>(load.tiles * whole * group);
+  // Tiles at both edges of a window compute hidden pairs too.
+  if (p.mask.left != Mask::kUnlimited)
+    load.work *= static_cast<double>(reach + tile.block()) / static_cast<double>(span);
+  load.work = std::min(load.work, static_cast<double>(load.tiles * load.longest));
   load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_queries ? 3 : roles > 1 ? 2.5 : 4;
   load.result_floats = static_cast<double>(of_keys                     ? p.dim_qk + p.dim_v
                                            : kernel == Kernel::forward ? p.dim_v
