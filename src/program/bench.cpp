@@ -91,20 +91,17 @@ std::int64_t parse_memory(const std::string& text) {
   return value << shift;
 }
 
-std::vector<verification::AttentionCase> with_passes(const std::vector<verification::AttentionCase>& cases,
-                                                     const std::vector<std::string>& passes) {
+std::vector<verification::Case> with_passes(const std::vector<verification::Case>& cases,
+                                            const std::vector<std::string>& passes) {
   if (passes.empty()) return cases;
   for (const auto& pass : passes) {
     if (pass != "fwd" && pass != "bwd" && pass != "e2e")
       refuse("--passes", "not a pass", pass.empty() ? "an empty word" : pass, "a list of fwd, bwd, e2e");
   }
-  std::vector<verification::AttentionCase> result;
-  for (verification::AttentionCase c : cases) {
+  std::vector<verification::Case> result;
+  for (verification::Case c : cases) {
     for (const auto& pass : passes) {
-      c.pass = pass == "fwd"   ? verification::CasePass::fwd
-               : pass == "bwd" ? verification::CasePass::bwd
-                               : verification::CasePass::e2e;
-      c.problem.pass = pass == "bwd" ? Pass::backward : Pass::forward;
+      c.values.set("pass", pass);
       if (std::find(result.begin(), result.end(), c) == result.end()) result.push_back(c);
     }
   }
@@ -113,21 +110,21 @@ std::vector<verification::AttentionCase> with_passes(const std::vector<verificat
 
 bool is_full(const BenchOptions& o) { return o.scale == "full"; }
 
-std::vector<verification::AttentionCase> cases_of(const BenchOptions& o) {
+std::vector<verification::Case> cases_of(const BenchOptions& o) {
   const Scale scale = is_full(o) ? Scale::full : Scale::quick;
-  std::vector<verification::AttentionCase> cases = with_passes(
-      o.preset.empty() ? verification::attention_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
-  for (verification::AttentionCase& c : cases) {
-    if (o.seed) c.seed = *o.seed;
-    if (!o.device.empty()) c.problem.device.kind = o.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
-    if (c.place != "contiguous")
-      refuse("--problem", "bench times contiguous tensors only", "place=" + c.place, "place=contiguous",
+  std::vector<verification::Case> cases = with_passes(
+      o.preset.empty() ? verification::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
+  for (verification::Case& c : cases) {
+    if (o.seed) c.values.set("seed", std::to_string(*o.seed));
+    if (!o.device.empty()) c.values.set("device", o.device);
+    if (c.place() != "contiguous")
+      refuse("--problem", "bench times contiguous tensors only", "place=" + c.place(), "place=contiguous",
              "`fovea verify` checks the other placements");
   }
   return cases;
 }
 
-void ask_for_yes(const BenchOptions& o, const std::vector<verification::AttentionCase>& cases, std::size_t contenders,
+void ask_for_yes(const BenchOptions& o, const std::vector<verification::Case>& cases, std::size_t contenders,
                  const SamplingLimits& limits) {
   const std::size_t cells = cases.size() * contenders;
   const double seconds = estimated_seconds(cases, contenders, limits);
@@ -159,13 +156,24 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
 }
 
 // Memory, threads and ceilings are those of one device.
-DeviceKind device_of(const std::vector<verification::AttentionCase>& cases) {
-  const DeviceKind device = cases.empty() ? DeviceKind::cpu : cases.front().problem.device.kind;
-  for (const verification::AttentionCase& c : cases) {
-    if (c.problem.device.kind != device)
+DeviceKind device_of(const std::vector<verification::Case>& cases) {
+  const DeviceKind device = cases.empty() ? DeviceKind::cpu : cases.front().device();
+  for (const verification::Case& c : cases) {
+    if (c.device() != device)
       refuse("--problem", "a sweep over two devices", "device=cpu,cuda", "one of them, or --device");
   }
   return device;
+}
+
+// Implementations are those of one operation.
+const verification::Operation& operation_of(const std::vector<verification::Case>& cases) {
+  const verification::Operation& operation = *cases.front().operation;
+  for (const verification::Case& c : cases) {
+    if (c.operation != &operation)
+      refuse("--problem", "a sweep over two operations",
+             "op=" + std::string(operation.name()) + ",op=" + std::string(c.operation->name()), "one of them");
+  }
+  return operation;
 }
 
 // What is free, less what every worker takes by itself: on a GPU its context and the memory that flushes the cache.
@@ -200,7 +208,7 @@ void check_options(const BenchOptions& o) {
 int run_bench(const BenchOptions& o) {
   check_options(o);
   const Machine machine = this_machine();
-  const std::vector<verification::AttentionCase> cases = cases_of(o);
+  const std::vector<verification::Case> cases = cases_of(o);
   const DeviceKind device = device_of(cases);
   if (const std::string missing = missing_device(device, "bench"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
@@ -212,7 +220,7 @@ int run_bench(const BenchOptions& o) {
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
   std::vector<Contender> contenders =
-      contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device);
+      contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device, operation_of(cases));
   check_baseline(o.baseline, contenders);
   CellSettings settings;
   settings.limits.repeat_for = o.repeat_for > 0                   ? o.repeat_for

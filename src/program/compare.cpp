@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/printable.h"
-#include "program/record/compare_records.h"
 #include "program/bench/table.h"
+#include "program/record/compare_records.h"
 #include "program/verbs.h"
 
 namespace fovea::program {

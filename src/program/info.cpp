@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "attention/implementation.h"
 #include "core/names.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
@@ -16,12 +14,15 @@
 #include "program/verbs.h"
 #include "program/vocabulary.h"
 #include "source_version.h"
-#include "verification/attention/support_matrix.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using Rates = std::map<std::string, double>;
+using verification::ImplementationFacts;
+using verification::Operation;
 
 std::string build_text() {
   return fmt::format("fovea {} of {}{}, {}, {}", FOVEA_VERSION_STRING, kSourceCommit,
@@ -54,24 +55,43 @@ void print_ceilings(const Machine& machine) {
   }
 }
 
+// Whether it takes a part of the cells with these classes of element type and pass.
+bool takes_some(const Operation& operation, const ImplementationFacts& implementation, const std::string& dtype,
+                const std::string& pass) {
+  const std::vector<verification::Axis> axes = operation.axes();
+  verification::AxisCell cell(axes.size(), 0);
+  const auto is_wanted = [&] {
+    for (std::size_t n = 0; n < axes.size(); ++n) {
+      const std::string& at = axes[n].classes[cell[n]];
+      if ((axes[n].name == "dtype" && at != dtype) || (axes[n].name == "pass" && at != pass)) return false;
+    }
+    return true;
+  };
+  for (std::size_t n = 0; n < axes.size();) {
+    if (n == 0 && is_wanted() && operation.support_of(implementation, cell).support != verification::Support::no)
+      return true;
+    if (++cell[n] < axes[n].classes.size()) {
+      n = 0;
+    } else {
+      cell[n++] = 0;
+    }
+  }
+  return false;
+}
+
 // Element types and passes of which it takes at least a part: "fp32 bf16 fp16, forward and backward".
-std::string takes(const attention::Implementation& implementation) {
+std::string takes(const Operation& operation, const ImplementationFacts& implementation) {
   // What a GPU's implementation takes follows from the GPU: without one there is nothing to ask.
-  if (implementation.device == DeviceKind::cuda && !implementation.obstacle().empty()) return {};
+  if (implementation.device == DeviceKind::cuda && !implementation.unavailable.empty()) return {};
   std::map<std::string, std::string> types_of;  // by the passes
-  for (std::size_t dtype = 0; dtype < std::size(verification::kDtypes); ++dtype) {
+  for (const std::string_view dtype : operation.keys().find("dtype")->words) {
     std::string passes;
-    for (std::size_t pass = 0; pass < std::size(verification::kPasses); ++pass) {
-      for (std::size_t dims = 0; dims < verification::dim_classes().size(); ++dims) {
-        if (verification::support_of(implementation, {dtype, pass, 0, 0, dims}).support == verification::Support::no)
-          continue;
-        passes += passes.empty() ? "" : " and ";
-        passes += verification::kPasses[pass] == Pass::forward ? "forward" : "backward";
-        break;
-      }
+    for (const char* pass : {"forward", "backward"}) {
+      if (takes_some(operation, implementation, std::string(dtype), pass))
+        passes += (passes.empty() ? "" : " and ") + std::string(pass);
     }
     std::string& types = types_of[passes];
-    types += (types.empty() ? "" : " ") + std::string(core::name_of(verification::kDtypes[dtype]));
+    types += (types.empty() ? "" : " ") + std::string(dtype);
   }
   std::string text;
   for (const auto& [passes, types] : types_of) {
@@ -80,29 +100,48 @@ std::string takes(const attention::Implementation& implementation) {
   return text;
 }
 
-void print_json(const Machine& machine, bool quick) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& one : attention::implementations()) {
-    const std::string unavailable = one.obstacle();
-    list.push_back({{"name", one.name},
-                    {"device", one.device == DeviceKind::cpu ? "cpu" : "cuda"},
-                    {"automatic", one.automatic},
-                    {"available", unavailable.empty()},
-                    {"reason", unavailable},
-                    {"takes", takes(one)}});
+Json implementations_json() {
+  Json list = Json::array();
+  for (const Operation* operation : verification::operations()) {
+    for (const ImplementationFacts& one : operation->implementations()) {
+      list.push_back({{"operation", operation->name()},
+                      {"name", one.name},
+                      {"device", core::name_of(one.device)},
+                      {"automatic", one.automatic},
+                      {"available", one.unavailable.empty()},
+                      {"reason", one.unavailable},
+                      {"takes", takes(*operation, one)}});
+    }
   }
-  const nlohmann::ordered_json all{{"schema", "fovea.info/1"},
-                                   {"machine", machine.id()},
-                                   {"facts", machine.facts()},
-                                   {"threads", machine.threads},
-                                   {"clock_mhz", measured_clock_mhz()},
-                                   {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
-                                   {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
-                                   {"source_digest", kSourceDigest},
-                                   {"implementations", list},
-                                   {"vocabulary", vocabulary()},
-                                   {"build", build_text()}};
+  return list;
+}
+
+void print_json(const Machine& machine, bool quick) {
+  const Json all{{"schema", "fovea.info/1"},
+                 {"machine", machine.id()},
+                 {"facts", machine.facts()},
+                 {"threads", machine.threads},
+                 {"clock_mhz", measured_clock_mhz()},
+                 {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
+                 {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
+                 {"source_digest", kSourceDigest},
+                 {"implementations", implementations_json()},
+                 {"vocabulary", vocabulary()},
+                 {"build", build_text()}};
   std::printf("%s\n", all.dump(2).c_str());
+}
+
+void print_implementations(const Operation& operation) {
+  std::printf("\nimplementations of %s, best first, and what they take (in detail: fovea info --matrix)\n",
+              std::string(operation.name()).c_str());
+  std::vector<std::vector<std::string>> rows;
+  for (const ImplementationFacts& one : operation.implementations()) {
+    const char* const ready = one.automatic ? "ready" : "ready, runs when named";
+    const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
+    rows.push_back({"  " + one.name + (twin ? " on cuda" : ""), takes(operation, one),
+                    one.unavailable.empty() ? ready : "not here: " + one.unavailable});
+  }
+  std::fputs(aligned(rows).c_str(), stdout);
 }
 
 void print_words(const Machine& machine, bool quick) {
@@ -119,16 +158,7 @@ void print_words(const Machine& machine, bool quick) {
       {"build", build_text()}};
   std::fputs(aligned(rows).c_str(), stdout);
   if (!quick) print_ceilings(machine);
-  std::printf("\nimplementations, best first, and what they take (in detail: fovea info --matrix)\n");
-  rows.clear();
-  for (const auto& one : attention::implementations()) {
-    const char* const ready = one.automatic ? "ready" : "ready, runs when named";
-    const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
-    const std::string unavailable = one.obstacle();
-    rows.push_back({"  " + std::string(one.name) + (twin ? " on cuda" : ""), takes(one),
-                    unavailable.empty() ? ready : "not here: " + unavailable});
-  }
-  std::fputs(aligned(rows).c_str(), stdout);
+  for (const Operation* operation : verification::operations()) print_implementations(*operation);
 }
 
 }  // namespace
@@ -143,7 +173,7 @@ void add_info(CLI::App& app, Action& action) {
   verb->callback([&action] {
     action = [] {
       if (matrix) {
-        std::fputs(verification::support_matrix_markdown().c_str(), stdout);
+        for (const Operation* one : verification::operations()) std::fputs(one->support_page().c_str(), stdout);
         return 0;
       }
       const Machine machine = this_machine();

@@ -12,9 +12,9 @@
 #include "program/verbs.h"
 #include "program/worker/protocol.h"
 #include "program/worker/shared_tensors.h"
-#include "program/worker/timed_kernel.h"
+#include "program/worker/timed_call.h"
 #include "program/worker/timer.h"
-#include "verification/attention/case.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -23,21 +23,20 @@ using Json = nlohmann::ordered_json;
 
 // The case that is prepared, with the memory that its kernel works in: the shared blocks, or copies on a device.
 struct Prepared {
-  Prepared(const verification::AttentionCase& the_case, const TensorPlaces& places, const std::string& timing,
-           bool ours)
+  Prepared(const verification::Case& the_case, const TensorPlaces& places, const std::string& timing, bool ours)
       : c(the_case),
         inputs(protocol::kInputs, places.input_bytes, false),
         outputs(protocol::kOutputs, places.output_bytes, true),
-        timer(make_timer(c.problem.device.kind, timing, ours)) {
+        timer(make_timer(c.device(), timing, ours)) {
     if (!on_device()) return;
     device_inputs = cuda::DeviceMemory(places.input_bytes);
     device_outputs = cuda::DeviceMemory(places.output_bytes);
     device_inputs.upload(inputs.data());
     device_outputs.poison();
   }
-  bool on_device() const { return c.problem.device.kind == DeviceKind::cuda; }
+  bool on_device() const { return c.device() == DeviceKind::cuda; }
   TensorMemory memory() const {
-    return on_device() ? TensorMemory(device_inputs.data(), device_outputs.data(), c.problem.device)
+    return on_device() ? TensorMemory(device_inputs.data(), device_outputs.data(), {DeviceKind::cuda, 0})
                        : TensorMemory(inputs, outputs);
   }
   // Waits for the device, so that whatever went wrong there is told here.
@@ -45,7 +44,7 @@ struct Prepared {
     if (on_device()) device_outputs.download(outputs.data());
   }
 
-  verification::AttentionCase c;
+  verification::Case c;
   SharedBlock inputs, outputs;
   cuda::DeviceMemory device_inputs, device_outputs;
   std::unique_ptr<WorkerTimer> timer;
@@ -76,51 +75,52 @@ class Worker {
 
  private:
   Json prepare(const Json& command) {
+    call_.reset();
     prepared_.reset();
-    if (!kernel_) kernel_ = make_kernel(spec_);
-    const verification::AttentionCase c = verification::attention_case(command.at("problem").get<std::string>());
+    const verification::Case c = verification::parse_case(command.at("problem").get<std::string>());
     const TensorPlaces places = places_of(c);
-    prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), kernel_->is_ours());
-    kernel_->prepare(c, {.implementation = command.at("implementation").get<std::string>(),
-                         .threads = command.at("threads").get<int>(),
-                         .stream = prepared_->timer->stream(),
-                         .may_allocate = prepared_->timer->may_allocate(),
-                         .forward = forward_tensors(places, prepared_->memory()),
-                         .backward = backward_tensors(places, prepared_->memory())});
+    const bool foreign = is_foreign(spec_);
+    prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), !foreign);
+    call_ = std::make_unique<TimedCall>(
+        c, tensors_of(places, prepared_->memory()),
+        TimedSettings{.implementation = foreign ? spec_ : command.at("implementation").get<std::string>(),
+                      .threads = command.at("threads").get<int>(),
+                      .stream = prepared_->timer->stream(),
+                      .may_allocate = prepared_->timer->may_allocate()});
     return {{"ok", true}};
   }
 
-  // The kernel first: on a device it may hold memory of its own. Other workers need what is left.
+  // The call first: on a device it may hold memory of its own. Other workers need what is left.
   Json drop() {
-    const bool on_device = prepared_ && prepared_->c.problem.device.kind == DeviceKind::cuda;
-    kernel_.reset();
+    const bool on_device = prepared_ && prepared_->on_device();
+    call_.reset();
     prepared_.reset();
     if (on_device) cuda::give_workspaces_back();
     return {{"ok", true}};
   }
 
   Json run() {
-    kernel_->forward();
-    if (prepared_->c.pass != verification::CasePass::fwd) kernel_->backward();
+    call_->forward();
+    if (prepared_->c.backwards()) call_->backward();
     prepared_->bring_back();
     return {{"ok", true},
             {"timer", prepared_->timer->name()},
-            {"workspace_bytes", json_of(kernel_->workspace_bytes())},
-            {"saved_bytes", json_of(kernel_->saved_bytes())}};
+            {"workspace_bytes", json_of(call_->workspace_bytes())},
+            {"saved_bytes", json_of(call_->saved_bytes())}};
   }
 
   void run_pass() {
-    if (prepared_->c.pass != verification::CasePass::bwd) kernel_->forward();
-    if (prepared_->c.pass != verification::CasePass::fwd) kernel_->backward();
+    if (prepared_->c.forwards()) call_->forward();
+    if (prepared_->c.backwards()) call_->backward();
   }
 
   Json sample(int runs, int lead) {
     const auto run_with = [this](bool pool) {
-      kernel_->use_pool(pool);
+      call_->use_pool(pool);
       run_pass();
     };
     std::function<void()> pooled;
-    if (kernel_->has_workspace()) pooled = [&] { run_with(true); };
+    if (call_->has_workspace()) pooled = [&] { run_with(true); };
     const auto samples = prepared_->timer->sample([&] { run_with(false); }, pooled, runs, lead);
     Json reply{{"ok", true},
                {"seconds", samples.seconds},
@@ -133,8 +133,8 @@ class Worker {
   }
 
   std::string spec_;
-  std::unique_ptr<TimedKernel> kernel_;
   std::unique_ptr<Prepared> prepared_;
+  std::unique_ptr<TimedCall> call_;  // before its tensors it goes
 };
 
 Json guarded_answer(Worker& worker, const std::string& line) {

@@ -57,12 +57,14 @@ struct CasePlan {
     std::string name;
     bool accepts = false;
     std::string reason;
+    double seconds = 0;  // predicted; 0: not known
   };
   std::vector<Step> walk;      // every implementation's verdict, in the order in which they are asked
   std::string implementation;  // the one that runs; empty if none does
   std::string tiles;           // how it cuts the problem
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;  // between forward and backward, beside the outputs
+  double seconds = 0;            // predicted, of the pass or passes; 0: not known
   std::string refusal() const;   // why none runs; empty if one does
 };
 

@@ -6,6 +6,8 @@
 #include "program/bench/contender.h"
 #include "run_program.h"
 #include "verification/attention/case.h"
+#include "verification/operation.h"
+#include "verification/problem_line.h"
 
 namespace fovea::tests {
 namespace {
@@ -213,9 +215,9 @@ TEST(Bench, FlopsAreThoseOfTheVisiblePairs) {
     std::string line = std::string("pass=") + passes[draw(3)] + " mask=" + masks[draw(5)];
     for (const char* key : {"b", "lq", "lk", "d", "dv"})
       line += std::string(" ") + key + "=" + std::to_string(1 + draw(40));
-    const verification::AttentionCase c =
-        verification::attention_case(line + " hq=6 hkv=" + std::to_string(1 + draw(3)));
-    ASSERT_DOUBLE_EQ(program::flops_of(c), counted_flops(c)) << verification::line_of(c);
+    const verification::Case c = verification::parse_case(line + " hq=6 hkv=" + std::to_string(1 + draw(3)));
+    ASSERT_DOUBLE_EQ(c.operation->cost(c).flops, counted_flops(verification::attention_case(c)))
+        << verification::line_of(c);
   }
 }
 

@@ -7,13 +7,14 @@
 #include <set>
 
 #include "fovea/error.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
 
-std::set<std::string> lines(const std::vector<verification::AttentionCase>& cases) {
+std::set<std::string> lines(const std::vector<verification::Case>& cases) {
   std::set<std::string> set;
-  for (const verification::AttentionCase& c : cases) set.insert(verification::line_of(c));
+  for (const verification::Case& c : cases) set.insert(verification::line_of(c));
   return set;
 }
 

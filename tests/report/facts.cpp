@@ -9,6 +9,7 @@
 #include "program/bench/presets.h"
 #include "program/bench/ranking.h"
 #include "program/record/record_file.h"
+#include "verification/problem_line.h"
 
 namespace {
 

@@ -8,10 +8,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/names.h"
 #include "cuda/measure/device_facts.h"
 #include "fovea/error.h"
 #include "program/machine/ceilings.h"
 #include "source_version.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -28,20 +30,20 @@ void fail(Row& row, const std::string& status, const std::string& reason) {
   row.time_s.reset();
 }
 
-Json prepare_command(const verification::AttentionCase& c, const CellPlan& plan, const TensorPlaces& places,
+Json prepare_command(const verification::Case& c, const CellPlan& plan, const TensorPlaces& places,
                      const CellSettings& settings) {
   Json tensors = Json::object();
-  for (int i = 0; i < kTensorCount; ++i) {
-    const auto& place = places.places[static_cast<std::size_t>(i)];
-    if (!place.present) continue;
-    const char* const dtype = place.dtype == DType::fp32 ? "fp32" : place.dtype == DType::bf16 ? "bf16" : "fp16";
-    tensors[std::string(kTensorNames[i])] = {
-        {"offset", place.offset}, {"sizes", place.sizes}, {"strides", place.strides}, {"dtype", dtype}};
+  for (const auto& place : places.places) {
+    tensors[place.tensor.name] = {{"offset", place.offset},
+                                  {"sizes", place.tensor.sizes},
+                                  {"strides", place.tensor.strides},
+                                  {"dtype", core::name_of(place.tensor.dtype)},
+                                  {"input", place.is_input()}};
   }
   return {{"command", "prepare"},
           {"problem", verification::line_of(c)},
           {"implementation", plan.implementation},
-          {"pass", verification::name_of(c.pass)},
+          {"pass", c["pass"]},
           {"threads", settings.threads},
           {"timing", settings.timing},
           {"memory_limit", settings.memory_limit},
@@ -76,8 +78,7 @@ CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, M
       crashes_(contenders_.size()),
       workers_(contenders_.size()) {}
 
-std::vector<Row> CellBench::run(const verification::AttentionCase& c,
-                                const std::function<bool(const std::string&)>& wanted,
+std::vector<Row> CellBench::run(const verification::Case& c, const std::function<bool(const std::string&)>& wanted,
                                 const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<Entry> entries = entries_for(c, wanted);
   for (Entry& entry : entries) {
@@ -118,7 +119,7 @@ std::string CellBench::timer() const {
 }
 
 // One entry per implementation: `flash` and the name it resolves to are the same.
-std::vector<CellBench::Entry> CellBench::entries_for(const verification::AttentionCase& c,
+std::vector<CellBench::Entry> CellBench::entries_for(const verification::Case& c,
                                                      const std::function<bool(const std::string&)>& wanted) const {
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
@@ -133,13 +134,14 @@ std::vector<CellBench::Entry> CellBench::entries_for(const verification::Attenti
   return entries;
 }
 
-Row CellBench::blank_row(const verification::AttentionCase& c, const CellPlan& plan) const {
+Row CellBench::blank_row(const verification::Case& c, const CellPlan& plan) const {
   Row row;
   row.problem = verification::line_of(c);
   row.impl = plan.implementation;
   row.status = "ok";
-  row.flops = flops_of(c);
-  row.bytes = bytes_of(c);
+  const verification::Cost cost = c.operation->cost(c);
+  row.flops = cost.flops;
+  row.bytes = cost.bytes;
   row.threads = settings_.threads;
   row.source = {kSourceCommit, kSourceDirty};
   row.timer = timer();
@@ -153,7 +155,7 @@ std::int64_t CellBench::workspaces_of(const Entry& entry) const {
 }
 
 // The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
-void CellBench::refuse_too_large(const verification::AttentionCase& c, Entry& entry) const {
+void CellBench::refuse_too_large(const verification::Case& c, Entry& entry) const {
   const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
   fail(entry.row, "oom",
@@ -168,10 +170,9 @@ void CellBench::refuse_too_large(const verification::AttentionCase& c, Entry& en
 
 // Contenders that are timed against each other hold their memory at the same time; where that is too much for the
 // machine they are timed in groups.
-std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verification::AttentionCase& c,
+std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verification::Case& c,
                                                                   std::vector<Entry>& entries) const {
-  const AttentionProblem& p = c.problem;
-  const std::int64_t unknown = 3 * 4 * p.batch * p.heads_q * p.len_q * p.len_k;  // foreign: a few score matrices
+  const auto unknown = static_cast<std::int64_t>(c.operation->cost(c).scratch_bytes);
   std::vector<std::vector<Entry*>> batches;
   std::int64_t taken = 0;
   for (Entry& entry : entries) {
@@ -189,7 +190,7 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verifica
   return batches;
 }
 
-void CellBench::check(const verification::AttentionCase& c, Entry& entry, AnswerChecker& checker) {
+void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& checker) {
   WorkerProcess& process = worker(entry.contender);
   entry.open = false;
   try {
@@ -208,8 +209,7 @@ void CellBench::check(const verification::AttentionCase& c, Entry& entry, Answer
     return fail(entry.row, "oom", error.details().problem);
   }
   const bool ours = contenders_[entry.contender].ours;
-  const BackwardReads reads =
-      ours && entry.plan.saved_bytes == 0 ? BackwardReads::out_and_lse : BackwardReads::own_state;
+  const BackwardReads reads = ours && entry.plan.saved_bytes == 0 ? BackwardReads::outputs : BackwardReads::own_state;
   const AnswerCheck answer = checker.check(process.outputs(), reads, !ours);
   entry.row.error = answer.error;
   if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
@@ -218,7 +218,7 @@ void CellBench::check(const verification::AttentionCase& c, Entry& entry, Answer
   entry.open = true;
 }
 
-void CellBench::count_memory(const verification::AttentionCase& c, Entry& entry, const Json& reply) const {
+void CellBench::count_memory(const verification::Case& c, Entry& entry, const Json& reply) const {
   const auto bytes = [&reply](const char* key) -> std::optional<std::int64_t> {
     const auto found = reply.find(key);
     if (found == reply.end() || !found->is_number()) return std::nullopt;
@@ -229,7 +229,7 @@ void CellBench::count_memory(const verification::AttentionCase& c, Entry& entry,
   if (entry.row.saved_bytes) entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + *entry.row.saved_bytes;
 }
 
-void CellBench::time_all(const verification::AttentionCase& c, const std::vector<Entry*>& together,
+void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>& together,
                          const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<SampleSource> sources;
   std::vector<Entry*> timed;
@@ -240,13 +240,11 @@ void CellBench::time_all(const verification::AttentionCase& c, const std::vector
     sources.push_back(source_of(*entry));
   }
   if (timed.empty()) return;
-  const DeviceKind device = c.problem.device.kind;
+  const DeviceKind device = c.device();
   // A look at a cell that lasts milliseconds is not worth probes that last longer.
   const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
-  const auto probed = [&] {
-    return times_the_host() ? 0 : probe_flops(device, c.problem.dtype, settings_.threads, probe);
-  };
-  const auto product = settings_.ceilings.find(product_name(device, c.problem.dtype));
+  const auto probed = [&] { return times_the_host() ? 0 : probe_flops(device, c.dtype(), settings_.threads, probe); };
+  const auto product = settings_.ceilings.find(product_name(device, c.dtype()));
   const double before = probed();
   const double best_product = times_the_host() || product == settings_.ceilings.end() ? 0 : product->second;
   std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
@@ -284,7 +282,7 @@ SampleSource CellBench::source_of(Entry& entry) {
       }};
 }
 
-void CellBench::judge(const verification::AttentionCase& c, Entry& entry, std::vector<double> samples,
+void CellBench::judge(const verification::Case& c, Entry& entry, std::vector<double> samples,
                       const RowCeiling& ceiling) const {
   Row& row = entry.row;
   row.launches = launch_share(samples, entry.pooled, entry.launches);
@@ -300,7 +298,7 @@ void CellBench::judge(const verification::AttentionCase& c, Entry& entry, std::v
 }
 
 // What was computed in that time, and whether it can be. Time that the host alone is kept says neither.
-void CellBench::rate(const verification::AttentionCase& c, Entry& entry, const RowCeiling& ceiling) const {
+void CellBench::rate(const verification::Case& c, Entry& entry, const RowCeiling& ceiling) const {
   Row& row = entry.row;
   const TimeStatistics& t = *row.time_s;
   read_state(entry);
@@ -336,11 +334,11 @@ void CellBench::read_state(Entry& entry) const {
   if (!entry.powers_w.empty()) entry.row.power_w = statistics_of(entry.powers_w).median;
 }
 
-double CellBench::fastest_honest(const verification::AttentionCase& c) const {
+double CellBench::fastest_honest(const verification::Case& c) const {
   if (settings_.device == DeviceKind::cpu)
-    return datasheet_flops(machine_, settings_.threads, c.problem.dtype != DType::fp32);
+    return datasheet_flops(machine_, settings_.threads, c.dtype() != DType::fp32);
   const auto devices = cuda::device_facts();
-  return devices.empty() ? 0 : cuda::datasheet_flops(devices.front(), c.problem.dtype);
+  return devices.empty() ? 0 : cuda::datasheet_flops(devices.front(), c.dtype());
 }
 
 WorkerProcess& CellBench::worker(std::size_t contender) {

@@ -42,7 +42,7 @@ class CellBench {
 
   // Rows of the contenders for which `wanted` (called with the resolved name) holds, in the contenders' order. Throws
   // Interrupted.
-  std::vector<Row> run(const verification::AttentionCase& c,
+  std::vector<Row> run(const verification::Case& c,
                        const std::function<bool(const std::string& implementation)>& wanted,
                        const std::function<void(const RoundReport&)>& after_turn);
 
@@ -60,23 +60,22 @@ class CellBench {
     std::vector<bool> host_bound;  // likewise: whether it may hold the time that the host took
   };
 
-  std::vector<Entry> entries_for(const verification::AttentionCase& c,
+  std::vector<Entry> entries_for(const verification::Case& c,
                                  const std::function<bool(const std::string&)>& wanted) const;
-  Row blank_row(const verification::AttentionCase& c, const CellPlan& plan) const;
+  Row blank_row(const verification::Case& c, const CellPlan& plan) const;
   std::int64_t workspaces_of(const Entry& entry) const;
-  void refuse_too_large(const verification::AttentionCase& c, Entry& entry) const;
-  std::vector<std::vector<Entry*>> batches_of(const verification::AttentionCase& c, std::vector<Entry>& entries) const;
-  void check(const verification::AttentionCase& c, Entry& entry, AnswerChecker& checker);
-  void count_memory(const verification::AttentionCase& c, Entry& entry, const nlohmann::ordered_json& reply) const;
-  void time_all(const verification::AttentionCase& c, const std::vector<Entry*>& together,
+  void refuse_too_large(const verification::Case& c, Entry& entry) const;
+  std::vector<std::vector<Entry*>> batches_of(const verification::Case& c, std::vector<Entry>& entries) const;
+  void check(const verification::Case& c, Entry& entry, AnswerChecker& checker);
+  void count_memory(const verification::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
+  void time_all(const verification::Case& c, const std::vector<Entry*>& together,
                 const std::function<void(const RoundReport&)>& after_turn);
   SampleSource source_of(Entry& entry);
-  void judge(const verification::AttentionCase& c, Entry& entry, std::vector<double> samples,
-             const RowCeiling& ceiling) const;
-  void rate(const verification::AttentionCase& c, Entry& entry, const RowCeiling& ceiling) const;
+  void judge(const verification::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const;
+  void rate(const verification::Case& c, Entry& entry, const RowCeiling& ceiling) const;
   void read_state(Entry& entry) const;
   bool times_the_host() const { return settings_.device == DeviceKind::cuda && settings_.timing == "host"; }
-  double fastest_honest(const verification::AttentionCase& c) const;
+  double fastest_honest(const verification::Case& c) const;
   WorkerProcess& worker(std::size_t contender);
   void drop_all();
   void count_crashes(const Entry& entry);

@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "attention/implementation.h"
 #include "core/check.h"
-#include "fovea/attention.h"
+#include "core/problem_line.h"
 #include "program/worker/shared_tensors.h"
 #include "source_version.h"
 
@@ -17,6 +16,8 @@ namespace fovea::program {
 namespace {
 
 namespace fs = std::filesystem;
+using verification::Case;
+using verification::CasePlan;
 
 constexpr std::string_view kTorchRows[] = {"torch.eager", "torch.compile", "torch.sdpa"};
 constexpr std::string_view kTorchGpuRows[] = {"torch.flash", "torch.cudnn", "torch.efficient",
@@ -49,7 +50,7 @@ void check_file(const std::string& name, const std::string& path) {
   if (!fs::exists(path, none)) refuse("--impl", "no such file", name, "the path of a file that exists");
 }
 
-Contender contender_of(const std::string& name, const std::string& python) {
+Contender contender_of(const std::string& name, const std::string& python, const verification::Operation& operation) {
   const std::string self = "/proc/self/exe";
   if (const std::size_t at = name.rfind(".so:"); at != std::string::npos) {
     check_file(name, name.substr(0, at + 3));
@@ -59,7 +60,7 @@ Contender contender_of(const std::string& name, const std::string& python) {
     check_file(name, name.substr(0, at + 3));
     return {name, {python, worker_script(), fs::absolute(name.substr(0, at + 3)).string() + name.substr(at + 3)}};
   }
-  const auto names = attention::known_names();
+  const auto names = known_names(operation);
   if (std::find(names.begin(), names.end(), name) != names.end())
     return {name, {self, "worker", "--kernel", name}, true};
   const std::string near = core::nearest_word(name, names);
@@ -70,21 +71,6 @@ Contender contender_of(const std::string& name, const std::string& python) {
          near.empty() ? "" : "did you mean `" + near + "`?");
 }
 
-// The problem of one pass of a case, as the worker will pose it.
-AttentionProblem pass_problem(const verification::AttentionCase& c, Pass pass, bool saved, bool reproducible = true) {
-  AttentionProblem p = c.problem;
-  p.reproducible = reproducible;
-  p.pass = pass;
-  p.saved_state = saved;
-  return p;
-}
-
-std::string refusals_of(const Explanation& explanation) {
-  std::string text;
-  for (const auto& step : explanation.walk) text += (text.empty() ? "" : "; ") + step.name + ": " + step.reason;
-  return text;
-}
-
 std::vector<std::string> torch_rows(DeviceKind device) {
   if (device == DeviceKind::cuda) return {std::begin(kTorchGpuRows), std::end(kTorchGpuRows)};
   return {std::begin(kTorchRows), std::end(kTorchRows)};
@@ -92,8 +78,17 @@ std::vector<std::string> torch_rows(DeviceKind device) {
 
 }  // namespace
 
+std::vector<std::string> known_names(const verification::Operation& operation) {
+  std::vector<std::string> names{"flash"};
+  for (const auto& one : operation.implementations()) {
+    if (std::find(names.begin(), names.end(), one.name) == names.end()) names.push_back(one.name);
+  }
+  return names;
+}
+
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python, DeviceKind device) {
+                                     const std::string& python, DeviceKind device,
+                                     const verification::Operation& operation) {
   std::vector<Contender> result;
   const auto add = [&result](Contender contender) {
     for (const auto& other : result) {
@@ -101,7 +96,7 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
     }
     result.push_back(std::move(contender));
   };
-  for (const auto& name : names) add(contender_of(name, python));
+  for (const auto& name : names) add(contender_of(name, python, operation));
   for (const auto& peer : peers) {
     const auto add_peer = [&](std::string_view row) {
       const bool holds =
@@ -121,57 +116,23 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
   return result;
 }
 
-CellPlan plan_cell(const Contender& contender, const verification::AttentionCase& c) {
-  if (!contender.ours) return {.implementation = contender.name};
-  CellPlan plan{.implementation = contender.name};
-  const Pass first = c.pass == verification::CasePass::bwd ? Pass::backward : Pass::forward;
-  const bool reproducible = attention::promises_reproducibility(contender.name);
-  const Explanation walk = explain(pass_problem(c, first, false, reproducible), contender.name);
-  if (walk.chosen.empty()) return plan.refusal = refusals_of(walk), plan;
-  plan.implementation = walk.chosen;
-  const bool trains = c.pass != verification::CasePass::fwd;
-  const Explanation plain = explain(pass_problem(c, Pass::forward, false, reproducible), plan.implementation);
-  const bool saves = trains && plain.saved_bytes > 0;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (pass == Pass::backward && !trains) break;
-    const Explanation one = explain(pass_problem(c, pass, saves, reproducible), plan.implementation);
-    if (one.chosen.empty()) return plan.refusal = refusals_of(one), plan;
-    plan.workspace_bytes = std::max(plan.workspace_bytes, one.workspace_bytes);
-    if (pass == Pass::forward && saves) plan.saved_bytes = one.saved_bytes;
-  }
-  return plan;
+CellPlan plan_cell(const Contender& contender, const Case& c) {
+  CellPlan cell{.implementation = contender.name};
+  if (!contender.ours) return cell;
+  CasePlan plan = c.operation->plan(c, contender.name);
+  // Backward runs after a forward, whether that is timed or not.
+  if (!c.forwards() && plan.refusal().empty()) plan = c.operation->plan(c.with("pass", "e2e"), plan.implementation);
+  cell.refusal = plan.refusal();
+  if (!cell.refusal.empty()) return cell;
+  return {plan.implementation, "", plan.workspace_bytes, plan.saved_bytes};
 }
 
-std::int64_t forward_tensor_bytes(const verification::AttentionCase& c) {
-  const TensorPlaces places = places_of(c);
+std::int64_t tensor_bytes(const Case& c) {
   std::int64_t sum = 0;
-  for (const Name name : {Name::q, Name::k, Name::v, Name::out, Name::lse}) sum += places[name].bytes();
+  for (const auto& place : places_of(c).places) sum += place.bytes();
   return sum;
 }
 
-std::int64_t tensor_bytes(const verification::AttentionCase& c) {
-  std::int64_t sum = 0;
-  for (const auto& place : places_of(c).places) sum += place.present ? place.bytes() : 0;
-  return sum;
-}
-
-namespace {
-
-template <class Count>
-double sum_over_passes(const verification::AttentionCase& c, Count count) {
-  double sum = 0;
-  if (c.pass != verification::CasePass::bwd) sum += count(pass_problem(c, Pass::forward, false));
-  if (c.pass != verification::CasePass::fwd) sum += count(pass_problem(c, Pass::backward, false));
-  return sum;
-}
-
-}  // namespace
-
-double flops_of(const verification::AttentionCase& c) {
-  return sum_over_passes(c, [](const AttentionProblem& p) { return flops(p); });
-}
-double bytes_of(const verification::AttentionCase& c) {
-  return sum_over_passes(c, [](const AttentionProblem& p) { return bytes(p); });
-}
+std::int64_t forward_tensor_bytes(const Case& c) { return tensor_bytes(c.with("pass", "fwd")); }
 
 }  // namespace fovea::program

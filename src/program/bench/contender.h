@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "verification/attention/case.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 
@@ -18,7 +18,8 @@ struct Contender {
 
 // Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for one that is named twice.
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python, DeviceKind device);
+                                     const std::string& python, DeviceKind device,
+                                     const verification::Operation& operation);
 
 // What one of ours would do with a case: which implementation, and how much memory that takes.
 struct CellPlan {
@@ -26,15 +27,14 @@ struct CellPlan {
   std::string refusal;         // why it does not take the case; empty if it does
   std::int64_t workspace_bytes = 0, saved_bytes = 0;
 };
-CellPlan plan_cell(const Contender& contender, const verification::AttentionCase& c);
+CellPlan plan_cell(const Contender& contender, const verification::Case& c);
 
-// Bytes of inputs and outputs that exist before a backward pass: q, k, v, out, lse.
-std::int64_t forward_tensor_bytes(const verification::AttentionCase& c);
+// Bytes of inputs and outputs that exist before a backward pass.
+std::int64_t forward_tensor_bytes(const verification::Case& c);
 // All tensors of the case.
-std::int64_t tensor_bytes(const verification::AttentionCase& c);
+std::int64_t tensor_bytes(const verification::Case& c);
 
-// Floating-point operations and bytes of the passes that the case times.
-double flops_of(const verification::AttentionCase& c);
-double bytes_of(const verification::AttentionCase& c);
+// What may be asked for by name: `flash` and every implementation, each name once.
+std::vector<std::string> known_names(const verification::Operation& operation);
 
 }  // namespace fovea::program

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/problem_line.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 
@@ -110,12 +112,12 @@ const Preset& find_preset(std::string_view name) {
               .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
 }
 
-std::vector<verification::AttentionCase> preset_cases(std::string_view name, Scale scale) {
+std::vector<verification::Case> preset_cases(std::string_view name, Scale scale) {
   const Preset& preset = find_preset(name);
   const bool cut = scale == Scale::quick && !preset.quick.empty();
-  std::vector<verification::AttentionCase> cases;
+  std::vector<verification::Case> cases;
   for (const std::string& line : cut ? preset.quick : preset.full) {
-    for (verification::AttentionCase& one : verification::attention_sweep(line)) {
+    for (verification::Case& one : verification::parse_sweep(line)) {
       if (std::find(cases.begin(), cases.end(), one) == cases.end()) cases.push_back(std::move(one));
     }
   }

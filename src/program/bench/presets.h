@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "verification/attention/case.h"
+#include "verification/case.h"
 
 namespace fovea::program {
 
@@ -28,6 +28,6 @@ const std::vector<Preset>& presets();
 const Preset& find_preset(std::string_view name);
 
 // The cases of a preset in the order of its lines; none twice.
-std::vector<verification::AttentionCase> preset_cases(std::string_view name, Scale scale);
+std::vector<verification::Case> preset_cases(std::string_view name, Scale scale);
 
 }  // namespace fovea::program

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 
-#include "program/record/record.h"
 #include "program/bench/sampler.h"
+#include "program/record/record.h"
 
 namespace fovea::program {
 

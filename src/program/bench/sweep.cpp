@@ -16,6 +16,7 @@
 #include "program/bench/table.h"
 #include "program/interrupt.h"
 #include "program/output_file.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -49,7 +50,7 @@ class Sweep {
     const double longest = bench_.samples_for();
     try {
       std::size_t cells = 0;
-      for (const verification::AttentionCase& c : settings_.cases) {
+      for (const verification::Case& c : settings_.cases) {
         if (settings_.budget_s > 0) {
           const std::chrono::duration<double> spent = Clock::now() - start;
           const std::size_t left = total_ - cells * bench_.contenders().size();
@@ -73,7 +74,7 @@ class Sweep {
   std::size_t done() const { return done_; }
 
  private:
-  void run_cell(const verification::AttentionCase& c, Progress& progress) {
+  void run_cell(const verification::Case& c, Progress& progress) {
     if (interrupted()) throw Interrupted{};
     const std::string line = verification::line_of(c);
     const auto wanted = [&](const std::string& implementation) {
@@ -130,7 +131,7 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
   std::map<std::string, std::string> baselines;
   for (const Contender& contender : bench.contenders()) {
     if (contender.name != settings.baseline) continue;
-    for (const verification::AttentionCase& c : settings.cases)
+    for (const verification::Case& c : settings.cases)
       baselines[verification::line_of(c)] = plan_cell(contender, c).implementation;
   }
   return baselines;
@@ -143,13 +144,13 @@ double share_of_budget(double seconds_left, std::size_t rows_left, double longes
   return std::clamp(share, std::min(kShortestSampling, longest), longest);
 }
 
-double estimated_seconds(const std::vector<verification::AttentionCase>& cases, std::size_t contenders,
+double estimated_seconds(const std::vector<verification::Case>& cases, std::size_t contenders,
                          const SamplingLimits& limits) {
   double total = 0;
-  for (const verification::AttentionCase& c : cases) {
-    const bool on_gpu = c.problem.device.kind == DeviceKind::cuda;
-    const double once = flops_of(c) / (on_gpu ? kSlowGpuRate : kSlowRate);
-    if (on_gpu) total += std::min(kGpuCheckSeconds, flops_of(c) / kSlowRate);
+  for (const verification::Case& c : cases) {
+    const bool on_gpu = c.device() == DeviceKind::cuda;
+    const double flops = c.operation->cost(c).flops, once = flops / (on_gpu ? kSlowGpuRate : kSlowRate);
+    if (on_gpu) total += std::min(kGpuCheckSeconds, flops / kSlowRate);
     const double samples = std::min(std::max(kEnoughSamples * once, kEnoughSeconds), limits.repeat_for);
     total += std::min(0.1 + samples + (kLeastSamples + 1) * once, limits.repeat_for + limits.timeout);
   }

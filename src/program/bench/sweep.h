@@ -10,7 +10,7 @@
 namespace fovea::program {
 
 struct SweepSettings {
-  std::vector<verification::AttentionCase> cases;
+  std::vector<verification::Case> cases;
   std::string output;  // file of records; empty: none
   bool resume = false, force = false, json = false;
   std::string baseline;
@@ -26,7 +26,7 @@ int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment
 double share_of_budget(double seconds_left, std::size_t rows_left, double longest);
 
 // Seconds that the sweep may take at most, by a rough rate of this machine.
-double estimated_seconds(const std::vector<verification::AttentionCase>& cases, std::size_t contenders,
+double estimated_seconds(const std::vector<verification::Case>& cases, std::size_t contenders,
                          const SamplingLimits& limits);
 
 }  // namespace fovea::program

@@ -5,13 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "core/printable.h"
+#include "fovea/error.h"
 #include "program/bench/ranking.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -127,39 +129,60 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-// hkv, lk, dv and scale that follow from the words before them in every line say nothing new.
-bool follows_from_others(const std::vector<std::vector<std::string>>& lines, std::size_t at) {
-  constexpr std::pair<std::string_view, std::string_view> pairs[] = {{"hkv=", "hq="}, {"lk=", "lq="}, {"dv=", "d="}};
-  for (const auto& [key, source] : pairs) {
-    const bool same = std::all_of(lines.begin(), lines.end(), [&, k = key, s = source](const auto& words) {
-      if (at >= words.size() || !words[at].starts_with(k)) return false;
-      const std::string wanted = std::string(s) + words[at].substr(k.size());
-      return std::find(words.begin(), words.end(), wanted) != words.end();
-    });
-    if (same) return true;
+namespace {
+
+// A problem line taken apart; `parsed` where it is one of an operation that this program knows.
+struct LineWords {
+  explicit LineWords(const std::string& line) : words(words_of(line)) {
+    try {
+      parsed = verification::parse_case(line);
+    } catch (const Error&) {  // shown whole
+    }
   }
-  return std::all_of(lines.begin(), lines.end(), [at](const auto& words) {
-    const auto d = std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("d="); });
-    if (at >= words.size() || !words[at].starts_with("scale=") || d == words.end()) return false;
-    return std::abs(std::stod(words[at].substr(6)) * std::sqrt(std::stod(d->substr(2))) - 1) < 1e-12;
-  });
+  // The word of the key, or "".
+  std::string word(const std::string& key) const {
+    const auto found = std::find_if(words.begin(), words.end(), [&](const auto& one) { return key_of(one) == key; });
+    return found == words.end() ? "" : *found;
+  }
+  // Whether the key says nothing beside the line's other words.
+  bool follows(const std::string& key) const {
+    const core::Key* const known = parsed ? parsed->values.table().find(key) : nullptr;
+    return known != nullptr && verification::is_fallback(*parsed, *known);
+  }
+  static std::string key_of(const std::string& word) { return word.substr(0, word.find('=')); }
+
+  std::vector<std::string> words;
+  std::optional<verification::Case> parsed;
+};
+
+std::vector<std::string> keys_of(const std::vector<LineWords>& lines) {
+  std::vector<std::string> keys;
+  for (const LineWords& line : lines) {
+    for (const std::string& word : line.words) {
+      if (std::find(keys.begin(), keys.end(), LineWords::key_of(word)) == keys.end())
+        keys.push_back(LineWords::key_of(word));
+    }
+  }
+  return keys;
 }
+
+}  // namespace
 
 ShortLines shorten(const std::vector<std::string>& lines) {
   ShortLines result;
   result.lines.resize(lines.size());
-  if (lines.empty()) return result;
-  std::vector<std::vector<std::string>> words;
-  for (const auto& line : lines) words.push_back(words_of(line));
-  const auto append = [](std::string& text, const std::string& word) { text += (text.empty() ? "" : " ") + word; };
-  for (std::size_t at = 0; at < words.front().size(); ++at) {
-    const bool shared = std::all_of(words.begin(), words.end(),
-                                    [&](const auto& w) { return at < w.size() && w[at] == words.front()[at]; });
-    if (shared) append(result.common, words.front()[at]);
-    if (!shared && follows_from_others(words, at)) continue;
-    for (std::size_t i = 0; !shared && i < words.size(); ++i) {
-      if (at < words[i].size()) append(result.lines[i], words[i][at]);
+  const std::vector<LineWords> taken(lines.begin(), lines.end());
+  const auto append = [](std::string& text, const std::string& word) {
+    if (!word.empty()) text += (text.empty() ? "" : " ") + word;
+  };
+  for (const std::string& key : keys_of(taken)) {
+    const std::string first = taken.front().word(key);
+    if (std::all_of(taken.begin(), taken.end(), [&](const auto& one) { return one.word(key) == first; })) {
+      append(result.common, first);
+      continue;
     }
+    if (std::all_of(taken.begin(), taken.end(), [&](const auto& one) { return one.follows(key); })) continue;
+    for (std::size_t i = 0; i < taken.size(); ++i) append(result.lines[i], taken[i].word(key));
   }
   for (auto& line : result.lines) {
     if (line.empty()) line = "this problem";

@@ -1,15 +1,16 @@
 // The bridge from shared memory to the verification library.
 #include "program/worker/answer_check.h"
 
-#include <algorithm>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "verification/operation.h"
-
 namespace fovea::program {
 namespace {
+
+using verification::Expectation;
+using verification::Role;
+using verification::TensorSet;
 
 void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
   for (const auto& tensor : verdict.tensors)
@@ -21,15 +22,11 @@ void add_verdict(AnswerCheck& result, const verification::Verdict& verdict) {
 
 }  // namespace
 
-void fill_inputs(const verification::AttentionCase& typed, const TensorPlaces& places, const SharedBlock& inputs) {
-  const verification::Case c = verification::case_of(typed);
-  const std::vector<verification::TensorSpec> tensors = c.operation->tensors(c);
+void fill_inputs(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs) {
   std::vector<std::thread> threads;
-  for (const auto& tensor : tensors) {
-    if (!verification::is_read(tensor.role)) continue;
-    const auto* const name = std::find(std::begin(kTensorNames), std::end(kTensorNames), tensor.name);
-    const auto view = view_of(places, static_cast<Name>(name - std::begin(kTensorNames)), {inputs, inputs});
-    threads.emplace_back(verification::fill, std::cref(c), std::cref(tensor), view);
+  for (const auto& place : places.places) {
+    if (!place.is_input()) continue;
+    threads.emplace_back(verification::fill, std::cref(c), std::cref(place.tensor), view_of(place, {inputs, inputs}));
   }
   for (auto& thread : threads) thread.join();
 }
@@ -38,52 +35,60 @@ AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads
   AnswerCheck result;
   foreign_ = foreign;
   inaccurate_ = false;
-  const bool lse_missing = untouched(view_of(places_, Name::lse, {inputs_, outputs}));
-  for (const Name name : {Name::out, Name::lse, Name::dq, Name::dk, Name::dv}) {
-    const MutableTensorView view = view_of(places_, name, {inputs_, outputs});
-    if (view.buffer_bytes <= 0 || !untouched(view) || (name == Name::lse && foreign)) continue;
-    result.wrong += (result.wrong.empty() ? "" : "; ") + std::string(kTensorNames[static_cast<std::size_t>(name)]) +
-                    " was not written";
+  TensorSet tensors;
+  for (const auto& place : places_.places) {
+    const MutableTensorView view = view_of(place, {inputs_, outputs});
+    const bool missing = !place.is_input() && view.buffer_bytes > 0 && untouched(view);
+    const bool excused = place.tensor.optional && foreign;
+    if (!missing) {
+      tensors.add(place.tensor.name, view);
+    } else if (!excused) {
+      result.wrong += (result.wrong.empty() ? "" : "; ") + place.tensor.name + " was not written";
+    }
   }
   if (!result.wrong.empty()) return result;
-  ForwardTensors forward = forward_tensors(places_, {inputs_, outputs});
-  BackwardTensors backward = backward_tensors(places_, {inputs_, outputs});
-  if (lse_missing) forward.lse = {}, backward.lse = {};
-  add_verdict(result, check_forward(forward));
-  if (case_.pass != verification::CasePass::fwd) add_verdict(result, check_backward(backward, reads));
+  add_verdict(result, check_forward(tensors));
+  if (case_.backwards()) add_verdict(result, check_backward(tensors, reads));
   result.inaccurate = inaccurate_;
   return result;
 }
 
-template <class Tensors>
-verification::Verdict AnswerChecker::judge(const verification::Expectation& expected, const Tensors& results) {
+TensorSet AnswerChecker::of_roles(const TensorSet& tensors, bool inputs, bool outputs, bool gradients) const {
+  TensorSet chosen;
+  for (const auto& place : places_.places) {
+    const Role role = place.tensor.role;
+    const bool wanted = verification::is_read(role) ? inputs : role == Role::gradient ? gradients : outputs;
+    const MutableTensorView* const view = tensors.find(place.tensor.name);
+    if (wanted && view != nullptr) chosen.add(place.tensor.name, *view);
+  }
+  return chosen;
+}
+
+verification::Verdict AnswerChecker::judge(const Expectation& expected, const TensorSet& results) {
   verification::Verdict strict = verification::compare(expected, results);
   if (strict.ok || !foreign_) return strict;
-  verification::Expectation slack = expected;
+  Expectation slack = expected;
   for (auto& tensor : slack.tensors) tensor.bound.factor *= kForeignSlack;
   verification::Verdict lenient = verification::compare(slack, results);
   inaccurate_ = inaccurate_ || lenient.ok;
   return lenient.ok ? lenient : strict;
 }
 
-verification::Verdict AnswerChecker::check_forward(const ForwardTensors& tensors) {
-  AttentionProblem problem = case_.problem;
-  problem.pass = Pass::forward;
-  if (!forward_) forward_ = verification::expect_forward(problem, tensors, case_.seed, definition_);
-  return judge(*forward_, tensors);
+verification::Verdict AnswerChecker::check_forward(const TensorSet& tensors) {
+  if (!forward_) forward_ = case_.operation->expect(case_, Pass::forward, of_roles(tensors, true, false, false));
+  return judge(*forward_, of_roles(tensors, false, true, false));
 }
 
-verification::Verdict AnswerChecker::check_backward(BackwardTensors tensors, BackwardReads reads) {
-  AttentionProblem problem = case_.problem;
-  problem.pass = Pass::backward;
-  const auto expectation = [&] { return verification::expect_backward(problem, tensors, case_.seed, {}, definition_); };
-  if (reads == BackwardReads::out_and_lse) return verification::compare(expectation(), tensors);
-  // Their truth is the definition's own, the same for all; only where the problem is too large for the whole of the
-  // definition are out and lse, which have been checked, taken as given.
-  const BackwardTensors results = tensors;
-  if (!forward_->sampled) tensors.out = {}, tensors.lse = {};
-  if (!backward_ || forward_->sampled) backward_ = expectation();
-  return judge(*backward_, results);
+verification::Verdict AnswerChecker::check_backward(const TensorSet& tensors, BackwardReads reads) {
+  const auto expectation = [&](bool outputs) {
+    return case_.operation->expect(case_, Pass::backward, of_roles(tensors, true, outputs, false));
+  };
+  const TensorSet gradients = of_roles(tensors, false, false, true);
+  if (reads == BackwardReads::outputs) return verification::compare(expectation(true), gradients);
+  // Their truth is the reference's own, the same for all; only where the problem is too large for the whole of the
+  // reference are the outputs, which have been checked, taken as given.
+  if (!backward_ || forward_->sampled) backward_ = expectation(forward_->sampled);
+  return judge(*backward_, gradients);
 }
 
 }  // namespace fovea::program

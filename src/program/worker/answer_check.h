@@ -6,14 +6,12 @@
 #include <string>
 
 #include "program/record/record.h"
-#include "program/worker/device_reference.h"
 #include "program/worker/shared_tensors.h"
-#include "verification/attention/case.h"
-#include "verification/attention/check.h"
+#include "verification/expectation.h"
 
 namespace fovea::program {
 
-void fill_inputs(const verification::AttentionCase& c, const TensorPlaces& places, const SharedBlock& inputs);
+void fill_inputs(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs);
 
 struct AnswerCheck {
   std::string wrong;  // what is wrong, with the tensor's name; empty if all is right
@@ -26,29 +24,29 @@ struct AnswerCheck {
 inline constexpr double kForeignSlack = 8;
 
 enum class BackwardReads : std::uint8_t {
-  out_and_lse,  // what its forward wrote, so the truth is a function of these
-  own_state,    // what it saved itself
+  outputs,    // what its forward wrote, so the truth is a function of these
+  own_state,  // what it saved itself
 };
 
 // Checks all contenders of one case; what the answer should be is worked out once.
 class AnswerChecker {
  public:
-  AnswerChecker(const verification::AttentionCase& c, const TensorPlaces& places, const SharedBlock& inputs)
-      : case_(c), places_(places), inputs_(inputs), definition_(definition_on(c.problem.device.kind)) {}
+  AnswerChecker(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs)
+      : case_(c), places_(places), inputs_(inputs) {}
 
-  // A foreign kernel need not write lse, and may be less accurate.
+  // A foreign kernel need not write optional outputs, and may be less accurate.
   AnswerCheck check(const SharedBlock& outputs, BackwardReads reads, bool foreign);
 
  private:
-  verification::Verdict check_forward(const ForwardTensors& tensors);
-  verification::Verdict check_backward(BackwardTensors tensors, BackwardReads reads);
-  template <class Tensors>
-  verification::Verdict judge(const verification::Expectation& expected, const Tensors& results);
+  verification::Verdict check_forward(const verification::TensorSet& tensors);
+  verification::Verdict check_backward(const verification::TensorSet& tensors, BackwardReads reads);
+  verification::Verdict judge(const verification::Expectation& expected, const verification::TensorSet& results);
+  verification::TensorSet of_roles(const verification::TensorSet& tensors, bool inputs, bool outputs,
+                                   bool gradients) const;
 
-  const verification::AttentionCase& case_;
+  const verification::Case& case_;
   const TensorPlaces& places_;
   const SharedBlock& inputs_;
-  const verification::Definition definition_;
   std::optional<verification::Expectation> forward_, backward_;
   bool foreign_ = false, inaccurate_ = false;  // of the answer that is being checked
 };

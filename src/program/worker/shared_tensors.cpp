@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::int64_t kSpacing = 4096;  // every tensor starts on a page of its own
 
-Sizes strides_of(const Sizes& s, verification::Layout layout) {
-  if (layout == verification::Layout::bhld) return dense_strides(s);
-  return {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1};
-}
-
 [[noreturn]] void fail_memory(std::int64_t bytes) {
   core::fail({.status = Status::out_of_memory,
               .call = "bench",
@@ -30,30 +25,18 @@ Sizes strides_of(const Sizes& s, verification::Layout layout) {
 
 }  // namespace
 
-TensorPlaces places_of(const verification::AttentionCase& c) {
-  const AttentionProblem& p = c.problem;
-  const Sizes q{p.batch, p.heads_q, p.len_q, p.dim_qk}, k{p.batch, p.heads_kv, p.len_k, p.dim_qk};
-  const Sizes v{p.batch, p.heads_kv, p.len_k, p.dim_v}, out{p.batch, p.heads_q, p.len_q, p.dim_v};
-  const Sizes lse{p.batch, p.heads_q, p.len_q, 1};
-  const bool gradients = c.pass != verification::CasePass::fwd;
+std::int64_t TensorPlaces::Place::bytes() const {
+  const Sizes& s = tensor.sizes;
+  return s[0] * s[1] * s[2] * s[3] * size_of(tensor.dtype);
+}
+
+TensorPlaces places_of(const verification::Case& c) {
   TensorPlaces result;
-  const auto put = [&](Name name, const Sizes& sizes, DType dtype) {
-    std::int64_t& end = is_input(name) ? result.input_bytes : result.output_bytes;
-    const verification::Layout layout = name == Name::lse ? verification::Layout::bhld : c.layout;
-    auto& place = result.places[static_cast<std::size_t>(name)];
-    place = {end, sizes, strides_of(sizes, layout), dtype, true};
-    end += (place.bytes() + kSpacing - 1) / kSpacing * kSpacing;
-  };
-  put(Name::q, q, p.dtype);
-  put(Name::k, k, p.dtype);
-  put(Name::v, v, p.dtype);
-  put(Name::out, out, p.result_dtype);
-  put(Name::lse, lse, DType::fp32);
-  if (!gradients) return result;
-  put(Name::dout, out, p.dtype);
-  put(Name::dq, q, p.result_dtype);
-  put(Name::dk, k, p.result_dtype);
-  put(Name::dv, v, p.result_dtype);
+  for (verification::TensorSpec& tensor : c.operation->tensors(c)) {
+    std::int64_t& end = verification::is_read(tensor.role) ? result.input_bytes : result.output_bytes;
+    result.places.push_back({std::move(tensor), end});
+    end += (result.places.back().bytes() + kSpacing - 1) / kSpacing * kSpacing;
+  }
   return result;
 }
 
@@ -92,30 +75,20 @@ void SharedBlock::unmap() {
   data_ = nullptr;
 }
 
-MutableTensorView view_of(const TensorPlaces& places, Name name, const TensorMemory& memory) {
-  const auto& place = places[name];
-  if (!place.present) return {};
-  std::byte* const base = is_input(name) ? memory.inputs : memory.outputs;
+MutableTensorView view_of(const TensorPlaces::Place& place, const TensorMemory& memory) {
+  std::byte* const base = place.is_input() ? memory.inputs : memory.outputs;
   return {base == nullptr ? nullptr : base + place.offset,
-          place.dtype,
-          place.sizes,
-          place.strides,
+          place.tensor.dtype,
+          place.tensor.sizes,
+          place.tensor.strides,
           memory.device,
           place.bytes()};
 }
 
-ForwardTensors forward_tensors(const TensorPlaces& places, const TensorMemory& memory) {
-  const auto view = [&](Name name) { return view_of(places, name, memory); };
-  return {view(Name::q), view(Name::k), view(Name::v), view(Name::out), view(Name::lse), {}};
-}
-
-BackwardTensors backward_tensors(const TensorPlaces& places, const TensorMemory& memory) {
-  const auto view = [&](Name name) { return view_of(places, name, memory); };
-  BackwardTensors t;
-  t.q = view(Name::q), t.k = view(Name::k), t.v = view(Name::v);
-  t.out = view(Name::out), t.lse = view(Name::lse), t.dout = view(Name::dout);
-  t.dq = view(Name::dq), t.dk = view(Name::dk), t.dv = view(Name::dv);
-  return t;
+verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemory& memory) {
+  verification::TensorSet set;
+  for (const auto& place : places.places) set.add(place.tensor.name, view_of(place, memory));
+  return set;
 }
 
 void poison(const SharedBlock& block) {

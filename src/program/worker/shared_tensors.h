@@ -1,36 +1,26 @@
-// The tensors of one case in memory that parent and worker share: inputs in one block, outputs in another.
+// The tensors of one case in memory that parent and worker share: what is read in one block, what is written in
+// another.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string_view>
+#include <vector>
 
-#include "fovea/attention.h"
-#include "verification/attention/case.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 
-enum class Name : std::uint8_t { q, k, v, dout, out, lse, dq, dk, dv };
-inline constexpr std::string_view kTensorNames[] = {"q", "k", "v", "dout", "out", "lse", "dq", "dk", "dv"};
-inline constexpr int kTensorCount = 9;
-
-constexpr bool is_input(Name name) { return name <= Name::dout; }
-
-// Where each tensor lies. A case of pass fwd has neither dout nor gradients.
+// Where each tensor of a case lies, in the operation's order.
 struct TensorPlaces {
   struct Place {
+    verification::TensorSpec tensor;
     std::int64_t offset = 0;  // within its block
-    Sizes sizes{}, strides{};
-    DType dtype = DType::fp32;
-    bool present = false;
-    std::int64_t bytes() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * size_of(dtype); }
+    bool is_input() const { return verification::is_read(tensor.role); }
+    std::int64_t bytes() const;
   };
-  std::array<Place, kTensorCount> places;
+  std::vector<Place> places;
   std::int64_t input_bytes = 0, output_bytes = 0;  // of the blocks
-
-  const Place& operator[](Name name) const { return places[static_cast<std::size_t>(name)]; }
 };
-TensorPlaces places_of(const verification::AttentionCase& c);
+TensorPlaces places_of(const verification::Case& c);
 
 // An unnamed file in memory, mapped. Grows as cases ask; gone when the last process that has it open ends.
 class SharedBlock {
@@ -65,9 +55,8 @@ struct TensorMemory {
   std::byte *inputs, *outputs;
   Device device{};
 };
-MutableTensorView view_of(const TensorPlaces& places, Name name, const TensorMemory& memory);
-ForwardTensors forward_tensors(const TensorPlaces& places, const TensorMemory& memory);
-BackwardTensors backward_tensors(const TensorPlaces& places, const TensorMemory& memory);
+MutableTensorView view_of(const TensorPlaces::Place& place, const TensorMemory& memory);
+verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemory& memory);
 
 // Poison is a NaN in every type. `untouched`: nothing but poison in the tensor.
 void poison(const SharedBlock& block);

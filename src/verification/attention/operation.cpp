@@ -2,6 +2,7 @@
 #include "verification/attention/operation.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "attention/implementation.h"
 #include "attention/problem_line.h"
@@ -210,7 +211,8 @@ CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
   bool saves = false;
   const auto take = [&](const Explanation& one) {
     plan.walk.clear();
-    for (const auto& step : one.walk) plan.walk.push_back({step.name, step.accepted, step.reason});
+    for (const auto& step : one.walk)
+      plan.walk.push_back({step.name, step.accepted, step.reason, step.predicted_seconds});
     plan.implementation = one.chosen;
     plan.workspace_bytes = std::max(plan.workspace_bytes, one.workspace_bytes);
     return !one.chosen.empty();
@@ -226,13 +228,17 @@ CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
     saves = plan.saved_bytes > 0;
   }
   plan.workspace_bytes = 0;
+  std::vector<double> seconds;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::forward ? !c.forwards() : !c.backwards()) continue;
     const Explanation one = explained(pass, saves, name);
     if (!take(one)) return plan;
     if (pass == first) plan.tiles = one.tiles;
+    seconds.push_back(one.predicted_seconds);
     if (pass == Pass::forward && saves) plan.saved_bytes = one.saved_bytes;
   }
+  const bool known = std::all_of(seconds.begin(), seconds.end(), [](double one) { return one > 0; });
+  if (known) plan.seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   plan.walk = walk;
   return plan;
 }

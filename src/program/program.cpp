@@ -1,0 +1,91 @@
+// Parses the verb, runs it, turns errors into one message and an exit code.
+#include "program/program.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "baselines/baselines.h"
+#include "baselines/cuda/baselines.h"
+#include "core/printable.h"
+#include "fovea/error.h"
+#include "fovea/version.h"
+#include "linear/blas/blas.h"
+#include "program/command_line.h"
+#include "program/output_file.h"
+#include "program/record/record_file.h"
+#include "program/verbs.h"
+#include "program/worker/device_reference.h"
+#include "verification/attention/operation.h"
+
+namespace {
+
+int exit_code(fovea::Status status) { return status == fovea::Status::invalid_argument ? 2 : 1; }
+
+int run(int argc, char** argv) {
+  using namespace fovea::program;
+  fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
+  fovea::attention::register_implementations(fovea::baselines::implementations());
+  fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
+  fovea::verification::evaluate_attention_by(definition_on);
+  CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
+  app.set_version_flag("--version", FOVEA_VERSION_STRING);
+  app.require_subcommand(1);
+  Action action;
+  add_info(app, action);
+  add_explain(app, action);
+  add_verify(app, action);
+  add_bench(app, action);
+  add_compare(app, action);
+  add_worker(app, action);
+  add_report(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fputs(fovea::core::printable_lines(refusal_of(app, error)).c_str(), stderr);
+    return 2;
+  }
+  return action();
+}
+
+// What could not be written was not said. A reader that has left a pipe wanted no more.
+int end_output(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int error = errno;
+  struct stat status {};
+  const bool piped = fstat(STDOUT_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  if (error == EPIPE || piped) return code;
+  std::fprintf(stderr, "fovea: the output could not be written: %s\n", std::strerror(error == 0 ? EIO : error));
+  return fovea::program::kOutputLost;
+}
+
+}  // namespace
+
+int fovea::program::run_program(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has enough (`| head`) ends the output, not the work
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails
+  int code = 1;
+  try {
+    code = run(argc, argv);
+  } catch (const fovea::Error& error) {
+    std::fprintf(stderr, "%s\n", fovea::core::printable_lines(error.what()).c_str());
+    code = exit_code(error.status());
+  } catch (const fovea::program::RecordFileError& error) {
+    std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
+    code = 2;
+  } catch (const fovea::program::OutputLost& error) {
+    std::fprintf(stderr, "fovea: the output could not be written: %s\n",
+                 fovea::core::printable_lines(error.what()).c_str());
+    code = fovea::program::kOutputLost;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
+  }
+  return end_output(code);
+}

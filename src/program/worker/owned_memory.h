@@ -1,0 +1,28 @@
+// Memory that lasts from one prepare to the next, where the case's tensors are.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "cuda/measure/device_memory.h"
+#include "fovea/attention.h"
+
+namespace fovea::program {
+
+class OwnedMemory {
+ public:
+  OwnedMemory() = default;
+  OwnedMemory(DeviceKind device, std::int64_t bytes);  // not zeroed; throws what the allocation throws
+  Buffer buffer() const;                               // null where no bytes were wanted
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::int64_t bytes_ = 0;
+  std::unique_ptr<void, Free> on_host_;
+  cuda::DeviceMemory on_device_;
+};
+
+}  // namespace fovea::program
