@@ -44,6 +44,8 @@ class Cell:
 
     def __init__(self, command, numpy, torch):
         self.problem = dict(word.split("=", 1) for word in command["problem"].split())
+        if self.problem["op"] != "attention":
+            raise Unsupported(f"kernels in Python take attention, not {self.problem['op']}")
         self.mask = Mask(self.problem)
         self.scale = float(self.problem["scale"])
         self.dtype = self.problem["dtype"]
@@ -59,7 +61,7 @@ class Cell:
     def _array(self, name, place):
         np = self.numpy
         dtype = {"fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}[place["dtype"]]
-        memory = self._inputs if name in ("q", "k", "v", "dout") else self._outputs
+        memory = self._inputs if place["input"] else self._outputs
         strides = [stride * np.dtype(dtype).itemsize for stride in place["strides"]]
         return np.ndarray(place["sizes"], dtype, memory, place["offset"], strides)
 

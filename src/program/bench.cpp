@@ -27,7 +27,7 @@ namespace fovea::program {
 namespace {
 
 struct BenchOptions {
-  std::string preset, problem, device, baseline, python, output, scale, memory_limit;
+  std::string preset, problem, device, baseline, python, against, output, scale, memory_limit;
   std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;
@@ -221,6 +221,7 @@ int run_bench(const BenchOptions& o) {
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
   std::vector<Contender> contenders =
       contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device, operation_of(cases));
+  if (!o.against.empty()) contenders = with_old(std::move(contenders), OldProgram(o.against));
   check_baseline(o.baseline, contenders);
   CellSettings settings;
   settings.limits.repeat_for = o.repeat_for > 0                   ? o.repeat_for
@@ -299,6 +300,9 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
                    "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
       ->check(not_empty())
       ->type_name("LIST");
+  verb->add_option("--against", o.against, "an older fovea: its implementations take turns with ours, as flash@old")
+      ->check(not_empty())
+      ->type_name("PROGRAM");
   verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
       ->check(not_empty())
       ->type_name("PATH");

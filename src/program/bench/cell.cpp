@@ -30,7 +30,7 @@ void fail(Row& row, const std::string& status, const std::string& reason) {
   row.time_s.reset();
 }
 
-Json prepare_command(const verification::Case& c, const CellPlan& plan, const TensorPlaces& places,
+Json prepare_command(const verification::Case& c, const std::string& implementation, const TensorPlaces& places,
                      const CellSettings& settings) {
   Json tensors = Json::object();
   for (const auto& place : places.places) {
@@ -42,7 +42,7 @@ Json prepare_command(const verification::Case& c, const CellPlan& plan, const Te
   }
   return {{"command", "prepare"},
           {"problem", verification::line_of(c)},
-          {"implementation", plan.implementation},
+          {"implementation", implementation},
           {"pass", c["pass"]},
           {"threads", settings.threads},
           {"timing", settings.timing},
@@ -193,13 +193,15 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verifica
 void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& checker) {
   WorkerProcess& process = worker(entry.contender);
   entry.open = false;
+  const Contender& contender = contenders_[entry.contender];
+  const std::string& asked = contender.of_old.empty() ? entry.plan.implementation : contender.of_old;
   try {
     process.outputs().resize(places_.output_bytes);
     poison(process.outputs());
-    process.call(prepare_command(c, entry.plan, places_, settings_), settings_.limits.timeout);
+    process.call(prepare_command(c, asked, places_, settings_), settings_.limits.timeout);
     const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
     entry.row.timer = reply.value("timer", entry.row.timer);
-    entry.row.peer = reply.value("peer", entry.row.peer);
+    entry.row.peer = contender.old_version.empty() ? reply.value("peer", "") : "fovea " + contender.old_version;
     count_memory(c, entry, reply);
   } catch (const WorkerFailure& failure) {
     // What touched memory that is not there has spoilt the device for the whole process.
@@ -208,9 +210,9 @@ void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& 
   } catch (const Error& error) {
     return fail(entry.row, "oom", error.details().problem);
   }
-  const bool ours = contenders_[entry.contender].ours;
-  const BackwardReads reads = ours && entry.plan.saved_bytes == 0 ? BackwardReads::outputs : BackwardReads::own_state;
-  const AnswerCheck answer = checker.check(process.outputs(), reads, !ours);
+  const bool keeps_state = !contender.ours || entry.row.saved_bytes.value_or(entry.plan.saved_bytes) > 0;
+  const BackwardReads reads = keeps_state ? BackwardReads::own_state : BackwardReads::outputs;
+  const AnswerCheck answer = checker.check(process.outputs(), reads, !contender.ours);
   entry.row.error = answer.error;
   if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
   if (answer.inaccurate) entry.row.flags.emplace_back("inaccurate");

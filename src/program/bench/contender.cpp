@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -116,7 +117,41 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
   return result;
 }
 
+OldProgram::OldProgram(const std::string& the_path) : path(the_path) {
+  std::error_code none;
+  if (!fs::exists(path, none)) refuse("--against", "no such file", path, "the path of an older fovea");
+  path = fs::absolute(path).string();
+  std::FILE* const asked = popen(("'" + path + "' --version 2>/dev/null").c_str(), "r");
+  char line[64];
+  while (asked != nullptr && std::fgets(line, sizeof line, asked) != nullptr) version += line;
+  const bool answered = asked != nullptr && pclose(asked) == 0;
+  while (!version.empty() && version.back() == '\n') version.pop_back();
+  if (!answered || version.empty()) refuse("--against", "it does not tell its version", path, "an older fovea");
+}
+
+std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old) {
+  const std::size_t count = contenders.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    if (!contenders[n].ours) continue;
+    Contender twin = contenders[n];
+    twin.of_old = twin.name;
+    twin.old_version = old.version;
+    twin.name += kOldSuffix;
+    twin.command = {old.path, "worker", "--kernel", twin.of_old};
+    contenders.push_back(std::move(twin));
+  }
+  if (contenders.size() == count) refuse("--against", "nothing here runs in it", old.path, "an --impl of the library");
+  return contenders;
+}
+
+// An older program chooses for itself; how much memory that takes is guessed from this one.
+CellPlan plan_old(const Contender& contender, const Case& c) {
+  const CasePlan plan = c.operation->plan(c.backwards() ? c.with("pass", "e2e") : c, contender.of_old);
+  return {contender.name, "", plan.workspace_bytes, plan.saved_bytes};
+}
+
 CellPlan plan_cell(const Contender& contender, const Case& c) {
+  if (!contender.of_old.empty()) return plan_old(contender, c);
   CellPlan cell{.implementation = contender.name};
   if (!contender.ours) return cell;
   CasePlan plan = c.operation->plan(c, contender.name);

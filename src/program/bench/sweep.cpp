@@ -12,6 +12,7 @@
 
 #include "core/printable.h"
 #include "fmt/format.h"
+#include "program/bench/against.h"
 #include "program/bench/progress.h"
 #include "program/bench/table.h"
 #include "program/interrupt.h"
@@ -165,6 +166,7 @@ int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment
   if (!settings.json && !rows.empty()) {
     print_failures(rows);
     std::fputs(bench_table(rows, baselines_of(bench, settings), colour_wanted(STDOUT_FILENO)).c_str(), stdout);
+    std::fputs(against_summary(bench.contenders(), settings.cases, rows).c_str(), stdout);
     if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
   }
   if (ended == kInterrupted) {

@@ -4,7 +4,8 @@
 // the log and never into an answer.
 //
 //   {"command":"prepare","problem":LINE,"implementation":NAME,"threads":N,"pass":"fwd","timing":"cold",
-//    "memory_limit":N,"input_bytes":..,"output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32"},...}}
+//    "memory_limit":N,"input_bytes":..,"output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32","input":true},
+//    ...}}
 //   {"command":"run"}                 every pass of the case once, outputs into the shared block
 //       -> {"ok":true,"timer":"steady_clock","workspace_bytes":N|null,"saved_bytes":N|null}
 //          and "peer":"PyTorch 2.9.1" if a framework runs it
