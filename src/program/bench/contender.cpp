@@ -126,7 +126,8 @@ OldProgram::OldProgram(const std::string& the_path) : path(the_path) {
   while (asked != nullptr && std::fgets(line, sizeof line, asked) != nullptr) version += line;
   const bool answered = asked != nullptr && pclose(asked) == 0;
   while (!version.empty() && version.back() == '\n') version.pop_back();
-  if (!answered || version.empty()) refuse("--against", "it does not tell its version", path, "an older fovea");
+  const bool is_version = !version.empty() && version.front() >= '0' && version.front() <= '9';
+  if (!answered || !is_version) refuse("--against", "it does not tell its version", path, "an older fovea");
 }
 
 std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old) {
