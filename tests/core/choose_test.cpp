@@ -165,12 +165,12 @@ TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
       --running;
     });
   }
-  int forks = 0;
-  for (; forks < 3 || running > 0; ++forks) {
+#if !defined(__SANITIZE_THREAD__)  // a fork of a threaded process is beyond the thread sanitizer
+  for (int forks = 0; forks < 3 || running > 0; ++forks) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // a lock that nobody gives back would hold the child for ever
+      alarm(60);  // a lock that nobody gives back would hold the child for ever
       ask(100, 2000);
       _exit(wrong == 0 ? 0 : 1);
     }
@@ -178,6 +178,7 @@ TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
+#endif
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
 }

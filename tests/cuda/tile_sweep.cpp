@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/attention/any/estimate.h"
 #include "cuda/attention/any/plan.h"
 #include "cuda/attention/any/run.h"
-#include "cuda/attention/any/split_model.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "fovea/attention.h"

@@ -1,5 +1,4 @@
-// Tiles by head dimension and shared memory; of several that fit, the fastest by the models of split_model.h and
-// pair_model.h.
+// Tiles by head dimension and shared memory; of several that fit, the fastest by the estimates of estimate.h.
 #include "cuda/attention/any/plan.h"
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/attention/any/arch_spec.h"
+#include "cuda/attention/any/estimate.h"
 #include "cuda/attention/any/instances.h"
-#include "cuda/attention/any/pair_model.h"
-#include "cuda/attention/any/split_model.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 
@@ -31,15 +30,17 @@ struct Arena {
   }
 };
 
-TileChoice fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
-  TileChoice best;
-  double least = 0;
+// The fastest, and its cycles; null if there is none.
+std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
+  std::pair<const TileChoice*, double> best{nullptr, 0};
   for (const TileChoice& one : all) {
     const double cycles = cycles_of(one, kind_of(p.dtype), p.device.index);
-    if (best.kernel == nullptr || cycles < least) best = one, least = cycles;
+    if (best.first == nullptr || cycles < best.second) best = {&one, cycles};
   }
   return best;
 }
+
+double seconds_of(double cycles, const AttentionProblem& p) { return cycles / arch_spec(p.device.index).clock_hz; }
 
 Shape shape_of(const AttentionProblem& p) {
   const auto clamped = [](std::int64_t value) {
@@ -192,7 +193,10 @@ ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& forced) 
   ForwardPlan plan(p);
   plan.kind = kind_of(p.dtype);
   plan.shape = shape_of(p);
-  set_tiles(plan, fastest(tile_choices(Kernel::forward, p, forced), p), p, false);
+  const std::vector<TileChoice> all = tile_choices(Kernel::forward, p, forced);
+  const auto [best, cycles] = fastest(all, p);
+  set_tiles(plan, *best, p, false);
+  plan.seconds = seconds_of(cycles, p);
   Arena arena;
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1) {
     const std::int64_t rows = splits * p.batch * p.heads_q * p.len_q;
@@ -220,14 +224,20 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, 
   // Before sm_90 kernels follow one another; 16-bit splits are mostly clusters, which are chosen as if they ran alone.
   const bool together =
       p.dtype == DType::fp32 && !of_keys.empty() && !of_queries.empty() && device_info(p.device.index).major >= 9;
-  const auto [first, second] = together ? choose_pair(of_keys, of_queries, p.device.index)
-                                        : std::pair(fastest(of_keys, p), fastest(of_queries, p));
-  if (first.kernel != nullptr) {
-    plan.keys = plan_keys(first, p, arena);
+  Pair pair;
+  if (together) {
+    pair = fastest_pair(of_keys, of_queries, p.device.index);
+  } else {
+    if (const auto [best, cycles] = fastest(of_keys, p); best != nullptr) pair.dkdv = *best, pair.cycles += cycles;
+    if (const auto [best, cycles] = fastest(of_queries, p); best != nullptr) pair.dq = *best, pair.cycles += cycles;
+  }
+  plan.seconds = seconds_of(pair.cycles, p);
+  if (pair.dkdv.kernel != nullptr) {
+    plan.keys = plan_keys(pair.dkdv, p, arena);
     plan.tiles = "dk dv: " + text_of(*plan.keys.kernel, plan.keys.split);
   }
-  if (second.kernel != nullptr) {
-    plan.queries = plan_queries(second, p, arena);
+  if (pair.dq.kernel != nullptr) {
+    plan.queries = plan_queries(pair.dq, p, arena);
     plan.tiles += (plan.tiles.empty() ? "dq: " : "; dq: ") + text_of(*plan.queries.kernel, plan.queries.split);
   }
   load(statistics_function(plan.kind), p);
