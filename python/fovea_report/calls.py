@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from .study import Row, Study, conditions, configurations, in_order, plural, versus
+from .study import Study, conditions, configurations, in_order, plural, versus
 from .table import NOTHING, Cell, Column, Table, figure
 from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
 

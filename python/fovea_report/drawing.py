@@ -7,12 +7,12 @@ from pathlib import Path
 
 from . import looks as style
 from .looks import Looks, plt
-from .pictures import Panel, Picture, Series
+from .pictures import Panel, Picture
 from .vocabulary import short
 
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from PIL import Image
 
@@ -31,7 +31,7 @@ def shade(ratio: float) -> tuple:
 def draw(picture: Picture, looks: Looks, folder: Path, with_panels: bool = True) -> list[str]:
     """Writes the PNG; returns its panels as SVG, ready to stand in a page, if they are wanted."""
     style.apply()
-    save_png(heat(picture) if picture.kind == "times" else together(picture, looks), folder / f"{picture.name}.png")
+    save_png(together(picture, looks), folder / f"{picture.name}.png")
     panels = picture.panels if with_panels else []
     return [svg_of(panel, picture, looks, f"{picture.name}-{n}") for n, panel in enumerate(panels)]
 
@@ -50,20 +50,19 @@ def together(picture: Picture, looks: Looks):
     return figure
 
 
-def frame(figure, picture: Picture, handles: list, bottom: float = 0) -> float:
-    """Title and legend above, the conditions below; `bottom`: inches kept free above the conditions."""
+def frame(figure, picture: Picture, handles: list) -> None:
+    """Title and legend above, the conditions below."""
     width, height = figure.get_size_inches()
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
     rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height) if handles else 0
     free = 0.12 + 0.15 * (said.count("\n") + 1)
-    figure.tight_layout(rect=(0, (free + bottom) / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
-    return free
+    figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
 
 
 def handles_of(picture: Picture, looks: Looks) -> list:
-    names = picture.names()
+    names = looks.in_order(picture.names())
     if picture.kind == "rate":
         handles = [Patch(color=looks[name].colour, label=name) for name in names]
     else:
@@ -241,45 +240,6 @@ def log_labels(axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def heat(picture: Picture):
-    """Implementation by configuration, each cell with its time or its word."""
-    columns, rows = picture.columns, picture.rows
-    label = max(len(row.label) for row in rows) * 0.078 + 0.3
-    head = max(len(name) for name in columns) * 0.062
-    width = max(label + 0.95 * len(columns) + head, 6.4)
-    height = 1.5 + head + 0.27 * len(rows) + 0.15 * len(style.wrap(picture.conditions, int(width * 13.5)).splitlines())
-    figure, axes = plt.subplots(figsize=(width, height))
-    for y, row in enumerate(rows):
-        for x, (text, look, ratio) in enumerate(row.cells):
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor="#eef0f3" if ratio is None else shade(ratio), edgecolor="white",
-                                     linewidth=1.2))
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight="bold" if look == "best" else "normal",
-                      style="italic" if ratio is None else "normal")
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(rows), 0)
-    axes.grid(False)
-    axes.set_xticks([x + 0.5 for x in range(len(columns))], columns, weight="bold", rotation=38, ha="left", rotation_mode="anchor")
-    axes.set_yticks([y + 0.5 for y in range(len(rows))], [row.label for row in rows], family="DejaVu Sans Mono", fontsize=8)
-    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    key(figure, height, frame(figure, picture, [], bottom=0.5))
-    return figure
-
-
-def key(figure, height: float, bottom: float) -> None:
-    """What the colours mean: time over the fastest of the row."""
-    axes = figure.add_axes((0.35, (bottom + 0.23) / height, 0.4, 0.14 / height))
-    axes.imshow([[shade(2 ** (4 * i / 255)) for i in range(256)]], aspect="auto", extent=(0, 4, 0, 1))
-    axes.set_yticks([])
-    axes.set_xticks([0, 1, 2, 3, 4], ["1\u00d7", "2\u00d7", "4\u00d7", "8\u00d7", "16\u00d7 and more"], fontsize=8)
-    axes.tick_params(length=0, pad=2)
-    axes.grid(False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    figure.text(0.34, (bottom + 0.30) / height, "time over the fastest", ha="right", va="center", fontsize=8)
-
-
 def save_png(figure, path: Path) -> None:
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
@@ -304,7 +264,8 @@ def small(text: str, name: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var({variable(colour[0])})", svg)
+    svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var(--{colour[0][1:]})", svg)
+    tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d{2,}", tenth, tag[0])), svg)
     kept: list[bool] = []
     def group(tag: re.Match) -> str:
@@ -315,16 +276,7 @@ def small(text: str, name: str) -> str:
     return re.sub(r">\s+<", "><", re.sub(r"<g( [^>]*)?>|</g>", group, svg)).strip()
 
 
-def tenth(number: re.Match) -> str:
-    return f"{float(number[0]):.1f}".removesuffix(".0")
-
-
-def variable(colour: str) -> str:
-    """The page's variable that holds a colour."""
-    return f"--{colour[1:]}"
-
-
 def variables() -> list[tuple[str, str, str]]:
     """Name, colour on light and on dark paper, of every colour that panels use."""
     used = {**{colour: style.for_dark(colour) for colour in style.COLOURS}, **style.DARK}
-    return [(variable(colour), colour, dark) for colour, dark in used.items()]
+    return [(f"--{colour[1:]}", colour, dark) for colour, dark in used.items()]

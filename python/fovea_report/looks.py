@@ -32,17 +32,20 @@ class Looks:
     """Who looks how, the same in every picture of a report; `first` take the first looks."""
 
     def __init__(self, names: list[str], first: list[str] = ()) -> None:
-        order = list(dict.fromkeys([*first, *names]))  # whatever of this library ran is flash beside published figures
-        self.of = {name: Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)], DASHES[n // len(COLOURS) % len(DASHES)])
-                   for n, name in enumerate(order)}
-        if first:
+        self.of: dict[str, Look] = {}
+        for name in [*first, *names]:
+            self.__getitem__(name)
+        if first:  # whatever of this library ran is flash beside published figures
             self.of["flash"] = self.of[first[0]]
 
     def __getitem__(self, name: str) -> Look:
-        if name not in self.of:
-            n = len(self.of)
-            self.of[name] = Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)], DASHES[n // len(COLOURS) % len(DASHES)])
-        return self.of[name]
+        n = len(self.of)
+        return self.of.setdefault(name, Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)],
+                                             DASHES[n // len(COLOURS) % len(DASHES)]))
+
+    def in_order(self, names: list[str]) -> list[str]:
+        order = list(self.of)
+        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
     def glyph(self, name: str) -> str:
         return GLYPHS[MARKERS.index(self[name].marker)]
@@ -88,7 +91,8 @@ def apply() -> None:
 def wrap(words: str, width: int) -> str:
     """Breaks where there is a space; what is joined by a comma and a space stays with its noun."""
     joined = words.replace(", ", ",\0").replace(" ", "\u00a0").replace("\0", " ")
-    return "\n".join(textwrap.wrap(joined if max(map(len, joined.split()), default=0) <= width else words, width))
+    fits = max(map(len, joined.split(" ")), default=0) <= width
+    return "\n".join(textwrap.wrap(joined if fits else words, width, break_on_hyphens=False))
 
 
 def plain(value: float) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from .calls import said_of_calls
 from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, speed_ups, versus
-from .table import figure, rate, ratio, size
+from .table import rate, ratio, size
 from .tables import passes_of
 
 
@@ -14,21 +14,16 @@ def first(rows: pd.DataFrame) -> Row:
     return next(rows.itertuples())
 
 
-def at_least(rows: pd.DataFrame, column: str) -> Row:
-    return first(rows.loc[[rows[column].astype(float).idxmin()]])
+def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
+    return first(rows.loc[[(sign * rows[column].astype(float)).idxmin()]])
 
 
 def at_most(rows: pd.DataFrame, column: str) -> Row:
-    return first(rows.loc[[rows[column].astype(float).idxmax()]])
+    return at_least(rows, column, -1)
 
 
 def where(study: Study, row: Row) -> str:
     return f"{study.word(row.pass_)}, {study.label(row)}"
-
-
-def subjects(study: Study) -> list[str]:
-    """Whom the sentences are about: this library's implementations if they took part, else all."""
-    return study.own(study.rows) or study.implementations
 
 
 def headline(study: Study) -> str:
@@ -76,7 +71,7 @@ def over_the_baseline(study: Study) -> list[str]:
     """Losses as plainly as wins."""
     said = []
     ups = over_baseline(study, study.rows)
-    for name in (one for one in subjects(study) if one != study.baseline):
+    for name in (one for one in study.own(study.rows) or study.implementations if one != study.baseline):
         for pass_ in passes_of(study.rows):
             own = ups[(ups.impl == name) & (ups.pass_ == pass_)]
             if found := speed_ups(own):
@@ -95,16 +90,13 @@ def against_the_best(study: Study) -> list[str]:
 
 
 def against_each_baseline(study: Study) -> list[str]:
-    """Each type has kernels of its own, and each baseline strengths of its own."""
+    """The forward by type, each of which has kernels of its own."""
     said = []
-    names = [name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline" and name != study.baseline]
-    for baseline in names:
+    for baseline in (name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline"):
         ups = versus(study.rows, study.rows[study.rows.impl == baseline])
-        ups = ups[ups.pass_ == "fwd"]
-        for name in study.own(study.rows):
-            own = ups[ups.impl == name]
-            for kind, pairs in own.groupby([case.get("dtype", "") for case in own.case]):
-                said.append(f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}.")
+        ups = ups[(ups.pass_ == "fwd") & (ups.kind == "library") & (baseline != study.baseline)]
+        for (name, kind), pairs in ups.groupby([ups.impl, ups.case.map(lambda case: case.get("dtype", ""))]):
+            said.append(f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}.")
     return said
 
 

@@ -3,21 +3,19 @@
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NamedTuple
 
 import pandas as pd
 
 from .observations import curves
 from .published import Book, Page
 from .study import (Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline)
-from .table import figure
 from .tables import passes_of, time_cell, varying
 from .vocabulary import Key, short
 
 MOST_PANELS = 12  # of one picture; more make several pictures
-MOST_ROWS = 40  # of one heat map
 UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
-         "published": "speed-up", "times": "ms"}
+         "published": "speed-up"}
 
 
 @dataclass
@@ -47,9 +45,12 @@ class Panel:
 
 
 @dataclass
-class HeatRow:
-    label: str
-    cells: list[tuple[str, str, float | None]]  # text, style, time over the fastest of the row
+class HeatMap:
+    """A table whose cells have the colour of the time over the fastest of the row."""
+
+    title: str
+    columns: list[str]
+    rows: list[tuple[str, list[tuple[str, str, float | None]]]]  # label; text, style and ratio of each cell
 
 
 @dataclass
@@ -60,8 +61,6 @@ class Picture:
     description: str
     conditions: str
     panels: list[Panel] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)  # of a heat map
-    rows: list[HeatRow] = field(default_factory=list)
     pass_: str = ""
 
     @property
@@ -70,6 +69,15 @@ class Picture:
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
+
+
+class Sides(NamedTuple):
+    """Names one figure of a published report, or its counterpart here."""
+
+    published: bool
+    measurement: tuple
+    pass_: str
+    role: str
 
 
 PointMaker = Callable[[Row], Point | None]
@@ -98,7 +106,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
                    f"Above the line faster than {base}, below it slower; bars span what the quartiles of both allow.", speed_up),
         *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
                    "Forward: inputs, outputs and scratch.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
-        *roofline(study), *heat_maps(study),
+        *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
 
@@ -152,24 +160,26 @@ def by_length(study: Study, kind: str, title: str, description: str, point: Poin
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Rows with one configuration at each length: told apart by as few sizes as that takes. A batch that shrinks as the
-    length grows stays one sweep."""
+    length grows, so that their product stays, is one sweep."""
     operation = study.operation(next(rows.itertuples()))
     sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
     for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
         keys = [tuple(case.get(key.word) for key in chosen) for case in rows.case]
         marked = rows.assign(sweep=keys)
-        if marked.groupby(["sweep", "x"])["at"].nunique().max() == 1 or len(chosen) == len(sizes):
+        others = [key for key in sizes if key not in chosen]
+        if all(is_sweep(group, others) for _, group in marked.groupby("sweep")) or not others:
             break
     for values, group in marked.groupby("sweep", sort=False):
         said = [operation.title(group.case.iloc[0], ("title", "column"), [key.word for key in sizes])]
-        said += [span(key, group) for key in sizes] + run_by(study, group)
+        said += [*(span(key, group) for key in sizes), group.runner.iloc[0]]
         yield ", ".join(filter(None, said)), group
 
 
-def run_by(study: Study, rows: pd.DataFrame) -> list[str]:
-    """Threads and machine, as tables name them where records differ."""
-    title, case = rows.title.iloc[0], study.operation(next(rows.itertuples())).title(rows.case.iloc[0])
-    return [said for said in title.split(f"{case}, ")[-1].split(", ") if title != case and case in title]
+def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
+    if rows.groupby("x")["at"].nunique().max() > 1:
+        return False
+    values = [[(case.get(key.word), x) for case, x in zip(rows.case, rows.x)] for key in sizes]
+    return all(len({size for size, _ in of}) == 1 or len({size * x for size, x in of if size}) == 1 for of in values)
 
 
 def span(key: Key, rows: pd.DataFrame) -> str:
@@ -200,27 +210,20 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                           [Panel(title, series) for title, _, series in part], pass_=pass_)
 
 
-def heat_maps(study: Study) -> Iterator[Picture]:
-    """Implementation by configuration. Colour is the time over the fastest of the row."""
+def heat_maps(study: Study) -> Iterator[HeatMap]:
+    """Implementation by configuration, for each pass."""
     for pass_ in passes_of(study.rows):
         rows = in_order(study, study.rows[study.rows.pass_ == pass_])
-        keys, several = varying(study, rows, ("pass",)), rows.groupby("cpu_threads").ngroups > 1
-        for suffix, words, part in parts(list(configurations(rows)), MOST_ROWS):
-            used = rows[rows["at"].isin([any_row.at for any_row, _ in part])]
-            columns = study.present(used)
-            labels = [row_label(study, keys, any_row, several) for any_row, _ in part]
-            yield Picture(f"times-{pass_}{suffix}", "times", f"Time in ms, {study.word(pass_)}{words}",
-                          f"Colour is the time over the fastest of the row, bold the fastest that can be told apart. Marks: "
-                          f"{study.vocabulary.legend()}.", conditions(study, used), columns=columns, pass_=pass_,
-                          rows=[HeatRow(label, heat_cells(study, cells, columns)) for label, (_, cells) in zip(labels, part)])
+        keys, columns = varying(study, rows, ("pass",)), study.present(rows)
+        yield HeatMap(f"Time in ms, {study.word(pass_)}", columns, [
+            (row_label(keys, any_row), heat_cells(study, cells, columns)) for any_row, cells in configurations(rows)])
 
 
-def row_label(study: Study, keys: list[Key], row: Row, threads: bool) -> str:
+def row_label(keys: list[Key], row: Row) -> str:
     """Words first, then sizes, in as few letters as tell them apart."""
     said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
     said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
-    said += ["hot"] if row.hot else []
-    return " ".join(said + ([f"t={row.cpu_threads}"] if threads and row.cpu_threads else []))
+    return " ".join(filter(None, [*said, row.runner]))
 
 
 def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:
@@ -260,45 +263,52 @@ def roofline(study: Study) -> list[Picture]:
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:
-    """Speed-ups over the eager form, here and published: ratios carry over between machines, times do not."""
+    """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before backward;
+    and times, where the description asks for them."""
+    eager = book.report.says.get("eager")
+    if eager:
+        others = [role for role in book.roles() if role != eager]
+        yield from published_picture(book, "published", f"speed-up over {eager}", "", others, book.report.passes, speed_up_point)
+    else:
+        yield from published_picture(book, "memory", "memory before backward", "", book.roles(), ["fwd+bwd"], memory_point)
+    if book.report.says.get("draw_times"):
+        yield from published_picture(book, "growth", "times", "-times", book.roles(), book.report.passes, time_point)
+
+
+def published_picture(book: Book, kind: str, what: str, end: str, roles: list[str], passes: list[str],
+                      point: Callable[[Book, Sides, float], Point | None]) -> Iterator[Picture]:
     report, study = book.report, book.study
-    def title(case: dict, pass_: str) -> str:
-        operation = study.operations[case["op"]]
-        return f"{study.word(pass_)}, {operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
     panels: dict[str, dict[tuple[str, bool], Series]] = {}
-    eager = report.says.get("eager")
-    passes = report.passes if eager else ["bwd"]
-    for measurement, case in book.cases.items():
-        for pass_, role, published in itertools.product(passes, book.roles(), (False, True)):
-            x = study.operations[case["op"]].axis(case)[1]
-            own = book.side(published, measurement, pass_, role)
-            if eager and role != eager and own.word != "-":
-                point = speed_up_point(book, published, measurement, pass_, role, own, x)
-            elif not eager and published:
-                own = book.printed(measurement, "fwd+bwd", role)
-                point = Point(x, own.memory / 1e6) if not own.word else None
-            elif not eager:
-                point = Point(x, own.memory / 1e6) if not own.word else None
-            else:
-                continue
-            if own.word == "-":
-                continue
-            side = "published" if published else "here"
-            series = panels.setdefault(title(case, pass_), {}).setdefault(
-                (role, published), Series(f"{role}, {side}", look=role, dashed=published))
-            if point:
-                series.points.append(point)
-            elif own.word:
-                series.missing.append((x, own.word + (" (published)" if published else "")))
-    found = [Panel(name, list(series.values())) for name, series in panels.items()
-             if any(one.points for one in series.values())]
+    for (measurement, case), pass_, role, published in itertools.product(book.cases.items(), passes, roles, (False, True)):
+        operation = study.operations[case["op"]]
+        x, sides = operation.axis(case)[1], Sides(published, measurement, pass_, role)
+        own = book.side(published, measurement, pass_, role)
+        if own.word == "-":
+            continue
+        shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
+        of = panels.setdefault(f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, {})
+        name = f"{role}, {'published' if published else 'here'}"
+        series = of.setdefault((role, published), Series(name, look=role, dashed=published))
+        if own.word:
+            series.missing.append((x, own.word + (" (published)" if published else "")))
+        elif one := point(book, sides, x):
+            series.points.append(one)
+    found = [Panel(name, list(of.values())) for name, of in panels.items() if any(one.points for one in of.values())]
     for suffix, words, part in parts(found, MOST_PANELS):
-        what = f"speed-up over {eager}" if eager else "memory before backward"
-        yield Picture(f"published-{report.letter}{suffix}", "published" if eager else "memory",
-                      f"Report {report.letter}: {what}{words}", "Solid and filled: here. Dashed and hollow: as published.",
+        yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
+                      "Solid and filled: here. Dashed and hollow: as published.",
                       f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part)
 
 
-def speed_up_point(book: Book, published: bool, measurement: tuple, pass_: str, role: str, own: Any, x: float) -> Point | None:
-    base = book.side(published, measurement, pass_, book.report.says["eager"])
-    return None if own.word or base.word else Point(x, base.mean / own.mean)
+def speed_up_point(book: Book, sides: Sides, x: float) -> Point | None:
+    own, base = book.side(*sides), book.side(*sides._replace(role=book.report.says["eager"]))
+    return None if base.word else Point(x, base.mean / own.mean)
+
+
+def memory_point(book: Book, sides: Sides, x: float) -> Point | None:
+    held = book.side(*sides).memory
+    return None if math.isnan(held) else Point(x, held / 1e6)
+
+
+def time_point(book: Book, sides: Sides, x: float) -> Point | None:
+    return Point(x, book.side(*sides).mean * 1e3)

@@ -11,24 +11,24 @@ from typing import Any
 import pandas as pd
 
 from .study import PASSES, Row, Study, conditions, geometric_mean, plural, told_apart
-from .table import NOTHING, Cell, Column, Table, figure, milliseconds, ratio, value_cell
+from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
 from .vocabulary import Key, parse_case, short
 
-IDENTITY = ("letter", "preset", "title", "hardware", "rule")
 
 
 @dataclass
 class Published:
     """One published table: its figures, a row each, and how it counts and judges."""
 
-    letter: str
-    preset: str
-    title: str
-    hardware: str
-    rule: str
-    says: dict[str, Any]  # the whole description
+    says: dict[str, Any]  # the description
     figures: pd.DataFrame
     keys: list[str]  # of the problem line, which make two problems the same
+
+    def __getattr__(self, name: str) -> str:
+        """letter, preset, title, hardware, rule: as described."""
+        if name.startswith("_") or name not in self.says:
+            raise AttributeError(name)
+        return self.says[name]
 
     @property
     def passes(self) -> list[str]:
@@ -84,8 +84,7 @@ def read_published(description: Path) -> Published:
                             "word": "" if not math.isnan(numbers["mean"]) else line[one["mean"]],
                             "memory": 1e9 * milliseconds_of(line.get(one.get("memory", ""), ""))})
     table = pd.DataFrame(figures)
-    report = Published(**{key: says[key] for key in IDENTITY}, says=says, figures=table,
-                       keys=list(parse_case(says["problem"].replace("{", "").replace("}", ""))))
+    report = Published(says, table, list(parse_case(says["problem"].replace("{", "").replace("}", ""))))
     table["measurement"] = [report.measurement(case) for case in table.case]
     return report
 

@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pandas as pd
 
@@ -15,16 +14,6 @@ ENV_KEYS = {"machine": str, "date": str, "command": str, "source": dict, "versio
             "ceilings": dict}
 ROW_KEYS = {"problem": str, "impl": str, "status": str, "reason": str, "flags": list, "flops": (int, float),
             "bytes": (int, float), "error": dict, "threads": int, "source": dict, "timer": str, "machine": str}
-TORN = '{"schema":"fovea.'
-
-
-@dataclass
-class Records:
-    """Rows of one or several files, one each per measurement."""
-
-    rows: pd.DataFrame
-    environments: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def parse_line(line: str) -> dict[str, Any]:
@@ -42,11 +31,6 @@ def parse_line(line: str) -> dict[str, Any]:
         if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
             raise ValueError("a row that is ok and has no time")
     return record
-
-
-def could_be_torn(line: str) -> bool:
-    begun = line.replace(" ", "")[:len(TORN)]
-    return TORN.startswith(begun) or not line.strip("\0")
 
 
 def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
@@ -115,17 +99,17 @@ def place(row: dict[str, Any]) -> tuple:
     return row["problem"], row["cpu_threads"], row["machine"]
 
 
-def load(paths: list[Path], vocabulary: Vocabulary, progress: Callable[[Path], None] = lambda path: None) -> Records:
-    """Of rows that measure the same thing, the file that timed the most peers at its problem counts, of equals the last:
+def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
+    """Rows, environments and warnings. Of rows that measure the same thing, the file that timed the most peers at its problem counts, of equals the last:
     this library and its peers are then of one run."""
     kept: dict[tuple, tuple[int, dict]] = {}
-    records = Records(pd.DataFrame())
+    environments: list[dict[str, Any]] = []
+    warnings: list[str] = []
     for path in paths:
-        progress(path)
-        rows, environments, warning = read_file(Path(path))
-        first = len(records.environments)
-        records.environments += environments
-        records.warnings += [warning] if warning else []
+        rows, of_sessions, warning = read_file(Path(path))
+        first = len(environments)
+        environments += of_sessions
+        warnings += [warning] if warning else []
         of_file: dict[tuple, dict] = {}
         for number, record in rows:
             row = flat(record, first + number, vocabulary)
@@ -134,5 +118,4 @@ def load(paths: list[Path], vocabulary: Vocabulary, progress: Callable[[Path], N
         for key, row in of_file.items():
             if key not in kept or peers[place(row)] >= kept[key][0]:
                 kept[key] = (peers[place(row)], row)
-    records.rows = pd.DataFrame([row for _, row in kept.values()])
-    return records
+    return pd.DataFrame([row for _, row in kept.values()]), environments, warnings

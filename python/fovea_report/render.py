@@ -14,7 +14,7 @@ from . import drawing
 from .calls import call_tables
 from .looks import Looks
 from .observations import headline, observations
-from .pictures import Picture
+from .pictures import Picture, heat_maps
 from .published import Page
 from .records import TIMES
 from .study import Study, conditions
@@ -45,6 +45,7 @@ class Report:
         self.times = [*(rate_tables(study) if has_rows else []), *call_tables(study), *(time_tables(study) if has_rows else [])]
         self.memory = memory_table(study) if has_rows else None
         self.accuracy, self.failures = accuracy_table(study), failures_table(study)
+        self.heat_maps = list(heat_maps(study)) if has_rows else []
         self.conditions = conditions(study, study.all)
 
     def tables(self) -> list[Table]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .records import load
 from .table import figure
-from .vocabulary import Case, Operation, Refused, Vocabulary, short
+from .vocabulary import Operation, Refused, Vocabulary
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
@@ -79,8 +79,7 @@ def configurations(rows: pd.DataFrame) -> Iterator[tuple[Row, dict[str, Row]]]:
 
 
 def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") -> Study:
-    records = load(paths, vocabulary)
-    rows = records.rows
+    rows, environments, warnings = load(paths, vocabulary)
     if rows.empty:
         raise Refused("the records hold no row")
     operations = {name: vocabulary.operation(name, list(group.case)) for name, group in rows.groupby("op")}
@@ -92,9 +91,11 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "machine", rows.timer.where(is_call, "")],
                               sort=False).ngroup()
     timing, calls = rows[~is_call].copy(), rows[is_call].copy()
-    study = Study(vocabulary, operations, records.environments, timing, calls, implementations,
-                  choose_baseline(rows, timing, implementations, baseline), records.warnings)
-    timing["title"] = titles(study, timing)
+    study = Study(vocabulary, operations, environments, timing, calls, implementations,
+                  choose_baseline(rows, timing, implementations, baseline), warnings)
+    timing["runner"] = runners(timing)
+    timing["title"] = [", ".join(filter(None, [row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.runner]))
+                       for row in timing.itertuples()]
     winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
     timing["best"] = timing.index.isin(winners)
     return study
@@ -112,14 +113,12 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
     return wanted or next(name for name in implementations if name in found)
 
 
-def titles(study: Study, rows: pd.DataFrame) -> list[str]:
-    """The table that each row belongs to; who ran it is named where the records differ in it."""
+def runners(rows: pd.DataFrame) -> list[str]:
+    """Who ran and timed each row, where the records differ in it."""
     threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
-    def title(row: Row) -> str:
-        said = [row.op if len(study.operations) > 1 else "", study.operation(row).title(row.case), "hot" if row.hot else "",
-                plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "", row.machine if machines else ""]
-        return ", ".join(filter(None, said))
-    return [title(row) for row in rows.itertuples()]
+    return [", ".join(filter(None, ["hot" if row.hot else "", row.machine if machines else "",
+                                    plural(row.cpu_threads, "thread") if threads and row.cpu_threads else ""]))
+            for row in rows.itertuples()]
 
 
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:

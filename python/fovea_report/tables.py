@@ -1,7 +1,7 @@
 """The tables of a study. Nothing here knows an operation or a result: every word and figure comes from the rows."""
 
 import math
-from typing import Callable, Iterable
+from typing import Iterable
 
 import pandas as pd
 
@@ -75,62 +75,47 @@ def key_cells(keys: list[Key], row: Row) -> list[Cell]:
     return [value_cell(key.values.get(str(value), value)) for key, value in zip(keys, values)]
 
 
-def time_table(study: Study, title: str, rows: pd.DataFrame, ups: dict, peers: dict) -> Table:
-    present = study.present(rows)
-    others = [name for name in present if name != study.baseline]
-    compared = [name for name in present if any((at, name) in peers for at in rows["at"].unique())]
-    keys = varying(study, rows)
-    table = Table(f"time-{identifier(title)}", title,
-                  "Median time, \u00b1 half the interquartile range; rate of the operations that the problem asks. Fastest in "
-                  f"bold. Speed-up over {study.baseline}. {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(name, "ms") for name in present),
-                   *(Column(name, "speed-up") for name in others), *(Column(name, OVER_PEERS) for name in compared)])
+def shape_table(study: Study, name: str, title: str, said: str, rows: pd.DataFrame, unit: str, base: str,
+                compared: list[str], without: tuple = ()) -> Table:
+    """A line per shape: what each implementation takes, its speed-up over `base`, and over the fastest peer."""
+    ups = by_cell(versus(rows, rows[rows.impl == base]))
+    peers = by_cell(over_peers(rows))
+    present, keys = study.present(rows), varying(study, rows, without)
+    beside = [one for one in present if any(impl == one for _, impl in peers)]
+    over, cell = ("speed-up", time_cell) if unit == "ms" else (f"speed-up over {base}", rate_cell)
+    table = Table(f"{name}-{identifier(title)}", title, f"{said} {conditions(study, rows)}.",
+                  [*key_columns(keys), *(Column(one, unit) for one in present), *(Column(one, over) for one in compared),
+                   *(Column(one, OVER_PEERS) for one in beside)])
     for any_row, cells in configurations(rows):
-        at, base = any_row.at, cells.get(study.baseline)
+        at, has_peer = any_row.at, any(row.kind == "peer" and row.possible for row in cells.values())
         table.rows.append(
-            key_cells(keys, any_row) + [time_cell(study, cells.get(name)) for name in present]
-            + [ratio_cell(ups.get((at, name)), cells.get(name), base, study) for name in others]
-            + [ratio_cell(peers.get((at, name)), cells.get(name), None, study) if peer_at(cells) else NOTHING for name in compared])
+            key_cells(keys, any_row) + [cell(study, cells.get(one)) for one in present]
+            + [ratio_cell(ups.get((at, one)), cells.get(one), cells.get(base), study) for one in compared]
+            + [ratio_cell(peers.get((at, one)), cells.get(one), None, study) if has_peer else NOTHING for one in beside])
     return table
-
-
-def peer_at(cells: dict[str, Row]) -> bool:
-    return any(row.kind == "peer" and row.possible for row in cells.values())
 
 
 def time_tables(study: Study) -> list[Table]:
     """One per pass, words, and sizes that are no column."""
-    ups, peers = by_cell(over_baseline(study, study.rows)), by_cell(over_peers(study.rows))
-    return [time_table(study, title, rows, ups, peers) for title, rows in groups(study, study.rows)]
+    said = ("Median time, \u00b1 half the interquartile range; rate of the operations that the problem asks. Fastest in bold. "
+            f"Speed-up over {study.baseline}.")
+    return [shape_table(study, "time", title, said, rows, "ms", study.baseline,
+                        [name for name in study.present(rows) if name != study.baseline])
+            for title, rows in groups(study, study.rows)]
 
 
 def rate_tables(study: Study) -> list[Table]:
     """Rates on a GPU: a line per shape, one table per operation, pass and type."""
-    rows = study.rows[study.rows.cpu_threads == 0]
-    peers = by_cell(over_peers(rows))
     def title(row: Row) -> str:
         said = [row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""), "hot" if row.hot else ""]
         return ", ".join(filter(None, said))
-    return [rate_table(study, name, shapes, peers) for name, shapes in groups(study, rows, title)]
-
-
-def rate_table(study: Study, title: str, rows: pd.DataFrame, peers: dict) -> Table:
-    beside = by_cell(versus(rows[rows.kind == "library"], rows[rows.impl == PEER]))
-    present, keys = study.present(rows), varying(study, rows, ("pass", "dtype"))
-    compared = study.own(rows) if PEER in present else []
-    with_peers = [name for name in present if any((at, name) in peers for at in rows["at"].unique())]
-    table = Table(f"rate-{identifier(title)}", f"Rates on a GPU: {title}",
-                  f"Operations that the problem asks over the median time; fastest in bold. {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(name, "TFLOP/s") for name in present),
-                   *(Column(name, f"speed-up over {PEER}") for name in compared),
-                   *(Column(name, OVER_PEERS) for name in with_peers)])
-    for any_row, cells in configurations(rows):
-        table.rows.append(
-            key_cells(keys, any_row) + [rate_cell(study, cells.get(name)) for name in present]
-            + [ratio_cell(beside.get((any_row.at, name))) for name in compared]
-            + [ratio_cell(peers.get((any_row.at, name)), cells.get(name), None, study) if peer_at(cells) else NOTHING
-               for name in with_peers])
-    return table
+    tables = []
+    for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title):
+        table = shape_table(study, "rate", name, "Operations that the problem asks over the median time; fastest in bold.", rows,
+                            "TFLOP/s", PEER, study.own(rows) if PEER in set(rows.impl) else [], ("pass", "dtype"))
+        table.title = f"Rates on a GPU: {name}"
+        tables.append(table)
+    return tables
 
 
 def rate_cell(study: Study, row: Row | None) -> Cell:
@@ -181,10 +166,6 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
             count(ups.losses, "loss" if ups.losses else "")]
 
 
-def without_pass(row: Row) -> str:
-    return row.problem.replace(f" pass={row.pass_} ", " ")
-
-
 def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
@@ -195,7 +176,7 @@ def memory_table(study: Study) -> Table:
                    *(Column(name, "scratch") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
-        problems.setdefault(without_pass(row), {}).setdefault(row.impl, []).append(row)
+        problems.setdefault(row.problem.replace(f" pass={row.pass_} ", " "), {}).setdefault(row.impl, []).append(row)
     for cells in problems.values():
         of = [cells.get(name, []) for name in names]
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),

@@ -14,6 +14,7 @@ from fovea_report import study as studies  # noqa: E402
 from fovea_report import vocabulary as words  # noqa: E402
 
 PROGRAM = os.environ.get("FOVEA_PROGRAM", str(ROOT / "build/release/fovea"))
+FACTS = os.environ.get("FOVEA_FACTS", str(ROOT / "build/release/tests/report/report_facts"))
 MACHINE = "Test CPU, 2 processors, 24 GiB"
 ENVIRONMENT = {"schema": "fovea.env/1", "machine": MACHINE, "date": "2026-01-31T12:00:00Z", "command": "fovea bench",
                "source": {"commit": "0123456789abcdef", "dirty": False}, "version": "0.2.0", "threads": 2,

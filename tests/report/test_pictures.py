@@ -3,14 +3,11 @@
 import itertools
 
 import pytest
-from conftest import row
+from conftest import ROOT, row
 
 from fovea_report import drawing, looks
-from fovea_report.pictures import pictures_of
-
-
-def lightness(colour: tuple) -> float:
-    return sum(colour[:3])
+from fovea_report.pictures import pictures_of, published_pictures
+from fovea_report.published import pages
 
 
 def test_colour_is_monotone_in_the_ratio():
@@ -39,13 +36,14 @@ def rows_of_lengths() -> list[dict]:
 
 def test_every_kind_is_made_and_drawn(study, tmp_path):
     made = pictures_of(study(rows_of_lengths()), [])
-    assert {one.kind for one in made} == {"rate", "growth", "speedup", "memory", "roofline", "times"}
+    assert {one.kind for one in made} == {"rate", "growth", "speedup", "memory", "roofline"}
     assert len({one.name for one in made}) == len(made)
     style = looks.Looks(["naive", "cpu.avx2"])
     for one in made:
         panels = drawing.draw(one, style, tmp_path)
         assert (tmp_path / f"{one.name}.png").stat().st_size > 1000
         assert len(panels) == len(one.panels)
+        assert all(len(svg) < 40_000 for svg in panels), "a page has a hundred of them"
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
@@ -60,3 +58,29 @@ def test_rates_keep_a_sweep_together_whose_batch_shrinks(study):
     rows = [row("cpu.avx2", 1, lq=n, b=8192 // n) for n in (512, 1024, 2048)]
     rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
     assert len(rate.panels) == 1 and "batch 4 to 16" in rate.panels[0].title
+
+
+def test_sizes_that_differ_for_no_reason_are_two_sweeps(study):
+    rows = [row("cpu.avx2", 1, lq=n, hq=1) for n in (256, 1024)] + [row("cpu.avx2", 1, lq=n, hq=16) for n in (512, 2048)]
+    rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
+    assert len(rate.panels) == 2
+
+
+def test_published_words_and_times_are_drawn(study):
+    keys = {"hq": 12, "dtype": "fp16", "d": 64}
+    made = study([row(impl, ms * n / 512, lq=n, **keys) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)]
+                 + [row("naive", status="timeout", lq=16384, **keys), row("cpu.avx2", 9, lq=16384, **keys)])
+    book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "E")
+    ratios, times = published_pictures(book)
+    assert {one.name: len(one.points) for one in times.panels[0].series}["flash, published"] == 3
+    naive = {one.name: one.missing for one in times.panels[0].series}
+    assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
+    assert {one.name for one in ratios.panels[0].series} == {"flash, here", "flash, published"}
+
+
+def test_published_b_keeps_its_line_of_failures(study):
+    keys = {"dtype": "bf16", "d": 128}
+    made = study([row(impl, ms * n / 512, lq=n, **keys) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)])
+    book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "B")
+    series = {one.name: one for one in next(published_pictures(book)).panels[0].series}
+    assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2

@@ -1,10 +1,9 @@
 """Published tables: all their figures are read, presets measure them all, and sentences follow from them."""
 
-import os
 import subprocess
 
 import pytest
-from conftest import ROOT, row
+from conftest import FACTS, ROOT, row
 
 from fovea_report.published import findings, pages, read_published
 from fovea_report.vocabulary import parse_case
@@ -21,7 +20,7 @@ def test_every_table_has_one_description():
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
 def test_its_preset_measures_every_figure_and_nothing_else(report):
-    printed = subprocess.run([os.environ["FOVEA_FACTS"], "presets", report.preset], capture_output=True, text=True, check=True)
+    printed = subprocess.run([FACTS, "presets", report.preset], capture_output=True, text=True, check=True)
     cases = [parse_case(one) for one in printed.stdout.splitlines()]
     measured = {(report.measurement(case), case["pass"]) for case in cases}
     wanted = {(one.measurement, pass_) for one in report.figures.itertuples() for pass_ in one.pass_.split("+")}

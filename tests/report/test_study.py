@@ -4,7 +4,7 @@ import pytest
 from conftest import line, row
 
 from fovea_report.observations import headline
-from fovea_report.pictures import pictures_of
+from fovea_report.pictures import heat_maps, pictures_of
 from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, speed_ups
 from fovea_report.tables import memory_table, rate_tables, time_tables
 from fovea_report.vocabulary import Refused
@@ -141,8 +141,10 @@ def test_winners_are_counted_among_cells_that_the_same_implementations_shared(st
 def test_labels_name_every_key_that_varies(study, keys):
     made = study([row(impl, 1, **one) for one in keys for impl in ("naive", "cpu.avx2")])
     for picture in pictures_of(made, []):
-        labels = [one.label for one in picture.rows] or [panel.title for panel in picture.panels]
+        labels = [panel.title for panel in picture.panels]
         assert len(labels) == len(set(labels)), picture.name
+    for heat in heat_maps(made):
+        assert len({label for label, _ in heat.rows}) == len(heat.rows), heat.rows
     for table in [*time_tables(made), *rate_tables(made), memory_table(made)]:
         heads = [n for n, column in enumerate(table.columns) if not column.unit]
         lines = [tuple(one[n].text for n in heads) for one in table.rows]

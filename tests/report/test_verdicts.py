@@ -1,12 +1,11 @@
 """The program and the reports come to the same verdicts on every committed record."""
 
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import FACTS, ROOT
 
 from fovea_report.study import make_study, over_baseline
 
@@ -15,7 +14,7 @@ RECORDS = sorted(ROOT.glob("results/*/*.jsonl"))
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda one: f"{one.parent.name}-{one.stem}")
 def test_wins_ties_and_losses(path: Path, vocabulary):
-    printed = subprocess.run([os.environ["FOVEA_FACTS"], "verdicts", str(path)], capture_output=True, text=True, check=True)
+    printed = subprocess.run([FACTS, "verdicts", str(path)], capture_output=True, text=True, check=True)
     program = Counter(tuple(line.split("\t")) for line in printed.stdout.splitlines())
     study = make_study([path], vocabulary)
     rows = study.all
