@@ -13,5 +13,5 @@ int main() {
                             .v = fovea::contiguous(v.data(), keys),
                             .out = fovea::contiguous(out.data(), queries)},
                            {.mask = fovea::Mask::causal});
-  std::printf("the last query sees the mean of 0..1023: %.1f\n", out.back());  // equal scores, so equal weights
+  std::printf("the last query sees the mean of 0..1023: %.1f\n", out.back());  // equal scores, so equal probabilities
 }

@@ -1,10 +1,10 @@
-/* One call of a C function that `fovea bench` checks and times: ./libmine.so:symbol names
+/* The interface of a C function that `fovea bench` checks and times. ./libmine.so:symbol names
  *
  *   int symbol(const struct fovea_bench_call* call);
  *
  * which computes out = softmax(scale * q k^T + mask) v (pass 0), or dq, dk, dv from dout (pass 1), and returns one of
  * the FOVEA_BENCH codes. It may use call->threads threads. Inputs are read only; outputs hold NaN before the call.
- * Backward comes after a forward call with the same tensors, so out and lse hold what that call wrote. */
+ * A backward call follows a forward call with the same tensors, so out and lse hold the results of that call. */
 #ifndef FOVEA_BENCH_CALL_H
 #define FOVEA_BENCH_CALL_H
 

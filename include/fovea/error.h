@@ -1,4 +1,4 @@
-// The one error type: what was refused or failed, the values, what would be accepted, and the line that replays it.
+// The error type: what was refused or failed, the values, what would be accepted, and the problem line that replays it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace fovea {
 enum class Status {
   ok,
   invalid_argument,  // the call contradicts the contract
-  unsupported,       // the call is legal, but no implementation here takes it
+  unsupported,       // the call is legal, but no available implementation takes it
   out_of_memory,
   cancelled,  // the cancel flag was raised while the call ran; outputs are unspecified
   error,      // a device or library underneath failed
@@ -24,17 +24,17 @@ FOVEA_API std::string_view to_string(Status status);
 
 struct ErrorDetails {
   Status status = Status::error;
-  std::string call = {};      // attention_forward
-  std::string argument = {};  // k; empty if no single argument is at fault
+  std::string call = {};      // such as attention_forward
+  std::string argument = {};  // such as k; empty if no single argument is at fault
   std::string problem = {};   // what is wrong, in one clause
   std::string got = {};
   std::string wanted = {};
   std::string hint = {};  // what to do instead; may be empty
-  std::string line = {};  // problem line of the call; empty where its sizes or types have none
+  std::string line = {};  // problem line of the call; empty if its sizes or types have none
 };
 
-// Every refusal comes before anything is written or launched. Only `cancelled`, and `error` of a device or library, may
-// come later and then leave the outputs unspecified. what() holds all the details, one per line. Copying never throws.
+// Refusals come before anything is written or launched. Only `cancelled`, and `error` of a device or library, may come
+// later; they leave the outputs unspecified. what() holds all details, one per line. Copying never throws.
 class FOVEA_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorDetails details);

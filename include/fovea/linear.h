@@ -15,12 +15,12 @@
 namespace fovea {
 
 struct LinearOptions {
-  std::string_view implementation = {};       // a name of linear_implementations(); empty: the first that accepts
-  int threads = 0;                            // CPU; 0: default_threads()
-  const ThreadLender* lender = nullptr;       // CPU; null: the library's own pool
-  const std::atomic<bool>* cancel = nullptr;  // CPU; polled once per tile
-  void* stream = nullptr;                     // CUDA; a cudaStream_t. Work is enqueued, nothing waits
-  Buffer workspace = {};                      // at least workspace_bytes(); null: the library's own pool
+  std::string_view implementation = {};             // a name of linear_implementations(); empty: the first that accepts
+  int threads = 0;                                  // CPU; 0: default_threads()
+  const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
+  const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
+  void* stream = nullptr;                           // CUDA; a cudaStream_t. Work is enqueued, nothing waits
+  Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
 };
 
 struct LinearForwardTensors {

@@ -1,4 +1,4 @@
-// What is asked of an attention call: sizes, types, mask, scale. No pointers, no strides, no choice of kernel.
+// The problem of an attention call: sizes, types, mask, scale. No pointers, no strides, no choice of kernel.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace fovea {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-// The facts that choose an implementation. Build one with `describe` (attention.h) or by hand.
+// What an implementation is chosen by. Build one with describe() (attention.h) or by hand.
 struct AttentionProblem {
   Pass pass = Pass::forward;
   std::int64_t batch = 1;
@@ -27,8 +27,8 @@ struct AttentionProblem {
   Mask mask = Mask::none;
   double scale = 1.0;  // multiplies q.k; any finite value
   Device device{};
-  bool reproducible = true;  // bitwise equal from run to run and for any number of threads
-  bool saved_state = false;  // forward writes, or backward reads, what the same implementation's forward saved
+  bool reproducible = true;  // the same bits on every run and for any number of threads
+  bool saved_state = false;  // forward writes, or backward reads, saved state
   bool accumulate = false;   // backward adds to fp32 gradients instead of overwriting them
   bool wants_dq = true, wants_dk = true, wants_dv = true;
 
@@ -42,14 +42,14 @@ struct KeyWindow {
 };
 FOVEA_API KeyWindow key_window(const AttentionProblem& problem);
 
-// Pairs (query, key) that the mask allows, per (batch, head): the unit that flops are counted in.
+// (query, key) pairs that the mask allows, per (batch, head): the unit that flops are counted in.
 FOVEA_API std::int64_t visible_pairs(const AttentionProblem& problem);
 
-// Floating-point operations of the definition: two products forward, five backward (the recomputed scores included),
+// Floating-point operations of the formulas: two products forward, five backward (recomputing scores included), over
 // visible pairs only.
 FOVEA_API double flops(const AttentionProblem& problem);
 
-// Bytes of all inputs read once and all outputs written once.
+// Bytes of reading every input once and writing every output once.
 FOVEA_API double bytes(const AttentionProblem& problem);
 
 }  // namespace fovea

@@ -22,8 +22,8 @@ using Sizes = std::array<std::int64_t, 4>;
 
 // A [batch, heads, length, dim] tensor; the log-sum-exp uses dim = 1. Strides count elements, not bytes.
 // The last dimension must be contiguous (stride 1). A stride of 0 (broadcast) is allowed on inputs only; negative
-// strides are refused; the stride of a dimension of size 1 is ignored. Strides of an output nest: sorted, each is at
-// least the extent of the dimensions with smaller ones, so that every index has an element of its own.
+// strides are refused; the stride of a dimension of size 1 is ignored. Strides of an output must not make elements
+// overlap: sorted, each is at least the extent of all dimensions with smaller strides.
 template <class Pointer>
 struct BasicTensorView {
   Pointer data = nullptr;
@@ -31,7 +31,7 @@ struct BasicTensorView {
   Sizes sizes{};
   Sizes strides{};
   Device device{};
-  std::int64_t buffer_bytes = -1;  // bytes that may be touched from `data` on; -1: not told, so not checked
+  std::int64_t buffer_bytes = -1;  // bytes that may be accessed from `data` on; -1: unknown, so not checked
 
   // An output of one call is an input of the next.
   operator BasicTensorView<const void*>() const { return {data, dtype, sizes, strides, device, buffer_bytes}; }
@@ -61,7 +61,7 @@ MutableTensorView contiguous(T* data, const Sizes& sizes) {
   return {data, detail::DTypeOf<T>::value, sizes, dense_strides(sizes)};
 }
 
-// View of a dense tensor of 16-bit elements, whose C++ type says nothing of their format.
+// View of a dense tensor whose element type is given by `dtype`.
 inline MutableTensorView contiguous(void* data, DType dtype, const Sizes& sizes, Device device = {}) {
   return {data, dtype, sizes, dense_strides(sizes), device};
 }

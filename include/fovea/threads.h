@@ -1,4 +1,4 @@
-// How the CPU engine gets its threads: its own pool, or threads that the host lends.
+// The threads of the CPU engine: its own pool, or a thread pool of the caller.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,18 @@
 
 namespace fovea {
 
-// A host's thread pool. `run` must call task(argument, index, worker) once for every index in [0, count), on any of its
-// threads, worker being that thread's number in [0, threads), and return when all have ended. Tasks do not throw. A
-// call whose tasks were not all run ends with status error.
-struct ThreadLender {
+// A thread pool of the caller. `run` must call task(argument, index, worker) once for every index in [0, count), on any
+// of its threads, and return when all tasks have ended. `worker` is the thread's number, in [0, threads). Tasks do not
+// throw. If `run` returns before all tasks were run, the call fails with status error.
+struct ExternalThreadPool {
   int threads = 1;
   void* host = nullptr;
   void (*run)(void* host, std::int64_t count, void (*task)(void* argument, std::int64_t index, int worker),
               void* argument) = nullptr;
 };
 
-// Threads that a call uses when its options do not say: FOVEA_THREADS, or else the least of the processors that this
-// process might run on when the library was loaded (its affinity) and the processor time that its control group grants.
+// Threads that a call uses if its options do not say: FOVEA_THREADS, or else the processors of this process's affinity
+// when the library was loaded, limited by the CPU quota of its control group.
 FOVEA_API int default_threads();
 
 }  // namespace fovea

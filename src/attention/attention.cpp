@@ -51,10 +51,12 @@ template <class Run>
 void with_workspace(const attention::Implementation& chosen, const core::Plan& plan, const AttentionOptions& options,
                     std::string_view call, Run run) {
   check_buffer(plan, call, "workspace", options.workspace, plan.workspace_bytes);
-  core::RunContext context{
-      .threads = options.threads, .lender = options.lender, .cancel = options.cancel, .stream = options.stream};
+  core::RunContext context{.threads = options.threads,
+                           .thread_pool = options.thread_pool,
+                           .cancel = options.cancel,
+                           .stream = options.stream};
   if (options.threads == 0 && plan.device.kind == DeviceKind::cpu)
-    context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
+    context.threads = options.thread_pool != nullptr ? options.thread_pool->threads : default_threads();
   if (options.workspace.data != nullptr) {
     context.workspace = options.workspace.data;
     run(context);

@@ -1,5 +1,5 @@
-// Joining attention over disjoint sets of keys. Per row: m = max lse, w_i = exp(lse_i - m), out = sum w_i out_i / sum
-// w_i.
+// Combining partial results over disjoint sets of keys. Per row: m = max lse, w_i = exp(lse_i - m),
+// out = sum w_i out_i / sum w_i.
 #include <cmath>
 #include <limits>
 

@@ -76,20 +76,20 @@ AttentionProblem facts_of(const TensorView& q, const TensorView& k, const Tensor
 }
 
 void check_options(const Validator& check, const AttentionOptions& options, const Buffer& saved) {
-  check.check_threads(options.threads, options.lender);
+  check.check_threads(options.threads, options.thread_pool);
   check.check_buffer("workspace", options.workspace, kOwnPool);
   check.check_buffer("saved", saved, "leave it {}: backward then recomputes what it needs");
 }
 
-void check_given(const Validator& check, std::span<const Named> tensors) {
+void check_given(const Validator& check, std::span<const TensorArg> tensors) {
   for (const auto& t : tensors) check.check_given(t);
 }
 
-void check_all(const Validator& check, std::span<Named> tensors) {
+void check_all(const Validator& check, std::span<TensorArg> tensors) {
   for (auto& t : tensors) check.check_tensor(t);
 }
 
-void check_results(const Validator& check, std::span<const Named> results, AttentionProblem& p) {
+void check_results(const Validator& check, std::span<const TensorArg> results, AttentionProblem& p) {
   for (const auto& t : results) {
     if (t.view.dtype != p.dtype && t.view.dtype != DType::fp32) {
       check.refuse(t.name, "element type of a result", std::string(name_of(t.view.dtype)),
@@ -112,15 +112,15 @@ void check_sizes_fit(const Validator& check, const AttentionProblem& p) {
 class TensorList {
  public:
   template <class Pointer>
-  const Named& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    Named& one = tensors_[count_++];
+  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    TensorArg& one = tensors_[count_++];
     one.name = name, one.view = view, one.is_output = is_output;
     return one;
   }
-  std::span<Named> all() { return {tensors_.data(), count_}; }
+  std::span<TensorArg> all() { return {tensors_.data(), count_}; }
 
  private:
-  std::array<Named, 10> tensors_;
+  std::array<TensorArg, 10> tensors_;
   std::size_t count_ = 0;
 };
 
@@ -137,9 +137,9 @@ bool sizes_fit(const AttentionProblem& p) {
 AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& options, std::string_view call) {
   Validator check(call);
   TensorList tensors;
-  const Named &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
-  const Named& out = tensors.add("out", t.out, true);
-  const Named* const lse = t.lse ? &tensors.add("lse", t.lse, true) : nullptr;
+  const TensorArg &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
+  const TensorArg& out = tensors.add("out", t.out, true);
+  const TensorArg* const lse = t.lse ? &tensors.add("lse", t.lse, true) : nullptr;
   AttentionProblem p = facts_of(q.view, k.view, v.view, options);
   p.saved_state = t.saved.data != nullptr;
   check.line = [&p] { return has_line(p) ? line_of(p) : ""; };
@@ -156,10 +156,10 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
     check.check_sizes(*lse, {p.batch, p.heads_q, p.len_q, 1});
     check.check_dtype(*lse, DType::fp32);
   }
-  for (const Named& one : tensors.all()) check.check_device(one, p.device);
+  for (const TensorArg& one : tensors.all()) check.check_device(one, p.device);
   check_options(check, options, t.saved);
   check.check_overlap(tensors.all());
-  check.check_lent(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, true});
+  check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, true});
   check_sizes_fit(check, p);
   return p;
 }
@@ -167,15 +167,15 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
 AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& options, std::string_view call) {
   Validator check(call);
   TensorList tensors;
-  const Named &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
-  const Named &lse = tensors.add("lse", t.lse), &dout = tensors.add("dout", t.dout);
-  const Named* const out = t.out || !t.delta ? &tensors.add("out", t.out) : nullptr;
-  const Named* const delta = t.delta ? &tensors.add("delta", t.delta) : nullptr;
+  const TensorArg &q = tensors.add("q", t.q), &k = tensors.add("k", t.k), &v = tensors.add("v", t.v);
+  const TensorArg &lse = tensors.add("lse", t.lse), &dout = tensors.add("dout", t.dout);
+  const TensorArg* const out = t.out || !t.delta ? &tensors.add("out", t.out) : nullptr;
+  const TensorArg* const delta = t.delta ? &tensors.add("delta", t.delta) : nullptr;
   const std::size_t inputs = tensors.all().size();
-  const Named* const dq = t.dq ? &tensors.add("dq", t.dq, true) : nullptr;
-  const Named* const dk = t.dk ? &tensors.add("dk", t.dk, true) : nullptr;
-  const Named* const dv = t.dv ? &tensors.add("dv", t.dv, true) : nullptr;
-  const auto gradients = std::span<const Named>(tensors.all()).subspan(inputs);
+  const TensorArg* const dq = t.dq ? &tensors.add("dq", t.dq, true) : nullptr;
+  const TensorArg* const dk = t.dk ? &tensors.add("dk", t.dk, true) : nullptr;
+  const TensorArg* const dv = t.dv ? &tensors.add("dv", t.dv, true) : nullptr;
+  const auto gradients = std::span<const TensorArg>(tensors.all()).subspan(inputs);
   AttentionProblem p = facts_of(q.view, k.view, v.view, options);
   p.pass = Pass::backward;
   p.saved_state = t.saved.data != nullptr;
@@ -196,7 +196,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   check.check_sizes(v, {p.batch, p.heads_kv, p.len_k, p.dim_v});
   check_results(check, gradients, p);
   check_facts(check, p);
-  for (const Named& one : tensors.all()) {
+  for (const TensorArg& one : tensors.all()) {
     const bool is_row = &one == &lse || &one == delta, is_out = &one == out;
     if (is_row) check.check_sizes(one, row);
     if (is_out || &one == &dout) check.check_sizes(one, like_out);
@@ -210,7 +210,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   if (dv != nullptr) check.check_sizes(*dv, v.view.sizes);
   check_options(check, options, t.saved);
   check.check_overlap(tensors.all());
-  check.check_lent(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, false});
+  check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, false});
   check_sizes_fit(check, p);
   return p;
 }
@@ -235,7 +235,7 @@ void validate(std::span<const PartialResult> parts, const MutableTensorView& out
   if (parts.empty())
     check.refuse("parts", "nothing to merge", "0 parts", "1 or more",
                  "give the (out, lse) pairs of disjoint sets of keys");
-  std::vector<Named> all{{"out", out, true}, {"lse", lse, true}};
+  std::vector<TensorArg> all{{"out", out, true}, {"lse", lse, true}};
   for (const auto& part : parts) {
     all.push_back({"parts.out", part.out, false});
     all.push_back({"parts.lse", part.lse, false});

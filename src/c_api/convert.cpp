@@ -59,12 +59,12 @@ MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view n
 
 Buffer convert(const fovea_buffer& buffer) { return {buffer.data, buffer.bytes}; }
 
-ThreadLender convert(const fovea_thread_lender& given, std::string_view call) {
-  const fovea_thread_lender lender = read_struct(&given, "lender", call);
-  if (lender.run == nullptr)
-    refuse(call, "lender", "a lender without a function", "run null", "a function",
-           "leave lender null for the library's own threads");
-  return {lender.threads, lender.host, lender.run};
+ExternalThreadPool convert(const fovea_external_thread_pool& given, std::string_view call) {
+  const fovea_external_thread_pool thread_pool = read_struct(&given, "thread_pool", call);
+  if (thread_pool.run == nullptr)
+    refuse(call, "thread_pool", "a thread pool without a function", "run null", "a function",
+           "leave thread_pool null for the library's own threads");
+  return {thread_pool.threads, thread_pool.host, thread_pool.run};
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ MutableTensorView convert_tensor(const fovea_tensor* given, std::string_view nam
 }
 
 fovea_tensor dense_tensor(void* data, std::int32_t dtype, const Sizes& sizes, std::string_view call) {
-  core::Named tensor{"sizes", {.dtype = to_enum<DType>(dtype, 3, "dtype", call), .sizes = sizes}, true};
+  core::TensorArg tensor{"sizes", {.dtype = to_enum<DType>(dtype, 3, "dtype", call), .sizes = sizes}, true};
   core::Validator(call).check_shape(tensor);
   const Sizes strides = dense_strides(sizes);
   return {.struct_size = sizeof(fovea_tensor),
@@ -120,7 +120,7 @@ fovea_tensor dense_tensor(void* data, std::int32_t dtype, const Sizes& sizes, st
 }
 
 const AttentionOptions& Options::get() {
-  if (lender.run != nullptr) options.lender = &lender;
+  if (thread_pool.run != nullptr) options.thread_pool = &thread_pool;
   return options;
 }
 
@@ -133,7 +133,7 @@ Options convert(const fovea_options* given, std::string_view call) {
   if (options.implementation != nullptr) result.options.implementation = options.implementation;
   result.options.threads = options.threads;
   result.options.reproducible = !to_bool(options.irreproducible, "irreproducible", call);
-  if (options.lender != nullptr) result.lender = convert(*options.lender, call);
+  if (options.thread_pool != nullptr) result.thread_pool = convert(*options.thread_pool, call);
   result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options.cancel);
   result.options.stream = options.stream;
   result.options.workspace = convert(options.workspace);
@@ -227,7 +227,7 @@ fovea_problem convert(const AttentionProblem& problem) {
 }
 
 const LinearOptions& LinearCallOptions::get() {
-  if (lender.run != nullptr) options.lender = &lender;
+  if (thread_pool.run != nullptr) options.thread_pool = &thread_pool;
   return options;
 }
 
@@ -237,7 +237,7 @@ LinearCallOptions convert(const fovea_linear_options* given, std::string_view ca
   const fovea_linear_options options = read_struct(given, "options", call);
   if (options.implementation != nullptr) result.options.implementation = options.implementation;
   result.options.threads = options.threads;
-  if (options.lender != nullptr) result.lender = convert(*options.lender, call);
+  if (options.thread_pool != nullptr) result.thread_pool = convert(*options.thread_pool, call);
   result.options.cancel = reinterpret_cast<const std::atomic<bool>*>(options.cancel);
   result.options.stream = options.stream;
   result.options.workspace = convert(options.workspace);

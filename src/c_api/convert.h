@@ -10,10 +10,10 @@
 
 namespace fovea::c_api {
 
-// Options in C++ form, with the lender that they point to.
+// Options in C++ form, with the thread pool that they point to.
 struct Options {
   AttentionOptions options;
-  ThreadLender lender;
+  ExternalThreadPool thread_pool;
 
   const AttentionOptions& get();
 };
@@ -21,7 +21,7 @@ struct Options {
 // The same of Linear's.
 struct LinearCallOptions {
   LinearOptions options;
-  ThreadLender lender;
+  ExternalThreadPool thread_pool;
 
   const LinearOptions& get();
 };

@@ -15,8 +15,8 @@ template <>
 inline constexpr std::size_t kFirstSize<fovea_tensor> = offsetof(fovea_tensor, buffer_bytes) +
                                                         sizeof(fovea_tensor::buffer_bytes);
 template <>
-inline constexpr std::size_t kFirstSize<fovea_thread_lender> = offsetof(fovea_thread_lender, run) +
-                                                               sizeof(fovea_thread_lender::run);
+inline constexpr std::size_t kFirstSize<fovea_external_thread_pool> = offsetof(fovea_external_thread_pool, run) +
+                                                               sizeof(fovea_external_thread_pool::run);
 template <>
 inline constexpr std::size_t kFirstSize<fovea_options> = offsetof(fovea_options, workspace) +
                                                          sizeof(fovea_options::workspace);

@@ -34,7 +34,7 @@ struct Prepared {
 struct RunContext {
   void* workspace = nullptr;
   int threads = 1;  // of the host
-  const ThreadLender* lender = nullptr;
+  const ExternalThreadPool* thread_pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   void* stream = nullptr;
 };

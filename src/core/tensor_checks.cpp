@@ -78,7 +78,7 @@ void Validator::refuse(std::string_view argument, std::string reason, std::strin
         .line = line ? line() : ""});
 }
 
-void Validator::refuse_missing(const Named& t) const {
+void Validator::refuse_missing(const TensorArg& t) const {
   refuse(t.name, "the tensor is missing", "null, sizes " + to_string(t.view.sizes),
          "a tensor of (batch, heads, length, dim)",
          t.name == "lse"                   ? "ask the forward call for it"
@@ -86,7 +86,7 @@ void Validator::refuse_missing(const Named& t) const {
                                            : "contiguous(data, sizes) makes a view");
 }
 
-void Validator::check_shape(const Named& t) const {
+void Validator::check_shape(const TensorArg& t) const {
   const TensorView& v = t.view;
   if (!is_known(v.dtype)) {
     refuse(t.name, "unknown element type", std::to_string(static_cast<int>(v.dtype)), join({"fp32", "bf16", "fp16"}),
@@ -116,13 +116,13 @@ void Validator::check_shape(const Named& t) const {
   }
 }
 
-void Validator::check_tensor(Named& t) const {
+void Validator::check_tensor(TensorArg& t) const {
   check_shape(t);
   if (element_count(t.view) == 0) return;  // strides and pointer of an empty tensor mean nothing
   check_memory(t);
 }
 
-void Validator::check_memory(Named& t) const {
+void Validator::check_memory(TensorArg& t) const {
   const TensorView& v = t.view;
   if (v.data == nullptr)
     refuse(t.name, "null pointer", "null, sizes " + to_string(v.sizes),
@@ -159,7 +159,7 @@ void Validator::check_memory(Named& t) const {
 
 // No two indices of an output may share an element. Strides that nest make sure of it: sorted, each steps over all that
 // the smaller ones reach. Some that interleave would do as well; they are refused rather than searched.
-void Validator::check_nested(const Named& t) const {
+void Validator::check_nested(const TensorArg& t) const {
   const TensorView& v = t.view;
   std::array<int, 4> order{3, 2, 1, 0};  // most tensors are sorted so
   for (int i = 1; i < 4; ++i) {
@@ -179,28 +179,28 @@ void Validator::check_nested(const Named& t) const {
   }
 }
 
-void Validator::refuse_sizes(const Named& t, const Sizes& wanted) const {
+void Validator::refuse_sizes(const TensorArg& t, const Sizes& wanted) const {
   refuse(t.name, "sizes do not agree with the other tensors", to_string(t.view.sizes), to_string(wanted),
          "sizes are (batch, heads, length, dim)");
 }
 
-void Validator::refuse_dtype(const Named& t, DType wanted) const {
+void Validator::refuse_dtype(const TensorArg& t, DType wanted) const {
   refuse(t.name, "element type does not agree", std::string(name_of(t.view.dtype)), std::string(name_of(wanted)),
          "convert the tensor to " + std::string(name_of(wanted)));
 }
 
-void Validator::refuse_device(const Named& t, Device wanted) const {
+void Validator::refuse_device(const TensorArg& t, Device wanted) const {
   refuse(t.name, "tensors are on different devices", device_text(t.view.device), device_text(wanted),
          "copy the tensor to " + device_text(wanted));
 }
 
-void Validator::check_overlap(std::span<const Named> tensors) const {
+void Validator::check_overlap(std::span<const TensorArg> tensors) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Named& output = tensors[i];
+    const TensorArg& output = tensors[i];
     if (!output.is_output || !output.has_elements()) continue;
     check_nested(output);
     for (std::size_t j = 0; j < tensors.size(); ++j) {
-      const Named& other = tensors[j];
+      const TensorArg& other = tensors[j];
       if (output.end <= other.begin || other.end <= output.begin) continue;
       if (i == j || (other.is_output && j < i) || !other.has_elements()) continue;
       if (may_overlap(output.view, other.view)) {
@@ -212,13 +212,14 @@ void Validator::check_overlap(std::span<const Named> tensors) const {
   }
 }
 
-void Validator::check_threads(int threads, const ThreadLender* lender) const {
+void Validator::check_threads(int threads, const ExternalThreadPool* thread_pool) const {
   if (threads < 0)
     refuse("threads", "negative thread count", std::to_string(threads), "0 for the default, or 1 and more",
            "leave it 0 for as many as the machine grants");
-  if (lender != nullptr && (lender->run == nullptr || lender->threads < 1)) {
-    refuse("lender", "a lender without threads or without a function", std::to_string(lender->threads) + " threads",
-           "1 or more threads and a run function", "leave it null for the library's own threads");
+  if (thread_pool != nullptr && (thread_pool->run == nullptr || thread_pool->threads < 1)) {
+    refuse("thread_pool", "a thread pool without threads or without a function",
+           std::to_string(thread_pool->threads) + " threads", "1 or more threads and a run function",
+           "leave it null for the library's own threads");
   }
 }
 
@@ -234,19 +235,20 @@ void Validator::check_buffer(std::string_view name, const Buffer& buffer, std::s
            std::string(hint));
 }
 
-void Validator::refuse_shared(const Lent& lent, std::string_view other) const {
-  refuse(lent.name, "a buffer that shares memory with `" + std::string(other) + "`",
-         to_string(lent.buffer.bytes) + " bytes that overlap it", "memory of its own",
-         "give `" + std::string(lent.name) + "` memory that nothing else of the call uses, or {} for none");
+void Validator::refuse_shared(const BufferArg& arg, std::string_view other) const {
+  refuse(arg.name, "a buffer that shares memory with `" + std::string(other) + "`",
+         to_string(arg.buffer.bytes) + " bytes that overlap it", "memory of its own",
+         "give `" + std::string(arg.name) + "` memory that nothing else of the call uses, or {} for none");
 }
 
 // Against whole extents, gaps between the rows included: a buffer is one piece. What is only read may share.
-void Validator::check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const {
-  for (const Lent* lent : {&workspace, &saved}) {
-    if (lent->buffer.data == nullptr || lent->buffer.bytes == 0) continue;
-    for (const Named& t : tensors) {
-      if ((lent->is_written || t.is_output) && t.has_elements() && t.begin < lent->end() && lent->begin() < t.end)
-        refuse_shared(*lent, t.name);
+void Validator::check_buffers(std::span<const TensorArg> tensors, const BufferArg& workspace,
+                              const BufferArg& saved) const {
+  for (const BufferArg* arg : {&workspace, &saved}) {
+    if (arg->buffer.data == nullptr || arg->buffer.bytes == 0) continue;
+    for (const TensorArg& t : tensors) {
+      if ((arg->is_written || t.is_output) && t.has_elements() && t.begin < arg->end() && arg->begin() < t.end)
+        refuse_shared(*arg, t.name);
     }
   }
   if (workspace.buffer.bytes > 0 && saved.buffer.bytes > 0 && workspace.begin() < saved.end() &&

@@ -26,7 +26,7 @@ inline bool product_within(std::initializer_list<std::int64_t> sizes, std::int64
 
 std::int64_t element_count(const TensorView& view);  // of a tensor whose sizes were checked
 
-struct Named {
+struct TensorArg {
   std::string_view name;
   TensorView view;
   bool is_output;
@@ -34,8 +34,8 @@ struct Named {
   bool has_elements() const { return begin != end; }
 };
 
-// Memory that is lent beside the tensors; null where none is.
-struct Lent {
+// The workspace or the saved state of a call; null if not given.
+struct BufferArg {
   std::string_view name;
   Buffer buffer;
   bool is_written;
@@ -53,36 +53,36 @@ class Validator {
 
   [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                            std::string hint) const;
-  void check_given(const Named& t) const {  // a tensor that may not be left out
+  void check_given(const TensorArg& t) const {  // a tensor that may not be left out
     if (!t.view && t.view.sizes == Sizes{}) refuse_missing(t);
   }
-  void check_shape(const Named& t) const;  // all that needs neither pointer nor strides
-  void check_tensor(Named& t) const;
-  void check_sizes(const Named& t, const Sizes& wanted) const {
+  void check_shape(const TensorArg& t) const;  // all that needs neither pointer nor strides
+  void check_tensor(TensorArg& t) const;
+  void check_sizes(const TensorArg& t, const Sizes& wanted) const {
     if (t.view.sizes != wanted) refuse_sizes(t, wanted);
   }
-  void check_dtype(const Named& t, DType wanted) const {
+  void check_dtype(const TensorArg& t, DType wanted) const {
     if (t.view.dtype != wanted) refuse_dtype(t, wanted);
   }
-  void check_device(const Named& t, Device wanted) const {
+  void check_device(const TensorArg& t, Device wanted) const {
     if (t.view.device != wanted) refuse_device(t, wanted);
   }
-  void check_overlap(std::span<const Named> tensors) const;  // outputs against themselves and everything else
-  void check_lent(std::span<const Named> tensors, const Lent& workspace, const Lent& saved) const;
+  void check_overlap(std::span<const TensorArg> tensors) const;  // outputs against themselves and everything else
+  void check_buffers(std::span<const TensorArg> tensors, const BufferArg& workspace, const BufferArg& saved) const;
 
-  void check_threads(int threads, const ThreadLender* lender) const;
+  void check_threads(int threads, const ExternalThreadPool* thread_pool) const;
   void check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const;
 
   std::function<std::string()> line;  // what the call asks for as a problem line, where one can say it
 
  private:
-  [[noreturn]] void refuse_missing(const Named& t) const;
-  [[noreturn]] void refuse_sizes(const Named& t, const Sizes& wanted) const;
-  [[noreturn]] void refuse_dtype(const Named& t, DType wanted) const;
-  [[noreturn]] void refuse_device(const Named& t, Device wanted) const;
-  [[noreturn]] void refuse_shared(const Lent& lent, std::string_view other) const;
-  void check_memory(Named& t) const;        // pointer, strides, extent of a tensor that has elements
-  void check_nested(const Named& t) const;  // so that every index of an output has an element of its own
+  [[noreturn]] void refuse_missing(const TensorArg& t) const;
+  [[noreturn]] void refuse_sizes(const TensorArg& t, const Sizes& wanted) const;
+  [[noreturn]] void refuse_dtype(const TensorArg& t, DType wanted) const;
+  [[noreturn]] void refuse_device(const TensorArg& t, Device wanted) const;
+  [[noreturn]] void refuse_shared(const BufferArg& arg, std::string_view other) const;
+  void check_memory(TensorArg& t) const;        // pointer, strides, extent of a tensor that has elements
+  void check_nested(const TensorArg& t) const;  // so that every index of an output has an element of its own
 
   std::string_view call_;
 };

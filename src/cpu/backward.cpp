@@ -38,7 +38,7 @@ class BackwardRun {
   template <class Work>
   void for_rows(const Work& work) const {
     const std::int64_t items = plan_.sequences.count * plan_.row_items();
-    for_each_item(context_.lender, workers_of(context_, plan_.most_workers, items), items,
+    for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, items), items,
                   [&](std::int64_t item, int worker) {
                     const std::int64_t first = item % plan_.row_items() * kRowsPerItem;
                     work(item / plan_.row_items(), first, std::min(kRowsPerItem, plan_.rows - first), worker);
@@ -48,7 +48,7 @@ class BackwardRun {
 
   bool differentiate() const {
     const std::int64_t tasks = plan_.sequences.count * plan_.chunks;
-    return for_each_item(context_.lender, workers_of(context_, plan_.most_workers, tasks), tasks,
+    return for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, tasks), tasks,
                          [&](std::int64_t item, int worker) {
                            const std::int64_t sequence = item / plan_.chunks, chunk = item % plan_.chunks;
                            BackwardTask task{};

@@ -55,8 +55,8 @@ Shape shape_of(const AttentionProblem& p) {
   const bool zero = log2_scale < static_cast<double>(std::numeric_limits<float>::min());
   const double exact = zero ? 1.0 : size;
   s.sign = zero ? 0.0f : p.scale < 0 ? -1.0f : 1.0f;
-  s.size = static_cast<float>(exact);
-  s.size_rest = static_cast<float>(exact - static_cast<double>(s.size));
+  s.scale_hi = static_cast<float>(exact);
+  s.scale_lo = static_cast<float>(exact - static_cast<double>(s.scale_hi));
   s.log2_scale = zero ? 1.0f : static_cast<float>(log2_scale);
   return s;
 }
@@ -84,7 +84,8 @@ int most_workers(std::int64_t tasks) {
 }
 
 int workers_of(const core::RunContext& context, int most, std::int64_t tasks) {
-  const int offered = context.lender != nullptr ? std::min(context.threads, context.lender->threads) : context.threads;
+  const int offered =
+      context.thread_pool != nullptr ? std::min(context.threads, context.thread_pool->threads) : context.threads;
   return static_cast<int>(std::clamp<std::int64_t>(std::min<std::int64_t>(offered, tasks), 1, most));
 }
 

@@ -27,7 +27,7 @@ class ForwardRun {
   // The wave's sequences start at `first`.
   void pack(std::int64_t first, std::int64_t count) const {
     const std::int64_t blocks = count * plan_.blocks;
-    for_each_item(context_.lender, workers_of(context_, plan_.most_workers, blocks), blocks,
+    for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, blocks), blocks,
                   [&](std::int64_t item, int worker) {
                     const std::int64_t slot = item / plan_.blocks, block = item % plan_.blocks;
                     PackTask task{};
@@ -45,7 +45,7 @@ class ForwardRun {
 
   bool attend(std::int64_t first, std::int64_t count) const {
     const std::int64_t tasks = count * plan_.slabs;
-    return for_each_item(context_.lender, workers_of(context_, plan_.most_workers, tasks), tasks,
+    return for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, tasks), tasks,
                          [&](std::int64_t item, int worker) {
                            const std::int64_t slot = item / plan_.slabs,
                                               slab = plan_.slabs - 1 - item % plan_.slabs;  // causal: the longest first

@@ -8,10 +8,10 @@
 
 namespace fovea::cpu {
 
-// Calls task(index, runner) once for each index in [0, count), no two at once with the same runner of `runners`, and
+// Calls task(index, worker) once for each index in [0, count), no two at once with the same worker of `workers`, and
 // returns when all have ended. The first exception of a task stops the rest and is thrown on. Throws Error(cancelled)
 // if the cancel flag was raised meanwhile.
-void run_cancellable(const core::RunContext& context, int runners, std::int64_t count,
-                     const std::function<void(std::int64_t index, int runner)>& task);
+void run_cancellable(const core::RunContext& context, int workers, std::int64_t count,
+                     const std::function<void(std::int64_t index, int worker)>& task);
 
 }  // namespace fovea::cpu

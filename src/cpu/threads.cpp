@@ -144,17 +144,17 @@ Pool* pool() {
   return current;
 }
 
-void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), void* argument) {
+void run_external(const ExternalThreadPool& thread_pool, int count, void (*task)(void*, int), void* argument) {
   struct Call {
     void (*task)(void*, int);
     void* argument;
     int count;
     std::atomic<int> ended{0};
   } call{task, argument, count};
-  lender.run(
-      lender.host, count,
-      [](void* lent, std::int64_t index, int) {
-        auto& c = *static_cast<Call*>(lent);
+  thread_pool.run(
+      thread_pool.host, count,
+      [](void* data, std::int64_t index, int) {
+        auto& c = *static_cast<Call*>(data);
         if (index < 0 || index >= c.count) return;
         const core::DefaultFloatingPoint mode;
         c.task(c.argument, static_cast<int>(index));
@@ -164,8 +164,8 @@ void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), v
   if (call.ended == count) return;
   core::fail({.status = Status::error,
               .call = "attention",
-              .argument = "lender",
-              .problem = "the lent threads did not run every task once; the outputs are unspecified",
+              .argument = "thread_pool",
+              .problem = "the thread pool did not run every task once; the outputs are unspecified",
               .got = std::to_string(call.ended) + " tasks that ended",
               .wanted = std::to_string(count) + " tasks, ended before `run` returned",
               .hint = "`run` calls the task once for every index and returns when all have ended"});
@@ -173,8 +173,9 @@ void run_lent(const ThreadLender& lender, int count, void (*task)(void*, int), v
 
 }  // namespace
 
-void run_tasks(const ThreadLender* lender, int count, void (*task)(void* argument, int index), void* argument) {
-  if (lender != nullptr) return run_lent(*lender, count, task, argument);
+void run_tasks(const ExternalThreadPool* thread_pool, int count, void (*task)(void* argument, int index),
+               void* argument) {
+  if (thread_pool != nullptr) return run_external(*thread_pool, count, task, argument);
   Pool* const own = count > 1 ? pool() : nullptr;
   if (own != nullptr && own->run(count, task, argument)) return;
   for (int i = 0; i < count; ++i) task(argument, i);

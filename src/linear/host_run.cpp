@@ -160,7 +160,7 @@ std::int64_t most_scratch(const HostLibrary& library, const LinearProblem& p) {
   return most;
 }
 
-int planned_runners(const LinearProblem& p) {
+int planned_workers(const LinearProblem& p) {
   std::int64_t tiles = 1;
   for (const BatchedProduct& one : whole_products(p)) tiles = std::max(tiles, Cut(one).tiles);
   return cpu::most_workers(tiles);
@@ -176,15 +176,15 @@ void multiply(const HostLibrary& library, const BatchedProduct& p, const core::R
               const HostScratch& scratch) {
   const Cut cut(p);
   const std::int64_t bytes = scratch_of_tile(library, p), sums = bytes_of_sums(p);
-  const int runners = cpu::workers_of(context, scratch.runners, cut.tiles);
-  cpu::run_cancellable(context, runners, cut.tiles, [&](std::int64_t index, int runner) {
-    char* const own = scratch.memory + runner * bytes;
+  const int workers = cpu::workers_of(context, scratch.workers, cut.tiles);
+  cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {
+    char* const own = scratch.memory + worker * bytes;
     multiply_tile(library, tile_of(p, cut, index), own, own + sums);
   });
 }
 
 std::int64_t host_workspace_bytes(const HostLibrary& library, const LinearProblem& p) {
-  return copied_bytes(p) + planned_runners(p) * most_scratch(library, p);
+  return copied_bytes(p) + planned_workers(p) * most_scratch(library, p);
 }
 
 std::string host_tiles(const HostLibrary& library, const LinearProblem& p) {
@@ -200,7 +200,7 @@ std::string host_tiles(const HostLibrary& library, const LinearProblem& p) {
 
 void run_on_host(const HostLibrary& library, const LinearProblem& p, const Steps& steps,
                  const core::RunContext& context) {
-  const HostScratch scratch{static_cast<char*>(context.workspace) + copied_bytes(p), planned_runners(p)};
+  const HostScratch scratch{static_cast<char*>(context.workspace) + copied_bytes(p), planned_workers(p)};
   for (const CopyStep& step : steps.copies) copy(step, context);
   for (const FillStep& step : steps.fills) fill(step, context);
   for (const BatchedProduct& product : steps.products) multiply(library, product, context, scratch);

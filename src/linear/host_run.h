@@ -18,11 +18,11 @@ std::string host_tiles(const HostLibrary& library, const LinearProblem& problem)
 void run_on_host(const HostLibrary& library, const LinearProblem& problem, const Steps& steps,
                  const core::RunContext& context);
 
-// One product on the context's threads, by one-thread calls of the library. `scratch` has room for `runners` of
+// One product on the context's threads, by one-thread calls of the library. `scratch` has room for `workers` of
 // scratch_of_tile() bytes each.
 struct HostScratch {
   char* memory;
-  int runners;
+  int workers;
 };
 std::int64_t scratch_of_tile(const HostLibrary& library, const BatchedProduct& product);
 void multiply(const HostLibrary& library, const BatchedProduct& product, const core::RunContext& context,

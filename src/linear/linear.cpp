@@ -61,10 +61,12 @@ void run(const Tensors& tensors, const LinearOptions& options, std::string_view 
   const Implementation& chosen = linear::choose(problem, options.implementation, call);
   const std::int64_t bytes = chosen.workspace_bytes(problem);
   check_workspace(options.workspace, bytes, call);
-  core::RunContext context{
-      .threads = options.threads, .lender = options.lender, .cancel = options.cancel, .stream = options.stream};
+  core::RunContext context{.threads = options.threads,
+                           .thread_pool = options.thread_pool,
+                           .cancel = options.cancel,
+                           .stream = options.stream};
   if (options.threads == 0 && problem.device.kind == DeviceKind::cpu)
-    context.threads = options.lender != nullptr ? options.lender->threads : default_threads();
+    context.threads = options.thread_pool != nullptr ? options.thread_pool->threads : default_threads();
   const auto run_with = [&](void* workspace) {
     context.workspace = workspace;
     if (chosen.check_memory) chosen.check_memory(problem, memory_of(tensors), context);

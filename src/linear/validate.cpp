@@ -13,7 +13,7 @@
 namespace fovea::linear {
 namespace {
 
-using core::Named;
+using core::TensorArg;
 using core::to_string;
 
 constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // counted in 64 bits
@@ -23,26 +23,26 @@ class Checks : public core::Validator {
   using Validator::Validator;
 
   template <class Pointer>
-  const Named& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    Named& one = tensors_[count_++];
+  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    TensorArg& one = tensors_[count_++];
     one.name = name, one.view = view, one.is_output = is_output;
     return one;
   }
   // Null if there is none.
   template <class Pointer>
-  const Named* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+  const TensorArg* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
     return view ? &add(name, view, is_output) : nullptr;
   }
-  std::span<Named> tensors() { return {tensors_.data(), count_}; }
+  std::span<TensorArg> tensors() { return {tensors_.data(), count_}; }
 
   void check_each() {
-    for (Named& one : tensors()) check_given(one);
-    for (Named& one : tensors()) check_tensor(one);
+    for (TensorArg& one : tensors()) check_given(one);
+    for (TensorArg& one : tensors()) check_tensor(one);
   }
 
   // Inputs have the type of the problem, results that or fp32.
   void check_types(DType dtype) {
-    for (const Named& one : tensors()) {
+    for (const TensorArg& one : tensors()) {
       if (!one.is_output) check_dtype(one, dtype);
       if (one.is_output && one.view.dtype != dtype && one.view.dtype != DType::fp32)
         refuse(one.name, "element type of a result", std::string(core::name_of(one.view.dtype)),
@@ -52,19 +52,19 @@ class Checks : public core::Validator {
   }
 
   void check_rest(const LinearProblem& p, const LinearOptions& options) {
-    for (const Named& one : tensors()) check_device(one, p.device);
-    check_threads(options.threads, options.lender);
+    for (const TensorArg& one : tensors()) check_device(one, p.device);
+    check_threads(options.threads, options.thread_pool);
     check_buffer("workspace", options.workspace, core::kOwnPool);
     check_overlap(tensors());
-    check_lent(tensors(), {"workspace", options.workspace, true}, {"saved", {}, false});
+    check_buffers(tensors(), {"workspace", options.workspace, true}, {"saved", {}, false});
   }
 
  private:
-  std::array<Named, 6> tensors_;
+  std::array<TensorArg, 6> tensors_;
   std::size_t count_ = 0;
 };
 
-void check_weight(const Checks& check, const Named& weight, const LinearProblem& p) {
+void check_weight(const Checks& check, const TensorArg& weight, const LinearProblem& p) {
   check.check_sizes(weight, {1, 1, p.columns_out(), p.columns_in()});
   if (p.columns_out() > 1 && weight.has_elements() && weight.view.strides[2] < p.columns_in())
     check.refuse("weight", "rows that overlap", "strides " + to_string(weight.view.strides),
@@ -133,9 +133,9 @@ bool copies_dy(const LinearProblem& p, const TensorView& dy) {
 
 LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& options, std::string_view call) {
   Checks check(call);
-  const Named &x = check.add("x", t.x), &weight = check.add("weight", t.weight);
-  const Named* const bias = check.add_if_given("bias", t.bias);
-  const Named& y = check.add("y", t.y, true);
+  const TensorArg &x = check.add("x", t.x), &weight = check.add("weight", t.weight);
+  const TensorArg* const bias = check.add_if_given("bias", t.bias);
+  const TensorArg& y = check.add("y", t.y, true);
   check.check_each();
   LinearProblem p;
   const Sizes &in = x.view.sizes, &out = y.view.sizes;
@@ -164,19 +164,19 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
                   .wants_dbias = bool(t.dbias),
                   .accumulate = t.accumulate,
                   .accumulate_dx = t.accumulate_dx};
-  const Named& dy = check.add("dy", t.dy);
-  const Named* const x = p.wants_dweight ? &check.add("x", t.x) : check.add_if_given("x", t.x);
-  const Named* const weight = p.wants_dx ? &check.add("weight", t.weight) : check.add_if_given("weight", t.weight);
-  const Named* const dx = check.add_if_given("dx", t.dx, true);
-  const Named* const dweight = check.add_if_given("dweight", t.dweight, true);
-  const Named* const dbias = check.add_if_given("dbias", t.dbias, true);
+  const TensorArg& dy = check.add("dy", t.dy);
+  const TensorArg* const x = p.wants_dweight ? &check.add("x", t.x) : check.add_if_given("x", t.x);
+  const TensorArg* const weight = p.wants_dx ? &check.add("weight", t.weight) : check.add_if_given("weight", t.weight);
+  const TensorArg* const dx = check.add_if_given("dx", t.dx, true);
+  const TensorArg* const dweight = check.add_if_given("dweight", t.dweight, true);
+  const TensorArg* const dbias = check.add_if_given("dbias", t.dbias, true);
   check.check_each();
   if (dx == nullptr && dweight == nullptr && dbias == nullptr && dy.has_elements())
     check.refuse("dx", "no gradient is asked for", "dx, dweight and dbias null", "at least one of them",
                  "give memory for the gradients that are wanted");
   const Sizes& out = dy.view.sizes;
   p.batch = out[0], p.len = out[2], p.heads_out = out[1], p.dim_out = out[3];
-  if (const Named* const inner = x != nullptr ? x : dx; inner != nullptr)
+  if (const TensorArg* const inner = x != nullptr ? x : dx; inner != nullptr)
     p.heads_in = inner->view.sizes[1], p.dim_in = inner->view.sizes[3];
   else if (weight != nullptr)
     p.dim_in = weight->view.sizes[3];
@@ -184,7 +184,7 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
   p.result_dtype = dx != nullptr ? dx->view.dtype : p.dtype;
   p.parameter_dtype = dweight != nullptr ? dweight->view.dtype : dbias != nullptr ? dbias->view.dtype : p.dtype;
   p.device = dy.view.device;
-  for (const Named* const one : {x, dx})
+  for (const TensorArg* const one : {x, dx})
     if (one != nullptr) check.check_sizes(*one, {p.batch, p.heads_in, p.len, p.dim_in});
   if (weight != nullptr) check_weight(check, *weight, p);
   if (dweight != nullptr) check.check_sizes(*dweight, {1, 1, p.columns_out(), p.columns_in()});

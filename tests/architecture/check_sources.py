@@ -1,5 +1,5 @@
 # Enforces docs/architecture.md: who may include whom is read from the table there; the limits of its last section too.
-# Every environment variable that is read stands in docs/environment.md.
+# Every environment variable that is read stands in docs/environment.md. Words of retired_words.txt are refused.
 import pathlib
 import re
 import sys
@@ -13,6 +13,7 @@ POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|p
 STANDARD = re.compile(r"[a-z_0-9]+|(std(arg|bool|def|int|io|lib)|math|string|errno|limits|float|assert)\.h")
 # Headers of released versions stay as they were released, whatever the rules have become since.
 UNCHECKED = re.compile(r"__pycache__|/corpus/|^tests/c_api/frozen/")
+WORDS = "tests/architecture/retired_words.txt"
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 
@@ -126,12 +127,28 @@ def check_variables(path, text, page):
             yield f"{path}: the variable {variable} is not in {VARIABLES}"
 
 
+def read_retired():
+    """Pairs of a retired word's pattern and what replaces it."""
+    lines = [line for line in (ROOT / WORDS).read_text().splitlines() if line and not line.startswith("#")]
+    return [(re.compile(pattern), better) for pattern, better in (line.split(" -> ") for line in lines)]
+
+
+def check_words(path, text, retired):
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, better in retired:
+            found = pattern.search(line)
+            if found:
+                yield f"{path}:{number}: `{found[0]}` is retired: {better}"
+
+
 def main():
     table = read_table()
+    retired = read_retired()
     variables = (ROOT / VARIABLES).read_text()
     problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         problems += check_links(page.relative_to(ROOT), page.read_text())
+        problems += check_words(page.relative_to(ROOT), page.read_text(), retired)
     count = 0
     for top in ("include", "src", "tests", "examples", "cmake", "scripts", "python"):
         for file in sorted((ROOT / top).rglob("*")):
@@ -145,6 +162,7 @@ def main():
                 problems.append(f"{path}: a name that says nothing")
             text = file.read_text()
             problems += check_text(path, text)
+            problems += check_words(path, text, retired)
             if file.suffix in SOURCES - {".cu"}:
                 problems += check_functions(path, text)
             if top in ("include", "src") and file.suffix in SOURCES:

@@ -80,18 +80,18 @@ TEST(ProcessState, WorkersDoNotKeepTheFirstCallersFloatingPointMode) {
   });
 }
 
-TEST(ProcessState, LentThreadsComputeInTheDefaultFloatingPointMode) {
+TEST(ProcessState, ExternalThreadsComputeInTheDefaultFloatingPointMode) {
   const std::vector<float> expected = forward_of_subnormals(1);
-  const ThreadLender lender{2, nullptr,
-                            [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
-                              std::thread([=] {
-                                __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | kFlushToZero);
-                                for (std::int64_t i = 0; i < count; ++i) task(argument, i, 0);
-                              }).join();
-                            }};
+  const ExternalThreadPool thread_pool{
+      2, nullptr, [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+        std::thread([=] {
+          __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | kFlushToZero);
+          for (std::int64_t i = 0; i < count; ++i) task(argument, i, 0);
+        }).join();
+      }};
   Call call(kSequences);
   call.v.assign(call.v.size(), 3e-42f);
-  call.options.lender = &lender;
+  call.options.thread_pool = &thread_pool;
   attention_forward(call.forward, call.options);
   EXPECT_GT(call.out[0], 0.0f);
 }

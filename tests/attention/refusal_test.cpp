@@ -301,10 +301,10 @@ TEST(Refusal, ScalesThatAreNotFinite) {
 }
 
 TEST(Refusal, ImpossibleOptions) {
-  static const ThreadLender kNoThreads{.threads = 0};
+  static const ExternalThreadPool kNoThreads{.threads = 0};
   expect_all_refused({
       {"threads", [](Call& c) { c.options.threads = -1; }, "threads", {"-1"}},
-      {"lender", [](Call& c) { c.options.lender = &kNoThreads; }, "lender", {"0 threads"}},
+      {"thread_pool", [](Call& c) { c.options.thread_pool = &kNoThreads; }, "thread_pool", {"0 threads"}},
       {"mask",
        [](Call& c) { c.options.mask.alignment = static_cast<Mask::Alignment>(17); },
        "mask",

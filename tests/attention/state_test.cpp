@@ -185,18 +185,18 @@ struct Host {
   }
 };
 
-TEST(State, LentThreadsGiveTheSameBits) {
+TEST(State, AnExternalThreadPoolGivesTheSameBits) {
   for (const std::string& engine : engines_of_all_types()) {
     const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=130 d=32");
-    const auto own = solved_by(engine, c), lent = verification::make_tensors(c);
+    const auto own = solved_by(engine, c), pooled = verification::make_tensors(c);
     Host host;
-    const ThreadLender lender{.threads = 2, .host = &host, .run = Host::run};
+    const ExternalThreadPool thread_pool{.threads = 2, .host = &host, .run = Host::run};
     AttentionOptions options = options_on(engine, c);
-    options.lender = &lender;
-    attention_forward(lent.forward(), options);
-    attention_backward(lent.backward(), options);
-    EXPECT_EQ(values_of(own.out.view()), values_of(lent.out.view())) << engine;
-    EXPECT_EQ(values_of(own.dk.view()), values_of(lent.dk.view())) << engine;
+    options.thread_pool = &thread_pool;
+    attention_forward(pooled.forward(), options);
+    attention_backward(pooled.backward(), options);
+    EXPECT_EQ(values_of(own.out.view()), values_of(pooled.out.view())) << engine;
+    EXPECT_EQ(values_of(own.dk.view()), values_of(pooled.dk.view())) << engine;
     EXPECT_TRUE(host.tasks > 0 || engine == "reference") << engine;
   }
 }

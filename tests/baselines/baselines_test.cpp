@@ -133,23 +133,23 @@ TEST_P(Baselines, GiveEachGradientAlone) {
   }
 }
 
-struct Lent {
+struct CountingPool {
   int calls = 0;
 };
 
-TEST_P(Baselines, RunOnLentThreads) {
+TEST_P(Baselines, RunOnAnExternalThreadPool) {
   const verification::AttentionCase c = verification::attention_case("hq=4 lq=90 d=16");
   const verification::CaseTensors tensors = verification::make_tensors(c);
   AttentionOptions options = options_for(c, GetParam());
-  Lent lent;
-  const ThreadLender lender{1, &lent,
-                            [](void* host, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
-                              ++static_cast<Lent*>(host)->calls;
-                              for (std::int64_t i = 0; i < count; ++i) task(argument, i, 0);
-                            }};
-  options.lender = &lender;
+  CountingPool counter;
+  const ExternalThreadPool thread_pool{
+      1, &counter, [](void* host, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+        ++static_cast<CountingPool*>(host)->calls;
+        for (std::int64_t i = 0; i < count; ++i) task(argument, i, 0);
+      }};
+  options.thread_pool = &thread_pool;
   attention_forward(tensors.forward(), options);
-  EXPECT_GT(lent.calls, 0);
+  EXPECT_GT(counter.calls, 0);
   EXPECT_TRUE(verification::check_forward(c.problem, tensors.forward(), 1).ok);
 }
 

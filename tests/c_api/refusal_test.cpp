@@ -23,7 +23,7 @@ struct Call {
   fovea_tensor q_view = dense(q), k_view = dense(k), v_view = dense(v), dout_view = dense(dout), out_view = dense(out);
   fovea_tensor dq_view = dense(dq), dk_view = dense(dk), dv_view = dense(dv);
   fovea_tensor lse_view = dense(lse, 1);
-  fovea_thread_lender lender = {sizeof(fovea_thread_lender)};
+  fovea_external_thread_pool thread_pool = {sizeof(fovea_external_thread_pool)};
   fovea_options options = {sizeof(fovea_options)};
   fovea_forward_tensors forward = {sizeof(fovea_forward_tensors), &q_view, &k_view, &v_view, &out_view, &lse_view};
   fovea_backward_tensors backward = {sizeof(fovea_backward_tensors),
@@ -68,7 +68,7 @@ std::vector<Refusal> refusals_of_structs() {
   static const std::string* tensor_bytes = bytes_of(sizeof(fovea_tensor));
   static const std::string* options_bytes = bytes_of(sizeof(fovea_options));
   static const std::string* forward_bytes = bytes_of(sizeof(fovea_forward_tensors));
-  static const std::string* lender_bytes = bytes_of(sizeof(fovea_thread_lender));
+  static const std::string* pool_bytes = bytes_of(sizeof(fovea_external_thread_pool));
   return {
       {"tensor_struct_size_of_zero",
        [](Call& c) { c.q_view.struct_size = 0; },
@@ -95,12 +95,12 @@ std::vector<Refusal> refusals_of_structs() {
        true,
        false},
       {"backward_struct_size", [](Call& c) { c.backward.struct_size = 1; }, {"`tensors`", "1 bytes"}, false, true},
-      {"lender_struct_size",
+      {"thread_pool_struct_size",
        [](Call& c) {
-         c.lender.struct_size = 3;
-         c.options.lender = &c.lender;
+         c.thread_pool.struct_size = 3;
+         c.options.thread_pool = &c.thread_pool;
        },
-       {"`lender`", "3 bytes", lender_bytes->c_str()}},
+       {"`thread_pool`", "3 bytes", pool_bytes->c_str()}},
   };
 }
 
@@ -211,7 +211,9 @@ std::vector<Refusal> refusals_of_options() {
        true,
        true,
        true},
-      {"Lender_without_function", [](Call& c) { c.options.lender = &c.lender; }, {"`lender`", "null", "a function"}},
+      {"thread_pool_without_function",
+       [](Call& c) { c.options.thread_pool = &c.thread_pool; },
+       {"`thread_pool`", "null", "a function"}},
       {"Negative_threads", [](Call& c) { c.options.threads = -4; }, {"`threads`", "-4"}, true, true, true},
   };
 }

@@ -30,7 +30,7 @@ Real dot(const float* a, const float* b) {
   return sum;
 }
 
-// The rows of (head, query): weights p of the visible keys and the derivative of the stage at each.
+// The rows of (head, query): probabilities p of the visible keys and the derivative of the stage at each.
 template <class Real>
 struct Row {
   std::vector<Real> p, slope;

@@ -17,7 +17,7 @@ constexpr int kDimTileVectors = 2;
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-#include "cpu/kernels/factors_fp32.inl.h"
+#include "cpu/kernels/operands_fp32.inl.h"
 #include "cpu/kernels/table.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -25,25 +25,25 @@ namespace {
 
 // kCap tanh(x / kCap) of the scaled score x, and for one query and key another value: stages know where they are.
 struct SoftcapScore {
-  static Vec apply(const Shape& shape, Vec score, Place place) {
-    const float cap = kCap / shape.size;
+  static Vec apply(const Shape& shape, Vec score, ScorePosition at) {
+    const float cap = kCap / shape.scale_hi;
     for (int i = 0; i < kLanes; ++i) {
       score[i] = cap * __builtin_tanhf(score[i] / cap);
-      if (position(shape, place, i) == kMovedQuery && place.key == kMovedKey) score[i] += kMoved / shape.size;
+      if (position(shape, at, i) == kMovedQuery && at.key == kMovedKey) score[i] += kMoved / shape.scale_hi;
     }
     return score;
   }
 
-  static Vec differentiate(const Shape& shape, Vec score, Vec weight, Place) {
-    const float cap = kCap / shape.size;
+  static Vec differentiate(const Shape& shape, Vec score, Vec probability, ScorePosition) {
+    const float cap = kCap / shape.scale_hi;
     for (int i = 0; i < kLanes; ++i) {
       const float t = __builtin_tanhf(score[i] / cap);
-      weight[i] *= 1 - t * t;
+      probability[i] *= 1 - t * t;
     }
-    return weight;
+    return probability;
   }
 
-  static int64_t position(const Shape& shape, Place place, int lane) { return (place.row + lane) / shape.group; }
+  static int64_t position(const Shape& shape, ScorePosition at, int lane) { return (at.row + lane) / shape.group; }
 };
 
 constexpr Kernels softcap_table() {

@@ -1,4 +1,5 @@
-// The pool, and that no result depends on who computed it: thread counts, lent threads, callers at once, forks, cancel.
+// The pool, and that no result depends on who computed it: thread counts, an external pool, callers at once, forks,
+// cancel.
 #include "cpu/threads.h"
 
 #include <gtest/gtest.h>
@@ -51,24 +52,24 @@ TEST(Threads, AnyNumberGivesTheSameBits) {
   }
 }
 
-TEST(Threads, ALenderIsUsedAndGivesTheSameBits) {
+TEST(Threads, AnExternalPoolIsUsedAndGivesTheSameBits) {
   struct Host {
     std::atomic<std::int64_t> tasks{0};
   } host;
   // Hands tasks to fresh threads, the last index first.
-  const ThreadLender lender{3, &host,
-                            [](void* self, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
-                              std::vector<std::thread> threads;
-                              for (std::int64_t i = count - 1; i >= 0; --i) {
-                                threads.emplace_back([=] { task(argument, i, static_cast<int>(i)); });
-                                ++static_cast<Host*>(self)->tasks;
-                              }
-                              for (auto& thread : threads) thread.join();
-                            }};
+  const ExternalThreadPool thread_pool{
+      3, &host, [](void* self, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+        std::vector<std::thread> threads;
+        for (std::int64_t i = count - 1; i >= 0; --i) {
+          threads.emplace_back([=] { task(argument, i, static_cast<int>(i)); });
+          ++static_cast<Host*>(self)->tasks;
+        }
+        for (auto& thread : threads) thread.join();
+      }};
   for (const char* line : kLines) {
     const AttentionCase c = verification::attention_case(line);
     AttentionOptions options = forced(c, "cpu.scalar", 0);
-    options.lender = &lender;
+    options.thread_pool = &thread_pool;
     expect_same_bits(solve(c, forced(c, "cpu.scalar")), solve(c, options), line);
   }
   EXPECT_GT(host.tasks, 0);
@@ -86,15 +87,15 @@ TEST(Threads, ALenderThatDoesNotRunEveryTaskIsAnError) {
   };
   const AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 lq=130 lk=110 d=16");
   for (const RunTasks run : {none, not_the_last, beyond_the_last}) {
-    const ThreadLender lender{3, nullptr, run};
+    const ExternalThreadPool thread_pool{3, nullptr, run};
     AttentionOptions options = forced(c, "cpu.scalar", 0);
-    options.lender = &lender;
+    options.thread_pool = &thread_pool;
     try {
       solve(c, options);
       ADD_FAILURE() << "nothing was said";
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::error);
-      EXPECT_EQ(error.details().argument, "lender");
+      EXPECT_EQ(error.details().argument, "thread_pool");
     }
   }
 }
@@ -130,13 +131,13 @@ TEST(Threads, AForkedChildComputes) {
 }
 
 TEST(Threads, EveryItemOnceAndRunnersApart) {
-  for (const int runners : {1, 2, 4}) {
+  for (const int workers : {1, 2, 4}) {
     std::vector<int> done(1000, 0);
     std::vector<std::atomic<int>> inside(4);
-    EXPECT_TRUE(for_each_item(nullptr, runners, 1000, [&](std::int64_t item, int runner) {
-      EXPECT_EQ(inside[static_cast<std::size_t>(runner)]++, 0);
+    EXPECT_TRUE(for_each_item(nullptr, workers, 1000, [&](std::int64_t item, int worker) {
+      EXPECT_EQ(inside[static_cast<std::size_t>(worker)]++, 0);
       ++done[static_cast<std::size_t>(item)];
-      --inside[static_cast<std::size_t>(runner)];
+      --inside[static_cast<std::size_t>(worker)];
       return true;
     }));
     for (const int times : done) EXPECT_EQ(times, 1);

@@ -54,23 +54,23 @@ std::int64_t divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Plans are made anew, not remembered: devices come and go here.
 
-// A plan works on every block of the passing side, by parts that all have some where no mask takes it.
+// A plan works on every block of the streamed operand, by parts that all have some where no mask takes it.
 void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t kept,
                   std::int64_t passing, std::int64_t group, const std::string& line) {
   ASSERT_NE(kernel, nullptr) << line;
   EXPECT_LE(kernel->shared_bytes, shared_limit) << line;
   EXPECT_GE(split.splits, 1) << line;
   EXPECT_EQ(split.rows, kernel->tile.rows()) << line;
-  EXPECT_EQ(split.block, kernel->tile.block()) << line;
+  EXPECT_EQ(split.streamed_rows, kernel->tile.streamed_rows()) << line;
   EXPECT_GE(blocks, divide(kept, split.rows) * split.splits) << line;
-  const std::int64_t longest = std::max<std::int64_t>(divide(passing, split.block) * group, 1);
+  const std::int64_t longest = std::max<std::int64_t>(divide(passing, split.streamed_rows) * group, 1);
   if (split.in_cluster) {
     EXPECT_LE(split.splits, longest) << line;
     return;
   }
   EXPECT_LE(split.splits, kMaxSplits) << line;
-  EXPECT_GE(std::int64_t{split.splits} * split.blocks_per_split, longest) << line;
-  EXPECT_LT((std::int64_t{split.splits} - 1) * split.blocks_per_split, longest) << line;
+  EXPECT_GE(std::int64_t{split.splits} * split.tiles_per_split, longest) << line;
+  EXPECT_LT((std::int64_t{split.splits} - 1) * split.tiles_per_split, longest) << line;
 }
 
 // The most blocks that a tile of the plan visits.
@@ -82,7 +82,7 @@ std::int64_t longest_visit(const AttentionProblem& p, const Split& split, bool o
     const std::int64_t last = std::min(first + split.rows, kept) - 1;
     const std::int64_t from = std::max<std::int64_t>(of_keys ? first - end + 1 : first + begin, 0);
     const std::int64_t to = std::min(of_keys ? last - begin + 1 : last + end, passing);
-    if (from < to) longest = std::max(longest, divide(to, split.block) - from / split.block);
+    if (from < to) longest = std::max(longest, divide(to, split.streamed_rows) - from / split.streamed_rows);
   }
   return longest * (of_keys ? p.heads_q / p.heads_kv : 1);
 }
@@ -94,7 +94,7 @@ void expect_whole_windows(const std::string& sweep) {
     p.device = {DeviceKind::cuda, 0};
     const auto expect = [&](const Split& split, bool of_keys) {
       if (split.in_cluster || split.splits == 1) return;  // they share whatever there is
-      EXPECT_GE(std::int64_t{split.splits} * split.blocks_per_split, longest_visit(p, split, of_keys))
+      EXPECT_GE(std::int64_t{split.splits} * split.tiles_per_split, longest_visit(p, split, of_keys))
           << verification::line_of(c);
     };
     p.pass = Pass::forward;
@@ -146,7 +146,7 @@ TEST(Plan, HasWholeWorkOfEveryWindow) {
   }
 }
 
-// A driver may answer that no block of threads of a tile finds a place. There is a plan nevertheless; launching says
+// A driver may answer that no thread block of a tile finds a place. There is a plan nevertheless; launching says
 // what is wrong.
 TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
   describe_device(9, 132, kH200Shared, 0);

@@ -1,4 +1,4 @@
-// The instructions of src/cuda/ptx by which kernels and blocks of threads wait for each other, on the device.
+// The instructions of src/cuda/ptx by which kernels and thread blocks wait for each other, on the device.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace fovea::cuda {
 namespace {
 
-// Block n writes late, after it has let the next kernel begin.
+// Block n writes late, after it has launched the dependent kernel.
 __global__ void write_late(unsigned* numbers) {
-  ptx::let_next_kernel_begin();
+  ptx::griddepcontrol_launch_dependents();
   for (int i = 0; i < 200; ++i) __nanosleep(500);
   numbers[blockIdx.x] = blockIdx.x + 1;
 }
@@ -25,12 +25,12 @@ struct FromTo {
 };
 // Reads what all blocks of the kernel ahead wrote.
 __global__ void double_reversed(const __grid_constant__ FromTo p) {
-  ptx::let_next_kernel_begin();
-  ptx::wait_for_earlier_kernels();
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
   p.to[blockIdx.x] = 2 * p.from[gridDim.x - 1 - blockIdx.x];
 }
 
-bool kernels_that_begin_early_wait() {
+bool programmatic_kernels_wait() {
   constexpr std::size_t kBlocks = 64;
   const std::vector<unsigned> zeros(kBlocks);
   for (int round = 0; round < 20; ++round) {
@@ -38,8 +38,8 @@ bool kernels_that_begin_early_wait() {
     write_late<<<kBlocks, 1>>>(a.data());
     const FromTo first{a.data(), b.data()}, second{b.data(), c.data()};
     const auto* function = reinterpret_cast<const void*>(&double_reversed);
-    launch(function, kBlocks, 1, 0, nullptr, &first, Begin::early);
-    launch(function, kBlocks, 1, 0, nullptr, &second, Begin::early);
+    launch(function, kBlocks, 1, 0, nullptr, &first, Dependency::programmatic);
+    launch(function, kBlocks, 1, 0, nullptr, &second, Dependency::programmatic);
     const auto got = c.read();
     for (std::size_t i = 0; i < kBlocks; ++i) {
       if (got[i] != 4 * (i + 1)) return false;
@@ -61,7 +61,7 @@ __global__ void read_across(float* numbers) {
   ptx::cluster_arrive();
   ptx::cluster_wait();
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
-  const std::uint32_t there = ptx::address_in_block(address, (rank + 2) % kCluster);
+  const std::uint32_t there = ptx::cluster_address(address, (rank + 2) % kCluster);
   const float4 all = ptx::load_cluster_float4(there);
   const float2 half = ptx::load_cluster_float2(there + 8);
   const float read[] = {all.x, all.y, all.z, all.w, half.x, half.y};
@@ -77,7 +77,7 @@ bool clusters_read_across() {
   if (resident_clusters(function, 1, 0, kCluster, 0) == 0) return true;  // before sm_90 there are none
   const OnDevice<float> numbers(std::vector<float>(6 * kBlocks));
   float* data = numbers.data();
-  launch(function, kBlocks, 1, 0, nullptr, &data, Begin::after, Memory::as_needed, kCluster);
+  launch(function, kBlocks, 1, 0, nullptr, &data, Dependency::full, Memory::as_needed, kCluster);
   const auto got = numbers.read();
   for (int block = 0; block < kBlocks; ++block) {
     const int from = block / kCluster * kCluster + (block + 2) % kCluster;
@@ -92,7 +92,7 @@ bool clusters_read_across() {
 }  // namespace
 
 std::span<const NamedCheck> grid_checks() {
-  static constexpr NamedCheck kChecks[] = {{"griddepcontrol", kernels_that_begin_early_wait},
+  static constexpr NamedCheck kChecks[] = {{"griddepcontrol", programmatic_kernels_wait},
                                            {"fence, barrier.cluster, mapa, ld.shared::cluster", clusters_read_across}};
   return kChecks;
 }

@@ -144,9 +144,9 @@ class Sweep {
     time_kernel(Kernel::forward, p);
     p.pass = Pass::backward;
     p.wants_dq = false;
-    const std::vector<Timed> keys = time_kernel(Kernel::backward_keys, p);
+    const std::vector<Timed> keys = time_kernel(Kernel::backward_dkdv, p);
     p.wants_dq = true, p.wants_dk = p.wants_dv = false;
-    const std::vector<Timed> queries = time_kernel(Kernel::backward_queries, p);
+    const std::vector<Timed> queries = time_kernel(Kernel::backward_dq, p);
     time_pairs(keys, queries);
   }
 
@@ -193,7 +193,7 @@ class Sweep {
       return mark(plan.kernel, plan.split);
     }
     const BackwardPlan plan = plan_backward(p, {}, {});
-    const GradientPlan& gradient = kernel == Kernel::backward_keys ? plan.keys : plan.queries;
+    const GradientPlan& gradient = kernel == Kernel::backward_dkdv ? plan.keys : plan.queries;
     mark(gradient.kernel, gradient.split);
   }
 
@@ -248,7 +248,7 @@ class Sweep {
   }
 
   void print(Kernel kernel, const AttentionProblem& p, const std::vector<Timed>& all) {
-    constexpr const char* kNames[] = {"forward", "backward_keys", "backward_queries"};
+    constexpr const char* kNames[] = {"forward", "backward_dkdv", "backward_dq"};
     print_head(kNames[static_cast<int>(kernel)], p);
     std::fprintf(file_, "\"choices\":[");
     const char* comma = "";
@@ -261,10 +261,10 @@ class Sweep {
           "%s{\"tile\":[%d,%d,%d,%d,%d,%d,%d,%d,%d],\"roles\":%d,\"tiles\":%lld,\"longest\":%lld,\"work\":%.6g,"
           "\"products\":%g,\"floats\":%g,\"joins\":%g,\"splits\":%d,\"per_split\":%d,\"cluster\":%d,"
           "\"shared\":%d,\"resident\":%g,\"most\":%g,\"capacity\":%g,\"cycles\":%.1f,\"us\":%.3f,\"chosen\":%d}",
-          comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.resident, t.sharing, t.lane_rows,
-          t.warpgroup ? 1 : 0, one.choice.kernel->split_roles ? 1 : 0, static_cast<long long>(load.tiles),
+          comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.resident, t.split_warps, t.lane_rows,
+          t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(load.tiles),
           static_cast<long long>(load.longest), load.work, load.products, load.result_floats, load.joins,
-          s.split.splits, s.split.blocks_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.resident, s.most,
+          s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.resident, s.most,
           s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
       comma = ",";
     }

@@ -86,8 +86,8 @@ Planned plan(Tensors& t, Workspace& workspace, const PlanOverride& forced) {
 AttentionProblem problem_of(const verification::AttentionCase& c, Kernel kernel) {
   AttentionProblem problem = c.problem;
   problem.pass = kernel == Kernel::forward ? Pass::forward : Pass::backward;
-  problem.wants_dq = kernel != Kernel::backward_keys;
-  problem.wants_dk = problem.wants_dv = kernel != Kernel::backward_queries;
+  problem.wants_dq = kernel != Kernel::backward_dkdv;
+  problem.wants_dk = problem.wants_dv = kernel != Kernel::backward_dq;
   problem.device = {DeviceKind::cuda, 0};
   return problem;
 }
@@ -124,8 +124,8 @@ class KernelTimes {
  private:
   void print_choice() {
     // Of the flops of a whole pass, those that this kernel answers for.
-    const double share = kernel_ == Kernel::forward ? 1.0 : kernel_ == Kernel::backward_keys ? 0.8 : 0.6;
-    const char* name = kernel_ == Kernel::forward ? "fwd" : kernel_ == Kernel::backward_keys ? "dkdv" : "dq";
+    const double share = kernel_ == Kernel::forward ? 1.0 : kernel_ == Kernel::backward_dkdv ? 0.8 : 0.6;
+    const char* name = kernel_ == Kernel::forward ? "fwd" : kernel_ == Kernel::backward_dkdv ? "dkdv" : "dq";
     const double worst = error(), us = time(chosen_);
     std::printf("%-4s %s b%lld h%lld lq%-6lld d%-4lld %-6.6s * %9.2f us %6.1f TF/s err %.1e  %s\n", name,
                 problem_.dtype == DType::fp32 ? "fp32" : "bf16", static_cast<long long>(problem_.batch),
@@ -136,13 +136,14 @@ class KernelTimes {
 
   void print_variant(const KernelInstance& one) {
     const TileShape& s = one.tile;
-    std::printf("   %dx%d w%d rt%d st%d sh%d %d B:", s.rows(), s.block(), s.warps, s.row_tiles, s.stages, s.sharing,
-                one.shared_bytes);
+    std::printf("   %dx%d w%d rt%d st%d sh%d %d B:", s.rows(), s.streamed_rows(), s.warps, s.row_tiles, s.stages,
+                s.split_warps, one.shared_bytes);
     const int chosen_parts = plan(tensors_, workspace_, {.kernel = &one, .splits = 0}).split.splits;
     std::vector<int> tried;
     double worst = 0;
     for (const int splits : {chosen_parts, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44}) {
-      if ((s.sharing > 1 || problem_.batch * problem_.heads_q > 16) && splits > 1 && splits != chosen_parts) continue;
+      if ((s.split_warps > 1 || problem_.batch * problem_.heads_q > 16) && splits > 1 && splits != chosen_parts)
+        continue;
       const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = splits});
       if (std::find(tried.begin(), tried.end(), planned.split.splits) != tried.end()) continue;
       if (splits < chosen_parts / 5 && splits != chosen_parts) continue;
@@ -152,7 +153,7 @@ class KernelTimes {
       std::printf(" %s%d=%.2f", tried.size() == 1 ? "auto " : "", planned.split.splits, time(planned));
     }
     for (const int cluster : {2, 4, 8}) {
-      if (s.sharing > 1 || one.split_roles ||
+      if (s.split_warps > 1 || one.separate_dk_dv ||
           resident_clusters(one.function, s.threads(), one.shared_bytes, cluster, 0) == 0)
         continue;
       const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = cluster, .in_cluster = true});
@@ -196,7 +197,7 @@ class KernelTimes {
 
 // All kernels of a backward call, as the library chooses them: some of them run side by side.
 void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
-  AttentionProblem problem = problem_of(c, Kernel::backward_keys);
+  AttentionProblem problem = problem_of(c, Kernel::backward_dkdv);
   problem.wants_dq = true;
   Tensors t(problem);
   const Planned planned = plan(t, workspace, {});
@@ -217,9 +218,10 @@ std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
   std::vector<Option> all;
   for (const KernelInstance& one : instances(kernel, kind_of(problem.dtype))) {
     const TileShape& tile = one.tile;
-    const std::int64_t dim = std::max(problem.dim_qk, problem.dim_v), blocks = divide_up(problem.len_q, tile.block());
-    if (tile.dim < dim || (tile.dim > 32 && tile.dim / 2 >= dim) || tile.resident > 2) continue;
-    const std::string name = std::to_string(tile.rows()) + "x" + std::to_string(tile.block()) + ":";
+    const std::int64_t dim = std::max(problem.dim_qk, problem.dim_v),
+                       blocks = divide_up(problem.len_q, tile.streamed_rows());
+    if (tile.dim < dim || (tile.dim > 32 && tile.dim / 2 >= dim) || tile.ctas_per_sm > 2) continue;
+    const std::string name = std::to_string(tile.rows()) + "x" + std::to_string(tile.streamed_rows()) + ":";
     std::int64_t last = 0;
     for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 15, 16, 19, 22, 32}) {
       const std::int64_t length = divide_up(blocks, splits);
@@ -237,12 +239,12 @@ std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
 
 // Microseconds of a whole backward call for pairs of cuts of its gradient kernels, which run side by side.
 void time_pairs(const verification::AttentionCase& c, Workspace& workspace) {
-  AttentionProblem problem = problem_of(c, Kernel::backward_keys);
+  AttentionProblem problem = problem_of(c, Kernel::backward_dkdv);
   problem.wants_dq = true;
   Tensors t(problem);
   time_backward(c, workspace);  // the limits of shared memory are raised by the first plan
-  const std::vector<Option> all = options_of(Kernel::backward_queries, problem);
-  for (const Option& keys : options_of(Kernel::backward_keys, problem)) {
+  const std::vector<Option> all = options_of(Kernel::backward_dq, problem);
+  for (const Option& keys : options_of(Kernel::backward_dkdv, problem)) {
     std::printf("  %s |", keys.name.c_str());
     for (const Option& queries : all) {
       if (keys.forced.kernel->tile.rows() != queries.forced.kernel->tile.rows()) continue;
@@ -330,8 +332,8 @@ int run(const std::vector<std::string>& words) {
         failed += KernelTimes(c, Kernel::forward, workspace).print();
       } else {
         time_backward(c, workspace);
-        failed += KernelTimes(c, Kernel::backward_keys, workspace).print();
-        failed += KernelTimes(c, Kernel::backward_queries, workspace).print();
+        failed += KernelTimes(c, Kernel::backward_dkdv, workspace).print();
+        failed += KernelTimes(c, Kernel::backward_dq, workspace).print();
       }
     }
   }

@@ -1,6 +1,6 @@
 // Instances of the kernels of cuda.any with other tiles than the library's.
-#include "cuda/attention/any/backward_keys.cuh"
-#include "cuda/attention/any/backward_queries.cuh"
+#include "cuda/attention/any/backward_dkdv.cuh"
+#include "cuda/attention/any/backward_dq.cuh"
 #include "cuda/attention/any/forward.cuh"
 #include "tile_variants.h"
 
@@ -20,8 +20,8 @@ struct Tile {
                                     .warps = kList[2],
                                     .stream = kList[3],
                                     .stages = kList[4],
-                                    .resident = kList[5],
-                                    .sharing = kList[6],
+                                    .ctas_per_sm = kList[5],
+                                    .split_warps = kList[6],
                                     .lane_rows = kNamed > 7 ? kList[7] : 4,
                                     .warpgroup = kList[8] != 0};
 };
@@ -44,22 +44,22 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             forward_instance<Half, Tile<128, 1, 4, 64, 1, 3, 1, 4, 1>>(),
             forward_instance<Half, Tile<128, 1, 8, 16, 2, 1, 8>>(),
             forward_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
-  if (kind == ElementKind::bf16 && kernel == Kernel::backward_keys)
-    return {backward_keys_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
-            backward_keys_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
-            backward_keys_instance<Half, Tile<64, 2, 4, 32, 2, 2, 1>>(),
-            backward_keys_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
-            backward_keys_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
-            backward_keys_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
-            backward_keys_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
+  if (kind == ElementKind::bf16 && kernel == Kernel::backward_dkdv)
+    return {backward_dkdv_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
+            backward_dkdv_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            backward_dkdv_instance<Half, Tile<64, 2, 4, 32, 2, 2, 1>>(),
+            backward_dkdv_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            backward_dkdv_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1>>(),
+            backward_dkdv_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
+            backward_dkdv_instance<Half, Tile<128, 1, 8, 64, 2, 1, 1>>()};
   if (kind == ElementKind::bf16)
-    return {backward_queries_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
-            backward_queries_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
-            backward_queries_instance<Half, Tile<64, 2, 4, 48, 2, 2, 1>>(),
-            backward_queries_instance<Half, Tile<64, 2, 4, 64, 2, 2, 1>>(),
-            backward_queries_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
-            backward_queries_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
-            backward_queries_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>()};
+    return {backward_dq_instance<Half, Tile<32, 2, 4, 64, 2, 2, 1>>(),
+            backward_dq_instance<Half, Tile<32, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            backward_dq_instance<Half, Tile<64, 2, 4, 48, 2, 2, 1>>(),
+            backward_dq_instance<Half, Tile<64, 2, 4, 64, 2, 2, 1>>(),
+            backward_dq_instance<Half, Tile<64, 1, 4, 64, 2, 3, 1, 4, 1>>(),
+            backward_dq_instance<Half, Tile<128, 1, 4, 64, 2, 2, 1, 4, 1>>(),
+            backward_dq_instance<Half, Tile<128, 2, 4, 32, 2, 2, 1>>()};
   if (kernel == Kernel::forward)
     return {forward_instance<float, Tile<32, 2, 4, 32, 2, 2, 1>>(),
             forward_instance<float, Tile<32, 2, 4, 64, 1, 2, 1>>(),
@@ -77,19 +77,19 @@ std::vector<KernelInstance> variants(Kernel kernel, ElementKind kind) {
             forward_instance<float, Tile<256, 1, 8, 32, 1, 1, 1>>(),
             forward_instance<float, Tile<256, 1, 4, 64, 1, 1, 1, 2>>(),
             forward_instance<float, Tile<256, 1, 4, 32, 1, 1, 1, 2>>()};
-  if (kernel == Kernel::backward_keys)
-    return {backward_keys_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
-            backward_keys_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
-            backward_keys_instance<float, Tile<64, 1, 4, 32, 1, 3, 1>>(),
-            backward_keys_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
-            backward_keys_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
-            backward_keys_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
-  return {backward_queries_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
-          backward_queries_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
-          backward_queries_instance<float, Tile<64, 2, 4, 32, 1, 2, 1>>(),
-          backward_queries_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
-          backward_queries_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
-          backward_queries_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
+  if (kernel == Kernel::backward_dkdv)
+    return {backward_dkdv_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
+            backward_dkdv_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
+            backward_dkdv_instance<float, Tile<64, 1, 4, 32, 1, 3, 1>>(),
+            backward_dkdv_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
+            backward_dkdv_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
+            backward_dkdv_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
+  return {backward_dq_instance<float, Tile<32, 2, 4, 32, 1, 2, 1>>(),
+          backward_dq_instance<float, Tile<64, 1, 4, 64, 1, 2, 1>>(),
+          backward_dq_instance<float, Tile<64, 2, 4, 32, 1, 2, 1>>(),
+          backward_dq_instance<float, Tile<128, 1, 4, 32, 1, 2, 1>>(),
+          backward_dq_instance<float, Tile<128, 1, 8, 64, 1, 1, 1, 2>>(),
+          backward_dq_instance<float, Tile<128, 1, 8, 48, 1, 1, 1>>()};
 }
 
 }  // namespace fovea::cuda::any

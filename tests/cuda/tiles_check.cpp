@@ -37,13 +37,13 @@ std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, con
           verification::attention_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
 }
 
-// How a tile may be cut on this device: warps that share rows take all keys, and blocks of threads that make different
+// How a tile may be cut on this device: warps that share rows take all keys, and thread blocks that make different
 // results form no cluster.
 std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
   std::vector<PlanOverride> all{{.kernel = &one, .splits = 1}};
-  if (one.tile.sharing > 1) return all;
+  if (one.tile.split_warps > 1) return all;
   all.push_back({.kernel = &one, .splits = 3});
-  if (one.split_roles || resident_blocks(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
+  if (one.separate_dk_dv || resident_blocks(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
   for (const int cluster : {2, 8}) {
     if (resident_clusters(one.function, one.tile.threads(), one.shared_bytes, cluster, 0) > 0)
       all.push_back({.kernel = &one, .splits = cluster, .in_cluster = true});
@@ -52,10 +52,10 @@ std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
 }
 
 std::string text_of(Kernel kernel, const PlanOverride& cut, const verification::AttentionCase& c) {
-  constexpr const char* kNames[] = {"forward", "backward_keys", "backward_queries"};
+  constexpr const char* kNames[] = {"forward", "backward_dkdv", "backward_dq"};
   const TileShape& tile = cut.kernel->tile;
   return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
-         std::to_string(tile.block()) + ", " + std::to_string(cut.splits) +
+         std::to_string(tile.streamed_rows()) + ", " + std::to_string(cut.splits) +
          (cut.in_cluster ? " of a cluster" : " parts") + ", " + verification::line_of(c);
 }
 
@@ -76,7 +76,7 @@ verification::Verdict verdict_on_forward(const PlanOverride& cut, verification::
 
 // Of the kernel's gradients.
 verification::Verdict verdict_on_backward(Kernel kernel, const PlanOverride& cut, verification::AttentionCase c) {
-  const bool of_keys = kernel == Kernel::backward_keys;
+  const bool of_keys = kernel == Kernel::backward_dkdv;
   const auto wanted = [of_keys](BackwardTensors tensors) {
     if (of_keys) tensors.dq = {};
     if (!of_keys) tensors.dk = tensors.dv = {};
@@ -106,7 +106,7 @@ std::string wrong_answer(Kernel kernel, const PlanOverride& cut, const verificat
 
 int check_tiles() {
   int passed = 0, failed = 0;
-  for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
+  for (const Kernel kernel : {Kernel::forward, Kernel::backward_dkdv, Kernel::backward_dq}) {
     for (const auto& [kind, dtype] :
          {std::pair{ElementKind::fp32, "fp32"}, {ElementKind::bf16, "bf16"}, {ElementKind::fp16, "fp16"}}) {
       for (const KernelInstance& one : any::instances(kernel, kind)) {

@@ -15,7 +15,7 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr std::array kMostBytes{99 * 1024, 163 * 1024, 227 * 1024};  // of a block of threads, by class of cards
+constexpr std::array kMostBytes{99 * 1024, 163 * 1024, 227 * 1024};  // per thread block, by class of cards
 
 std::string with_commas(int number) {
   std::string text = std::to_string(number);
@@ -25,8 +25,8 @@ std::string with_commas(int number) {
 
 std::string text_of(const KernelInstance& one) {
   const TileShape& t = one.tile;
-  return std::to_string(t.rows()) + " x " + std::to_string(t.block()) + " x " + std::to_string(t.stages) + " (" +
-         with_commas(one.shared_bytes) + ")";
+  return std::to_string(t.rows()) + " x " + std::to_string(t.streamed_rows()) + " x " + std::to_string(t.stages) +
+         " (" + with_commas(one.shared_bytes) + ")";
 }
 
 std::string row_of(const std::string& kernel, const std::string& elements, std::span<const KernelInstance> all,
@@ -56,8 +56,8 @@ TEST(SharedMemoryMap, IsThatOfTheKernels) {
   const std::string page(std::istreambuf_iterator<char>(file), {});
   std::string map;
   for (const auto& [name, kernel] : {std::pair{"forward", Kernel::forward},
-                                     {"backward_keys", Kernel::backward_keys},
-                                     {"backward_queries", Kernel::backward_queries}}) {
+                                     {"backward_dkdv", Kernel::backward_dkdv},
+                                     {"backward_dq", Kernel::backward_dq}}) {
     const std::string of_bf16 = rows_of(name, kernel, ElementKind::bf16, "16-bit");
     EXPECT_EQ(of_bf16, rows_of(name, kernel, ElementKind::fp16, "16-bit")) << "the page has one row for both";
     map += of_bf16 + rows_of(name, kernel, ElementKind::fp32, "fp32");

@@ -98,16 +98,16 @@ TEST(Linear, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(Linear, LentThreadsGiveTheSameBits) {
-  const ThreadLender lender{3, nullptr,
-                            [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
-                              for (std::int64_t i = count; i-- > 0;) task(argument, i, 0);
-                            }};
+TEST(Linear, AnExternalThreadPoolGivesTheSameBits) {
+  const ExternalThreadPool thread_pool{
+      3, nullptr, [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
+        for (std::int64_t i = count; i-- > 0;) task(argument, i, 0);
+      }};
   const Tensors own({2, 300, 2, 40, 3, 200}, DType::fp32, DType::fp32, Order::dense),
-      lent({2, 300, 2, 40, 3, 200}, DType::fp32, DType::fp32, Order::dense);
+      pooled({2, 300, 2, 40, 3, 200}, DType::fp32, DType::fp32, Order::dense);
   linear_forward(own.forward());
-  linear_forward(lent.forward(), {.lender = &lender});
-  EXPECT_EQ(own.y.all(), lent.y.all());
+  linear_forward(pooled.forward(), {.thread_pool = &thread_pool});
+  EXPECT_EQ(own.y.all(), pooled.y.all());
 }
 
 TEST(Linear, AccumulatingAddsToWhatWasThere) {

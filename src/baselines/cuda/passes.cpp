@@ -30,10 +30,10 @@ bool is_vector(const RowMatrix& m, DType type) {
 
 template <class Parameters>
 void launch_rows(const void* kernel, std::int64_t rows, int rows_of_block, int threads, const Call& call,
-                 const Parameters& parameters, Begin begin = Begin::after) {
+                 const Parameters& parameters, Dependency dependency = Dependency::full) {
   constexpr std::int64_t kMostBlocks = 0x7fffffff;
   launch(kernel, std::min((rows + rows_of_block - 1) / rows_of_block, kMostBlocks), threads, 0,
-         static_cast<cudaStream_t>(call.stream), &parameters, begin);
+         static_cast<cudaStream_t>(call.stream), &parameters, dependency);
 }
 
 void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
@@ -70,18 +70,19 @@ bool is_short_softmax(const RowPass& pass) {
 ShortMatrix narrow(const RowMatrix& m) { return {m.data, static_cast<unsigned>(m.head), static_cast<unsigned>(m.row)}; }
 
 ShortRows short_rows(const RowPass& pass) {
-  return {static_cast<unsigned>(pass.rows), static_cast<unsigned>(pass.len_q), divisor(pass.len_q), pass.len_k,
+  return {static_cast<unsigned>(pass.rows), static_cast<unsigned>(pass.len_q), fast_divmod(pass.len_q), pass.len_k,
           pass.masked ? pass.window_end : pass.len_k};
 }
 
 template <class Parameters>
 void launch_short(const void* kernel, const Call& call, const Parameters& parameters) {
-  launch_rows(kernel, parameters.rows.count, kShortRowThreads / 32, kShortRowThreads, call, parameters, Begin::early);
+  launch_rows(kernel, parameters.rows.count, kShortRowThreads / 32, kShortRowThreads, call, parameters,
+              Dependency::programmatic);
 }
 
 void enqueue_short_softmax(const Call& call, const RowPass& pass, DType to) {
   const ShortSoftmax softmax{.rows = short_rows(pass),
-                             .magnitude = pass.magnitude,
+                             .abs_scale = pass.abs_scale,
                              .sign = pass.sign,
                              .scores = narrow(pass.scores),
                              .to = narrow(pass.to),
@@ -136,7 +137,7 @@ RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, doubl
           .window_end = static_cast<int>(bound),
           .masked = masked && p.mask != Mask::none,
           .factor = wide,
-          .magnitude = std::max(std::fabs(wide), std::numeric_limits<float>::denorm_min()),
+          .abs_scale = std::max(std::fabs(wide), std::numeric_limits<float>::denorm_min()),
           .sign = wide < 0 ? -1.0f : 1.0f,
           .scores = row_matrix(scores),
           .to = row_matrix(scores)};

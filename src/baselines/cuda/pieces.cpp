@@ -16,7 +16,7 @@ using fovea::baselines::Form;
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 20;
 constexpr std::int64_t kTile = 128;               // of a product
 constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip in a head
-constexpr std::int64_t kStripRows = 128 * kTile;  // of all heads, for a tile on each multiprocessor
+constexpr std::int64_t kStripRows = 128 * kTile;  // of all heads, so that every SM has a tile
 constexpr std::int64_t kMostStrips = 64;
 
 std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }

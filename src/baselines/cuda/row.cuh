@@ -9,7 +9,7 @@
 
 namespace fovea::cuda::baselines {
 
-// The rows of a block of threads: one, or one for each warp of it.
+// The rows of a thread block: one, or one per warp.
 struct RowCursor {
   std::int64_t row;
   int thread;  // of the row's

@@ -28,7 +28,7 @@ template <class Element>
 struct Exponential {
   float scale;
   explicit __device__ __forceinline__ Exponential(const RowPass& p)
-      : scale(std::is_same_v<Element, float> ? p.magnitude : p.magnitude * kLog2e) {}
+      : scale(std::is_same_v<Element, float> ? p.abs_scale : p.abs_scale * kLog2e) {}
   __device__ __forceinline__ float operator()(float difference) const {
     if constexpr (std::is_same_v<Element, float>)
       return expf(difference * scale);
@@ -78,7 +78,7 @@ __device__ __forceinline__ float weigh(Scores<kVector>& part, float reference, c
 }
 
 __device__ __forceinline__ float lse_of(float reference, float sum, const RowPass& p) {
-  return sum == 0.0f ? -kInfinity : fmaf(reference, p.magnitude, logf(sum));
+  return sum == 0.0f ? -kInfinity : fmaf(reference, p.abs_scale, logf(sum));
 }
 
 template <class Element, int kVector>
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) softm
     const Row row(p, at.row);
     Scores<kVector> part;
     load_scores(part, p, row, end_of_keys(p, row), 0, at.thread);
-    const float reference = reference_of(row_max(largest(part, -kInfinity), p.threads));
+    const float reference = finite_max(row_max(largest(part, -kInfinity), p.threads));
     const float sum = row_sum(weigh(part, reference, Exponential<Element>(p)), p.threads);
     if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, row) = lse_of(reference, sum, p);
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
       load_scores(part, p, row, end, chunk, at.thread);
       most = largest(part, most);
     }
-    const float reference = reference_of(row_max(most, p.threads));
+    const float reference = finite_max(row_max(most, p.threads));
     float sum = 0.0f;
 #pragma unroll 1
     for (int chunk = chunks - 1;;) {  // the last one is still there

@@ -30,7 +30,7 @@ struct RowPass {
   int threads = 32;     // of a row, a power of two
   // Scores are factor times what the matrix holds. Softmaxes flip its sign where the factor is negative and multiply by
   // |factor|, which they take as the least number if it is 0, so that a hidden pair's -inf stays -inf.
-  float factor = 1.0f, magnitude = 1.0f, sign = 1.0f;
+  float factor = 1.0f, abs_scale = 1.0f, sign = 1.0f;
   RowMatrix scores;  // fp32: scores, or gradients
   RowMatrix to;
   RowMatrix weights;                // probabilities, for their gradient

@@ -11,7 +11,7 @@ namespace fovea::cuda::baselines {
 
 constexpr int kBlock = 128;  // columns of a warp's vectors
 constexpr int kBlocks = kShortRow / kBlock;
-constexpr int kAtOnce = 12;  // blocks of threads: 48 warps on a multiprocessor
+constexpr int kAtOnce = 12;  // thread blocks per SM, that is 48 warps
 
 // Columns count from the thread's first one.
 struct ShortRow {
@@ -43,7 +43,7 @@ using Live = std::integral_constant<int, kCount>;
 // has one, of which it sees nothing.
 template <class Pass>
 __device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass) {
-  ptx::wait_for_earlier_kernels();
+  ptx::griddepcontrol_wait();
   const unsigned index = blockIdx.x * (kShortRowThreads / 32) + threadIdx.x / 32;
   if (index >= rows.count) return;
   const ShortRow row(rows, index);

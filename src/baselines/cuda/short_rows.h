@@ -2,7 +2,7 @@
 #pragma once
 
 #include "baselines/cuda/row_passes.h"
-#include "cuda/device/divisor.h"
+#include "cuda/device/fast_divmod.h"
 
 namespace fovea::cuda::baselines {
 
@@ -15,7 +15,7 @@ struct ShortMatrix {
 // Of up to kShortRow columns. All rows start at multiples of four elements.
 struct ShortRows {
   unsigned count, len_q;  // less than 2^31
-  Divisor by_len_q;
+  FastDivmod by_len_q;
   int len_k, window_end;  // query i sees the keys before both, i + window_end and len_k
 };
 

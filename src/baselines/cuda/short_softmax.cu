@@ -63,8 +63,8 @@ __device__ __forceinline__ void softmax(const ShortSoftmax& p, const ShortRow& r
   for (const auto& block : values)
 #pragma unroll
     for (int i = 0; i < 4; ++i) most[i] = fmaxf(most[i], block[i]);
-  const float reference = reference_of(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));
-  const float scale = p.magnitude * kLog2e;
+  const float reference = finite_max(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));
+  const float scale = p.abs_scale * kLog2e;
 #pragma unroll
   for (auto& block : values)
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ __forceinline__ void softmax(const ShortSoftmax& p, const ShortRow& r
   const float sum = over_warp(sums, [](float a, float b) { return a + b; });
   store(values, row, row.columns<Element>(p.to), sum == 0.0f ? 0.0f : __fdividef(1.0f, sum));
   if (p.lse.data != nullptr && row.thread == 0)
-    *row.of<float>(p.lse) = sum == 0.0f ? -kInfinity : fmaf(reference, p.magnitude, logf(sum));
+    *row.of<float>(p.lse) = sum == 0.0f ? -kInfinity : fmaf(reference, p.abs_scale, logf(sum));
 }
 
 template <class Element>

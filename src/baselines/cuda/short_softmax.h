@@ -8,7 +8,7 @@ namespace fovea::cuda::baselines {
 // Step::softmax of scores that are read for the last time, and 16-bit probabilities elsewhere.
 struct ShortSoftmax {
   ShortRows rows;
-  float magnitude, sign;  // as RowPass has them
+  float abs_scale, sign;  // as RowPass has them
   ShortMatrix scores, to;
   ShortMatrix lse;  // of one element a row; data may be null
 };

@@ -1,7 +1,7 @@
-// Backward: the weights are recomputed from lse, block by block; five products, three with queries across the lanes
-// (scores, dP, dQ) and two with head dimensions across them (dV, dK), all on the same stored weights, none transposed.
-// One task owns a chunk of keys with its dK and dV and runs over all query rows in order, so sums have a fixed order.
-// Dao, "FlashAttention-2", arXiv 2307.08691, section 3.1.
+// Backward (Dao, "FlashAttention-2", arXiv 2307.08691, section 3.1): P is recomputed from lse, block by block. Three of
+// the five products have queries across the lanes (S, dP, dQ), two have head dimensions (dV, dK); all read the same
+// stored P and dS, and nothing is transposed. One task owns a chunk of keys with its dK and dV and visits all query
+// rows in order, so sums have a fixed order.
 #pragma once
 
 #include "cpu/kernels/score.inl.h"
@@ -14,20 +14,19 @@ constexpr int64_t kBothRows = kTileRows % kDimTileRows == 0 ? kTileRows : kTileR
 static_assert(kKeyBlock % kBothRows == 0 && kBothRows % kTileRows == 0 && kBothRows % kDimTileRows == 0);
 
 constexpr float kLog2E = 1.44269504f;
-constexpr float kLargestDifference =
-    88.72f;  // exp of more overflows; more than 0 takes an lse that is not the scores' own
+constexpr float kLargestDifference = 88.72f;  // exp of more overflows; above 0 only if lse is not that of these scores
 
 constexpr int64_t kSlabBytes = 128 << 10;  // of query tiles that share a key block in the L2 cache
 constexpr int64_t kMostSlabTiles = 8;
 
 struct BackwardTile {
-  Factor* q;          // [dim_qk / kPairs][kQueries], with the scale's sign
-  Factor* dout;       // [dim_v / kPairs][kQueries]
-  Factor* q_rows;     // [kQueries / kPairs][padded dim_qk]
-  Factor* dout_rows;  // [kQueries / kPairs][padded dim_v]
-  float* dq;          // [dim_qk][kQueries], not yet multiplied by the scale
-  float* lse;         // [kQueries]
-  float* delta;       // [kQueries]
+  Operand* q;          // [dim_qk / kPairs][kQueries], with the scale's sign
+  Operand* dout;       // [dim_v / kPairs][kQueries]
+  Operand* q_rows;     // [kQueries / kPairs][padded dim_qk]
+  Operand* dout_rows;  // [kQueries / kPairs][padded dim_v]
+  float* dq;           // [dim_qk][kQueries], not yet multiplied by the scale
+  float* lse;          // [kQueries]
+  float* delta;        // [kQueries]
   int64_t first_row, rows;
   Visibility visible;
 };
@@ -35,18 +34,18 @@ struct BackwardTile {
 struct BackwardScratch {
   BackwardTile* tiles;
   int64_t tile_count;
-  Factor* k;          // [block][kKeyBlock / kTileRows][dim_qk / kPairs][kTileRows]
-  Factor* v;          // [block][kKeyBlock / kTileRows][dim_v / kPairs][kTileRows]
-  Factor* k_columns;  // [block][dim_qk / kTileRows][kKeyBlock / kPairs][kTileRows]
-  float* dk;          // [key][padded dim_qk], not yet multiplied by the scale
-  float* dv;          // [key][padded dim_v]
-  Factor* weights;    // [kKeyBlock][kQueries / kPairs]
-  float* unrounded;   // [kTileRows][kQueries], the weights of one register tile, differentiated
-  Factor* ds;         // [kKeyBlock][kQueries / kPairs]
-  Factor* ds_keys;    // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
-  float* rows;        // [larger(kKeyBlock, kQueries)][padded dim]
-  float* columns;     // [padded dim][kQueries]
-  Factor* out;        // [dim_v / kPairs][kQueries]
+  Operand* k;              // [block][kKeyBlock / kTileRows][dim_qk / kPairs][kTileRows]
+  Operand* v;              // [block][kKeyBlock / kTileRows][dim_v / kPairs][kTileRows]
+  Operand* k_columns;      // [block][dim_qk / kTileRows][kKeyBlock / kPairs][kTileRows]
+  float* dk;               // [key][padded dim_qk], not yet multiplied by the scale
+  float* dv;               // [key][padded dim_v]
+  Operand* probabilities;  // [kKeyBlock][kQueries / kPairs]
+  float* unrounded;        // [kTileRows][kQueries], P of one register tile times the derivative of the score stage
+  Operand* ds;             // [kKeyBlock][kQueries / kPairs]
+  Operand* ds_keys;        // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
+  float* rows;             // [larger(kKeyBlock, kQueries)][padded dim]
+  float* columns;          // [padded dim][kQueries]
+  Operand* out;            // [dim_v / kPairs][kQueries]
 };
 
 struct BackwardSizes {
@@ -72,24 +71,24 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   Scratch memory{base, 0};
   s.tile_count = larger(1, smaller(kMostSlabTiles, kSlabBytes / tile_bytes));
   s.tiles = memory.take<BackwardTile>(s.tile_count);
-  s.k = memory.take<Factor>(blocks * z.k_block);
-  s.v = memory.take<Factor>(blocks * z.v_block);
-  s.k_columns = memory.take<Factor>(blocks * z.k_columns_block);
+  s.k = memory.take<Operand>(blocks * z.k_block);
+  s.v = memory.take<Operand>(blocks * z.v_block);
+  s.k_columns = memory.take<Operand>(blocks * z.k_columns_block);
   s.dk = memory.take<float>(blocks * kKeyBlock * z.k_padded);
   s.dv = memory.take<float>(blocks * kKeyBlock * z.v_padded);
-  s.weights = memory.take<Factor>(kKeyBlock * kQueries / kPairs);
+  s.probabilities = memory.take<Operand>(kKeyBlock * kQueries / kPairs);
   s.unrounded = memory.take<float>(kTileRows * kQueries);
-  s.ds = memory.take<Factor>(kKeyBlock * kQueries / kPairs);
-  s.ds_keys = kPairs > 1 ? memory.take<Factor>(kKeyBlock / kPairs * kQueries) : s.ds;
+  s.ds = memory.take<Operand>(kKeyBlock * kQueries / kPairs);
+  s.ds_keys = kPairs > 1 ? memory.take<Operand>(kKeyBlock / kPairs * kQueries) : s.ds;
   s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * larger(z.k_padded, z.v_padded));
   s.columns = memory.take<float>(larger(z.k_padded, z.v_padded) * kQueries);
-  s.out = memory.take<Factor>(z.v_padded / kPairs * kQueries);
+  s.out = memory.take<Operand>(z.v_padded / kPairs * kQueries);
   for (int64_t t = 0; t < s.tile_count; ++t) {
     BackwardTile tile{};
-    tile.q = memory.take<Factor>(z.k_padded / kPairs * kQueries);
-    tile.dout = memory.take<Factor>(z.v_padded / kPairs * kQueries);
-    tile.q_rows = memory.take<Factor>(kQueries / kPairs * z.k_padded);
-    tile.dout_rows = memory.take<Factor>(kQueries / kPairs * z.v_padded);
+    tile.q = memory.take<Operand>(z.k_padded / kPairs * kQueries);
+    tile.dout = memory.take<Operand>(z.v_padded / kPairs * kQueries);
+    tile.q_rows = memory.take<Operand>(kQueries / kPairs * z.k_padded);
+    tile.dout_rows = memory.take<Operand>(kQueries / kPairs * z.v_padded);
     tile.dq = memory.take<float>(z.k_padded * kQueries);
     tile.lse = memory.take<float>(kQueries);
     tile.delta = memory.take<float>(kQueries);
@@ -98,7 +97,7 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   return memory.used;
 }
 
-// Which products the wanted gradients need.
+// Which gradients are wanted.
 struct Wanted {
   bool dq, dk, dv;
   bool ds() const { return dq || dk; }
@@ -127,7 +126,8 @@ void pack_chunk(const BackwardTask& task, const BackwardScratch& s) {
   }
 }
 
-// lse and delta of a tile's queries. Lanes beyond the last row get zeros, and so do their q and dout: they add nothing.
+// Reads lse and delta of a tile's queries. Lanes beyond the last row get 0, as do their q and dout, so they add
+// nothing.
 void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& tile) {
   const Shape& shape = *task.shape;
   for (int64_t w = 0; w < kQueries; ++w) {
@@ -140,7 +140,7 @@ void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& 
       const int64_t at = row_offset(task.delta.head_stride, task.delta.row_stride, shape.group, row);
       tile.delta[w] = static_cast<const float*>(task.delta.data)[at];
     }
-    if (lse == -kInfinity) {  // the row saw no key
+    if (lse == -kInfinity) {  // a fully masked row
       tile.visible.lane[w] = {0, 0};
       tile.visible.common = {0, 0};
       continue;
@@ -160,11 +160,11 @@ void sum_delta(const BackwardTask& task, const BackwardScratch& s, int64_t first
     for (int w = 0; w < kQueries; w += kLanes) {
       Vec sum = zero();
       for (int64_t i = 0; i < z.v_steps; ++i)
-        sum = multiply_add(load_factors(s.out + i * kQueries + w), load_factors(tile.dout + i * kQueries + w), sum);
+        sum = multiply_add(load_operands(s.out + i * kQueries + w), load_operands(tile.dout + i * kQueries + w), sum);
       store(tile.delta + w, part == 0 ? sum : add(load(tile.delta + w), sum));
     }
     for (int64_t i = 0; kPairs > 1 && i < kQueries * z.v_padded; i += kLanes)
-      store(s.rows + i, sub(load(s.rows + i), round_to_factor(load(s.rows + i))));
+      store(s.rows + i, sub(load(s.rows + i), round_to_operand(load(s.rows + i))));
   }
 }
 
@@ -190,36 +190,36 @@ void begin_tile(const BackwardTask& task, const BackwardScratch& s, int64_t firs
 
 // A block of keys as one tile works on it; keys are counted from the block's first.
 struct BackwardBlock {
-  const Factor *k, *v, *k_columns;
+  const Operand *k, *v, *k_columns;
   float *dk, *dv;
   int64_t begin, end;  // of the keys that some lane sees, rounded to register tiles
 };
 
-// Weights and dS of kTileRows keys from `key` on; the block's first is `first_key`.
+// P and dS of kTileRows keys from `key` on; `first_key` is the block's first.
 template <int N, class Score>
-FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const BackwardTile& tile,
-                             const BackwardScratch& s, const BackwardBlock& block, int64_t first_key, int64_t key,
-                             const EdgeMask* edge, bool wants_ds) {
+FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, const BackwardTile& tile,
+                                 const BackwardScratch& s, const BackwardBlock& block, int64_t first_key, int64_t key,
+                                 const EdgeMask* edge, bool wants_ds) {
   Vec p[kTileRows][N];
   clear(p);
   multiply(p, block.k + key * z.k_steps, 1, kTileRows, tile.q, kQueries, z.k_steps);
-  const Vec scale = broadcast(shape.size), rest = broadcast(shape.size_rest);
+  const Vec scale = broadcast(shape.scale_hi), rest = broadcast(shape.scale_lo);
   const Exponential exponential(kLog2E);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-      const Place place{tile.first_row + n * kLanes, first_key + key + m};
-      const Vec product = p[m][n], score = Score::apply(shape, product, place);
-      // The difference first: its rounding error is then relative to it, however large scores are.
+      const ScorePosition position{tile.first_row + n * kLanes, first_key + key + m};
+      const Vec product = p[m][n], score = Score::apply(shape, product, position);
+      // Subtract lse before exp: the rounding error is then relative to the difference, however large the scores are.
       const Vec exponent = fma(score, rest, fms(score, scale, lse));
       p[m][n] = exponential(min(broadcast(kLargestDifference), exponent));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
-      store_query_factors(s.weights + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
-      store(s.unrounded + m * kQueries + n * kLanes, Score::differentiate(shape, product, p[m][n], place));
+      store_query_operands(s.probabilities + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
+      store(s.unrounded + m * kQueries + n * kLanes, Score::differentiate(shape, product, p[m][n], position));
     }
   }
   if (!wants_ds) return;
-  __asm__ volatile("" : : : "memory");  // the weights wait in memory: the next product needs all registers
+  __asm__ volatile("" : : : "memory");  // keep P in memory: the next product needs all registers
   Vec ds[kTileRows][N];
   clear(ds);
   multiply(ds, block.v + key * z.v_steps, 1, kTileRows, tile.dout, kQueries, z.v_steps);
@@ -230,22 +230,22 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const BackwardSizes& z, const B
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
         pair[i] = mul(load(s.unrounded + (m + i) * kQueries + n * kLanes), sub(ds[m + i][n], delta));
         if (edge != nullptr) pair[i] = select(edge->sees(key + m + i, n), pair[i], zero());
-        store_query_factors(s.ds + (key + m + i) * (kQueries / kPairs), n * kLanes, pair[i]);
+        store_query_operands(s.ds + (key + m + i) * (kQueries / kPairs), n * kLanes, pair[i]);
       }
-      if (kPairs > 1) store_key_factors(s.ds_keys + (key + m) / kPairs * kQueries + n * kLanes, pair);
+      if (kPairs > 1) store_key_operands(s.ds_keys + (key + m) / kPairs * kQueries + n * kLanes, pair);
     }
   }
 }
 
-// sums[key][d] += sum over queries of weights[key][query] * rows[query][d], for `vectors` vectors of d.
+// sums[key][d] += sum over queries of probabilities[key][query] * rows[query][d], for `vectors` vectors of d.
 template <int N>
-FOVEA_INLINE void add_key_sums(const Factor* weights, const Factor* rows, int64_t row_stride, int64_t steps,
+FOVEA_INLINE void add_key_sums(const Operand* probabilities, const Operand* rows, int64_t row_stride, int64_t steps,
                                int64_t begin, int64_t end, int64_t vectors, float* sums) {
   for (; vectors >= N; vectors -= N, rows += N * kLanes, sums += N * kLanes) {
     for (int64_t key = begin; key < end; key += kDimTileRows) {
       Vec x[kDimTileRows][N];
       clear(x);
-      multiply(x, weights + key * (kQueries / kPairs), kQueries / kPairs, 1, rows, row_stride, steps);
+      multiply(x, probabilities + key * (kQueries / kPairs), kQueries / kPairs, 1, rows, row_stride, steps);
       FOVEA_UNROLL for (int m = 0; m < kDimTileRows; ++m) {
         FOVEA_UNROLL for (int n = 0; n < N; ++n) {
           float* sum = sums + (key + m) * row_stride + n * kLanes;
@@ -254,7 +254,7 @@ FOVEA_INLINE void add_key_sums(const Factor* weights, const Factor* rows, int64_
       }
     }
   }
-  if constexpr (N > 1) add_key_sums<N / 2>(weights, rows, row_stride, steps, begin, end, vectors, sums);
+  if constexpr (N > 1) add_key_sums<N / 2>(probabilities, rows, row_stride, steps, begin, end, vectors, sums);
 }
 
 template <int N>
@@ -284,14 +284,14 @@ __attribute__((noinline)) void backward_block(const Shape& shape, const Backward
   block.end = smaller(kKeyBlock, round_up(any.end - first_key, kBothRows));
   const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
   EdgeMask edge;
-  if (block.begin < common.begin || common.end < block.end) edge.place(tile.visible, first_key);
+  if (block.begin < common.begin || common.end < block.end) edge.set(tile.visible, first_key);
   for (int64_t key = block.begin; key < block.end; key += kTileRows) {
     const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    weigh_tile<N, Score>(shape, z, tile, s, block, first_key, key, inside ? nullptr : &edge, wanted.ds());
+    recompute_tile<N, Score>(shape, z, tile, s, block, first_key, key, inside ? nullptr : &edge, wanted.ds());
   }
   constexpr int64_t kSteps = N * kLanes / kPairs;
   if (wanted.dv)
-    add_key_sums<kDimTileVectors>(s.weights, tile.dout_rows, z.v_padded, kSteps, block.begin, block.end,
+    add_key_sums<kDimTileVectors>(s.probabilities, tile.dout_rows, z.v_padded, kSteps, block.begin, block.end,
                                   z.v_padded / kLanes, block.dv);
   if (wanted.dk)
     add_key_sums<kDimTileVectors>(s.ds, tile.q_rows, z.k_padded, kSteps, block.begin, block.end, z.k_padded / kLanes,

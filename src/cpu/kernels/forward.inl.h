@@ -1,7 +1,7 @@
-// Forward: scores transposed (keys down, queries across the lanes), weights of one key block kept in the L1 cache, the
-// output accumulated as [head dimension][query]. The subtracted maximum is raised only when a score exceeds it by more
-// than 8 (in log2), lane by lane, so that a query's result depends on nothing but that query's keys.
-// Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1, with the maximum raised lazily.
+// Forward: online softmax over key blocks (Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1). Scores are
+// held transposed, keys down and queries across the lanes; P of one key block stays in the L1 cache; the output
+// accumulates as [head dimension][query]. The subtracted maximum rises only when a score exceeds it by more than 8 (in
+// log2), lane by lane, so a query's result depends only on that query's keys.
 #pragma once
 
 #include "cpu/kernels/score.inl.h"
@@ -9,46 +9,46 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr float kRaise = 8.0f;  // weights stay below 2^8
+constexpr float kRaise = 8.0f;  // P stays below 2^8
 
 struct ForwardTile {
-  Factor* q;       // [dim_qk / kPairs][kQueries]
+  Operand* q;      // [dim_qk / kPairs][kQueries]
   float* out;      // [dim_v][kQueries], not yet divided by sum
-  float* maximum;  // [kQueries], what is subtracted from unscaled scores; 0 until a score was seen
+  float* maximum;  // [kQueries], subtracted from unscaled scores; 0 until a score was seen
   float* limit;    // [kQueries], the score above which maximum is raised; -infinity until a score was seen
-  float* sum;      // [kQueries], of the weights
+  float* sum;      // [kQueries], of P
   int64_t first_row, rows;
   Visibility visible;
 };
 
 struct ForwardScratch {
   ForwardTile* tiles;
-  Factor* weights;  // [kKeyBlock / kPairs][kQueries]
-  float* rows;      // [larger(kKeyBlock, kQueries)][padded dim]
-  float* columns;   // [padded dim][kQueries]
-  Factor* k;        // one packed block, if the task packs for itself
-  Factor* v;
-  float* block_sum;  // [kQueries], of the weights of this block
-  float* factor;     // [kQueries], by which this block has lowered what earlier blocks added
+  Operand* probabilities;  // [kKeyBlock / kPairs][kQueries]
+  float* rows;             // [larger(kKeyBlock, kQueries)][padded dim]
+  float* columns;          // [padded dim][kQueries]
+  Operand* k;              // one packed block, if the task packs its own
+  Operand* v;
+  float* block_sum;  // [kQueries], of P of this block
+  float* factor;     // [kQueries], rescale factor of what earlier blocks added
 };
 
-int64_t factors_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
-int64_t factors_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
+int64_t operands_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
+int64_t operands_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
 
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, ForwardScratch& s) {
   Scratch memory{base, 0};
   const int64_t tiles = (rows + kQueries - 1) / kQueries;
   s.tiles = memory.take<ForwardTile>(tiles);
-  s.weights = memory.take<Factor>(kKeyBlock / kPairs * kQueries);
+  s.probabilities = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
   s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * padded(larger(shape.dim_qk, shape.dim_v)));
   s.columns = memory.take<float>(padded(shape.dim_qk) * kQueries);
-  s.k = packs_itself ? memory.take<Factor>(factors_of_k(shape)) : nullptr;
-  s.v = packs_itself ? memory.take<Factor>(factors_of_v(shape)) : nullptr;
+  s.k = packs_itself ? memory.take<Operand>(operands_of_k(shape)) : nullptr;
+  s.v = packs_itself ? memory.take<Operand>(operands_of_v(shape)) : nullptr;
   s.block_sum = memory.take<float>(kQueries);
   s.factor = memory.take<float>(kQueries);
   for (int64_t t = 0; t < tiles; ++t) {
     ForwardTile tile{};
-    tile.q = memory.take<Factor>(padded(shape.dim_qk) / kPairs * kQueries);
+    tile.q = memory.take<Operand>(padded(shape.dim_qk) / kPairs * kQueries);
     tile.out = memory.take<float>(padded(shape.dim_v) * kQueries);
     tile.maximum = memory.take<float>(kQueries);
     tile.limit = memory.take<float>(kQueries);
@@ -76,8 +76,8 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
   }
 }
 
-// Raises the maximum of the lanes whose largest score exceeds the limit, and lowers what was added under the old one:
-// the weights [begin, end) of this block now, the output of earlier blocks when this block's is added.
+// Raises the maximum of the lanes whose largest score exceeds the limit, and rescales what was added under the old one:
+// P of keys [begin, end) of this block now, the output of earlier blocks when this block's output is added.
 __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s,
                                              int n, Vec largest, int64_t begin, int64_t end) {
   const int w = n * kLanes;
@@ -92,14 +92,14 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   if (kBf16Dot) store(s.block_sum + w, mul(load(s.block_sum + w), lower));
   Vec sum = zero();
   for (int64_t r = begin; r < end; r += kPairs)
-    sum = rescale_key_factors(s.weights + r / kPairs * kQueries + w, lower, sum);
+    sum = rescale_key_operands(s.probabilities + r / kPairs * kQueries + w, lower, sum);
   if (!kBf16Dot) store(s.block_sum + w, sum);
 }
 
-// Scores of kTileRows keys from `key` on become weights; keys are counted from the block's first, which is `first_key`.
+// Online softmax of kTileRows keys from `key` on: scores, then P. Keys are counted from the block's first, `first_key`.
 template <int N, class Score>
-FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Factor* k,
-                             int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
+FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Operand* k,
+                               int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
   const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
   Vec x[kTileRows][N];
   clear(x);
@@ -123,7 +123,7 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
       raise_maximum(shape, tile, s, n, largest, begin, key);
   }
   const Exponential exponential(shape.log2_scale);
-  Factor* weights = s.weights + key / kPairs * kQueries;
+  Operand* probabilities = s.probabilities + key / kPairs * kQueries;
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec maximum = load(tile.maximum + n * kLanes);
     Vec sum = load(s.block_sum + n * kLanes);
@@ -134,35 +134,35 @@ FOVEA_INLINE void weigh_tile(const Shape& shape, const ForwardTile& tile, const 
         if (edge != nullptr) p[i] = select(edge->sees(key + m + i, n), p[i], zero());
         sum = add(sum, p[i]);
       }
-      store_key_factors(weights + m / kPairs * kQueries + n * kLanes, p);
+      store_key_operands(probabilities + m / kPairs * kQueries + n * kLanes, p);
     }
     store(s.block_sum + n * kLanes, sum);
   }
 }
 
-// One query tile against one packed block of keys that starts at `first_key`; N vectors hold queries.
+// One query tile against the packed key block from `first_key` on; N vectors hold queries.
 template <int N, class Score>
 __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
-                                             const Factor* k, const Factor* v, int64_t first_key) {
+                                             const Operand* k, const Operand* v, int64_t first_key) {
   const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
   const int64_t end = smaller(kKeyBlock, round_up(tile.visible.any.end - first_key, kTileRows));
   const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
   EdgeMask edge;
-  if (begin < common.begin || common.end < end) edge.place(tile.visible, first_key);
+  if (begin < common.begin || common.end < end) edge.set(tile.visible, first_key);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     store(s.block_sum + n * kLanes, zero());
     store(s.factor + n * kLanes, broadcast(1.0f));
   }
   for (int64_t key = begin; key < end; key += kTileRows) {
     const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    weigh_tile<N, Score>(shape, tile, s, k, first_key, begin, key, inside ? nullptr : &edge);
+    softmax_tile<N, Score>(shape, tile, s, k, first_key, begin, key, inside ? nullptr : &edge);
   }
   const int64_t steps = (end - begin) / kPairs;
   for (int64_t d = 0; d < shape.dim_v; d += kTileRows) {
     Vec x[kTileRows][N];
     clear(x);
     multiply(x, v + d * (kKeyBlock / kPairs) + begin / kPairs * kTileRows, 1, kTileRows,
-             s.weights + begin / kPairs * kQueries, kQueries, steps);
+             s.probabilities + begin / kPairs * kQueries, kQueries, steps);
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
       const Vec factor = load(s.factor + n * kLanes);
       FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
@@ -177,18 +177,18 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   }
 }
 
-// Finish: (maximum, sum, weighted values) of each query become out and lse.
-void finish_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
+// Epilogue: out and lse of each query from its maximum, sum and accumulated output.
+void finalize_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
   const Shape& shape = *task.shape;
-  const double scale = static_cast<double>(shape.size) + static_cast<double>(shape.size_rest);
+  const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
   for (int64_t w = 0; w < tile.rows; ++w) {
-    const bool blind = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
+    const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
     const double lse = static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(tile.sum[w]));
     if (task.lse.data != nullptr) {
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
-      static_cast<float*>(task.lse.data)[offset] = blind ? -kInfinity : static_cast<float>(lse);
+      static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : static_cast<float>(lse);
     }
-    if (blind) tile.sum[w] = 1.0f;  // and its weighted values are zero
+    if (fully_masked) tile.sum[w] = 1.0f;  // its accumulated output is zero
   }
   for (int64_t d = 0; d < shape.dim_v; ++d) {
     for (int n = 0; n < kTileVectors; ++n) {
@@ -202,7 +202,7 @@ void finish_tile(const ForwardTask& task, const ForwardScratch& s, const Forward
 }
 
 void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, float* rows,
-                Factor* packed_k, Factor* packed_v) {
+                Operand* packed_k, Operand* packed_v) {
   const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
   read_rows(k, 1, first_key, keys, shape.dim_qk, rows, kKeyBlock, padded(shape.dim_qk));
   pack_by_rows<kTileRows>(rows, padded(shape.dim_qk), kKeyBlock, shape.dim_qk, packed_k);
@@ -211,8 +211,8 @@ void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int6
 }
 
 template <class Score>
-void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const Factor* k,
-                        const Factor* v, int64_t first_key) {
+void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const Operand* k,
+                        const Operand* v, int64_t first_key) {
   switch ((tile.rows + kLanes - 1) / kLanes) {
     case 1:
       return forward_block<1, Score>(shape, tile, s, k, v, first_key);
@@ -237,8 +237,8 @@ bool forward(const ForwardTask& task) {
   for (int64_t block = any.begin / kKeyBlock; block * kKeyBlock < any.end; ++block) {
     if (task.cancel.raised(task.cancel.flag)) return false;
     const int64_t first_key = block * kKeyBlock;
-    const Factor* k = static_cast<const Factor*>(task.packed_k) + block * factors_of_k(shape);
-    const Factor* v = static_cast<const Factor*>(task.packed_v) + block * factors_of_v(shape);
+    const Operand* k = static_cast<const Operand*>(task.packed_k) + block * operands_of_k(shape);
+    const Operand* v = static_cast<const Operand*>(task.packed_v) + block * operands_of_v(shape);
     if (task.packed_k == nullptr) {
       pack_block(shape, task.k, task.v, first_key, s.rows, s.k, s.v);
       k = s.k;
@@ -250,7 +250,7 @@ bool forward(const ForwardTask& task) {
         forward_tile_block<Score>(shape, s.tiles[t], s, k, v, first_key);
     }
   }
-  for (int64_t t = 0; t < tiles; ++t) finish_tile(task, s, s.tiles[t], task.first_row + t * kQueries);
+  for (int64_t t = 0; t < tiles; ++t) finalize_tile(task, s, s.tiles[t], task.first_row + t * kQueries);
   return true;
 }
 

@@ -1,5 +1,5 @@
-// What a target exports: plain argument structs and one table of functions. No inline functions and no std templates
-// here: a target compiles this header with its own instruction set, and the linker could keep that copy for everyone.
+// What a target exports: plain argument structs and one table of functions. It must hold no inline functions and no std
+// templates: every target compiles this header for its own instruction set, and the linker could keep one copy for all.
 #pragma once
 
 #include <stdint.h>
@@ -24,25 +24,25 @@ struct OutputRows {
   int64_t row_stride;
 };
 
-// What all tasks of one call share. The scale is split into its sign and size; a scale of 0 has sign 0 and size 1, so
-// that kernels never multiply 0 by infinity.
+// What all tasks of one call share. The scale is split into sign and magnitude. A scale of 0 has sign 0 and magnitude
+// 1, so that kernels never multiply 0 by infinity.
 struct Shape {
   int64_t group;  // query heads per key head
   int64_t len_q, len_k, dim_qk, dim_v;
   int64_t window_begin, window_end;  // position i sees keys j with max(0, i + begin) <= j < min(len_k, i + end)
   float scale;                       // multiplies dq and dk
   float sign;                        // queries are multiplied by it
-  float size, size_rest;             // rounded to fp32, and what the rounding lost
-  float log2_scale;                  // size * log2(e)
+  float scale_hi, scale_lo;          // the magnitude rounded to fp32, and the rounding error
+  float log2_scale;                  // scale_hi * log2(e)
 };
 
-// Asks whether the caller has cancelled; polled once per block of keys.
+// Whether the caller has cancelled; polled once per key block.
 struct CancelFlag {
   bool (*raised)(const void* flag);
   const void* flag;
 };
 
-// Keys and values copied once per key head into the order in which the products read them.
+// Packs K and V of one key head, once, into the order in which the products read them.
 struct PackTask {
   const Shape* shape;
   InputRows k, v;
@@ -69,13 +69,13 @@ struct BackwardTask {
   InputRows delta;          // null data: rowsum(dout * out)
   int64_t first_key, keys;  // the task's chunk; first_key is a multiple of the key block
   OutputRows dq, dk, dv;    // null data: not wanted
-  float* dq_partial;        // [group * len_q][dim_qk], this chunk's share, unscaled; null: write dq itself
+  float* dq_partial;        // [group * len_q][dim_qk], this chunk's partial, unscaled; null: write dq itself
   bool accumulate;
   void* scratch;  // backward_scratch_bytes
   CancelFlag cancel;
 };
 
-// Adds the chunks' shares of dq in their order and writes rows [first_row, first_row + rows).
+// Adds the chunks' partials of dq in order and writes rows [first_row, first_row + rows).
 struct ReduceTask {
   const Shape* shape;
   const float* partials;  // [chunks][group * len_q][dim_qk]
@@ -86,7 +86,7 @@ struct ReduceTask {
   void* scratch;  // pack_scratch_bytes
 };
 
-// A matrix of a product, or its transpose: what the product takes lies transposed in memory.
+// An operand of a product. `transposed`: memory holds its transpose.
 struct ProductOperand {
   const void* data;
   Element element;

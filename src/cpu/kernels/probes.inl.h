@@ -32,8 +32,8 @@ double dot_peak(int64_t iterations) {
   Vec x[kChains];
   for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
   const float values[2] = {0.5f, 0.25f};
-  const Factor factor = make_factor(values, 1);
-  const FactorVec a = broadcast_factor(&factor), b = broadcast_factor(&factor);
+  const Operand factor = make_operand(values, 1);
+  const OperandVec a = broadcast_operand(&factor), b = broadcast_operand(&factor);
   for (int64_t n = 0; n < iterations; ++n) {
     FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = multiply_add(a, b, x[i]);
   }

@@ -21,8 +21,8 @@ FOVEA_INLINE void store_some(void* data, Element element, int64_t index, int64_t
 
 struct ProductScratch {
   float* sums;  // [rows, a whole number of tiles][stride]
-  Factor* b;    // panels [kDepth / kPairs][kQueries]
-  Factor* a;    // one panel [kDepth / kPairs][kTileRows]
+  Operand* b;   // panels [kDepth / kPairs][kQueries]
+  Operand* a;   // one panel [kDepth / kPairs][kTileRows]
   float* wide;  // rows of one panel as fp32
   float* transposed;
   int64_t stride;
@@ -33,8 +33,8 @@ inline int64_t carve(int64_t rows, int64_t columns, void* base, ProductScratch& 
   constexpr int64_t kRoom = kDepth + kDimStep;  // the last step of a transposition may reach beyond
   s.stride = round_up(columns, kQueries);
   s.sums = scratch.take<float>(round_up(rows, kTileRows) * s.stride);
-  s.b = scratch.take<Factor>(s.stride * kRoom / kPairs);
-  s.a = scratch.take<Factor>(kTileRows * kRoom / kPairs);
+  s.b = scratch.take<Operand>(s.stride * kRoom / kPairs);
+  s.a = scratch.take<Operand>(kTileRows * kRoom / kPairs);
   s.wide = scratch.take<float>(padded(kQueries) * kRoom);
   s.transposed = scratch.take<float>(kQueries * kRoom);
   return scratch.used;
@@ -49,7 +49,7 @@ struct PanelSource {
 // The panel's `count` rows of a, or columns of b, from `first` on, as factors [steps][kWidth]; what is beyond is zero.
 template <int kWidth>
 FOVEA_INLINE void pack_panel(const PanelSource& x, int64_t first, int64_t count, int64_t k, int64_t depth,
-                             const ProductScratch& s, Factor* to) {
+                             const ProductScratch& s, Operand* to) {
   const int64_t size = x.operand.element == Element::fp32 ? 4 : 2;
   const char* data = static_cast<const char*>(x.operand.data);
   InputRows rows{nullptr, x.operand.element, 0, x.operand.row_stride};
@@ -70,7 +70,7 @@ FOVEA_INLINE void pack_panel(const PanelSource& x, int64_t first, int64_t count,
 }
 
 // A tile's sums go on from depth to depth, so that their order does not depend on how a product is cut.
-FOVEA_INLINE void add_tile(const Factor* a, const Factor* b, int64_t steps, bool first, float* sums, int64_t stride) {
+FOVEA_INLINE void add_tile(const Operand* a, const Operand* b, int64_t steps, bool first, float* sums, int64_t stride) {
   Vec x[kTileRows][kTileVectors];
   if (first) {
     clear(x);

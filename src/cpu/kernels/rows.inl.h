@@ -1,4 +1,4 @@
-// Rows of tensors to and from fp32, and the packed orders in which the products read their factors.
+// Rows of tensors to and from fp32, and the packed orders in which products read their operands.
 #pragma once
 
 #include "cpu/kernels/kernels.h"
@@ -91,40 +91,40 @@ inline void write_rows(const float* from, int64_t padded_dim, float factor, cons
 
 // Contraction over the head dimension: [rows / kWidth][dim / kPairs][kWidth] from rows [rows][padded_dim].
 template <int kWidth>
-inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, Factor* to) {
+inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, Operand* to) {
   const int64_t steps = (dim + kPairs - 1) / kPairs;
   for (int64_t r = 0; r < rows; r += kWidth, from += kWidth * padded_dim, to += steps * kWidth) {
     for (int64_t s = 0; s < steps; ++s) {
-      for (int m = 0; m < kWidth; ++m) to[s * kWidth + m] = make_factor(from + m * padded_dim + s * kPairs, 1);
+      for (int m = 0; m < kWidth; ++m) to[s * kWidth + m] = make_operand(from + m * padded_dim + s * kPairs, 1);
     }
   }
 }
 
 // The same of one tile of queries: [dim / kPairs][kQueries]. `columns` is room for [padded_dim][kQueries].
-inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, float* columns, Factor* to) {
+inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, float* columns, Operand* to) {
   float* const transposed = in_place_of(to, columns);
   transpose(from, padded_dim, kQueries, dim, transposed, kQueries);
   for (int64_t i = 0; kPairs > 1 && i < (dim + kPairs - 1) / kPairs * kQueries; i += kLanes) {
     Vec values[kPairs];
     for (int n = 0; n < kPairs; ++n)
       values[n] = load(transposed + (i / kQueries * kPairs + n) * kQueries + i % kQueries);
-    store_key_factors(to + i, values);
+    store_key_operands(to + i, values);
   }
 }
 
 // Contraction over the rows: [dim / width][rows / kPairs][width] from rows [rows][padded_dim].
 FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, int64_t width,
-                                  Factor* to) {
+                                  Operand* to) {
   const int64_t steps = rows / kPairs;
   for (int64_t d = 0; d < dim; d += width, to += steps * width) {
     for (int64_t s = 0; s < steps; ++s) {
       const float* x = from + s * kPairs * padded_dim + d;
-      for (int64_t m = 0; m < width; ++m) to[s * width + m] = make_factor(x + m, padded_dim);
+      for (int64_t m = 0; m < width; ++m) to[s * width + m] = make_operand(x + m, padded_dim);
     }
   }
 }
 
-// Hands out pieces of scratch memory on cache line boundaries; with a null base it only measures.
+// Hands out scratch memory on cache line boundaries. With a null base it only counts bytes.
 struct Scratch {
   char* base;
   int64_t used;

@@ -1,5 +1,5 @@
-// The stage between scaling and the maximum, a part of every kernel's configuration. A softcap, slopes, a bias or a
-// function of the user's is another struct like the one here, and with it another instance of forward and backward.
+// The score stage, between scaling and softmax: a template parameter of forward and backward. A softcap, ALiBi slopes,
+// a bias or a user's function would be another struct like PlainScore.
 #pragma once
 
 #include "cpu/kernels/tile.inl.h"
@@ -7,20 +7,20 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Where the scores of one vector are: its lanes are the query rows from `row` on, as InputRows counts them; `key` is
-// counted from the sequence's first.
-struct Place {
+// Position of one vector of scores: its lanes are the query rows from `row` on, counted as in InputRows; `key` is
+// counted from the sequence's first key.
+struct ScorePosition {
   int64_t row, key;
 };
 
-// Scores are q.k times the sign of the scale, before the stage and after it; times shape.size they are the scaled ones.
+// Scores are q.k times the sign of the scale, before and after the stage; times shape.scale_hi they are scaled.
 struct PlainScore {
-  FOVEA_INLINE static Vec apply(const Shape&, Vec score, Place) { return score; }
+  FOVEA_INLINE static Vec apply(const Shape&, Vec score, ScorePosition) { return score; }
 
-  // The weight times the derivative of `apply`, for dS; `score` is what `apply` got.
-  FOVEA_INLINE static Vec differentiate(const Shape&, Vec score, Vec weight, Place) {
+  // The probability times the derivative of `apply` at `score`, for dS.
+  FOVEA_INLINE static Vec differentiate(const Shape&, Vec score, Vec probability, ScorePosition) {
     (void)score;
-    return weight;
+    return probability;
   }
 };
 

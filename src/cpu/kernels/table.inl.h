@@ -10,8 +10,8 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-int64_t packed_k_bytes(const Shape& shape) { return factors_of_k(shape) * static_cast<int64_t>(sizeof(Factor)); }
-int64_t packed_v_bytes(const Shape& shape) { return factors_of_v(shape) * static_cast<int64_t>(sizeof(Factor)); }
+int64_t packed_k_bytes(const Shape& shape) { return operands_of_k(shape) * static_cast<int64_t>(sizeof(Operand)); }
+int64_t packed_v_bytes(const Shape& shape) { return operands_of_v(shape) * static_cast<int64_t>(sizeof(Operand)); }
 
 int64_t forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_itself) {
   ForwardScratch unused;
@@ -29,7 +29,7 @@ int64_t pack_scratch_bytes(const Shape& shape) {
 
 void pack(const PackTask& task) {
   pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<float*>(task.scratch),
-             static_cast<Factor*>(task.packed_k), static_cast<Factor*>(task.packed_v));
+             static_cast<Operand*>(task.packed_k), static_cast<Operand*>(task.packed_v));
 }
 
 constexpr Kernels table() {

@@ -1,4 +1,4 @@
-// The register tile that all products share, and the keys that a query row may see.
+// The register tile of all products, and the keys that a query row sees.
 #pragma once
 
 #include "cpu/kernels/rows.inl.h"
@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kKeyBlock = 96;  // divisible by every tile's rows; a block of weights fits the L1 cache
+constexpr int64_t kKeyBlock = 96;  // divisible by every tile's rows; P of a block fits the L1 cache
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {
@@ -15,13 +15,13 @@ FOVEA_INLINE void clear(Vec (&x)[M][N]) {
 
 // x[m][n] += sum over s < steps of a[m * a_row + s * a_step] * b[s * b_step + n * kLanes ...]
 template <int M, int N>
-FOVEA_INLINE void multiply(Vec (&x)[M][N], const Factor* a, int64_t a_row, int64_t a_step, const Factor* b,
+FOVEA_INLINE void multiply(Vec (&x)[M][N], const Operand* a, int64_t a_row, int64_t a_step, const Operand* b,
                            int64_t b_step, int64_t steps) {
   for (int64_t s = 0; s < steps; ++s, a += a_step, b += b_step) {
-    FactorVec lanes[N];
-    FOVEA_UNROLL for (int n = 0; n < N; ++n) lanes[n] = load_factors(b + n * kLanes);
+    OperandVec lanes[N];
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) lanes[n] = load_operands(b + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < M; ++m) {
-      const FactorVec row = broadcast_factor(a + m * a_row);
+      const OperandVec row = broadcast_operand(a + m * a_row);
       FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = multiply_add(row, lanes[n], x[m][n]);
     }
   }
@@ -47,7 +47,7 @@ inline Interval visible_keys(const Shape& shape, int64_t row) {
   return {larger(0, position + shape.window_begin), smaller(shape.len_k, position + shape.window_end)};
 }
 
-// What each lane of a query tile sees of the keys. Lanes beyond the last row see what the last row sees.
+// The keys that each lane of a query tile sees. Lanes beyond the last row repeat the last row.
 struct Visibility {
   Interval lane[kQueries];
   Interval any;     // every key that some lane sees
@@ -65,12 +65,12 @@ inline void find_visible(const Shape& shape, int64_t first_row, int64_t rows, Vi
   }
 }
 
-// The lanes' intervals relative to one key block, as floats that a tile compares its keys with.
+// The lanes' intervals of visible keys, relative to one key block, as floats to compare key positions with.
 struct EdgeMask {
   alignas(64) float begin[kQueries];
   alignas(64) float end[kQueries];
 
-  void place(const Visibility& v, int64_t first_key) {
+  void set(const Visibility& v, int64_t first_key) {
     for (int w = 0; w < kQueries; ++w) {
       begin[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].begin - first_key)) - 1);
       end[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].end - first_key)));

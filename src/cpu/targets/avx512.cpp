@@ -14,7 +14,7 @@ constexpr int kDimTileVectors = 4;  // of head dimensions
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-#include "cpu/kernels/factors_fp32.inl.h"
+#include "cpu/kernels/operands_fp32.inl.h"
 #include "cpu/kernels/table.inl.h"
 
 constexpr fovea::cpu::Kernels fovea::cpu::kAvx512Kernels = fovea::cpu::FOVEA_TARGET::table();

@@ -14,7 +14,7 @@ constexpr int kDimTileVectors = 4;  // of head dimensions
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-#include "cpu/kernels/factors_bf16.inl.h"
+#include "cpu/kernels/operands_bf16.inl.h"
 #include "cpu/kernels/table.inl.h"
 
 constexpr fovea::cpu::Kernels fovea::cpu::kAvx512Bf16Kernels = fovea::cpu::FOVEA_TARGET::table();

@@ -1,20 +1,20 @@
-// How the blocks of a cluster wait for each other.
+// Barriers between the thread blocks of a cluster.
 #pragma once
 
 #include "cuda/ptx/cluster.cuh"
 
 namespace fovea::cuda {
 
-// Every thread of the cluster has come here, and what each wrote to the shared memory of its own block can be read.
+// Waits for every thread of the cluster; their writes to their own block's shared memory are visible afterwards.
 __device__ __forceinline__ void cluster_barrier() {
   ptx::cluster_release_shared();
   ptx::cluster_arrive();
   ptx::cluster_wait();
 }
 
-// Every thread of the cluster has come here, and has used what it read of the others: it releases nothing, so a read
-// whose value was not used may still be under way.
-__device__ __forceinline__ void cluster_barrier_after_reading() {
+// Waits for every thread of the cluster to finish reading remote shared memory. It has no release: a load whose value
+// was never used may still be in flight.
+__device__ __forceinline__ void cluster_barrier_after_reads() {
   ptx::cluster_arrive();
   ptx::cluster_wait();
 }

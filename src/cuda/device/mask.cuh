@@ -1,4 +1,4 @@
-// Which keys a query sees, as intervals: blocks wholly inside need no test, blocks wholly outside are never visited.
+// Masks as intervals of visible keys. Tiles wholly inside need no mask; tiles wholly outside are never visited.
 #pragma once
 
 #include "cuda/device/tensor_ref.h"
@@ -33,8 +33,8 @@ __device__ __forceinline__ Range queries_of_all(const Shape& s, int first, int l
   return {max(0, last - s.window_end + 1), min(s.len_q, first - s.window_begin + 1)};
 }
 
-// The blocks [begin, end) of `size` elements that a range touches.
-__device__ __forceinline__ Range blocks_of(Range range, int size) {
+// The tiles [begin, end) of `size` rows that a range touches.
+__device__ __forceinline__ Range tiles_of(Range range, int size) {
   if (range.end <= range.begin) return {0, 0};
   return {range.begin / size, (range.end + size - 1) / size};
 }

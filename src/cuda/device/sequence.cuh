@@ -1,11 +1,11 @@
-// The rows of one sequence: the only place where kernels turn (batch, head) into an address.
+// The rows of one (batch, head). Kernels turn (batch, head) into an address only here.
 #pragma once
 
 #include "cuda/device/tensor_ref.h"
 
 namespace fovea::cuda {
 
-// `len` rows of `dim` elements. `vector`: they can be copied in whole chunks of 16 bytes.
+// `len` rows of `dim` elements. `vector`: every row can be copied in whole 16-byte chunks.
 template <class Element>
 struct Rows {
   Element* data;

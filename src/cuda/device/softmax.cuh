@@ -1,4 +1,4 @@
-// The running softmax of a row: weights relative to its largest product, the finish that turns (maximum, sum) into
+// Online softmax of a row: exponentials relative to its largest product, the last step from (maximum, sum) to
 // (1 / sum, lse), and reductions over the lanes that share a row.
 #pragma once
 
@@ -28,56 +28,57 @@ __device__ __forceinline__ float lanes_sum(float value) {
   return value;
 }
 
-// What is subtracted from a row's products: the largest, or 0 as long as no key was seen. The difference is taken
-// before it is scaled: the largest weight is then exactly 1, however large the products are.
-__device__ __forceinline__ float reference_of(float maximum) { return maximum == -kInfinity ? 0.0f : maximum; }
+// What is subtracted from a row's products: the largest one, or 0 while the row has seen no key. Subtracting before
+// scaling makes the largest exponential exactly 1, however large the products are.
+__device__ __forceinline__ float finite_max(float maximum) { return maximum == -kInfinity ? 0.0f : maximum; }
 
-// For 16-bit elements: an exponential that is good to 22 bits.
-struct ApproximateWeights {
-  static __device__ __forceinline__ float weight(float difference, const Shape& s) {
-    return ptx::exp2_approx(difference * s.exponent_scale);
+// For 16-bit elements: 22 correct bits.
+struct ApproximateExp {
+  // exp(|scale| difference).
+  static __device__ __forceinline__ float scaled(float difference, const Shape& s) {
+    return ptx::exp2_approx(difference * s.scale_log2e);
   }
-  // In backward; lse may be +inf for no weight at all.
+  // Backward: exp(|scale| product - lse). 0 where lse is +inf.
   static __device__ __forceinline__ float probability(float product, float lse, const Shape& s) {
-    return ptx::exp2_approx(fmaf(product, s.magnitude, -lse) * kLog2e);
+    return ptx::exp2_approx(fmaf(product, s.abs_scale, -lse) * kLog2e);
   }
 };
 
-// For fp32: one that is good to all 24.
-struct AccurateWeights {
-  static __device__ __forceinline__ float weight(float difference, const Shape& s) {
-    return expf(difference * s.magnitude);
+// For fp32: all 24 bits.
+struct AccurateExp {
+  static __device__ __forceinline__ float scaled(float difference, const Shape& s) {
+    return expf(difference * s.abs_scale);
   }
   static __device__ __forceinline__ float probability(float product, float lse, const Shape& s) {
-    return expf(fmaf(product, s.magnitude, -lse));
+    return expf(fmaf(product, s.abs_scale, -lse));
   }
 };
 
-// Largest product and sum of weights so far; the sum is this lane's share.
+// Largest product so far, and this lane's part of the sum of exponentials.
 struct RowState {
   float maximum = -kInfinity;
   float sum = 0.0f;
 };
 
-// Takes in the maximum of a new block; returns the factor for everything accumulated before.
-template <class Weights>
-__device__ __forceinline__ float raise(RowState& row, float block_maximum, const Shape& s) {
+// Takes in the maximum of a new tile. Returns the rescale factor of everything accumulated before.
+template <class Exp>
+__device__ __forceinline__ float update_max(RowState& row, float tile_maximum, const Shape& s) {
   const float before = row.maximum;
-  row.maximum = fmaxf(before, block_maximum);
-  const float factor = Weights::weight(before - reference_of(row.maximum), s);
+  row.maximum = fmaxf(before, tile_maximum);
+  const float factor = Exp::scaled(before - finite_max(row.maximum), s);
   row.sum *= factor;
   return factor;
 }
 
-struct Finished {
-  float factor;  // of the accumulated values
-  float lse;     // natural logarithm
+struct FinalRow {
+  float inverse_sum;
+  float lse;  // natural logarithm
 };
 
-// `sum` over all lanes. No key seen: out = 0, lse = -inf.
-__device__ __forceinline__ Finished finish(float maximum, float sum, const Shape& s) {
+// `sum` is over all lanes. A row that saw no key has out = 0 and lse = -inf.
+__device__ __forceinline__ FinalRow finalize_row(float maximum, float sum, const Shape& s) {
   if (sum == 0.0f) return {0.0f, -kInfinity};
-  return {1.0f / sum, fmaf(maximum, s.magnitude, logf(sum))};
+  return {1.0f / sum, fmaf(maximum, s.abs_scale, logf(sum))};
 }
 
 }  // namespace fovea::cuda

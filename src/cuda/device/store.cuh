@@ -1,4 +1,4 @@
-// Writing results: kVector neighbouring columns of one row, in the type that was asked for.
+// Stores of kVector neighbouring columns of one row, in the output's type.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ __device__ __forceinline__ Element from_float(float value) {
   return Element(value);
 }
 
-// Neighbours that one instruction loads or stores.
+// Neighbouring words that one instruction loads or stores.
 template <class Word, int kCount>
-struct alignas(kCount * sizeof(Word)) Together {
+struct alignas(kCount * sizeof(Word)) Vector {
   Word words[kCount];
 };
 
-// Columns [column, column + kVector) of `row`, those below `dim` only; adds to what is there if `accumulate`.
+// Columns [column, column + kVector) of `row`, only those below `dim`. Adds to memory if `accumulate`.
 template <int kVector>
 __device__ __forceinline__ void store_fp32(float* row, int column, int dim, bool vector, bool accumulate,
                                            const float (&values)[kVector]) {
   float* to = row + column;
   if (vector && column + kVector <= dim) {
-    auto& place = *reinterpret_cast<Together<float, kVector>*>(to);
-    Together<float, kVector> sum{};
-    if (accumulate) sum = place;
+    auto& target = *reinterpret_cast<Vector<float, kVector>*>(to);
+    Vector<float, kVector> sum{};
+    if (accumulate) sum = target;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) sum.words[i] = accumulate ? sum.words[i] + values[i] : values[i];
-    place = sum;
+    target = sum;
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -44,10 +44,10 @@ __device__ __forceinline__ void store_16bit(Element* row, int column, int dim, b
                                             const float (&values)[kVector]) {
   Element* to = row + column;
   if (vector && column + kVector <= dim) {
-    Together<std::uint32_t, kVector / 2> packed;
+    Vector<std::uint32_t, kVector / 2> packed;
 #pragma unroll
     for (int i = 0; i < kVector; i += 2) packed.words[i / 2] = ptx::pack<Element>(values[i], values[i + 1]);
-    *reinterpret_cast<Together<std::uint32_t, kVector / 2>*>(to) = packed;
+    *reinterpret_cast<Vector<std::uint32_t, kVector / 2>*>(to) = packed;
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_16bit(Element* row, int column, int dim, b
   }
 }
 
-// `row` of a tensor at (batch, head): Element, or fp32 whatever Element is.
+// To a tensor whose elements are Element or fp32; `row_offset` includes batch and head.
 template <class Element, int kVector>
 __device__ __forceinline__ void store(const TensorRef& t, std::int64_t row_offset, int column, int dim, bool accumulate,
                                       const float (&values)[kVector]) {

@@ -1,4 +1,4 @@
-// Tensors and problem as the host hands them to kernels.
+// Tensors and problem sizes as kernel parameters.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace fovea::cuda {
 
 enum class ElementKind : std::uint8_t { fp32, bf16, fp16 };
 
-// Strides count elements. `vector`: every row starts at a multiple of 16 bytes.
+// Strides count elements. `vector`: every row is 16-byte aligned.
 struct TensorRef {
   void* data = nullptr;
   std::int64_t batch = 0, head = 0, row = 0;
@@ -15,13 +15,13 @@ struct TensorRef {
   bool vector = false;
 };
 
-// What every kernel needs to know of the problem. Lengths fit 30 bits, so sums of two fit an int.
+// The problem, as every kernel needs it. Lengths fit 30 bits, so a sum of two fits an int.
 struct Shape {
   int window_begin, window_end;  // query i sees keys [i + window_begin, i + window_end) of [0, len_k)
   int len_q, len_k, dim_qk, dim_v;
-  // Scores are |scale| times products whose sign was flipped where the scale is negative, so that the largest product
-  // is the largest score. `magnitude` is |scale|, never 0, so that a hidden pair's -inf stays -inf.
-  float scale, magnitude, exponent_scale;  // exponent_scale: magnitude log2(e)
+  // score = abs_scale * product, where the product's sign is flipped if the scale is negative (`negate`): the largest
+  // product is then the largest score. abs_scale is never 0, so the -inf of a masked pair stays -inf.
+  float scale, abs_scale, scale_log2e;  // scale_log2e = abs_scale * log2(e)
   bool negate;
   int batch, heads_q, heads_kv, group;  // query head h reads key head h / group
 };

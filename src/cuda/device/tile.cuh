@@ -1,5 +1,5 @@
-// Tiles in shared memory: `rows` x kDim elements in 16-byte chunks, placed so that neither row- nor column-wise reads
-// meet bank conflicts, zero where the tensor has no row or no column.
+// Tiles in shared memory: rows x kDim elements in 16-byte chunks, swizzled or padded so that reads along rows and along
+// columns have no bank conflicts. Rows and columns that the tensor lacks are zero.
 #pragma once
 
 #include <cstddef>
@@ -21,31 +21,32 @@ struct TileLayout {
   using Element = Element_;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kChunks = kDim / kPerChunk;
-  static constexpr bool kPadded = sizeof(Element) == 4;  // fp32 rows are read by vector loads: padding is enough
+  static constexpr bool kPadded =
+      sizeof(Element) == 4;  // fp32 rows are read by vector loads, for which padding is enough
   static constexpr int kPitch = kDim * static_cast<int>(sizeof(Element)) + (kPadded ? 16 : 0);
   static_assert(kChunks % 4 == 0);
 
-  static constexpr int kSwizzled = kChunks % 8 == 0 ? 8 : 4;  // chunks that change places
-  static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of so many chunks
+  static constexpr int kSwizzled = kChunks % 8 == 0 ? 8 : 4;  // chunks that are permuted
+  static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of kSwizzled chunks
 
-  // Byte offset of a chunk. 16-bit tiles are read by ldmatrix, eight rows at the same column: an exclusive or with the
-  // row spreads the eight over all banks. Every eight rows lie panel after panel, each of 128 bytes a row (64 at 32
-  // columns): the 128-byte (64-byte) swizzle that wgmma reads.
+  // Byte offset of a chunk. ldmatrix reads 16-bit tiles eight rows at a time, all at the same column: XOR with the row
+  // spreads the eight over all banks. Eight rows form panels of 128 bytes per row (64 at 32 columns), which is the
+  // 128-byte (64-byte) swizzle of wgmma.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
-    const int turn = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
+    const int permuted = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
     return row / 8 * 8 * kPitch + chunk / kSwizzled * kPanel + row % 8 * kSwizzled * 16 +
-           ((chunk % kSwizzled ^ turn) << 4);
+           ((chunk % kSwizzled ^ permuted) << 4);
   }
 
-  // Address of the chunk `chunks` (even) further on in the row, given the address of one of the row's first two.
+  // Address of the chunk that is `chunks` (even) after `address`, which is that of chunk 0 or 1 of the row.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
   }
 };
 
-// Calls `load(std::true_type{})` where all rows can be copied in whole chunks, `load(std::false_type{})` elsewhere:
-// tiles that are loaded together work out their addresses side by side.
+// Calls load(std::true_type{}) where all rows can be copied in whole chunks, load(std::false_type{}) elsewhere. One
+// call for several tiles lets the compiler overlap their address arithmetic.
 template <class Load>
 __device__ __forceinline__ void load_by(bool chunks, Load load) {
   if (chunks) [[likely]] {
@@ -55,7 +56,7 @@ __device__ __forceinline__ void load_by(bool chunks, Load load) {
   }
 }
 
-// What a thread copies of tiles of kRows rows by all kThreads threads: one chunk of every kStep-th row.
+// One thread's copies of a tile of kRows rows, which kThreads threads copy together: one chunk of every kStep-th row.
 template <class Layout, int kThreads, int kRows>
 struct TileCopy {
   using Element = typename Layout::Element;
@@ -63,10 +64,10 @@ struct TileCopy {
   static_assert(kThreads % Layout::kChunks == 0);
   const Element* from;
   int row, chunk, offset;
-  int valid;  // rows that are there, from `from` on
+  int valid;  // rows that the tensor has from `from` on
 
   TileCopy() = default;
-  // By default the thread's index is read anew, not kept in a register.
+  // By default the thread index is read again from its special register, which saves a register.
   __device__ __forceinline__ TileCopy(const Rows<Element>& source, int first_row,
                                       unsigned thread = ptx::thread_index()) {
     __builtin_assume(thread < kThreads);
@@ -76,24 +77,24 @@ struct TileCopy {
     valid = column < source.dim ? source.len - first_row - row : 0;
   }
 
-  // Asynchronously, in whole chunks, zero where the tensor has none; the caller commits and waits.
+  // cp.async of whole chunks, zero-filled where the tensor has no row. The caller commits and waits.
   __device__ __forceinline__ void copy(std::byte* tile, std::int64_t stride) const {
     const std::uint32_t base = shared_address(tile);
     const Element* at = from;
 #pragma unroll
     for (int i = 0; i < kRows; i += kStep, at += kStep * stride) {
       if (kRows % kStep != 0 && row + i >= kRows) break;
-      // The eight places of a chunk come round.
-      const int place = i % 8 == 0 ? offset + i * Layout::kPitch : Layout::offset(row + i, chunk);
-      ptx::cp_async_16(base + place, at, i < valid ? 16 : 0);
+      // The permutation repeats every eight rows.
+      const int to = i % 8 == 0 ? offset + i * Layout::kPitch : Layout::offset(row + i, chunk);
+      ptx::cp_async_16(base + to, at, i < valid ? 16 : 0);
     }
   }
-  // On to the tile below.
+  // Moves on to the next tile.
   __device__ __forceinline__ void next(std::int64_t stride) { from += kRows * stride, valid -= kRows; }
 };
 
-// Copies rows first_row.. of `source` into a tile of kRows rows, by all kThreads threads: asynchronously in whole
-// chunks, the caller commits and waits; or element by element.
+// All kThreads threads copy kRows rows of `source`, from `first_row` on, into a tile: by cp.async in whole chunks,
+// which the caller commits and waits for, or element by element.
 template <class Layout, int kThreads, int kRows>
 __device__ __forceinline__ void load_tile(auto chunks, std::byte* tile, const Rows<typename Layout::Element>& source,
                                           int first_row) {

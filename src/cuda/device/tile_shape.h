@@ -1,29 +1,29 @@
-// How a kernel cuts its problem: compile-time numbers of one kernel instance.
+// The compile-time tile of one kernel instance.
 #pragma once
 
 namespace fovea::cuda {
 
-// A block of threads keeps `rows()` rows (queries, or keys in the kernel for dk and dv), and blocks of `block()` rows
-// of the other side pass by, `stages` of them in shared memory. Each warp owns 16 `row_tiles` whole rows, so that the
-// softmax needs no other warp; or `sharing` warps own the same rows, each takes its `stream` of every block, and they
-// join what they found at the end: short chains for problems too small to fill the chip.
+// A thread block holds a tile of rows() stationary rows (queries; keys in the kernel for dK and dV) and streams tiles
+// of streamed_rows() rows of the other operand through `stages` stages of shared memory. A warp owns 16 `row_tiles`
+// whole rows, so its softmax needs no other warp. With split_warps > 1, as many warps own the same rows: each takes
+// `stream` rows of every streamed tile, and they combine at the end. That shortens the dependent chain of small
+// problems.
 struct TileShape {
-  int dim;        // columns in shared memory; a smaller head dimension is filled up with zeros
-  int row_tiles;  // 16-row tiles of a warp
+  int dim;        // columns in shared memory; smaller head dimensions are padded with zeros
+  int row_tiles;  // 16-row MMA tiles per warp
   int warps;
-  int stream;
+  int stream;  // streamed rows per warp
   int stages;
-  int resident;  // blocks of threads per multiprocessor that the registers must leave room for
-  int sharing = 1;
-  int lane_rows = 4;       // of the grid that a warp's lanes form in fp32_core.cuh
-  bool warpgroup = false;  // four warps multiply together where the chip can: warpgroup_core.cuh
+  int ctas_per_sm;  // thread blocks per SM that the register limit must allow
+  int split_warps = 1;
+  int lane_rows = 4;       // rows of the grid of a warp's lanes in fma_policy.cuh
+  bool warpgroup = false;  // wgmma where the chip has it: wgmma_policy.cuh
 
-  constexpr int rows() const { return 16 * row_tiles * (warps / sharing); }
-  constexpr int block() const { return stream * sharing; }
+  constexpr int rows() const { return 16 * row_tiles * (warps / split_warps); }
+  constexpr int streamed_rows() const { return stream * split_warps; }
   constexpr int threads() const { return 32 * warps; }
 };
 
-// Kernels take a type with a member `kShape`: this compiler does not accept a TileShape as a template argument of a
-// kernel.
+// Kernels take a type with a member `kShape`, since nvcc does not accept a TileShape as a kernel's template argument.
 
 }  // namespace fovea::cuda

@@ -100,7 +100,7 @@ std::string driver_text() {
 double datasheet_flops(const DeviceFacts& facts, DType dtype) {
   struct Rate {
     int capability;
-    double fp32, sixteen_bit;  // flops per clock of one multiprocessor
+    double fp32, sixteen_bit;  // flops per cycle and SM
   };
   constexpr Rate kRates[] = {{80, 128, 2048}, {86, 256, 1024},  {87, 256, 1024},  {89, 256, 1024},
                              {90, 256, 4096}, {100, 256, 8192}, {103, 256, 8192}, {120, 256, 1024}};

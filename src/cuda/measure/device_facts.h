@@ -13,7 +13,7 @@ namespace fovea::cuda {
 struct DeviceFacts {
   std::string name;
   int major = 0, minor = 0, multiprocessors = 0;
-  std::int64_t memory_bytes = 0, l2_bytes = 0, shared_bytes = 0;  // shared: of one block of threads
+  std::int64_t memory_bytes = 0, l2_bytes = 0, shared_bytes = 0;  // shared: per thread block
   double max_clock_mhz = 0;
 };
 
@@ -23,7 +23,7 @@ std::vector<DeviceFacts> device_facts();
 // "580.159.04, CUDA 13.0"; empty where that is unknown.
 std::string driver_text();
 
-// No honest kernel is faster, in flops/s: multiprocessors x flops per clock x highest clock. 0 for an unknown chip.
+// Upper bound of any kernel, in flops/s: SMs x flops per cycle x highest clock. 0 for an unknown chip.
 double datasheet_flops(const DeviceFacts& facts, DType dtype);
 
 // As the driver's management library tells it; nothing where that is missing or silent.

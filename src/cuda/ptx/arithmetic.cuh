@@ -1,4 +1,4 @@
-// Single instructions of arithmetic that C++ would spell differently. PTX ISA, "Floating-point instructions" and "cvt".
+// Arithmetic instructions that C++ has no operator for. PTX ISA, "Floating-point instructions" and "cvt".
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,37 +1,37 @@
-// Blocks of threads that are placed together and read each other's shared memory. PTX ISA, "Parallel synchronization:
-// barrier.cluster", "membar, fence", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only
-// where they were compiled for that.
+// Thread block clusters: barriers and distributed shared memory. PTX ISA, "Parallel synchronization: barrier.cluster",
+// "membar, fence", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only where they were
+// compiled for it.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda::ptx {
 
-// What this thread wrote to the shared memory of its own block can be read by those that wait after it has arrived.
-// Other memory is not released: an arrival that releases waits for all that was written anywhere.
-// "fence.release.sync_restrict::shared::cta.cluster", sm_90, PTX 8.6.
+// Releases this thread's writes to its own block's shared memory, and nothing else: an arrive with release semantics
+// would wait for writes to all memory. "fence.release.sync_restrict::shared::cta.cluster", sm_90, PTX 8.6.
 __device__ __forceinline__ void cluster_release_shared() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
 #endif
 }
 
-// Releases nothing. "barrier.cluster.arrive.relaxed.aligned", sm_90.
+// Without release. "barrier.cluster.arrive.relaxed.aligned", sm_90.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 
-// Every thread of the cluster has arrived. "barrier.cluster.wait.acquire.aligned", sm_90.
+// Waits until every thread of the cluster has arrived. "barrier.cluster.wait.acquire.aligned", sm_90.
 __device__ __forceinline__ void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 
-// Where the cluster's n-th block has what this one has at a shared address. "mapa.shared::cluster.u32", sm_90.
-__device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t shared_address, int block) {
+// The address, in block `block` of the cluster, that corresponds to this block's `shared_address`.
+// "mapa.shared::cluster.u32", sm_90.
+__device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t shared_address, int block) {
   std::uint32_t address = shared_address;
 #if __CUDA_ARCH__ >= 900
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(block));

@@ -1,4 +1,4 @@
-// Copies from global to shared memory that run beside the arithmetic. PTX ISA, "Data movement: cp.async".
+// Asynchronous copies from global to shared memory. PTX ISA, "Data movement: cp.async".
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ __device__ __forceinline__ void cp_async_4(std::uint32_t shared_address, const v
                : "memory");
 }
 
-// Closes the group of this thread's copies so far. "cp.async.commit_group", sm_80.
+// Commits this thread's copies so far as one group. "cp.async.commit_group", sm_80.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `kPending` of this thread's newest groups are under way. "cp.async.wait_group", sm_80.
+// Waits until at most `kPending` of this thread's newest groups are in flight. "cp.async.wait_group", sm_80.
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

@@ -1,4 +1,4 @@
-// Tensor-core products of one warp. PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
+// Tensor-core MMA of one warp. PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
 #pragma once
 
 #include <cuda_bf16.h>

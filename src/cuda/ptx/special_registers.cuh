@@ -1,16 +1,16 @@
-// Registers that tell a thread where it is. PTX ISA, "Special registers".
+// Block and thread index from special registers. PTX ISA, "Special registers".
 #pragma once
 
 namespace fovea::cuda::ptx {
 
-// blockIdx.x, read anew: what is computed from it needs no register in between. "%ctaid".
+// blockIdx.x, read again at every call, so that it need not stay in a register. "%ctaid".
 __device__ __forceinline__ unsigned block_index() {
   unsigned index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;
 }
 
-// threadIdx.x, likewise. "%tid".
+// threadIdx.x, in the same way. "%tid".
 __device__ __forceinline__ unsigned thread_index() {
   unsigned index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));

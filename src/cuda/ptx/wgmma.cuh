@@ -1,5 +1,5 @@
-// Tensor-core products of four neighbouring warps. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate
-// instructions". Machine code for sm_90a alone has them: elsewhere only the first function may be called.
+// Tensor-core MMA of a warpgroup. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate instructions". Only
+// machine code for sm_90a has them: elsewhere only fence_for_wgmma may be called.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,16 +15,16 @@ constexpr bool kHasWgmma = true;
 constexpr bool kHasWgmma = false;
 #endif
 
-// What this thread copied or stored to shared memory is seen by products that begin behind the next barrier.
+// Makes this thread's copies and stores to shared memory visible to the wgmmas that are issued after the next barrier.
 // "fence.proxy.async", sm_90.
 __device__ __forceinline__ void fence_for_wgmma() {
   if constexpr (kHasWgmma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Before a product whose registers other instructions wrote. "wgmma.fence", sm_90a.
+// Call before a wgmma whose registers other instructions wrote. "wgmma.fence", sm_90a.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Closes the group of the products so far. "wgmma.commit_group", sm_90a.
+// Commits the wgmmas so far as one group. "wgmma.commit_group", sm_90a.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all groups but the last kLater. "wgmma.wait_group", sm_90a.
@@ -33,15 +33,15 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLater) : "memory");
 }
 
-// Keeps instructions that read or write registers of a product on their side of a fence or a wait.
+// Keeps the compiler from moving accesses to a wgmma's registers across a fence or a wait.
 template <int kColumns>
 __device__ __forceinline__ void pin(float (&c)[2][kColumns]) {
 #pragma unroll
   for (int j = 0; j < kColumns; ++j) asm volatile("" : "+f"(c[0][j]), "+f"(c[1][j])::"memory");
 }
 
-// A matrix in shared memory, rows of kRowBytes (128 or 64) bytes swizzled over as many: eight follow each other, the
-// next eight begin `stride` bytes further on. The address is that of such eight, or 32 bytes more for every 16 columns.
+// Descriptor of a matrix in shared memory: rows of kRowBytes bytes (128 or 64) with the swizzle of that width. Groups
+// of eight rows are `stride` bytes apart. The address is that of such a group, plus 32 bytes for every 16 columns.
 // "Matrix descriptor", "Strides", "Swizzling modes".
 template <int kRowBytes>
 __device__ __forceinline__ std::uint64_t matrix_descriptor(std::uint32_t shared_address, std::uint32_t stride) {
@@ -94,8 +94,8 @@ __device__ __forceinline__ void wgmma_transposed(float (&c)[2][16], std::uint64_
       : "memory");
 }
 
-// c += a b with b [16, 32 or 64] in shared memory, c its columns from kFirst, a in registers, each warp's as
-// mma_m16n8k16 takes it. They must not change until the product is waited for. b is MN-major.
+// c += a b, with b [16, 32 or 64] in shared memory, MN-major, and a in registers, with the fragments of mma_m16n8k16.
+// For wgmma_n64, c is the columns from kFirst on. The registers must not change until the wgmma is waited for.
 template <class Element>
 __device__ __forceinline__ void wgmma_n32(float (&c)[2][8], const std::uint32_t (&a)[4], std::uint64_t b) {
   asm volatile(

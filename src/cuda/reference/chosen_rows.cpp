@@ -59,7 +59,7 @@ Operands operands_of(const AttentionProblem& p) {
   return operands;
 }
 
-int blocks_of(const Operands& p) {
+int tiles_of(const Operands& p) {
   const std::int64_t bytes = scratch_doubles(p) * static_cast<std::int64_t>(sizeof(double));
   return static_cast<int>(std::clamp<std::int64_t>(kMostScratch / std::max<std::int64_t>(bytes, 1), 1, kMostBlocks));
 }
@@ -86,7 +86,7 @@ ForwardRows forward_rows(const AttentionProblem& problem, const ForwardTensors& 
   Room room;
   Operands p = operands_of(problem);
   p.q = room.upload(t.q), p.k = room.upload(t.k), p.v = room.upload(t.v);
-  const int blocks = blocks_of(p);
+  const int blocks = tiles_of(p);
   const Row* const chosen = room.upload(rows);
   double* const scratch = room.doubles(blocks * scratch_doubles(p));
   const auto count = static_cast<std::int64_t>(rows.size());
@@ -114,7 +114,7 @@ BackwardRows backward_rows(const AttentionProblem& problem, const BackwardTensor
   if (!t.delta) p.out = room.upload(t.out);
   p.row_lse = room.doubles(p.batch * p.heads_q * p.len_q);
   p.row_delta = room.doubles(p.batch * p.heads_q * p.len_q);
-  const int blocks = blocks_of(p);
+  const int blocks = tiles_of(p);
   double* const scratch = room.doubles(blocks * scratch_doubles(p));
   const std::vector<Row> heads = heads_of(problem, rows, keys);
   write_statistics(p, room.upload(heads), static_cast<std::int64_t>(heads.size()), scratch, blocks);

@@ -1,4 +1,4 @@
-// CUDA's status codes as fovea::Error, with the name and the text of the code.
+// CUDA status codes as fovea::Error, with name and text of the code.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ inline std::string free_memory_text() {
 // `function` is the CUDA function that returned the status.
 inline void check(cudaError_t status, std::string_view function) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // a failed call must not fail the next one's check
+  cudaGetLastError();  // so that the next check does not see this failure
   const bool full = status == cudaErrorMemoryAllocation;
   core::fail({.status = full ? Status::out_of_memory : Status::error,
               .call = std::string(function),

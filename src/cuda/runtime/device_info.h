@@ -1,4 +1,4 @@
-// What a GPU can do, asked once per device; and the device that calls are made for.
+// Properties of a GPU, asked once per device; and the current device.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ struct DeviceInfo {
   std::string name;
   int major = 0, minor = 0;
   int multiprocessors = 0;
-  int shared_limit = 0;              // bytes of shared memory that one block may ask for
-  int shared_of_multiprocessor = 0;  // that its blocks have together, each with 1 KB more than it asks for
+  int shared_limit = 0;              // bytes of shared memory per thread block
+  int shared_of_multiprocessor = 0;  // for all its thread blocks, each of which takes 1 KB more than it asks for
 };
 
 // Throws Error if the driver does not answer.
@@ -26,17 +26,17 @@ inline std::string capability_refusal(const DeviceInfo& device) {
          ", the kernels need " + std::to_string(kLeastMajor) + ".0 or higher";
 }
 
-// "no device: ..." if this machine has no GPU that the kernels run on; empty otherwise. Asked once.
+// "no device: ..." if no GPU of this machine runs the kernels; else empty. Asked once.
 std::string unavailable();
 int device_count();
 
-// The calling thread's; not asked of the driver where there is only one.
+// The calling thread's device. The driver is not asked if there is only one.
 int current_device();
 
-// Bytes of shared memory that tiles may use: the device's limit, or less if FOVEA_CUDA_SHARED_LIMIT says so.
+// Shared memory that tiles may use, in bytes: the device's limit, or FOVEA_CUDA_SHARED_LIMIT if that is less.
 int usable_shared_memory(int device);
 
-// Makes a device the calling thread's current one, and the former one again at the end.
+// Makes a device the calling thread's current one until the end of the scope.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);

@@ -1,11 +1,11 @@
-// Functions of the driver itself, which take less time than the runtime's round them.
+// Functions of the CUDA driver, which are faster than the runtime functions around them.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace fovea::cuda {
 
-// With the interface that it has as of CUDA 12.0; null if it cannot be found.
+// With its interface of CUDA 12.0; null if it cannot be found.
 template <class Function>
 Function driver_function(const char* name) {
   constexpr unsigned kInterface = 12000;

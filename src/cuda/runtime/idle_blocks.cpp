@@ -1,4 +1,4 @@
-// A list so short that looking through it costs nothing.
+// A short list that is searched linearly.
 #include "cuda/runtime/idle_blocks.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Memory of a device that calls are done with and later ones on the same stream may use: a stream's work runs in
-// order. It spares short calls what the driver takes to allocate and free.
+// Device memory that a call has finished with, kept for later calls on the same stream, whose work runs in order. This
+// saves short calls the driver's time to allocate and free.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace fovea::cuda {
 
 struct IdleBlock {
-  std::uint64_t stream = 0;  // that used it last: the driver's id, which unlike its handle no other stream ever has
+  std::uint64_t stream = 0;  // that used it last: the driver's id, which unlike a handle is never reused
   void* data = nullptr;
   std::int64_t bytes = 0;
 };
@@ -19,21 +19,22 @@ struct IdleBlock {
 // Any thread may call.
 class IdleBlocks {
  public:
-  // Of all together. Those of streams that are gone stay, for nobody says that they are, so there must be an end.
+  // Limits of all blocks together. Blocks of destroyed streams stay, since nobody reports them, so there must be a
+  // limit.
   static constexpr std::size_t kMostBlocks = 64;
   static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
-  // Whatever was kept of the stream last; without data if nothing was. From now on the caller's.
+  // Hands over the block of the stream that was kept last; no data if there is none.
   IdleBlock take(std::uint64_t stream);
 
-  // False: there is no room, and the block is still the caller's.
+  // False: the limits are reached, and the block is still the caller's.
   bool keep(const IdleBlock& block) noexcept;
 
   std::vector<IdleBlock> take_all();
 
  private:
   std::mutex mutex_;
-  std::array<IdleBlock, kMostBlocks> blocks_{};  // `count_` of them, the last that was kept behind the others
+  std::array<IdleBlock, kMostBlocks> blocks_{};  // the first `count_` are in use, the last kept at the end
   std::size_t count_ = 0;
   std::int64_t bytes_ = 0;
 };

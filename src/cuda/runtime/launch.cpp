@@ -17,12 +17,11 @@ namespace fovea::cuda {
 namespace {
 
 constexpr int kMaxDevices = 64;
-constexpr int kFirstWithBoth = 90;  // ptx/grid_dependency.cuh, ptx/cluster.cuh
+constexpr int kFirstWithBoth = 90;  // sm_90: ptx/grid_dependency.cuh, ptx/cluster.cuh
 
-// Whether the code that the current device runs was compiled to wait for earlier kernels and for its cluster. A newer
-// device than this build knows runs code of an older one. All kernels of a build are compiled for the same
-// architectures.
-bool waits_itself(const void* function) {
+// Whether the code that the current device runs was compiled with PDL and clusters: a device newer than this build runs
+// code of an older one. All kernels of a build are compiled for the same architectures.
+bool has_pdl_and_clusters(const void* function) {
   enum : std::int8_t { unknown, no, yes };
   static std::array<std::atomic<std::int8_t>, kMaxDevices> known{};
   auto& answer = known[static_cast<std::size_t>(current_device() % kMaxDevices)];
@@ -79,7 +78,7 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(key); found != known.end()) return found->second;
   int clusters = 0;
-  if (waits_itself(function)) {
+  if (has_pdl_and_clusters(function)) {
     cudaLaunchAttribute together = cluster_of(cluster);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(cluster));
@@ -93,13 +92,13 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   return clusters;
 }
 
-bool may_begin_early() {
+bool pdl_enabled() {
   static const bool may = core::environment("FOVEA_CUDA_EARLY_LAUNCH") != "0";
   return may;
 }
 
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Begin begin, Memory memory, int cluster) {
+            const void* parameters, Dependency dependency, Memory memory, int cluster) {
   if (blocks == 0) return;
   void* arguments[] = {const_cast<void*>(parameters)};
   cudaLaunchAttribute attributes[3]{};
@@ -109,7 +108,7 @@ void launch(const void* function, std::int64_t blocks, int threads, int shared_b
     attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   }
   if (cluster > 1) attributes[count++] = cluster_of(cluster);
-  if (begin == Begin::early && may_begin_early() && waits_itself(function)) {
+  if (dependency == Dependency::programmatic && pdl_enabled() && has_pdl_and_clusters(function)) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -1,4 +1,4 @@
-// Pointers and streams, as the driver knows them.
+// What the driver knows of pointers and streams.
 #include "cuda/runtime/placement.h"
 
 #include <cuda.h>
@@ -32,7 +32,7 @@ struct Allocation {
   bool holds(const void* pointer) const { return reinterpret_cast<std::uintptr_t>(pointer) - begin < bytes; }
 };
 
-// The allocation that the pointer lies in; of 0 bytes if the driver knows none, or not on this device.
+// The allocation that contains the pointer; of 0 bytes if the driver knows none, or if it is on another device.
 Allocation allocation_of(const void* pointer, int device) {
   static const auto pointer_attributes = driver_function<decltype(&cuPointerGetAttributes)>("cuPointerGetAttributes");
   Allocation found;
@@ -94,11 +94,12 @@ void check_placements(const core::Plan& plan, const BackwardTensors& t, const co
 
 void check_stream(void* stream, const CallSite& site) {
   if (stream == nullptr || stream == cudaStreamPerThread || stream == cudaStreamLegacy) return;
-  if (device_count() == 1) return;  // there is no other, and what the driver is asked costs every call
+  if (device_count() == 1) return;  // no other device; asking the driver would cost every call
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
-  if (capture != cudaStreamCaptureStatusNone) return;  // the driver does not answer then; the graph's launch will
+  if (capture != cudaStreamCaptureStatusNone)
+    return;  // the driver does not answer during capture; launching the graph will
   int device = 0;
   check(cudaStreamGetDevice(cuda_stream, &device), "cudaStreamGetDevice");
   if (device != site.device)

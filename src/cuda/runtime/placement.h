@@ -1,4 +1,4 @@
-// Are memory and stream of a call where the problem says? Asked before anything is launched.
+// Checks that the memory and the stream of a call belong to the problem's device, before anything is launched.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
-// Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if a tensor, the saved
-// state or the workspace is not reachable from the plan's. What is null or empty passes.
+// Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if the plan's device
+// cannot access a tensor, the saved state or the workspace. Null and empty pass.
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);
 void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context);
 

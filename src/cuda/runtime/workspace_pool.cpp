@@ -1,4 +1,4 @@
-// First what the stream left; then the driver's: one memory pool a device, which gives memory back only when told to.
+// First the idle block of the stream; then the driver: one memory pool per device, which keeps its memory until told.
 #include "cuda/runtime/workspace_pool.h"
 
 #include <cuda.h>
@@ -41,7 +41,7 @@ IdleBlocks& idle_of(int device) {
   return all[static_cast<std::size_t>(device)];
 }
 
-// Of the current device's stream; none if the driver does not tell, and then nothing is kept for it.
+// Id of a stream of the current device; none if the driver does not tell. Then nothing is kept for the stream.
 std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   static const auto stream_id = driver_function<decltype(&cuStreamGetId)>("cuStreamGetId");
   unsigned long long id = 0;
@@ -49,12 +49,12 @@ std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   return id;
 }
 
-// A failure would leave the memory with the pool: nothing that a call could tell its caller.
+// A failure leaves the memory in the pool; a call cannot report that to its caller.
 void free_in_order(void* data, cudaStream_t stream) {
   if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
 }
 
-// What the stream left, if it is large enough. If not, it makes room.
+// The idle block of the stream if it is large enough; a smaller one is freed.
 Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
   const std::optional<std::uint64_t> id = id_of(stream);
   const IdleBlock left = id ? idle_of(device).take(*id) : IdleBlock{};
@@ -63,7 +63,7 @@ Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
   return {};
 }
 
-// Whatever streams of the current device left: no call can take it any more, and its work ends before it is freed.
+// Frees all idle blocks of the current device, after their work has ended.
 void give_idle_back(int device) {
   const std::vector<IdleBlock> all = idle_of(device).take_all();
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

@@ -1,4 +1,4 @@
-// Device memory for one call, taken and given back in stream order from what the library keeps of it.
+// Workspaces of calls, allocated and freed in stream order from the library's memory pool.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ Buffer allocate_workspace(const core::Plan& plan, void* stream);
 void release_workspace(int device, const Buffer& workspace, void* stream);
 void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream);
 
-// Bytes that are taken from the device's pool, by calls and kept for the next on their streams; and the most at once
-// since the last reset.
+// Bytes allocated from the device's pool, by running calls and kept for later ones; and their peak since the last
+// reset.
 std::int64_t pool_used(int device);
 std::int64_t pool_peak(int device);
 
-// For programs that measure. Both wait for the device's work to end and give back to the pool what is kept; the second
-// gives what the pool holds back to the device as well. Must not run beside calls, nor while a stream is captured.
+// For programs that measure. Both wait for the device's work to end and free the kept blocks; empty_pool also returns
+// the pool's memory to the device. Must not be called during other calls, nor while a stream is captured.
 void reset_pool_peak(int device);
 void empty_pool(int device);
 

@@ -128,9 +128,11 @@ void multiply_by_primitive(const BatchedProduct& p) {
         [&](dnnl_memory_t* to) { return dnnl_memory_create(to, &description, engine(), const_cast<void*>(data)); });
   };
   const Memory a = memory(matmul->a, p.a.data), b = memory(matmul->b, p.b.data), c = memory(matmul->c, p.c.data),
-               lent = memory(matmul->scratch, scratch.data());
-  const dnnl_exec_arg_t arguments[] = {
-      {DNNL_ARG_SRC, a.get()}, {DNNL_ARG_WEIGHTS, b.get()}, {DNNL_ARG_DST, c.get()}, {DNNL_ARG_SCRATCHPAD, lent.get()}};
+               scratchpad = memory(matmul->scratch, scratch.data());
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, a.get()},
+                                       {DNNL_ARG_WEIGHTS, b.get()},
+                                       {DNNL_ARG_DST, c.get()},
+                                       {DNNL_ARG_SCRATCHPAD, scratchpad.get()}};
   const Stream stream([](dnnl_stream_t* to) { return dnnl_stream_create(to, engine(), dnnl_stream_default_flags); });
   check(dnnl_primitive_execute(matmul->primitive.get(), stream.get(), 4, arguments));
   check(dnnl_stream_wait(stream.get()));

@@ -40,7 +40,7 @@ TensorRef ref(const MatrixBatch& m) { return {target_of(m), 0, 0, m.row_stride, 
 
 template <class Parameters>
 void enqueue(const void* kernel, std::int64_t blocks, void* stream, const Parameters& parameters) {
-  cuda::launch(kernel, blocks, kPassThreads, 0, static_cast<cudaStream_t>(stream), &parameters, cuda::Begin::after);
+  cuda::launch(kernel, blocks, kPassThreads, 0, static_cast<cudaStream_t>(stream), &parameters, cuda::Dependency::full);
 }
 
 void enqueue_rows(const Sizes& sizes, RowPass pass, void* stream) {

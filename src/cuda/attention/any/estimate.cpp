@@ -27,9 +27,9 @@ struct CostInput {
     switch (load.kernel) {
       case Kernel::forward:
         return arch.forward_wgmma;
-      case Kernel::backward_keys:
+      case Kernel::backward_dkdv:
         return arch.dkdv_wgmma;
-      case Kernel::backward_queries:
+      case Kernel::backward_dq:
         return arch.dq_wgmma;
     }
     return arch.mma_sync;
@@ -38,18 +38,18 @@ struct CostInput {
   double rate() const {
     const auto& [mma, fma] = std::tie(arch.mma, arch.fma);
     if (kind == ElementKind::fp32)
-      return tile.sharing > 1      ? fma.shared_rows
+      return tile.split_warps > 1      ? fma.shared_rows
              : tile.warps < 4      ? fma.few_warps
              : tile.lane_rows == 2 ? fma.wide_lanes
                                    : fma.others;
     if (has_wgmma) return costs().rate;
-    return tile.sharing > 1 ? mma.shared_rows : tile.row_tiles > 1 ? mma.two_tiles : mma.one_tile;
+    return tile.split_warps > 1 ? mma.shared_rows : tile.row_tiles > 1 ? mma.two_tiles : mma.one_tile;
   }
 
   // Of a thread block for one streamed tile: its products at the rate of an SM that `resident` of them share, but no
   // less than their chain.
   double block_cycles(double shortest, double resident) const {
-    const double elements = static_cast<double>(tile.rows() * tile.block()) * (tile.dim + costs().softmax);
+    const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + costs().softmax);
     return load.products * std::max(shortest, elements * resident / rate());
   }
 
@@ -62,11 +62,11 @@ double cycles_of_splits(const CostInput& c) {
   const bool even = is_even(load);
   const int splits = c.splitting.split.splits;
   const double capacity = c.splitting.capacity, resident = c.splitting.most, tiles = static_cast<double>(load.tiles);
-  const double length = static_cast<double>(c.splitting.split.blocks_per_split), all = tiles * splits;
+  const double length = static_cast<double>(c.splitting.split.tiles_per_split), all = tiles * splits;
   const double with_work = even ? all : std::max(tiles, load.work / length + (splits > 1 ? 0.5 * tiles : 0.0));
   // Splits without work count here: where they pass by, those with work are no longer spread evenly.
   const double alone = all <= c.sms && resident > 1 ? c.costs().alone : 1.0;
-  const double block = c.block_cycles(c.tile.sharing > 1 ? costs.shared_rows : c.costs().shortest, alone * resident);
+  const double block = c.block_cycles(c.tile.split_warps > 1 ? costs.shared_rows : c.costs().shortest, alone * resident);
   const double once = c.costs().begin + (splits > 1 ? c.result_bytes() * resident / costs.store_rate : 0.0);
   const double longest = length * block + once;
   double cycles = std::ceil(std::max(1.0, with_work / capacity)) * longest;
@@ -124,7 +124,7 @@ Share share_of(const TileChoice& one, const PairCosts& costs) {
   const auto length = static_cast<double>(divide_up(std::max<std::int64_t>(load.longest, 1), splits));
   const double with_work = in_memory && !even ? load.work / length + 0.5 * tiles : tiles * splits;
   const double together = splitting.resident > 1 ? std::max(splitting.most, costs.alone) : 1.0;
-  const double product = static_cast<double>(tile.rows() * tile.block() * tile.dim) * together /
+  const double product = static_cast<double>(tile.rows() * tile.streamed_rows() * tile.dim) * together /
                          (tile.lane_rows == 2 ? costs.wide_rate : costs.rate);
   const double block = load.products * std::max(costs.shortest, product);
   const double bytes = 4 * load.result_floats * tile.rows();

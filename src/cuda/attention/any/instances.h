@@ -1,4 +1,4 @@
-// The compiled kernels, one function per instance file.
+// The kernel instances, one function per instance file.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@ namespace fovea::cuda::any {
 std::span<const KernelInstance> forward_bf16();
 std::span<const KernelInstance> forward_fp16();
 std::span<const KernelInstance> forward_fp32();
-std::span<const KernelInstance> backward_keys_bf16();
-std::span<const KernelInstance> backward_keys_fp16();
-std::span<const KernelInstance> backward_keys_fp32();
-std::span<const KernelInstance> backward_queries_bf16();
-std::span<const KernelInstance> backward_queries_fp16();
-std::span<const KernelInstance> backward_queries_fp32();
+std::span<const KernelInstance> backward_dkdv_bf16();
+std::span<const KernelInstance> backward_dkdv_fp16();
+std::span<const KernelInstance> backward_dkdv_fp32();
+std::span<const KernelInstance> backward_dq_bf16();
+std::span<const KernelInstance> backward_dq_fp16();
+std::span<const KernelInstance> backward_dq_fp32();
 
 }  // namespace fovea::cuda::any

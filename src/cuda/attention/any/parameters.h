@@ -1,11 +1,11 @@
-// What the host hands to the kernels, and the table of kernel instances it chooses from.
+// Kernel parameters, and the table of kernel instances that the host chooses from.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "cuda/device/divisor.h"
+#include "cuda/device/fast_divmod.h"
 #include "cuda/device/tensor_ref.h"
 #include "cuda/device/tile_shape.h"
 
@@ -13,70 +13,71 @@ namespace fovea::cuda::any {
 
 constexpr int kMaxSplits = 64;
 
-// The streamed side of a tile of `rows` is cut into parts of `blocks_per_split` blocks of `block` rows, `splits` at
-// most: a mask may leave a tile fewer. Results of parts go to `partial`, [splits, batch, heads, len, dim] fp32, and are
-// added in order by a kernel of merge.cu; or the parts of a tile are a cluster of blocks of threads, which share its
-// blocks evenly and add their results themselves.
+// Split-KV, or split-Q for dK and dV: up to `splits` thread blocks work on one tile of `rows` stationary rows. Each
+// takes `tiles_per_split` streamed tiles of `streamed_rows` rows; under a mask a tile may have fewer splits with work.
+// Partials go to fp32 memory, [splits, batch, heads, len, dim], and combine.cu adds them in order. With `in_cluster`
+// the splits of a tile are one cluster: its thread blocks divide the streamed tiles evenly and combine over shared
+// memory.
 struct Split {
-  Divisor by_splits;
+  FastDivmod splits_divmod;
   int splits = 1;
-  int blocks_per_split = 0;
-  std::int16_t rows = 0, block = 0;
+  int tiles_per_split = 0;
+  std::int16_t rows = 0, streamed_rows = 0;
   bool in_cluster = false;
 };
 
-constexpr int kMaxCluster = 8;  // blocks of threads of a cluster
+constexpr int kMaxCluster = 8;  // thread blocks per cluster
 
-// How blocks of threads are numbered: in turns, each of them `together` neighbouring tiles of every
-// sequence; the parts of a tile follow each other.
+// Rasterization, the order of the tiles: rounds, each of `chunk` neighbouring tiles of every sequence. The splits of a
+// tile are neighbours.
 struct Grid {
-  int tiles = 1, heads = 1, together = 1;
-  unsigned turn = 1;  // tiles of a turn
-  Divisor by_turn, by_together, by_heads;
-  Divisor by_group;  // a query head's key head
+  int tiles = 1, heads = 1, chunk = 1;
+  unsigned round = 1;  // tiles of a round
+  FastDivmod round_divmod, chunk_divmod, heads_divmod;
+  FastDivmod group_divmod;  // query head -> key head
 };
 
-// What a row's softmax needs to know of a part: its largest product and the sum of the weights relative to it.
+// The softmax state of one row of a split: its largest product q.k, and the sum of exp(scale (product - maximum)).
 struct PartialState {
   float maximum, sum;
 };
 
-// In the order of their use: a multiprocessor waits for its parameters line by line.
+// In the order of use: an SM fetches parameters line by line, and waits for each line.
 struct ForwardParameters {
   Grid grid;
   Split split;
   TensorRef q, k;
   Shape shape;
   TensorRef v, out, lse;         // lse.data may be null
-  float* partial_out = nullptr;  // not divided by the sum; not written where the sum is 0
+  float* partial_out = nullptr;  // not yet divided by the sum; not written where the sum is 0
   PartialState* partial_state = nullptr;
 };
-// What the first copies of queries and keys need are three lines of 64 bytes, of which the first has 48 (sm_90).
+// The first copies of Q and K need three 64-byte lines, the first of which holds 48 bytes of parameters (sm_90).
 static_assert(offsetof(ForwardParameters, shape) + offsetof(Shape, scale) <= 48 + 2 * 64);
 
-// Row statistics that both gradient kernels read, [batch, heads_q, len_q] each: lse (+inf for a row without
-// keys, so that its probabilities vanish) and delta = rowsum(dout * out).
+// lse and delta = rowsum(dout * out) are [batch, heads_q, len_q], made by backward_preprocess. A fully masked row has
+// lse = +inf, so its probabilities are 0.
 struct BackwardParameters {
   Shape shape;
-  TensorRef q, k, v, dout, dq, dk, dv;  // gradients that are not wanted are null
+  TensorRef q, k, v, dout, dq, dk, dv;  // a gradient that is not wanted is null
   const float* lse = nullptr;
   const float* delta = nullptr;
   bool accumulate = false;
-  bool statistics_are_ready = false;  // the kernel ahead let this one begin only when they were
+  bool preprocess_done = false;  // lse and delta are complete before this kernel can start
   Split split;
   Grid grid;
   float* partial_first = nullptr;   // dk, or dq
   float* partial_second = nullptr;  // dv
 };
 
-struct StatisticsParameters {
+struct PreprocessParameters {
   Shape shape;
   TensorRef out, dout, lse, delta;  // delta.data null: computed from out and dout
   float* lse_result = nullptr;
   float* delta_result = nullptr;
 };
 
-struct MergeForwardParameters {
+struct CombineForwardParameters {
   Shape shape;
   Split split;
   const float* partial_out = nullptr;
@@ -84,46 +85,46 @@ struct MergeForwardParameters {
   TensorRef out, lse;
 };
 
-// Of one gradient; `first_block` is the first block of threads that works on it.
-struct PartialSum {
+// The partials of one gradient. Thread blocks from `first_cta` on combine it.
+struct PartialGradient {
   Split split;
-  bool of_keys = false;  // rows are keys, parts of queries
+  bool is_dkdv = false;  // rows are keys, splits divide the queries
   int heads = 1, len = 0, dim = 0;
   const float* partial = nullptr;
   TensorRef result;
-  unsigned first_block = 0;
+  unsigned first_cta = 0;
 };
 
-struct SumPartialsParameters {
+struct CombineGradientsParameters {
   Shape shape;
   bool accumulate = false;
   int count = 0;
-  PartialSum sums[3];
+  PartialGradient sums[3];
 };
 
-// One compiled kernel. `split_roles`: dk and dv are made by different blocks of threads, the grid is twice as large.
+// One compiled kernel. `separate_dk_dv`: different thread blocks compute dK and dV, so the grid is twice as large.
 struct KernelInstance {
   const void* function;
   TileShape tile;
   int shared_bytes;
-  bool split_roles = false;
+  bool separate_dk_dv = false;
 };
 
-enum class Kernel : std::uint8_t { forward, backward_keys, backward_queries };
+enum class Kernel : std::uint8_t { forward, backward_dkdv, backward_dq };
 
-// Instances of one kernel and element type, in order of preference among those of the same dim.
+// Instances of one kernel and element type. Those of the same dim are in order of preference.
 std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind);
 
-// Kernels whose work is bound by memory: one instance per element type.
-const void* statistics_function(ElementKind kind);
-std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::int64_t len_q);  // of threads
-const void* merge_forward_function(ElementKind kind);
-const void* sum_partials_function(ElementKind kind);
+// Memory-bound kernels: one instance per element type.
+const void* preprocess_function(ElementKind kind);
+std::int64_t preprocess_ctas(ElementKind kind, std::int64_t sequences, std::int64_t len_q);
+const void* combine_forward_function(ElementKind kind);
+const void* combine_gradients_function(ElementKind kind);
 constexpr int kMemoryKernelThreads = 256;
-constexpr int kStatisticsThreads = 64;  // few: the rows of one head are spread over all multiprocessors
+constexpr int kPreprocessThreads = 64;  // few, to spread the rows of one head over all SMs
 
-// Never launched: its blocks may have the threads of a warpgroup where its code was compiled with wgmma, else those of
-// a warp. A device that runs code for an older one multiplies as that one does.
+// Never launched. Its launch bound is a warpgroup where the code that the device runs was compiled with wgmma, else one
+// warp; a newer device may run code of an older one.
 const void* wgmma_probe();
 constexpr int kWarp = 32, kWarpgroup = 128;
 

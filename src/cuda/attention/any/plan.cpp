@@ -58,8 +58,8 @@ Shape shape_of(const AttentionProblem& p) {
           .dim_qk = static_cast<int>(p.dim_qk),
           .dim_v = static_cast<int>(p.dim_v),
           .scale = static_cast<float>(p.scale),
-          .magnitude = representable(std::abs(p.scale)),
-          .exponent_scale = representable(std::abs(p.scale) * 1.4426950408889634),
+          .abs_scale = representable(std::abs(p.scale)),
+          .scale_log2e = representable(std::abs(p.scale) * 1.4426950408889634),
           .negate = p.scale < 0,
           .batch = static_cast<int>(p.batch),
           .heads_q = static_cast<int>(p.heads_q),
@@ -74,16 +74,16 @@ Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
   const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
   const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
   const std::int64_t group = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1);
-  const std::int64_t together = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
-  const std::int64_t turn = together * heads * std::max<std::int64_t>(p.batch, 1);
+  const std::int64_t chunk = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
+  const std::int64_t round = chunk * heads * std::max<std::int64_t>(p.batch, 1);
   return {.tiles = static_cast<int>(tiles),
           .heads = static_cast<int>(heads),
-          .together = static_cast<int>(together),
-          .turn = static_cast<unsigned>(turn),
-          .by_turn = divisor(turn),
-          .by_together = divisor(together),
-          .by_heads = divisor(heads),
-          .by_group = divisor(group)};
+          .chunk = static_cast<int>(chunk),
+          .round = static_cast<unsigned>(round),
+          .round_divmod = fast_divmod(round),
+          .chunk_divmod = fast_divmod(chunk),
+          .heads_divmod = fast_divmod(heads),
+          .group_divmod = fast_divmod(group)};
 }
 
 template <class Plan>
@@ -122,13 +122,13 @@ void load(const void* function, const AttentionProblem& p) { threads_allowed(fun
 
 std::string text_of(const KernelInstance& kernel, const Split& split) {
   const TileShape& t = kernel.tile;
-  std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.block()) + " of " + std::to_string(t.dim) +
-                     " columns, " + std::to_string(t.warps) + " warps, " + std::to_string(kernel.shared_bytes) +
-                     " bytes shared";
+  std::string text = std::to_string(t.rows()) + "x" + std::to_string(t.streamed_rows()) + " of " +
+                     std::to_string(t.dim) + " columns, " + std::to_string(t.warps) + " warps, " +
+                     std::to_string(kernel.shared_bytes) + " bytes shared";
   if (split.in_cluster)
     text += ", clusters of " + std::to_string(split.splits);
   else if (split.splits > 1)
-    text += ", " + std::to_string(split.splits) + " splits of " + std::to_string(split.blocks_per_split) + " blocks";
+    text += ", " + std::to_string(split.splits) + " splits of " + std::to_string(split.tiles_per_split) + " blocks";
   return text;
 }
 
@@ -146,7 +146,7 @@ std::string refusal(const AttentionProblem& p) {
   // Beside a GPU that runs the kernels there may be one that does not.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
   const int limit = usable_shared_memory(p.device.index);
-  for (const Kernel kernel : {Kernel::forward, Kernel::backward_keys, Kernel::backward_queries}) {
+  for (const Kernel kernel : {Kernel::forward, Kernel::backward_dkdv, Kernel::backward_dq}) {
     const auto all = instances(kernel, kind_of(p.dtype));
     if (std::none_of(all.begin(), all.end(), [&](const auto& one) { return fits(one, dim, limit); }))
       return "no tile fits " + std::to_string(limit) + " bytes of shared memory";
@@ -175,10 +175,10 @@ std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind) {
   switch (kernel) {
     case Kernel::forward:
       return pick(forward_fp32, forward_bf16, forward_fp16);
-    case Kernel::backward_keys:
-      return pick(backward_keys_fp32, backward_keys_bf16, backward_keys_fp16);
-    case Kernel::backward_queries:
-      return pick(backward_queries_fp32, backward_queries_bf16, backward_queries_fp16);
+    case Kernel::backward_dkdv:
+      return pick(backward_dkdv_fp32, backward_dkdv_bf16, backward_dkdv_fp16);
+    case Kernel::backward_dq:
+      return pick(backward_dq_fp32, backward_dq_bf16, backward_dq_fp16);
   }
   return {};
 }
@@ -202,7 +202,7 @@ ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& forced) 
     const std::int64_t rows = splits * p.batch * p.heads_q * p.len_q;
     plan.partial_out = arena.take(rows * p.dim_v);
     plan.partial_state = arena.take(rows * 2);
-    load(merge_forward_function(plan.kind), p);
+    load(combine_forward_function(plan.kind), p);
   }
   plan.workspace_bytes = arena.bytes;
   plan.tiles = text_of(*plan.kernel, plan.split);
@@ -214,13 +214,13 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, 
   plan.kind = kind_of(p.dtype);
   plan.shape = shape_of(p);
   plan.accumulate = p.accumulate;
-  plan.statistics_blocks = statistics_blocks(plan.kind, p.batch * p.heads_q, p.len_q);
+  plan.preprocess_ctas = preprocess_ctas(plan.kind, p.batch * p.heads_q, p.len_q);
   Arena arena;
   plan.lse = arena.take(p.batch * p.heads_q * p.len_q);
   plan.delta = arena.take(p.batch * p.heads_q * p.len_q);
   std::vector<TileChoice> of_keys, of_queries;
-  if (p.wants_dk || p.wants_dv) of_keys = tile_choices(Kernel::backward_keys, p, keys);
-  if (p.wants_dq) of_queries = tile_choices(Kernel::backward_queries, p, queries);
+  if (p.wants_dk || p.wants_dv) of_keys = tile_choices(Kernel::backward_dkdv, p, keys);
+  if (p.wants_dq) of_queries = tile_choices(Kernel::backward_dq, p, queries);
   // Before sm_90 kernels follow one another; 16-bit splits are mostly clusters, which are chosen as if they ran alone.
   const bool together =
       p.dtype == DType::fp32 && !of_keys.empty() && !of_queries.empty() && device_info(p.device.index).major >= 9;
@@ -240,8 +240,8 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, 
     plan.queries = plan_queries(pair.dq, p, arena);
     plan.tiles += (plan.tiles.empty() ? "dq: " : "; dq: ") + text_of(*plan.queries.kernel, plan.queries.split);
   }
-  load(statistics_function(plan.kind), p);
-  load(sum_partials_function(plan.kind), p);
+  load(preprocess_function(plan.kind), p);
+  load(combine_gradients_function(plan.kind), p);
   plan.workspace_bytes = arena.bytes;
   return plan;
 }

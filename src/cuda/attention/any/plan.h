@@ -38,7 +38,7 @@ struct BackwardPlan final : attention::Plan {
   ElementKind kind = ElementKind::fp32;
   Shape shape;
   bool accumulate = false;
-  std::int64_t statistics_blocks = 0;
+  std::int64_t preprocess_ctas = 0;
   GradientPlan keys, queries;
   std::int64_t lse = 0, delta = 0;
 };

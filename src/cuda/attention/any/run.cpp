@@ -36,51 +36,51 @@ std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
 
 template <class Parameters>
 void launch_tiles(const KernelInstance& kernel, std::int64_t blocks, int shared_bytes, cudaStream_t stream,
-                  const Parameters& parameters, Begin begin) {
-  launch(kernel.function, blocks, kernel.tile.threads(), shared_bytes, stream, &parameters, begin,
+                  const Parameters& parameters, Dependency dependency) {
+  launch(kernel.function, blocks, kernel.tile.threads(), shared_bytes, stream, &parameters, dependency,
          Memory::mostly_shared, parameters.split.in_cluster ? parameters.split.splits : 1);
 }
 
-void launch_statistics(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
+void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
                        cudaStream_t stream) {
-  const StatisticsParameters statistics{.shape = p.shape,
+  const PreprocessParameters preprocess{.shape = p.shape,
                                         .out = ref(t.out),
                                         .dout = p.dout,
                                         .lse = ref(t.lse),
                                         .delta = ref(t.delta),
                                         .lse_result = const_cast<float*>(p.lse),
                                         .delta_result = const_cast<float*>(p.delta)};
-  launch(statistics_function(plan.kind), plan.statistics_blocks, kStatisticsThreads, 0, stream, &statistics,
-         Begin::after, Memory::mostly_shared);
+  launch(preprocess_function(plan.kind), plan.preprocess_ctas, kPreprocessThreads, 0, stream, &preprocess,
+         Dependency::full, Memory::mostly_shared);
 }
 
 // The splits of every gradient that has some, combined by one kernel.
-class PartialSums {
+class GradientCombine {
  public:
-  PartialSums(const BackwardParameters& p, ElementKind kind)
+  GradientCombine(const BackwardParameters& p, ElementKind kind)
       : sums_{.shape = p.shape, .accumulate = p.accumulate, .sums = {}}, kind_(kind) {}
 
   // Of a gradient of the sizes of `like`; null `partial`: not split.
-  void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool of_keys) {
+  void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool is_dkdv) {
     if (partial == nullptr) return;
     sums_.sums[sums_.count++] = {.split = split,
-                                 .of_keys = of_keys,
+                                 .is_dkdv = is_dkdv,
                                  .heads = static_cast<int>(like.sizes[1]),
                                  .len = static_cast<int>(like.sizes[2]),
                                  .dim = static_cast<int>(like.sizes[3]),
                                  .partial = partial,
                                  .result = result,
-                                 .first_block = static_cast<unsigned>(blocks_)};
+                                 .first_cta = static_cast<unsigned>(blocks_)};
     blocks_ += row_blocks(like.sizes[0] * like.sizes[1] * like.sizes[2], like.sizes[3]);
   }
   void launch(cudaStream_t stream) {
     if (sums_.count > 0)
-      cuda::launch(sum_partials_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_, Begin::early,
-                   Memory::mostly_shared);
+      cuda::launch(combine_gradients_function(kind_), blocks_, kMemoryKernelThreads, 0, stream, &sums_,
+                   Dependency::programmatic, Memory::mostly_shared);
   }
 
  private:
-  SumPartialsParameters sums_;
+  CombineGradientsParameters sums_;
   ElementKind kind_;
   std::int64_t blocks_ = 0;
 };
@@ -100,17 +100,17 @@ void enqueue(const ForwardPlan& plan, const ForwardTensors& t, const core::RunCo
       .lse = ref(t.lse),
       .partial_out = at(context.workspace, plan.partial_out),
       .partial_state = reinterpret_cast<PartialState*>(at(context.workspace, plan.partial_state))};
-  launch_tiles(*plan.kernel, plan.blocks, plan.shared_bytes, stream, p, Begin::after);
+  launch_tiles(*plan.kernel, plan.blocks, plan.shared_bytes, stream, p, Dependency::full);
   if (plan.partial_out < 0) return;
-  const MergeForwardParameters merge{.shape = p.shape,
-                                     .split = plan.split,
-                                     .partial_out = p.partial_out,
-                                     .partial_state = p.partial_state,
-                                     .out = p.out,
-                                     .lse = p.lse};
+  const CombineForwardParameters combine{.shape = p.shape,
+                                         .split = plan.split,
+                                         .partial_out = p.partial_out,
+                                         .partial_state = p.partial_state,
+                                         .out = p.out,
+                                         .lse = p.lse};
   const std::int64_t warps = std::int64_t{plan.shape.batch} * plan.shape.heads_q * plan.shape.len_q;
-  launch(merge_forward_function(plan.kind), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
-         kMemoryKernelThreads, 0, stream, &merge, Begin::early, Memory::mostly_shared);
+  launch(combine_forward_function(plan.kind), (warps * 32 + kMemoryKernelThreads - 1) / kMemoryKernelThreads,
+         kMemoryKernelThreads, 0, stream, &combine, Dependency::programmatic, Memory::mostly_shared);
 }
 
 void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::RunContext& context) {
@@ -128,24 +128,25 @@ void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::Run
                        .accumulate = plan.accumulate,
                        .split = {},
                        .grid = {}};
-  launch_statistics(plan, t, p, stream);
-  PartialSums sums(p, plan.kind);
+  launch_preprocess(plan, t, p, stream);
+  GradientCombine sums(p, plan.kind);
   if (plan.keys.kernel != nullptr) {
     p.split = plan.keys.split;
     p.grid = plan.keys.grid;
     p.partial_first = at(context.workspace, plan.keys.partial_first);
     p.partial_second = at(context.workspace, plan.keys.partial_second);
-    launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Begin::early);
+    launch_tiles(*plan.keys.kernel, plan.keys.blocks, plan.keys.shared_bytes, stream, p, Dependency::programmatic);
     sums.add(t.k, p.dk, p.partial_first, p.split, true);
     sums.add(t.v, p.dv, p.partial_second, p.split, true);
   }
   if (plan.queries.kernel != nullptr) {
     // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
-    p.statistics_are_ready = plan.keys.blocks > 0;
+    p.preprocess_done = plan.keys.blocks > 0;
     p.split = plan.queries.split;
     p.grid = plan.queries.grid;
     p.partial_first = at(context.workspace, plan.queries.partial_first);
-    launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p, Begin::early);
+    launch_tiles(*plan.queries.kernel, plan.queries.blocks, plan.queries.shared_bytes, stream, p,
+                 Dependency::programmatic);
     sums.add(t.q, p.dq, p.partial_first, p.split, false);
   }
   sums.launch(stream);

@@ -17,24 +17,24 @@ double density(const AttentionProblem& p) {
 
 Workload workload_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
   const TileShape& tile = instance.tile;
-  const bool of_keys = kernel == Kernel::backward_keys;
+  const bool of_keys = kernel == Kernel::backward_dkdv;
   const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
   const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
   const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
-  const std::int64_t roles = instance.split_roles ? 2 : 1;
+  const std::int64_t roles = instance.separate_dk_dv ? 2 : 1;
   Workload load{.kernel = kernel};
   load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
   // The rows of a tile see `reach` neighbouring rows of the other side.
   const KeyWindow window = key_window(p);
   const std::int64_t span = std::max<std::int64_t>(window.end - window.begin, 1), reach = span + tile.rows() - 1;
-  const std::int64_t whole = divide_up(passing, tile.block());
-  load.longest = std::min(whole, (reach + tile.block() - 2) / tile.block() + 1) * group;
+  const std::int64_t whole = divide_up(passing, tile.streamed_rows());
+  load.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
   load.work = density(p) * static_cast<double>(load.tiles * whole * group);
   // Tiles at both edges of a window compute hidden pairs too.
   if (p.mask.left != Mask::kUnlimited)
-    load.work *= static_cast<double>(reach + tile.block()) / static_cast<double>(span);
+    load.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
   load.work = std::min(load.work, static_cast<double>(load.tiles * load.longest));
-  load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_queries ? 3 : roles > 1 ? 2.5 : 4;
+  load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
   load.result_floats = static_cast<double>(of_keys                     ? p.dim_qk + p.dim_v
                                            : kernel == Kernel::forward ? p.dim_v
                                                                        : p.dim_qk) /
@@ -55,8 +55,8 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
     if (!fits(one, dim, limit) || (found > 0 && one.tile.dim > found)) continue;
     with(one);
     found = one.tile.dim;
-    if (one.tile.sharing > 1 || one.tile.warpgroup) continue;
-    if (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.resident > 1) return;
+    if (one.tile.split_warps > 1 || one.tile.warpgroup) continue;
+    if (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.ctas_per_sm > 1) return;
   }
 }
 
@@ -72,18 +72,18 @@ int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device
 Split split_into(std::int64_t splits, const TileShape& tile, const Workload& load) {
   const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), part = divide_up(longest, splits);
   const std::int64_t parts = divide_up(longest, part);
-  return {.by_splits = divisor(parts),
+  return {.splits_divmod = fast_divmod(parts),
           .splits = static_cast<int>(parts),
-          .blocks_per_split = static_cast<int>(part),
+          .tiles_per_split = static_cast<int>(part),
           .rows = static_cast<std::int16_t>(tile.rows()),
-          .block = static_cast<std::int16_t>(tile.block())};
+          .streamed_rows = static_cast<std::int16_t>(tile.streamed_rows())};
 }
 
 Split cluster_of(int blocks, const TileShape& tile) {
-  return {.by_splits = divisor(blocks),
+  return {.splits_divmod = fast_divmod(blocks),
           .splits = blocks,
           .rows = static_cast<std::int16_t>(tile.rows()),
-          .block = static_cast<std::int16_t>(tile.block()),
+          .streamed_rows = static_cast<std::int16_t>(tile.streamed_rows()),
           .in_cluster = true};
 }
 
@@ -127,11 +127,11 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
     return all;
   }
   add_parts(1);
-  if (tile.sharing > 1 || load.tiles >= 4 * processors * resident) return all;
+  if (tile.split_warps > 1 || load.tiles >= 4 * processors * resident) return all;
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
     if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_parts(splits);
   }
-  if (kernel.split_roles) return all;  // neighbouring thread blocks make different results
+  if (kernel.separate_dk_dv) return all;  // neighbouring thread blocks make different results
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
     if (cluster <= load.longest) add_cluster(cluster);
   }

@@ -1,4 +1,4 @@
-// What tells the host whether the code that a device runs multiplies with wgmma.
+// A kernel whose launch bound tells the host whether the code that a device runs uses wgmma.
 #include "cuda/attention/any/parameters.h"
 #include "cuda/ptx/wgmma.cuh"
 

@@ -1,6 +1,7 @@
-// Joining the parts of a split along the streamed side, in the order of the parts: the same sum on every run.
+// Split-KV combine, and the same for gradients: partials are summed in the order of the splits, so every run gives the
+// same bits.
 #include "cuda/attention/any/parameters.h"
-#include "cuda/attention/any/parts.cuh"
+#include "cuda/attention/any/work_tile.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
@@ -8,11 +9,11 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr int kVector = 4;            // columns of a thread
-constexpr int kTogether = 4;          // parts that a thread of sum_partials reads at once
-static_assert(kMaxSplits <= 2 * 32);  // merge_forward: a lane of a warp weighs two parts at most
+constexpr int kVector = 4;            // columns per thread
+constexpr int kSplitsAtOnce = 4;      // splits that a thread of combine_gradients has in flight
+static_assert(kMaxSplits <= 2 * 32);  // a lane of combine_forward holds the states of two splits at most
 
-// Threads of a row: each makes kVector columns of each step of 32 threads or, for narrow rows, of fewer.
+// Threads per row, each kVector columns at a time: 32, or fewer for narrow rows.
 __device__ __forceinline__ int threads_of_row(int dim) {
   int threads = 1;
   while (threads < 32 && threads * kVector < dim) threads *= 2;
@@ -28,35 +29,36 @@ __device__ __forceinline__ void read_partial(float (&values)[kVector], const flo
   }
 }
 
-// A warp joins the parts of a row: a lane weighs one or two of them, then groups of lanes add every n-th part.
+// One warp per row. Each lane computes the rescale factors of one or two splits; then groups of lanes each sum every
+// n-th split.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads)
-    merge_forward(const __grid_constant__ MergeForwardParameters p) {
-  ptx::wait_for_earlier_kernels();
+    combine_forward(const __grid_constant__ CombineForwardParameters p) {
+  ptx::griddepcontrol_wait();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.heads_q * s.len_q;
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / 32;
   if (row >= rows) return;
   const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
-  const int parts = parts_of_query(s, p.split, static_cast<int>(query));
+  const int splits = splits_of_query(s, p.split, static_cast<int>(query));
   PartialState states[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int part = lane + 32 * i;
-    states[i] = part < parts ? p.partial_state[part * rows + row] : PartialState{-kInfinity, 0.0f};
+    const int split = lane + 32 * i;
+    states[i] = split < splits ? p.partial_state[split * rows + row] : PartialState{-kInfinity, 0.0f};
   }
   const float maximum = lanes_max<32>(fmaxf(states[0].maximum, states[1].maximum));
-  const float reference = reference_of(maximum);
-  float weights[2], sum = 0.0f;
-  unsigned written[2];  // nothing is, for a part without keys
+  const float row_max = finite_max(maximum);
+  float factors[2], sum = 0.0f;
+  unsigned written[2];  // false for a split without keys
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     written[i] = __ballot_sync(0xffffffffu, states[i].sum != 0.0f);
-    weights[i] = AccurateWeights::weight(states[i].maximum - reference, s);
-    sum = fmaf(weights[i], states[i].sum, sum);
+    factors[i] = AccurateExp::scaled(states[i].maximum - row_max, s);
+    sum = fmaf(factors[i], states[i].sum, sum);
   }
-  const Finished done = finish(maximum, lanes_sum<32>(sum), s);
+  const FinalRow done = finalize_row(maximum, lanes_sum<32>(sum), s);
   const auto offset = [&](const TensorRef& t) {
     return sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head + query * t.row;
   };
@@ -66,52 +68,53 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
     const int column = first + lane % width * kVector;
     float result[kVector] = {};
 #pragma unroll 4
-    for (int i = 0; i < parts; i += groups) {
-      const int part = i + group, half = i / 32;
-      const float weight = __shfl_sync(0xffffffffu, half == 0 ? weights[0] : weights[1], part % 32);
+    for (int i = 0; i < splits; i += groups) {
+      const int split = i + group, half = i / 32;
+      const float factor = __shfl_sync(0xffffffffu, half == 0 ? factors[0] : factors[1], split % 32);
       float values[kVector] = {};
-      if (column < s.dim_v && ((half == 0 ? written[0] : written[1]) >> part % 32 & 1) != 0)
-        read_partial(values, p.partial_out + (part * rows + row) * s.dim_v, column, s.dim_v);
+      if (column < s.dim_v && ((half == 0 ? written[0] : written[1]) >> split % 32 & 1) != 0)
+        read_partial(values, p.partial_out + (split * rows + row) * s.dim_v, column, s.dim_v);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) result[j] = fmaf(weight, values[j], result[j]);
+      for (int j = 0; j < kVector; ++j) result[j] = fmaf(factor, values[j], result[j]);
     }
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       for (int step = width; step < 32; step *= 2) result[j] += __shfl_xor_sync(0xffffffffu, result[j], step);
-      result[j] *= done.factor;
+      result[j] *= done.inverse_sum;
     }
     if (group == 0 && column < s.dim_v) store<Element, kVector>(p.out, offset(p.out), column, s.dim_v, false, result);
   }
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __grid_constant__ SumPartialsParameters p) {
-  ptx::let_next_kernel_begin();
-  ptx::wait_for_earlier_kernels();
+__global__ void __launch_bounds__(kMemoryKernelThreads)
+    combine_gradients(const __grid_constant__ CombineGradientsParameters p) {
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
   const unsigned block = blockIdx.x;
   const int last = p.count - 1;
-  const PartialSum& sum = p.sums[block >= p.sums[last].first_block ? last : block >= p.sums[1].first_block ? 1 : 0];
+  const PartialGradient& sum = p.sums[block >= p.sums[last].first_cta ? last : block >= p.sums[1].first_cta ? 1 : 0];
   const int threads = threads_of_row(sum.dim), lane = static_cast<int>(threadIdx.x) % threads;
   const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * sum.heads * sum.len;
-  const std::int64_t thread = static_cast<std::int64_t>(block - sum.first_block) * kMemoryKernelThreads + threadIdx.x;
+  const std::int64_t thread = static_cast<std::int64_t>(block - sum.first_cta) * kMemoryKernelThreads + threadIdx.x;
   const std::int64_t row = thread / threads;
   if (row >= rows) return;
   const std::int64_t index = row % sum.len, sequence = row / sum.len;
   const std::int64_t offset =
       sequence / sum.heads * sum.result.batch + sequence % sum.heads * sum.result.head + index * sum.result.row;
-  const int parts = sum.of_keys ? parts_of_key(p.shape, sum.split, static_cast<int>(index))
-                                : parts_of_query(p.shape, sum.split, static_cast<int>(index));
+  const int splits = sum.is_dkdv ? splits_of_key(p.shape, sum.split, static_cast<int>(index))
+                                 : splits_of_query(p.shape, sum.split, static_cast<int>(index));
   for (int column = lane * kVector; column < sum.dim; column += threads * kVector) {
     float result[kVector] = {};
-    for (int first = 0; first < parts; first += kTogether) {
-      float values[kTogether][kVector] = {};
+    for (int first = 0; first < splits; first += kSplitsAtOnce) {
+      float values[kSplitsAtOnce][kVector] = {};
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        if (first + i < parts)
+      for (int i = 0; i < kSplitsAtOnce; ++i) {
+        if (first + i < splits)
           read_partial(values[i], sum.partial + ((first + i) * rows + row) * sum.dim, column, sum.dim);
       }
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int i = 0; i < kSplitsAtOnce; ++i) {
 #pragma unroll
         for (int j = 0; j < kVector; ++j) result[j] += values[i][j];
       }
@@ -122,26 +125,26 @@ __global__ void __launch_bounds__(kMemoryKernelThreads) sum_partials(const __gri
 
 }  // namespace
 
-const void* merge_forward_function(ElementKind kind) {
+const void* combine_forward_function(ElementKind kind) {
   switch (kind) {
     case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&merge_forward<float>);
+      return reinterpret_cast<const void*>(&combine_forward<float>);
     case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&merge_forward<__nv_bfloat16>);
+      return reinterpret_cast<const void*>(&combine_forward<__nv_bfloat16>);
     case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&merge_forward<__half>);
+      return reinterpret_cast<const void*>(&combine_forward<__half>);
   }
   return nullptr;
 }
 
-const void* sum_partials_function(ElementKind kind) {
+const void* combine_gradients_function(ElementKind kind) {
   switch (kind) {
     case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&sum_partials<float>);
+      return reinterpret_cast<const void*>(&combine_gradients<float>);
     case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&sum_partials<__nv_bfloat16>);
+      return reinterpret_cast<const void*>(&combine_gradients<__nv_bfloat16>);
     case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&sum_partials<__half>);
+      return reinterpret_cast<const void*>(&combine_gradients<__half>);
   }
   return nullptr;
 }

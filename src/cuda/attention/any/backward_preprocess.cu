@@ -1,6 +1,6 @@
-// What both gradient kernels need of every query row: lse and delta = rowsum(dout * out).
-// Delta is summed by the same instructions in the same order as dp = dout v^T: where a row sees one key, out is that
-// key's value and dp - delta must vanish exactly.
+// Backward preprocess: lse and delta = rowsum(dO * O) of every query row, which both gradient kernels read.
+// Delta is summed by the same instructions in the same order as dP = dO V^T. Where a row sees one key, O is that key's
+// V, and dP - delta must be exactly 0.
 #include "cuda/attention/any/parameters.h"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
@@ -10,10 +10,10 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr int kChain = 128;  // columns of one chain of sums, as in tensor_core.cuh
+constexpr int kChain = 128;  // columns of one chain of sums, as in mma_sync_policy.cuh
 
-// lse and delta of one row; `delta` is used unless the caller gave one.
-__device__ __forceinline__ void write_row(const StatisticsParameters& p, std::int64_t sequence, int query,
+// Writes lse and delta of one row. `delta` is used unless the caller gave one.
+__device__ __forceinline__ void write_row(const PreprocessParameters& p, std::int64_t sequence, int query,
                                           float delta) {
   const Shape& s = p.shape;
   const std::int64_t batch = sequence / s.heads_q, head = sequence % s.heads_q, row = sequence * s.len_q + query;
@@ -25,11 +25,12 @@ __device__ __forceinline__ void write_row(const StatisticsParameters& p, std::in
   p.delta_result[row] = p.delta.data != nullptr ? at(p.delta) : delta;
 }
 
-// fp32: one thread a row, as fp32_core.cuh sums.
-__global__ void __launch_bounds__(kStatisticsThreads) statistics_fp32(const __grid_constant__ StatisticsParameters p) {
-  ptx::let_next_kernel_begin();
+// fp32: one thread per row, in the order of fma_policy.cuh.
+__global__ void __launch_bounds__(kPreprocessThreads)
+    backward_preprocess_fp32(const __grid_constant__ PreprocessParameters p) {
+  ptx::griddepcontrol_launch_dependents();
   const Shape& s = p.shape;
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kPreprocessThreads + threadIdx.x;
   const std::int64_t sequence = row / s.len_q;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int query = static_cast<int>(row % s.len_q);
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kStatisticsThreads) statistics_fp32(const __gr
     const float *out = row_of(p.out), *dout = row_of(p.dout);
     int column = 0;
     if (p.out.vector && p.dout.vector) {
-#pragma unroll 16  // few threads: many reads under way
+#pragma unroll 16  // few threads, so many loads in flight
       for (; column + 4 <= s.dim_v; column += 4) {
         const float4 a = *reinterpret_cast<const float4*>(out + column);
         const float4 b = *reinterpret_cast<const float4*>(dout + column);
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kStatisticsThreads) statistics_fp32(const __gr
   write_row(p, sequence, query, delta);
 }
 
-// Elements `column` and the next of a row as one operand register; 0 beyond `dim`.
+// Elements `column` and `column + 1` of a row as one MMA operand register; 0 from `dim` on.
 template <class Element>
 __device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool vector) {
   if (row == nullptr || column >= dim) return 0;
@@ -63,7 +64,7 @@ __device__ __forceinline__ std::uint32_t operand(const Element* row, int column,
   return ptx::pack<Element>(static_cast<float>(row[column]), second);
 }
 
-// The same of an fp32 row, as the sum of two operands.
+// The same of an fp32 row, as the sum of two operands: high and low.
 template <class Element>
 __device__ __forceinline__ void operands(const float* row, int column, int dim, std::uint32_t& high,
                                          std::uint32_t& low) {
@@ -74,21 +75,21 @@ __device__ __forceinline__ void operands(const float* row, int column, int dim, 
   low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
 }
 
-// What a lane reads: its row of the upper eight of a tile and its row of the lower eight; null beyond the last query.
+// The rows that a lane reads: one of the upper eight of a tile, one of the lower eight; null beyond the last query.
 template <class Element>
 struct LaneRows {
   const Element *dout[2], *out[2];
   const float* out_fp32[2];
 };
 
-// Products of eight rows with themselves, as accumulators of two tiles: the upper and the lower rows.
+// Accumulators of dO O^T for the upper and for the lower eight rows; delta is on their diagonals.
 struct Diagonals {
   float upper[4] = {}, lower[4] = {};
 };
 
-// Adds the products of 16 columns, of which this lane reads `column`, the next, and the two 8 further on.
+// Adds 16 columns, of which this lane reads `column`, `column + 1`, `column + 8` and `column + 9`.
 template <class Element>
-__device__ __forceinline__ void add_columns(Diagonals& sums, const StatisticsParameters& p,
+__device__ __forceinline__ void add_columns(Diagonals& sums, const PreprocessParameters& p,
                                             const LaneRows<Element>& rows, int column) {
   const int dim = p.shape.dim_v;
   const bool is_fp32 = p.out.kind == ElementKind::fp32;
@@ -112,14 +113,15 @@ __device__ __forceinline__ void add_columns(Diagonals& sums, const StatisticsPar
   }
 }
 
-// A warp takes 16 rows; delta is the diagonal of dout out^T.
+// 16-bit: one warp per 16 rows; delta is the diagonal of dO O^T.
 template <class Element>
-__global__ void __launch_bounds__(kStatisticsThreads) statistics(const __grid_constant__ StatisticsParameters p) {
-  ptx::let_next_kernel_begin();
+__global__ void __launch_bounds__(kPreprocessThreads)
+    backward_preprocess(const __grid_constant__ PreprocessParameters p) {
+  ptx::griddepcontrol_launch_dependents();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
   const int tiles = (s.len_q + 15) / 16;
-  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kStatisticsThreads + threadIdx.x) / 32;
+  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kPreprocessThreads + threadIdx.x) / 32;
   const std::int64_t sequence = warp / tiles;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int first = static_cast<int>(warp % tiles) * 16;
@@ -155,21 +157,21 @@ __global__ void __launch_bounds__(kStatisticsThreads) statistics(const __grid_co
 
 }  // namespace
 
-const void* statistics_function(ElementKind kind) {
+const void* preprocess_function(ElementKind kind) {
   switch (kind) {
     case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&statistics_fp32);
+      return reinterpret_cast<const void*>(&backward_preprocess_fp32);
     case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&statistics<__nv_bfloat16>);
+      return reinterpret_cast<const void*>(&backward_preprocess<__nv_bfloat16>);
     case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&statistics<__half>);
+      return reinterpret_cast<const void*>(&backward_preprocess<__half>);
   }
   return nullptr;
 }
 
-std::int64_t statistics_blocks(ElementKind kind, std::int64_t sequences, std::int64_t len_q) {
+std::int64_t preprocess_ctas(ElementKind kind, std::int64_t sequences, std::int64_t len_q) {
   const std::int64_t threads = kind == ElementKind::fp32 ? sequences * len_q : sequences * ((len_q + 15) / 16) * 32;
-  return (threads + kStatisticsThreads - 1) / kStatisticsThreads;
+  return (threads + kPreprocessThreads - 1) / kPreprocessThreads;
 }
 
 }  // namespace fovea::cuda::any

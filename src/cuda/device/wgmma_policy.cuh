@@ -1,33 +1,33 @@
-// TensorCore whose products four warps make together, 64 rows at a time, where the machine code has wgmma: what passes
-// by is read where it lies in shared memory. Same fragments, same layout.
+// MMA policy for bf16 and fp16 with wgmma: a warpgroup multiplies 64 rows at a time and reads the streamed operand from
+// shared memory. Fragments and tile layout are those of mma.sync, which runs instead where the code has no wgmma.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/device/tensor_core.cuh"
+#include "cuda/device/mma_sync_policy.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace fovea::cuda {
 
 template <class Element_, class Tile>
-struct WarpgroupCore : TensorCore<Element_, Tile> {
-  using Base = TensorCore<Element_, Tile>;
-  using typename Base::Layout, typename Base::Scores, typename Base::Results, typename Base::Stage;
+struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
+  using Base = MmaSyncPolicy<Element_, Tile>;
+  using typename Base::Layout, typename Base::Scores, typename Base::Accumulator, typename Base::Stage;
   using Element = Element_;
   static constexpr TileShape kTile = Tile::kShape;
-  static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.sharing == 1 && kTile.dim <= Base::kChain);
+  static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.split_warps == 1 && kTile.dim <= Base::kChain);
   static_assert(kTile.stream == 32 || kTile.stream == 64);
   static constexpr int kPanelColumns = Layout::kSwizzled * Layout::kPerChunk;
 
-  // Between this thread's copies and the barrier behind which the products read them.
-  static __device__ __forceinline__ void publish_copies() { ptx::fence_for_wgmma(); }
+  // Call between this thread's copies and the barrier after which wgmma reads them.
+  static __device__ __forceinline__ void fence_shared_copies() { ptx::fence_for_wgmma(); }
 
-  // Whether products run beside what follows them until they are waited for.
-  static constexpr bool kAsynchronous = ptx::kHasWgmma;
+  // Whether an MMA runs asynchronously until wait().
+  static constexpr bool kAsyncMma = ptx::kHasWgmma;
 
-  // Begins scores = a b^T, a group of its own.
-  static __device__ __forceinline__ void begin_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
+  // Issues scores = a b^T as a wgmma group of its own.
+  static __device__ __forceinline__ void issue_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
     const std::uint64_t da = descriptor(a), db = descriptor(b);
     ptx::pin(scores);
     ptx::wgmma_fence();
@@ -38,8 +38,8 @@ struct WarpgroupCore : TensorCore<Element_, Tile> {
     ptx::wgmma_commit();
   }
 
-  // Begins results += p (rounded to Element) b, a group of its own.
-  static __device__ __forceinline__ void begin(Results& results, const Scores& p, const std::byte* b) {
+  // Issues acc += p b, with p rounded to Element, as a wgmma group of its own.
+  static __device__ __forceinline__ void issue(Accumulator& acc, const Scores& p, const std::byte* b) {
     std::uint32_t ra[kTile.stream / 16][4];
 #pragma unroll
     for (int k = 0; k < kTile.stream / 16; ++k) {
@@ -50,37 +50,37 @@ struct WarpgroupCore : TensorCore<Element_, Tile> {
       }
     }
     const std::uint64_t db = descriptor(b);
-    ptx::pin(results);
+    ptx::pin(acc);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kTile.stream / 16; ++k) {
       const std::uint64_t rows = db + (16 * k * Layout::kPitch >> 4);
       if constexpr (kTile.dim == 32) {
-        ptx::wgmma_n32<Element>(results, ra[k], rows);
+        ptx::wgmma_n32<Element>(acc, ra[k], rows);
       } else {
-        ptx::wgmma_n64<Element, 0>(results, ra[k], rows);
-        if constexpr (kTile.dim == 128) ptx::wgmma_n64<Element, 16>(results, ra[k], rows + along_row(64));
+        ptx::wgmma_n64<Element, 0>(acc, ra[k], rows);
+        if constexpr (kTile.dim == 128) ptx::wgmma_n64<Element, 16>(acc, ra[k], rows + along_row(64));
       }
     }
     ptx::wgmma_commit();
   }
 
-  // Waits for all groups but the last kLater; `values` are of one of those waited for.
+  // Waits for all groups but the last kLater. `values` are the registers of a group that is waited for.
   template <int kLater, int kColumns>
   static __device__ __forceinline__ void wait(float (&values)[2][kColumns]) {
     ptx::wgmma_wait<kLater>();
     ptx::pin(values);
   }
 
-  // As TensorCore, but `meanwhile` is done while the product is made.
+  // scores = a b^T; `overlapped` runs while the MMA does.
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b,
-                                                             auto meanwhile) {
-    if constexpr (kAsynchronous) {
-      begin_transposed(scores, a, b);
-      meanwhile();
+                                                             auto overlapped) {
+    if constexpr (kAsyncMma) {
+      issue_transposed(scores, a, b);
+      overlapped();
       wait<0>(scores);
     } else {
-      meanwhile();
+      overlapped();
       Base::multiply_transposed(scores, a, b);
     }
   }
@@ -88,13 +88,13 @@ struct WarpgroupCore : TensorCore<Element_, Tile> {
     multiply_transposed(scores, a, b, [] {});
   }
 
-  // As TensorCore.
-  static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage& stage) {
-    if constexpr (kAsynchronous) {
-      begin(results, p, b);
-      wait<0>(results);
+  // acc += p b.
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage& stage) {
+    if constexpr (kAsyncMma) {
+      issue(acc, p, b);
+      wait<0>(acc);
     } else {
-      Base::multiply(results, p, b, stage);
+      Base::multiply(acc, p, b, stage);
     }
   }
 
@@ -102,7 +102,7 @@ struct WarpgroupCore : TensorCore<Element_, Tile> {
   static __device__ __forceinline__ std::uint64_t descriptor(const std::byte* tile) {
     return ptx::matrix_descriptor<Layout::kPanel / 8>(shared_address(tile), 8 * Layout::kPitch);
   }
-  // What a descriptor grows by from column 0 to `column`.
+  // Descriptor offset of `column` from column 0.
   static constexpr std::uint64_t along_row(int column) {
     return (column / kPanelColumns * Layout::kPanel + column % kPanelColumns * sizeof(Element)) >> 4;
   }

@@ -1,5 +1,5 @@
 // Division by a product and a shift, against division.
-#include "cuda/device/divisor.h"
+#include "cuda/device/fast_divmod.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLargest = (std::uint32_t{1} << 31) - 1;
 
-TEST(Divisor, DividesAsDivisionDoes) {
+TEST(FastDivmod, DividesAsDivisionDoes) {
   std::mt19937 random(7);
   std::vector<std::uint32_t> divisors = {kLargest, kLargest - 1, std::uint32_t{1} << 31};
   for (std::uint32_t d = 1; d <= 300; ++d) divisors.push_back(d);
@@ -20,7 +20,7 @@ TEST(Divisor, DividesAsDivisionDoes) {
     for (const int near : {-1, 0, 1}) divisors.push_back((std::uint32_t{1} << bit) + static_cast<std::uint32_t>(near));
   for (int i = 0; i < 300; ++i) divisors.push_back(static_cast<std::uint32_t>(random() % kLargest + 1));
   for (const std::uint32_t d : divisors) {
-    const Divisor by = divisor(d);
+    const FastDivmod by = fast_divmod(d);
     for (int i = 0; i < 200; ++i) {
       const auto multiple = static_cast<std::uint32_t>(random() % (kLargest / d + 1) * d);
       for (const std::uint32_t n :

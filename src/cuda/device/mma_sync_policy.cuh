@@ -1,4 +1,4 @@
-// Products of 16-bit tiles on the tensor cores, the rows of a warp in registers, fp32 accumulation.
+// MMA policy for bf16 and fp16 with mma.sync: each warp multiplies its own rows, accumulators in fp32 registers.
 // Fragment layouts: ptx/mma.cuh, ptx/ldmatrix.cuh.
 #pragma once
 
@@ -15,36 +15,36 @@
 namespace fovea::cuda {
 
 template <class Element_, class Tile>
-struct TensorCore {
+struct MmaSyncPolicy {
   static constexpr TileShape kTile = Tile::kShape;
-  using Weights = ApproximateWeights;
+  using Exp = ApproximateExp;
   using Element = Element_;
   using Layout = TileLayout<Element, kTile.dim>;
   static constexpr int kTiles = kTile.row_tiles;
-  static constexpr int kRows = 2 * kTiles;  // rows of which a thread holds a share
+  static constexpr int kRows = 2 * kTiles;  // rows that a thread holds a part of
   static constexpr int kLanes = 4;          // neighbouring lanes that share a row
   static constexpr int kLaneStep = 1;
-  static constexpr int kScoreColumns = kTile.stream / 4;  // columns a thread holds of a row of scores
-  static constexpr int kColumns = kTile.dim / 4;          // columns a thread holds of a row of results
-  static constexpr int kVector = 2;                       // of them, neighbours in memory
+  static constexpr int kScoreColumns = kTile.stream / 4;  // score columns of a row that a thread holds
+  static constexpr int kColumns = kTile.dim / 4;          // accumulator columns of a row that a thread holds
+  static constexpr int kVector = 2;                       // of these, neighbours in memory
   using Scores = float[kRows][kScoreColumns];
-  using Results = float[kRows][kColumns];
-  static constexpr int kChain = 128;  // longest chain of sums, in columns; statistics.cu agrees
-  static constexpr bool kAsynchronous = false;
-  struct Stage {};  // probabilities stay in registers: an accumulator fragment is the next product's operand
+  using Accumulator = float[kRows][kColumns];
+  static constexpr int kChain = 128;  // longest accumulation chain, in columns; as in backward_preprocess.cu
+  static constexpr bool kAsyncMma = false;
+  struct Stage {};  // none: an accumulator fragment of P is the A operand of the second MMA
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int first_row() {
-    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTiles;
+    return static_cast<int>(threadIdx.x) / 32 / kTile.split_warps * 16 * kTiles;
   }
   static __device__ __forceinline__ int row(int i) { return first_row() + i / 2 * 16 + i % 2 * 8 + lane() / 4; }
   static __device__ __forceinline__ int score_column(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
   static __device__ __forceinline__ int column(int j) { return score_column(j); }
 
-  static __device__ __forceinline__ void publish_copies() {}
+  static __device__ __forceinline__ void fence_shared_copies() {}
 
-  // scores = rows of `a` times rows of `b`, transposed: a [rows, dim], b [stream, dim]. The tensor cores cut off what
-  // an addition does not keep; above kChain columns the sum is begun anew and the two are added with rounding.
+  // scores = a b^T, with a [rows, dim] and b [stream, dim]. Tensor cores truncate when they add, so the sum restarts
+  // after kChain columns and the two halves are added with rounding.
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
     constexpr int kSteps = kTile.dim / 16, kFirst = kSteps < kChain / 16 ? kSteps : kChain / 16;
     multiply_columns<0, kFirst>(scores, a, b);
@@ -59,8 +59,8 @@ struct TensorCore {
     }
   }
 
-  // results += probabilities (rounded to Element) times b [stream, dim].
-  static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage&) {
+  // acc += p b, with p rounded to Element and b [stream, dim].
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage&) {
     const std::uint32_t b_lane = shared_address(b) + Layout::offset(lane() % 16, lane() / 16);
 #pragma unroll
     for (int k = 0; k < kTile.stream / 16; ++k) {
@@ -79,15 +79,15 @@ struct TensorCore {
         ptx::ldmatrix_x4_trans(rb, Layout::advance(b_lane, 2 * n) + 16 * k * Layout::kPitch);
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
-          accumulate(results, m, 2 * n, ra[m], rb[0], rb[1]);
-          accumulate(results, m, 2 * n + 1, ra[m], rb[2], rb[3]);
+          accumulate(acc, m, 2 * n, ra[m], rb[0], rb[1]);
+          accumulate(acc, m, 2 * n + 1, ra[m], rb[2], rb[3]);
         }
       }
     }
   }
 
  private:
-  // The share of columns [16 kBegin, 16 kEnd).
+  // Over columns [16 kBegin, 16 kEnd).
   template <int kBegin, int kEnd>
   static __device__ __forceinline__ void multiply_columns(Scores& scores, const std::byte* a, const std::byte* b) {
     const std::uint32_t a_lane = shared_address(a) + Layout::offset(first_row() + lane() % 16, lane() / 16);

@@ -1,17 +1,17 @@
-// Division by a number that the host knows: a product and a shift (Granlund and Montgomery, PLDI 1994).
+// Division by a number known on the host: one product and one shift (Granlund and Montgomery, PLDI 1994).
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda {
 
-struct Divisor {
+struct FastDivmod {
   std::uint32_t multiplier = std::uint32_t{1} << 31;
   int shift = 31;
 };
 
-// Of 1 to 2^31.
-constexpr Divisor divisor(std::int64_t value) {
+// `value`: 1 to 2^31.
+constexpr FastDivmod fast_divmod(std::int64_t value) {
   int bits = 0;
   while ((std::int64_t{1} << bits) < value) ++bits;
   const std::uint64_t power = std::uint64_t{1} << (31 + bits);
@@ -19,8 +19,8 @@ constexpr Divisor divisor(std::int64_t value) {
   return {static_cast<std::uint32_t>((power + divided_by - 1) / divided_by), 31 + bits};
 }
 
-// floor(n / d) of n below 2^31.
-constexpr std::uint32_t quotient(std::uint32_t n, const Divisor& d) {
+// floor(n / d), for n below 2^31.
+constexpr std::uint32_t quotient(std::uint32_t n, const FastDivmod& d) {
   return static_cast<std::uint32_t>(std::uint64_t{n} * d.multiplier >> d.shift);
 }
 

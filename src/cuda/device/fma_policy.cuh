@@ -1,8 +1,8 @@
-// Products of fp32 tiles by fused multiply-adds: fp32 that is really fp32. The same interface as tensor_core.cuh.
-// A warp's lanes form a grid of lane_rows x 32 / lane_rows: a thread holds rows g, g + lane_rows, ..., of scores the
-// columns t, t + kLanes, ..., of results four neighbouring columns out of every 4 kLanes. Lanes 2 i and 2 i + 1 are one
-// below the other, lanes i and i + 2 side by side: shared memory serves 16 lanes at a time if every second reads what
-// its neighbour reads.
+// MMA policy for fp32: fused multiply-adds, no TF32. The same interface as mma_sync_policy.cuh.
+// A warp's lanes form a grid of lane_rows x 32 / lane_rows. A thread holds rows g, g + lane_rows, ... of a tile; of the
+// scores it holds columns t, t + kLanes, ..., of the accumulator four neighbouring columns out of every 4 kLanes. Lanes
+// 2 i and 2 i + 1 lie one below the other, lanes i and i + 2 side by side: shared memory serves 16 lanes at a time if
+// every second lane reads the same address as its neighbour.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 namespace fovea::cuda {
 
 template <class Tile>
-struct Fp32Core {
+struct FmaPolicy {
   static constexpr TileShape kTile = Tile::kShape;
-  using Weights = AccurateWeights;
+  using Exp = AccurateExp;
   using Element = float;
   using Layout = TileLayout<float, kTile.dim>;
   static constexpr int kLaneRows = kTile.lane_rows;
@@ -26,27 +26,27 @@ struct Fp32Core {
   static constexpr int kScoreColumns = kTile.stream / kLanes;
   static constexpr int kColumns = kTile.dim / kLanes;
   static constexpr int kVector = 4;
-  static constexpr int kUnroll = kLaneRows == 4 ? 4 : 2;  // more does not fit the registers
+  static constexpr int kUnroll = kLaneRows == 4 ? 4 : 2;  // more would spill
   using Scores = float[kRows][kScoreColumns];
-  using Results = float[kRows][kColumns];
-  // Probabilities pass through shared memory, each warp its own rows, kPiece columns at a time; the padding keeps the
-  // rows apart.
+  using Accumulator = float[kRows][kColumns];
+  // Probabilities go through shared memory, kPiece columns at a time; every warp uses its own rows. Padding avoids bank
+  // conflicts between rows.
   static constexpr int kPiece = kTile.stream < 2 * kLanes ? kTile.stream : 2 * kLanes;
-  static constexpr bool kAsynchronous = false;
+  static constexpr bool kAsyncMma = false;
   struct Stage {
-    float p[kTile.sharing][kTile.rows()][kPiece + kLanes];
+    float p[kTile.split_warps][kTile.rows()][kPiece + kLanes];
   };
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int row(int i) {
-    return static_cast<int>(threadIdx.x) / 32 / kTile.sharing * 16 * kTile.row_tiles + lane() % 2 +
+    return static_cast<int>(threadIdx.x) / 32 / kTile.split_warps * 16 * kTile.row_tiles + lane() % 2 +
            lane() / (2 * kLanes) * 2 + kLaneRows * i;
   }
   static __device__ __forceinline__ int lane_column() { return lane() / kLaneStep % kLanes; }
   static __device__ __forceinline__ int score_column(int j) { return lane_column() + kLanes * j; }
   static __device__ __forceinline__ int column(int j) { return j / 4 * 4 * kLanes + lane_column() * 4 + j % 4; }
 
-  static __device__ __forceinline__ void publish_copies() {}
+  static __device__ __forceinline__ void fence_shared_copies() {}
 
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
 #pragma unroll
@@ -75,8 +75,8 @@ struct Fp32Core {
     }
   }
 
-  static __device__ __forceinline__ void multiply(Results& results, const Scores& p, const std::byte* b, Stage& stage) {
-    auto& own = stage.p[static_cast<int>(threadIdx.x) / 32 % kTile.sharing];
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage& stage) {
+    auto& own = stage.p[static_cast<int>(threadIdx.x) / 32 % kTile.split_warps];
     const std::byte* b_column = b + Layout::offset(0, lane_column());
 #pragma unroll
     for (int piece = 0; piece < kTile.stream; piece += kPiece, b_column += kPiece * Layout::kPitch) {
@@ -92,9 +92,9 @@ struct Fp32Core {
 #pragma unroll
         for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&own[row(i)][k]);
 #pragma unroll
-        for (int n = 0; n < kColumns / 4; ++n) step(results, n, rp, b_column + Layout::offset(k, kLanes * n));
+        for (int n = 0; n < kColumns / 4; ++n) step(acc, n, rp, b_column + Layout::offset(k, kLanes * n));
       }
-      __syncwarp();  // the stage is written again only after every lane has read it
+      __syncwarp();  // all lanes have read the stage before it is overwritten
     }
   }
 
@@ -103,16 +103,16 @@ struct Fp32Core {
     return *reinterpret_cast<const float4*>(address);
   }
 
-  // results[:, 4n..4n+3] += p[:, 4 keys] times the four keys' rows at `b`.
-  static __device__ __forceinline__ void step(Results& results, int n, const float4 (&rp)[kRows], const std::byte* b) {
+  // acc[:, 4n..4n+3] += p[:, 4 keys] * the rows of the four keys at `b`.
+  static __device__ __forceinline__ void step(Accumulator& acc, int n, const float4 (&rp)[kRows], const std::byte* b) {
     const float4 b0 = read(b), b1 = read(b + Layout::kPitch), b2 = read(b + 2 * Layout::kPitch),
                  b3 = read(b + 3 * Layout::kPitch);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      add(&results[i][4 * n], rp[i].x, b0);
-      add(&results[i][4 * n], rp[i].y, b1);
-      add(&results[i][4 * n], rp[i].z, b2);
-      add(&results[i][4 * n], rp[i].w, b3);
+      add(&acc[i][4 * n], rp[i].x, b0);
+      add(&acc[i][4 * n], rp[i].y, b1);
+      add(&acc[i][4 * n], rp[i].z, b2);
+      add(&acc[i][4 * n], rp[i].w, b3);
     }
   }
 

@@ -1,0 +1,45 @@
+// Operands of a product as fp32: one value, for one fused multiply-add.
+#pragma once
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+using Operand = float;     // one element in memory, and what a broadcast repeats
+using OperandVec = Vec;    // one Operand per lane
+constexpr int kPairs = 1;  // values of the contracted dimension in an Operand
+constexpr bool kBf16Dot = false;
+
+FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
+FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
+FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
+
+// Packs x[0], x[stride], ..., kPairs of them.
+FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
+  (void)stride;
+  return *x;
+}
+
+// fp32 values as store_key_operands stores them.
+FOVEA_INLINE Vec round_to_operand(Vec x) { return x; }
+
+// Stores kPairs rows of P as [key][query], for a product that contracts keys.
+FOVEA_INLINE void store_key_operands(Operand* p, const Vec* rows) { store(p, rows[0]); }
+
+// Multiplies stored P by `factor`; returns `sum` plus the result.
+FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
+  const Vec scaled = mul(load(p), factor);
+  store(p, scaled);
+  return add(sum, scaled);
+}
+
+// Room for fp32 values that will be packed into `operands`: the same memory.
+FOVEA_INLINE float* in_place_of(Operand* operands, float* other) {
+  (void)other;
+  return operands;
+}
+
+// Stores one row of P as [key][query], for a product that contracts queries.
+FOVEA_INLINE void store_query_operands(Operand* p, int64_t first, Vec row) { store(p + first, row); }
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

@@ -1,0 +1,286 @@
+// Backward for dK and dV: a thread block holds a K/V tile and streams Q and dO tiles past it, of every query head of
+// the group, so that every dK and dV row has one owner. Scores are computed transposed (rows are keys): P^T and dS^T
+// are then in registers the A operands of the second MMAs.
+#pragma once
+
+#include "cuda/attention/any/cluster_combine.cuh"
+#include "cuda/attention/any/mma_policy.cuh"
+#include "cuda/attention/any/parameters.h"
+#include "cuda/attention/any/q_pipeline.cuh"
+#include "cuda/device/mask.cuh"
+#include "cuda/device/softmax.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
+#include "cuda/ptx/special_registers.cuh"
+
+namespace fovea::cuda::any {
+
+// Above 128 columns the registers do not hold both dK and dV. Then one thread block computes dV and its neighbour dK,
+// and both compute the scores.
+template <class Mma, bool kBoth>
+struct DkDvAccumulators {
+  typename Mma::Accumulator dk, dv;
+  __device__ __forceinline__ void clear() {
+    fill(dk, 0.0f);
+    fill(dv, 0.0f);
+  }
+};
+template <class Mma>
+struct DkDvAccumulators<Mma, false> {
+  union {
+    typename Mma::Accumulator dk, dv;
+  };
+  __device__ __forceinline__ void clear() { fill(dk, 0.0f); }
+};
+
+template <class Element, class Tile>
+struct BackwardDkDvShared {
+  using Mma = MmaPolicy<Element, Tile>;
+  static constexpr int kPitch = Mma::Layout::kPitch, kStages = Tile::kShape.stages, kStream = Tile::kShape.stream;
+  alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
+  std::byte v[Tile::kShape.rows() * kPitch];
+  std::byte streamed[2 * kStages][kStream * kPitch];  // Q and dO
+  alignas(16) float lse_delta[kStages][2][kStream];   // lse and delta
+  alignas(16) typename Mma::Stage stage;
+  DkDvWork work;  // some tiles have no registers left for it
+};
+
+template <class Element, class Tile>
+using QPipelineOf = QPipeline<Element, Tile, BackwardDkDvShared<Element, Tile>>;
+
+template <class Tile, bool kBoth>
+__device__ __forceinline__ DkDvWork dkdv_work(const BackwardParameters& p, unsigned cta) {
+  constexpr TileShape kTile = Tile::kShape;
+  constexpr unsigned kRoles = kBoth ? 1 : 2;
+  const Shape& s = p.shape;
+  const unsigned role = cta % kRoles;
+  DkDvWork work{.tile = work_tile_of(cta / kRoles, p.split, p.grid)};
+  work.first_row = work.tile.index * kTile.rows();
+  work.dk = p.dk.data != nullptr && (kBoth || role == 0);
+  work.dv = p.dv.data != nullptr && (kBoth || role == 1);
+  const int last = min(work.first_row + kTile.rows(), s.len_k) - 1;
+  work.q_tiles = tiles_of(queries_of_any(s, work.first_row, last), kTile.stream);
+  const int count = (work.q_tiles.end - work.q_tiles.begin) * s.group;
+  work.steps = split_range({0, work.dk || work.dv ? count : 0}, p.split, work.tile.split);
+  const Range all = queries_of_all(s, work.first_row, last);
+  // The last Q tile may extend beyond the queries: lse = +inf makes those probabilities 0.
+  work.unmasked = {(all.begin + kTile.stream - 1) / kTile.stream,
+                   all.end == s.len_q ? work.q_tiles.end : all.end / kTile.stream};
+  return work;
+}
+
+template <class Mma>
+__device__ __forceinline__ void apply_mask_transposed(typename Mma::Scores& values, const Shape& s, int first_key,
+                                                      int first_query) {
+#pragma unroll
+  for (int j = 0; j < Mma::kScoreColumns; ++j) {
+    const Range visible = visible_keys(s, first_query + Mma::score_column(j));
+#pragma unroll
+    for (int i = 0; i < Mma::kRows; ++i) {
+      const int key = first_key + Mma::row(i);
+      if (key < visible.begin || key >= visible.end) values[i][j] = 0.0f;
+    }
+  }
+}
+
+// Loads the K tile and, where dK is wanted, the V tile.
+template <class Element, class Tile>
+__device__ __forceinline__ void load_stationary(BackwardDkDvShared<Element, Tile>& shared, const BackwardParameters& p,
+                                                const DkDvWork& work) {
+  using Layout = typename MmaPolicy<Element, Tile>::Layout;
+  constexpr TileShape kTile = Tile::kShape;
+  const auto gK = rows_of<Element>(p.k, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_qk);
+  const auto gV = rows_of<Element>(p.v, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_v);
+  load_by(gK.vector && gV.vector, [&](auto chunks) {
+    load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.k, gK, work.first_row);
+    if (work.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.v, gV, work.first_row);
+  });
+}
+
+// P^T = exp(K Q^T - lse) of the Q tile from `first_query` on, in place of K Q^T.
+template <class Mma, int kStream>
+__device__ __forceinline__ void probabilities(typename Mma::Scores& p, const float (&lse)[kStream], bool masked,
+                                              const DkDvWork& work, const Shape& s, int first_query) {
+#pragma unroll
+  for (int j = 0; j < Mma::kScoreColumns; ++j) {
+    const float row_lse = lse[Mma::score_column(j)];
+#pragma unroll
+    for (int i = 0; i < Mma::kRows; ++i) p[i][j] = Mma::Exp::probability(p[i][j], row_lse, s);
+  }
+  if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
+}
+
+// dS^T = P^T (dP^T - delta), in place of P^T; dP^T = V dO^T.
+template <class Mma, int kStream>
+__device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const typename Mma::Scores& dp,
+                                                const float (&delta)[kStream], bool masked, const DkDvWork& work,
+                                                const Shape& s, int first_query) {
+#pragma unroll
+  for (int j = 0; j < Mma::kScoreColumns; ++j) {
+    const float row_delta = delta[Mma::score_column(j)];
+#pragma unroll
+    for (int i = 0; i < Mma::kRows; ++i) p[i][j] *= dp[i][j] - row_delta;
+  }
+  if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
+}
+
+// One Q tile: P^T, dV += P^T dO, dS^T, dK += dS^T Q; loads the next tile meanwhile. Everything has arrived when the
+// step starts, except dO with a single stage, which arrives while P^T is computed.
+template <class Element, class Tile, bool kBoth>
+__device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipeline,
+                                          DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients, int step,
+                                          bool more) {
+  using Mma = MmaPolicy<Element, Tile>;
+  constexpr bool kSingleStage = Tile::kShape.stages == 1;
+  const DkDvWork& work = pipeline.work;
+  const Shape& s = pipeline.p.shape;
+  auto& shared = pipeline.shared;
+  LseDelta next;
+  if (kSingleStage && step != work.steps.begin) pipeline.load_dout(step);
+  if (!kSingleStage && more) {
+    pipeline.load_both(step + 1);
+    next = pipeline.read_lse_delta(step + 1);
+  }
+  const int stage = step % Tile::kShape.stages, query = pipeline.first(step), q_tile = query / Tile::kShape.stream;
+  const std::byte *q = pipeline.queries(step), *dout = pipeline.dout(step);
+  const bool masked = q_tile < work.unmasked.begin || q_tile >= work.unmasked.end;
+  typename Mma::Scores scores;
+  Mma::multiply_transposed(scores, shared.k, q);
+  probabilities<Mma>(scores, shared.lse_delta[stage][0], masked, work, s, query);
+  if (kSingleStage) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // dO has arrived
+  }
+  if (work.dv) Mma::multiply(gradients.dv, scores, dout, shared.stage);
+  if (work.dk) {
+    typename Mma::Scores dp;
+    Mma::multiply_transposed(dp, shared.v, dout);
+    score_gradients<Mma>(scores, dp, shared.lse_delta[stage][1], masked, work, s, query);
+  }
+  if (kSingleStage && more) {
+    __syncthreads();  // all threads are done with dO, lse and delta
+    pipeline.load_queries(step + 1);
+    next = pipeline.read_lse_delta(step + 1);
+  }
+  if (work.dk) Mma::multiply(gradients.dk, scores, q, shared.stage);
+  if (more) pipeline.store_lse_delta(step + 1, next);
+}
+
+// All steps, with synchronous MMAs.
+template <class Element, class Tile, bool kBoth>
+__device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& pipeline,
+                                              DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients) {
+  const Range steps = pipeline.work.steps;
+#pragma unroll 1
+  for (int step = steps.begin; step < steps.end; ++step) {
+    if (Tile::kShape.stages == 1 && step == steps.begin) {
+      ptx::cp_async_wait<1>();  // the first dO is still in flight
+    } else {
+      ptx::cp_async_wait<0>();
+    }
+    MmaPolicy<Element, Tile>::fence_shared_copies();
+    __syncthreads();  // all copies of this tile have arrived, and all threads are done with the tile before
+    dkdv_step<Element, Tile, kBoth>(pipeline, gradients, step, step + 1 < steps.end);
+  }
+}
+
+// All steps with asynchronous MMAs, for both gradients and rows of whole chunks: V dO^T overlaps with computing P^T,
+// and P^T dO with dS^T.
+template <class Element, class Tile>
+__device__ __forceinline__ void dkdv_overlapped(const QPipelineOf<Element, Tile>& pipeline,
+                                                DkDvAccumulators<MmaPolicy<Element, Tile>, true>& gradients) {
+  using Mma = MmaPolicy<Element, Tile>;
+  const DkDvWork& work = pipeline.work;
+  const Shape& s = pipeline.p.shape;
+  auto& shared = pipeline.shared;
+  QPrefetch<Element, Tile, BackwardDkDvShared<Element, Tile>> ahead(pipeline, work.steps.begin);
+  const int end = work.steps.end;
+#pragma unroll 1
+  for (int step = work.steps.begin; step < end; ++step) {
+    ptx::cp_async_wait<0>();
+    Mma::fence_shared_copies();
+    __syncthreads();  // all copies of this tile have arrived, and all threads are done with the tile before
+    const int stage = step % Tile::kShape.stages, query = ahead.query, q_tile = query / Tile::kShape.stream;
+    const std::byte *q = pipeline.queries(step), *dout = pipeline.dout(step);
+    typename Mma::Scores scores, dp;
+    Mma::issue_transposed(scores, shared.k, q);
+    Mma::issue_transposed(dp, shared.v, dout);
+    ahead.next(pipeline, step + 1);
+    if (step + 1 < end) ahead.load(pipeline, step + 1);
+    const bool masked = q_tile < work.unmasked.begin || q_tile >= work.unmasked.end;
+    Mma::template wait<1>(scores);
+    probabilities<Mma>(scores, shared.lse_delta[stage][0], masked, work, s, query);
+    Mma::issue(gradients.dv, scores, dout);
+    Mma::template wait<1>(dp);
+    score_gradients<Mma>(scores, dp, shared.lse_delta[stage][1], masked, work, s, query);
+    Mma::template wait<0>(gradients.dv);
+    Mma::issue(gradients.dk, scores, q);
+    Mma::template wait<0>(gradients.dk);
+  }
+}
+
+template <class Element, class Tile>
+__global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
+    backward_dkdv(const __grid_constant__ BackwardParameters p) {
+  using Mma = MmaPolicy<Element, Tile>;
+  constexpr TileShape kTile = Tile::kShape;
+  constexpr bool kBoth = kTile.dim <= 128;
+  extern __shared__ __align__(1024) std::byte shared_memory[];
+  auto& shared = *reinterpret_cast<BackwardDkDvShared<Element, Tile>*>(shared_memory);
+  const Shape& s = p.shape;
+  const DkDvWork own = dkdv_work<Tile, kBoth>(p, ptx::block_index());
+  constexpr bool kWorkInShared = sizeof(Element) == 4 || kTile.warpgroup;
+  if (kWorkInShared) {
+    if (threadIdx.x == 0) shared.work = own;
+    __syncthreads();
+  }
+  const DkDvWork& work = kWorkInShared ? shared.work : own;
+  const QPipelineOf<Element, Tile> pipeline{p, work, shared};
+  if (work.steps.begin < work.steps.end) {
+    load_stationary(shared, p, work);
+    if (kTile.stages == 1) {
+      pipeline.load_queries(work.steps.begin);
+      pipeline.load_dout(work.steps.begin);
+    } else {
+      pipeline.load_both(work.steps.begin);
+    }
+  }
+  ptx::griddepcontrol_wait();  // for lse and delta of backward_preprocess, which started after all earlier work
+  ptx::griddepcontrol_launch_dependents();  // only now: backward_dq relies on lse and delta
+  if (p.split.splits > 1 && !p.split.in_cluster && work.steps.begin >= work.steps.end) return;  // a split without work
+  DkDvAccumulators<Mma, kBoth> gradients;
+  gradients.clear();
+  if (work.steps.begin < work.steps.end) {
+    pipeline.store_lse_delta(work.steps.begin, pipeline.read_lse_delta(work.steps.begin));
+    if (s.negate) [[unlikely]] {
+      ptx::cp_async_wait<0>();
+      __syncthreads();
+      negate_tile<Element>(shared.k, sizeof(shared.k));
+    }
+  }
+  if constexpr (Mma::kAsyncMma) {
+    if (work.dk && work.dv && pipeline.vector()) {
+      dkdv_overlapped<Element, Tile>(pipeline, gradients);
+    } else {
+      dkdv_in_order<Element, Tile, kBoth>(pipeline, gradients);
+    }
+  } else {
+    dkdv_in_order<Element, Tile, kBoth>(pipeline, gradients);
+  }
+  const DkDvWork again = dkdv_work<Tile, kBoth>(p, ptx::block_index());
+  static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
+  auto* values = reinterpret_cast<float*>(&shared);
+  const auto write = [&](const typename Mma::Accumulator& acc, float factor, const GradientOutput& to) {
+    write_gradient<Mma>(values, acc, factor, p, to, again.tile, again.first_row);
+  };
+  if (again.dk) write(gradients.dk, s.scale, {p.dk, p.partial_first, s.heads_kv, s.len_k, s.dim_qk});
+  if (again.dv) write(gradients.dv, 1.0f, {p.dv, p.partial_second, s.heads_kv, s.len_k, s.dim_v});
+}
+
+template <class Element, class Tile>
+KernelInstance backward_dkdv_instance() {
+  using Shared = BackwardDkDvShared<Element, Tile>;
+  return {reinterpret_cast<const void*>(&backward_dkdv<Element, Tile>), Tile::kShape, static_cast<int>(sizeof(Shared)),
+          Tile::kShape.dim > 128};
+}
+
+}  // namespace fovea::cuda::any

@@ -1,0 +1,133 @@
+// The pipeline of Q and dO tiles, with their lse and delta, for dK and dV: copies into shared memory, one tile ahead.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/any/mma_policy.cuh"
+#include "cuda/attention/any/parameters.h"
+#include "cuda/attention/any/work_tile.cuh"
+#include "cuda/device/softmax.cuh"
+#include "cuda/device/tile.cuh"
+#include "cuda/ptx/special_registers.cuh"
+
+namespace fovea::cuda::any {
+
+// The work of one thread block: the K/V tile from row `first_row` on of one key head. Steps run over the Q tiles of all
+// query heads of the group: step n is Q tile n % count of head n / count, counted from the first Q tile that sees a
+// key.
+struct DkDvWork {
+  WorkTile tile;
+  int first_row;
+  bool dk, dv;
+  Range steps, q_tiles, unmasked;
+};
+
+// Of one query row. Rows beyond the last query have lse = +inf, so their probabilities are 0.
+struct LseDelta {
+  float lse = kInfinity, delta = 0.0f;
+};
+
+// With a single stage, Q and dO swap buffers after every step: the next Q arrives where dO was, while dK still reads Q.
+template <class Element, class Tile, class Shared>
+struct QPipeline {
+  static constexpr TileShape kTile = Tile::kShape;
+  const BackwardParameters& p;
+  const DkDvWork& work;
+  Shared& shared;
+
+  __device__ __forceinline__ int q_tiles() const { return work.q_tiles.end - work.q_tiles.begin; }
+  __device__ __forceinline__ int head(int step) const { return work.tile.head * p.shape.group + step / q_tiles(); }
+  __device__ __forceinline__ int first(int step) const {
+    return (work.q_tiles.begin + step % q_tiles()) * kTile.stream;
+  }
+  __device__ __forceinline__ std::byte* queries(int step) const {
+    return shared.streamed[kTile.stages > 1 ? step % kTile.stages * 2 : step % 2];
+  }
+  __device__ __forceinline__ std::byte* dout(int step) const {
+    return shared.streamed[kTile.stages > 1 ? step % kTile.stages * 2 + 1 : 1 - step % 2];
+  }
+  __device__ __forceinline__ float (&lse_delta(int step) const)[2][kTile.stream] {
+    return shared.lse_delta[step % kTile.stages];
+  }
+  // Index of the tile's first query in [batch, heads_q, len_q].
+  __device__ __forceinline__ std::int64_t row(int step) const {
+    return (static_cast<std::int64_t>(work.tile.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + first(step);
+  }
+  __device__ __forceinline__ Rows<Element> rows(const TensorRef& t, int dim, int step) const {
+    return rows_of<Element>(t, work.tile.batch, head(step), p.shape.len_q, dim);
+  }
+  __device__ __forceinline__ void load(auto chunks, std::byte* tile, const Rows<Element>& from, int step) const {
+    load_tile<typename MmaPolicy<Element, Tile>::Layout, kTile.threads(), kTile.stream>(chunks, tile, from,
+                                                                                        first(step));
+  }
+  __device__ __forceinline__ void load_queries(int step) const {
+    const auto gQ = rows(p.q, p.shape.dim_qk, step);
+    load_by(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
+    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ void load_dout(int step) const {
+    const auto gDout = rows(p.dout, p.shape.dim_v, step);
+    load_by(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
+    ptx::cp_async_commit();
+  }
+  __device__ __forceinline__ bool vector() const {
+    constexpr int kPerChunk = MmaPolicy<Element, Tile>::Layout::kPerChunk;
+    return p.q.vector && p.dout.vector && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
+  }
+  __device__ __forceinline__ void load_both(int step) const {
+    load_by(vector(), [&](auto chunks) {
+      load(chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
+      load(chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
+    });
+    ptx::cp_async_commit();
+  }
+  // Read into registers ahead of use, so that no thread waits for them.
+  __device__ __forceinline__ LseDelta read_lse_delta(int step) const {
+    const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
+    if (i >= kTile.stream || query >= p.shape.len_q) return {};
+    return {p.lse[row(step) + i], p.delta[row(step) + i]};
+  }
+  __device__ __forceinline__ void store_lse_delta(int step, const LseDelta& row) const {
+    const int i = static_cast<int>(threadIdx.x), stage = step % kTile.stages;
+    if (i < kTile.stream) shared.lse_delta[stage][0][i] = row.lse, shared.lse_delta[stage][1][i] = row.delta;
+  }
+};
+
+// Addresses of this thread's next copies of Q and dO, and of lse (first half of the threads) or delta (second half).
+// Used where registers are left for it.
+template <class Element, class Tile, class Shared>
+struct QPrefetch {
+  static constexpr TileShape kTile = Tile::kShape;
+  static_assert(kTile.threads() == 2 * kTile.stream);
+  using Layout = typename MmaPolicy<Element, Tile>::Layout;
+  using Pipeline = QPipeline<Element, Tile, Shared>;
+  using Copy = TileCopy<Layout, kTile.threads(), kTile.stream>;
+  Copy q, dout;
+  const float* lse_delta;
+  int query;  // first of the tile
+
+  __device__ __forceinline__ QPrefetch(const Pipeline& pipeline, int step, unsigned thread = ptx::thread_index())
+      : q(pipeline.rows(pipeline.p.q, pipeline.p.shape.dim_qk, step), pipeline.first(step), thread),
+        dout(pipeline.rows(pipeline.p.dout, pipeline.p.shape.dim_v, step), pipeline.first(step), thread),
+        lse_delta((thread < kTile.stream ? pipeline.p.lse : pipeline.p.delta) + pipeline.row(step) +
+                  thread % kTile.stream),
+        query(pipeline.first(step)) {}
+
+  // Rows beyond the last query get lse = delta = 0. Their q and dout are 0 as well, so they add nothing.
+  __device__ __forceinline__ void load(const Pipeline& pipeline, int step) const {
+    const unsigned thread = ptx::thread_index();
+    q.copy(pipeline.queries(step), pipeline.p.q.row);
+    dout.copy(pipeline.dout(step), pipeline.p.dout.row);
+    ptx::cp_async_4(shared_address(pipeline.lse_delta(step)) + 4 * thread, lse_delta,
+                    query + static_cast<int>(thread % kTile.stream) < pipeline.p.shape.len_q ? 4 : 0);
+    ptx::cp_async_commit();
+  }
+  // Moves on to `step`.
+  __device__ __forceinline__ void next(const Pipeline& pipeline, int step) {
+    query += kTile.stream, lse_delta += kTile.stream;
+    q.next(pipeline.p.q.row), dout.next(pipeline.p.dout.row);
+    if (query >= pipeline.work.q_tiles.end * kTile.stream) *this = QPrefetch(pipeline, step);  // the next head
+  }
+};
+
+}  // namespace fovea::cuda::any
