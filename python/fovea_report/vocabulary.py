@@ -1,6 +1,7 @@
 """The words of operations, statuses, flags and implementations, as `fovea info --json` prints them."""
 
 import json
+import math
 import subprocess
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -69,8 +70,8 @@ class Operation:
     def order(self, case: Case) -> tuple:
         """Sorts cases: words as they are listed, then sizes, those of the axis last."""
         words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word"]
-        sizes = [case.get(key.word, 0) for place in ("title", "column", "axis") for key in self.shown(place)
-                 if key.kind != "word"]
+        sizes = [value if isinstance(value := case.get(key.word, 0), (int, float)) else math.inf  # unlimited
+                 for place in ("title", "column", "axis") for key in self.shown(place) if key.kind != "word"]
         return (*words, *sizes)
 
     @staticmethod
