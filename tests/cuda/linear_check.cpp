@@ -114,7 +114,7 @@ void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
 }
 
 void check_accumulation() {
-  Set set({2, 30, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::heads_divmod);
+  Set set({2, 30, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::by_heads);
   LinearBackwardTensors tensors = set.backward();
   linear_backward(tensors);
   const std::vector<float> once = set.dweight.values(), dx = set.dx.values(), dbias = set.dbias.values();
@@ -172,9 +172,9 @@ int check_linear() {
                           {3, 1, 2, 33, 1, 17}, {2, 140, 4, 16, 2, 24}, {1, 37, 1, 128, 3, 64},
                           {4, 9, 1, 64, 5, 1},  {2, 600, 2, 32, 1, 64}};
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
-    for (const Order order : {Order::dense, Order::heads_divmod, Order::gaps})
+    for (const Order order : {Order::dense, Order::by_heads, Order::gaps})
       for (const Shape& shape : shapes) check_shape(shape, dtype, dtype, order);
-  check_shape({2, 60, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::heads_divmod);
+  check_shape({2, 60, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::by_heads);
   check_accumulation();
   check_capture();
   check_refusal();
