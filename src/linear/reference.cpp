@@ -1,4 +1,4 @@
-// Plain loops over single elements, written from the formulas of linear.h; the kernels share nothing with them.
+// Written from the formulas of linear.h, element by element; what computes Linear shares nothing with it.
 #include "linear/reference.h"
 
 #include "core/float16.h"
@@ -10,72 +10,50 @@ std::int64_t columns_of(const TensorView& t) { return t.sizes[1] * t.sizes[3]; }
 std::int64_t rows_of(const TensorView& t) { return t.sizes[0] * t.sizes[2]; }
 
 // The element in row (batch, len) and column (head, dim).
-template <class Sum>
-Sum at(const TensorView& t, std::int64_t row, std::int64_t column) {
-  const std::int64_t index = row / t.sizes[2] * t.strides[0] + column / t.sizes[3] * t.strides[1] +
-                             row % t.sizes[2] * t.strides[2] + column % t.sizes[3] * t.strides[3];
-  return static_cast<Sum>(core::load_as_float(t.data, t.dtype, index));
-}
-
-double stored(double sum, DType) { return sum; }
-
-double stored(float sum, DType type) {
-  float memory = 0;
-  core::store_from_float(&memory, type, 0, sum);
-  return core::load_as_float(&memory, type, 0);
-}
-
-template <class Sum>
-void find_y(const LinearForwardTensors& t, std::int64_t row, double* y) {
-  for (std::int64_t n = 0; n < columns_of(t.y); ++n) {
-    Sum sum = 0;
-    for (std::int64_t k = 0; k < columns_of(t.x); ++k) sum += at<Sum>(t.x, row, k) * at<Sum>(t.weight, n, k);
-    if (t.bias) sum += at<Sum>(t.bias, 0, n);
-    y[n] = stored(sum, t.y.dtype);
-  }
-}
-
-template <class Sum>
-void find_dx(const LinearBackwardTensors& t, std::int64_t row, double* dx) {
-  for (std::int64_t k = 0; k < columns_of(t.dx); ++k) {
-    Sum sum = 0;
-    for (std::int64_t n = 0; n < columns_of(t.dy); ++n) sum += at<Sum>(t.dy, row, n) * at<Sum>(t.weight, n, k);
-    dx[k] = stored(sum, t.dx.dtype);
-  }
-}
-
-template <class Sum>
-void find_dweight(const LinearBackwardTensors& t, std::int64_t column, double* dweight) {
-  for (std::int64_t k = 0; k < columns_of(t.x); ++k) {
-    Sum sum = 0;
-    for (std::int64_t row = 0; row < rows_of(t.dy); ++row) sum += at<Sum>(t.dy, row, column) * at<Sum>(t.x, row, k);
-    dweight[k] = stored(sum, t.dweight.dtype);
-  }
-}
-
-template <class Sum>
-void find_dbias(const LinearBackwardTensors& t, double* dbias) {
-  for (std::int64_t n = 0; n < columns_of(t.dy); ++n) {
-    Sum sum = 0;
-    for (std::int64_t row = 0; row < rows_of(t.dy); ++row) sum += at<Sum>(t.dy, row, n);
-    dbias[n] = stored(sum, t.dbias.dtype);
-  }
+float at(const TensorView& t, std::int64_t row, std::int64_t column) {
+  const std::int64_t b = row / t.sizes[2], l = row % t.sizes[2], h = column / t.sizes[3], d = column % t.sizes[3];
+  return core::load_as_float(t.data, t.dtype, b * t.strides[0] + h * t.strides[1] + l * t.strides[2] + d);
 }
 
 }  // namespace
 
-void reference_y(const LinearForwardTensors& t, std::int64_t row, double* y) { find_y<double>(t, row, y); }
-void reference_dx(const LinearBackwardTensors& t, std::int64_t row, double* dx) { find_dx<double>(t, row, dx); }
-void reference_dweight(const LinearBackwardTensors& t, std::int64_t column, double* dweight) {
-  find_dweight<double>(t, column, dweight);
+SumsOfProducts sums_of_y(const LinearForwardTensors& t) {
+  SumsOfProducts sums{rows_of(t.y), columns_of(t.y), columns_of(t.x),
+                      [x = t.x](std::int64_t row, std::int64_t term) { return at(x, row, term); },
+                      [weight = t.weight](std::int64_t column, std::int64_t term) { return at(weight, column, term); }};
+  sums.operands = t.x.dtype;
+  if (t.bias) sums.bias = [bias = t.bias](std::int64_t column) { return at(bias, 0, column); };
+  return sums;
 }
-void reference_dbias(const LinearBackwardTensors& t, double* dbias) { find_dbias<double>(t, dbias); }
 
-void plain_y(const LinearForwardTensors& t, std::int64_t row, double* y) { find_y<float>(t, row, y); }
-void plain_dx(const LinearBackwardTensors& t, std::int64_t row, double* dx) { find_dx<float>(t, row, dx); }
-void plain_dweight(const LinearBackwardTensors& t, std::int64_t column, double* dweight) {
-  find_dweight<float>(t, column, dweight);
+SumsOfProducts sums_of_dx(const LinearBackwardTensors& t) {
+  return {rows_of(t.dx),
+          columns_of(t.dx),
+          columns_of(t.dy),
+          [dy = t.dy](std::int64_t row, std::int64_t term) { return at(dy, row, term); },
+          [weight = t.weight](std::int64_t column, std::int64_t term) { return at(weight, term, column); },
+          {},
+          t.dy.dtype};
 }
-void plain_dbias(const LinearBackwardTensors& t, double* dbias) { find_dbias<float>(t, dbias); }
+
+SumsOfProducts sums_of_dweight(const LinearBackwardTensors& t) {
+  return {columns_of(t.dy),
+          columns_of(t.x),
+          rows_of(t.dy),
+          [dy = t.dy](std::int64_t row, std::int64_t term) { return at(dy, term, row); },
+          [x = t.x](std::int64_t column, std::int64_t term) { return at(x, term, column); },
+          {},
+          t.dy.dtype};
+}
+
+SumsOfProducts sums_of_dbias(const LinearBackwardTensors& t) {
+  return {1,
+          columns_of(t.dy),
+          rows_of(t.dy),
+          [](std::int64_t, std::int64_t) { return 1.0f; },
+          [dy = t.dy](std::int64_t column, std::int64_t term) { return at(dy, term, column); },
+          {},
+          t.dy.dtype};
+}
 
 }  // namespace fovea::linear

@@ -1,24 +1,25 @@
-// The definition of Linear in double precision, one row of a result at a time, so that a sample can be computed.
+// The definition of Linear: every result as sums of products of single elements.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "fovea/linear.h"
 
 namespace fovea::linear {
 
-// Row r is element (r / len, r % len) of (batch, len). Each writes one row, widened: y [columns_out], dx [columns_in],
-// dweight [columns_in] of output column `column`, and the whole dbias [columns_out].
-void reference_y(const LinearForwardTensors& tensors, std::int64_t row, double* y);
-void reference_dx(const LinearBackwardTensors& tensors, std::int64_t row, double* dx);
-void reference_dweight(const LinearBackwardTensors& tensors, std::int64_t column, double* dweight);
-void reference_dbias(const LinearBackwardTensors& tensors, double* dbias);
-
-// The plain evaluation in the same precision, whose error sets the tolerance: every sum in fp32, term by term in order,
-// and the result rounded to its type.
-void plain_y(const LinearForwardTensors& tensors, std::int64_t row, double* y);
-void plain_dx(const LinearBackwardTensors& tensors, std::int64_t row, double* dx);
-void plain_dweight(const LinearBackwardTensors& tensors, std::int64_t column, double* dweight);
-void plain_dbias(const LinearBackwardTensors& tensors, double* dbias);
+// result[row][column] = sum over term of a(row, term) b(column, term), + bias(column) if there is one. Rows of y and dx
+// are (batch, len), of dweight the columns of y; dbias has one.
+struct SumsOfProducts {
+  std::int64_t rows = 0, columns = 0, terms = 0;
+  std::function<float(std::int64_t row, std::int64_t term)> a;
+  std::function<float(std::int64_t column, std::int64_t term)> b;
+  std::function<float(std::int64_t column)> bias = {};
+  DType operands = DType::fp32;
+};
+SumsOfProducts sums_of_y(const LinearForwardTensors& tensors);
+SumsOfProducts sums_of_dx(const LinearBackwardTensors& tensors);
+SumsOfProducts sums_of_dweight(const LinearBackwardTensors& tensors);
+SumsOfProducts sums_of_dbias(const LinearBackwardTensors& tensors);
 
 }  // namespace fovea::linear

@@ -1,6 +1,7 @@
 // Order: single tensors, agreement between tensors, options, then outputs against inputs.
 #include "linear/validate.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "core/names.h"
 #include "core/tensor_checks.h"
 #include "linear/matrix_view.h"
+#include "linear/problem_line.h"
 
 namespace fovea::linear {
 namespace {
@@ -16,7 +18,12 @@ namespace {
 using core::TensorArg;
 using core::to_string;
 
-constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // counted in 64 bits
+// Whether a problem line can say it: sizes that can be written, a type that has a name.
+std::string line_if_any(const LinearProblem& p) {
+  const bool said = std::min({p.batch, p.len, p.heads_in, p.dim_in, p.heads_out, p.dim_out}) >= 0 && sizes_fit(p) &&
+                    core::is_known(p.dtype) && core::is_known(p.device.kind);
+  return said ? line_of(p) : "";
+}
 
 class Checks : public core::Validator {
  public:
@@ -93,15 +100,10 @@ void check_facts(const Checks& check, const LinearProblem& p) {
                  std::string(core::name_of(p.device.kind)) + ":" + to_string(p.device.index),
                  "cpu:0, or cuda with an index of 0 or more", "the memory of all processors is cpu:0");
   if (p.pass == Pass::backward) {
-    check_accumulate(check, "accumulate_dx", p.accumulate_dx, p.result_dtype);
-    check_accumulate(check, "accumulate", p.accumulate, p.parameter_dtype);
+    check_accumulate(check, "accumulate_dx", p.wants_dx && p.accumulate_dx, p.result_dtype);
+    check_accumulate(check, "accumulate", (p.wants_dweight || p.wants_dbias) && p.accumulate, p.parameter_dtype);
   }
-  const bool fits =
-      core::product_within({p.batch, p.len, p.heads_in, p.dim_in}, core::kMaxElements) &&
-      core::product_within({p.batch, p.len, p.heads_out, p.dim_out}, core::kMaxElements) &&
-      core::product_within({p.heads_out, p.dim_out, p.heads_in, p.dim_in}, core::kMaxElements) &&
-      core::product_within({p.batch, p.len, p.heads_in, p.dim_in, p.heads_out, p.dim_out}, kMaxMultiplyAdds);
-  if (!fits)
+  if (!sizes_fit(p))
     check.refuse(
         "problem", "the product of the sizes overflows",
         "x " + to_string(Sizes{p.batch, p.heads_in, p.len, p.dim_in}) + ", y " +
@@ -131,6 +133,13 @@ bool copies_dy(const LinearProblem& p, const TensorView& dy) {
 
 }  // namespace
 
+bool sizes_fit(const LinearProblem& p) {
+  return core::product_within({p.batch, p.len, p.heads_in, p.dim_in}, core::kMaxElements) &&
+         core::product_within({p.batch, p.len, p.heads_out, p.dim_out}, core::kMaxElements) &&
+         core::product_within({p.heads_out, p.dim_out, p.heads_in, p.dim_in}, core::kMaxElements) &&
+         core::product_within({p.batch, p.len, p.heads_in, p.dim_in, p.heads_out, p.dim_out}, kMaxMultiplyAdds);
+}
+
 LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& options, std::string_view call) {
   Checks check(call);
   const TensorArg &x = check.add("x", t.x), &weight = check.add("weight", t.weight);
@@ -138,6 +147,7 @@ LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& optio
   const TensorArg& y = check.add("y", t.y, true);
   check.check_each();
   LinearProblem p;
+  check.line = [&p] { return line_if_any(p); };
   const Sizes &in = x.view.sizes, &out = y.view.sizes;
   p.batch = in[0], p.len = in[2], p.heads_in = in[1], p.dim_in = in[3], p.heads_out = out[1], p.dim_out = out[3];
   p.dtype = x.view.dtype;
@@ -181,6 +191,7 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
   else if (weight != nullptr)
     p.dim_in = weight->view.sizes[3];
   p.dtype = dy.view.dtype;
+  check.line = [&p] { return line_if_any(p); };
   p.result_dtype = dx != nullptr ? dx->view.dtype : p.dtype;
   p.parameter_dtype = dweight != nullptr ? dweight->view.dtype : dbias != nullptr ? dbias->view.dtype : p.dtype;
   p.device = dy.view.device;
@@ -199,7 +210,8 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
 }
 
 void validate(const LinearProblem& p, std::string_view call) {
-  const Checks check(call);
+  Checks check(call);
+  check.line = [&p] { return line_if_any(p); };
   for (const auto& [name, size] : {std::pair{"batch", p.batch},
                                    {"len", p.len},
                                    {"heads_in", p.heads_in},

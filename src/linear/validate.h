@@ -1,6 +1,7 @@
 // Linear's refusals. Nothing is read through a pointer here.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "fovea/linear.h"
@@ -11,5 +12,10 @@ namespace fovea::linear {
 LinearProblem validate(const LinearForwardTensors& tensors, const LinearOptions& options, std::string_view call);
 LinearProblem validate(const LinearBackwardTensors& tensors, const LinearOptions& options, std::string_view call);
 void validate(const LinearProblem& problem, std::string_view call);
+
+inline constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // counted in 64 bits
+
+// Whether elements of every tensor and multiply-adds can be counted. Sizes of 0 count as 1.
+bool sizes_fit(const LinearProblem& problem);
 
 }  // namespace fovea::linear

@@ -22,6 +22,7 @@
 #include "program/verbs.h"
 #include "program/worker/device_reference.h"
 #include "verification/attention/operation.h"
+#include "verification/linear/operation.h"
 
 namespace {
 
@@ -33,6 +34,7 @@ int run(int argc, char** argv) {
   fovea::attention::register_implementations(fovea::baselines::implementations());
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(definition_on);
+  fovea::verification::register_operation(fovea::verification::linear_operation());
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);

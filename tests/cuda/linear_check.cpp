@@ -16,7 +16,6 @@
 namespace fovea::cuda {
 namespace {
 
-using linear::Expected;
 using linear::Order;
 using linear::TestTensor;
 
@@ -39,7 +38,7 @@ class Placed {
   }
   void poison() { memory_.poison(); }
   void set_zero() { check(cudaMemset(memory_.data(), 0, static_cast<std::size_t>(memory_.bytes())), "cudaMemset"); }
-  const TensorView fetch() {
+  MutableTensorView fetch() {
     memory_.download(host.view.data);
     return host.view;
   }
@@ -87,8 +86,8 @@ void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
   Set set(shape, dtype, result, order);
   const LinearForwardTensors forward = set.host_forward();
   const LinearBackwardTensors backward = set.host_backward();
-  const Expected y = linear::expected_y(forward), dx = linear::expected_dx(backward),
-                 dweight = linear::expected_dweight(backward), dbias = linear::expected_dbias(backward);
+  const auto y = verification::expect_linear_forward(forward, 1);
+  const auto gradients = verification::expect_linear_backward(backward, {}, 1);
   for (const std::string name : {"cuda.cublaslt", "cuda.own"}) {
     const std::string what = name + " " + shape.words() + " type " + std::to_string(static_cast<int>(dtype)) + " to " +
                              std::to_string(static_cast<int>(result)) + " order " +
@@ -104,10 +103,9 @@ void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
       if (turn == 0) first = now;
       judge(what + " again", now == first || turn == 0 ? "" : "other bits");
     }
-    judge(what, y.fault_of(set.y.fetch()));
-    judge(what, dx.fault_of(set.dx.fetch()));
-    judge(what, dweight.fault_of(set.dweight.fetch()));
-    judge(what, dbias.fault_of(set.dbias.fetch()));
+    judge(what, linear::fault_of(y, {{"y", set.y.fetch()}}));
+    set.dx.fetch(), set.dweight.fetch(), set.dbias.fetch();
+    judge(what, linear::fault_of(gradients, linear::gradients_of(backward)));
     for (Placed* one : {&set.y, &set.dx, &set.dweight, &set.dbias})
       judge(what + " gaps", one->host.gaps_written() == 0 ? "" : "written");
   }

@@ -10,8 +10,7 @@
 
 #include "core/float16.h"
 #include "fovea/linear.h"
-#include "linear/reference.h"
-#include "verification/comparer.h"
+#include "verification/linear/check.h"
 
 namespace fovea::linear {
 
@@ -70,73 +69,16 @@ class TestTensor {
   std::vector<float> memory_;
 };
 
-// Row r of a [batch, heads, len, dim] tensor is (r / len, r % len); its columns are (head, dim).
-inline verification::RowValues values_of(const TensorView& t) {
-  verification::RowValues result;
-  result.columns = t.sizes[1] * t.sizes[3];
-  for (std::int64_t row = 0; row < t.sizes[0] * t.sizes[2]; ++row) {
-    result.rows.push_back({row / t.sizes[2], 0, row % t.sizes[2]});
-    for (std::int64_t c = 0; c < result.columns; ++c)
-      result.values.push_back(core::load_as_float(t.data, t.dtype,
-                                                  row / t.sizes[2] * t.strides[0] + c / t.sizes[3] * t.strides[1] +
-                                                      row % t.sizes[2] * t.strides[2] + c % t.sizes[3] * t.strides[3]));
-  }
-  return result;
+// What is wrong with results; empty if nothing is.
+using Results = std::vector<std::pair<std::string, MutableTensorView>>;
+inline std::string fault_of(const verification::Expectation& expected, const Results& results) {
+  verification::TensorSet set;
+  for (const auto& [name, view] : results) set.add(name, view);
+  return verification::compare(expected, set).reason();
 }
 
-// The same of the reference or the plain evaluation, whose rows `find` writes.
-inline verification::RowValues found(const TensorView& like, const std::function<void(std::int64_t, double*)>& find) {
-  verification::RowValues result;
-  result.columns = like.sizes[1] * like.sizes[3];
-  const std::int64_t rows = like.sizes[0] * like.sizes[2];
-  result.values.resize(static_cast<std::size_t>(rows * result.columns));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    result.rows.push_back({row / like.sizes[2], 0, row % like.sizes[2]});
-    find(row, result.values.data() + row * result.columns);
-  }
-  return result;
-}
-
-// What a result must be: within twice the error of the plain evaluation in the same precision.
-struct Expected {
-  std::string name;
-  TensorView like;
-  verification::RowValues truth;
-  verification::Bound bound;
-
-  using Find = std::function<void(std::int64_t, double*)>;
-  Expected(std::string tensor, const TensorView& t, const Find& reference, const Find& plain)
-      : name(std::move(tensor)), like(t), truth(found(t, reference)) {
-    bound.plain = verification::error_of(found(t, plain), truth);
-    bound.stored = t.dtype;
-  }
-
-  // What is wrong; empty if nothing is.
-  std::string fault_of(const TensorView& got) const {
-    const verification::TensorError error = verification::compare(name, values_of(got), truth, bound);
-    if (error.ok) return {};
-    return name + ": " + error.detail + ", " + std::to_string(error.ratio_to_plain) + " of the plain error";
-  }
-};
-
-inline Expected expected_y(const LinearForwardTensors& t) {
-  return {"y", t.y, [&](std::int64_t row, double* to) { reference_y(t, row, to); },
-          [&](std::int64_t row, double* to) { plain_y(t, row, to); }};
-}
-
-inline Expected expected_dx(const LinearBackwardTensors& t) {
-  return {"dx", t.dx, [&](std::int64_t row, double* to) { reference_dx(t, row, to); },
-          [&](std::int64_t row, double* to) { plain_dx(t, row, to); }};
-}
-
-inline Expected expected_dweight(const LinearBackwardTensors& t) {
-  return {"dweight", t.dweight, [&](std::int64_t row, double* to) { reference_dweight(t, row, to); },
-          [&](std::int64_t row, double* to) { plain_dweight(t, row, to); }};
-}
-
-inline Expected expected_dbias(const LinearBackwardTensors& t) {
-  return {"dbias", t.dbias, [&](std::int64_t, double* to) { reference_dbias(t, to); },
-          [&](std::int64_t, double* to) { plain_dbias(t, to); }};
+inline Results gradients_of(const LinearBackwardTensors& t) {
+  return {{"dx", t.dx}, {"dweight", t.dweight}, {"dbias", t.dbias}};
 }
 
 }  // namespace fovea::linear

@@ -48,9 +48,9 @@ std::vector<std::string> names(DType dtype) {
 
 void expect_right(const Shape& shape, DType dtype, DType result, Order order) {
   const Tensors t(shape, dtype, result, order);
-  const Expected bare = expected_y(t.forward(false)), biased = expected_y(t.forward(true)),
-                 dx = expected_dx(t.backward()), dweight = expected_dweight(t.backward()),
-                 dbias = expected_dbias(t.backward());
+  const verification::Expectation bare = verification::expect_linear_forward(t.forward(false), 1),
+                                  biased = verification::expect_linear_forward(t.forward(true), 1),
+                                  gradients = verification::expect_linear_backward(t.backward(), {}, 1);
   for (const std::string& name : names(dtype)) {
     SCOPED_TRACE(name + " type " + std::to_string(static_cast<int>(dtype)) + " order " +
                  std::to_string(static_cast<int>(order)) + " rows " + std::to_string(shape.batch * shape.len) +
@@ -58,13 +58,11 @@ void expect_right(const Shape& shape, DType dtype, DType result, Order order) {
     for (const TestTensor* one : {&t.y, &t.dx, &t.dweight, &t.dbias})
       one->for_each([&](std::int64_t index) { const_cast<TestTensor*>(one)->set(index, NAN); });
     linear_forward(t.forward(false), {.implementation = name, .threads = 2});
-    EXPECT_EQ(bare.fault_of(t.y.view), "");
+    EXPECT_EQ(fault_of(bare, {{"y", t.y.view}}), "");
     linear_forward(t.forward(true), {.implementation = name, .threads = 2});
-    EXPECT_EQ(biased.fault_of(t.y.view), "");
+    EXPECT_EQ(fault_of(biased, {{"y", t.y.view}}), "");
     linear_backward(t.backward(), {.implementation = name, .threads = 2});
-    EXPECT_EQ(dx.fault_of(t.dx.view), "");
-    EXPECT_EQ(dweight.fault_of(t.dweight.view), "");
-    EXPECT_EQ(dbias.fault_of(t.dbias.view), "");
+    EXPECT_EQ(fault_of(gradients, gradients_of(t.backward())), "");
     for (const TestTensor* one : {&t.y, &t.dx, &t.dweight, &t.dbias}) ASSERT_EQ(one->gaps_written(), 0);
   }
 }
@@ -156,9 +154,7 @@ TEST(Linear, BroadcastGradientsAreTakenThroughACopy) {
   tensors.dy.strides[0] = tensors.dy.strides[2] = 0;
   EXPECT_TRUE(describe(tensors).copies_dy);
   linear_backward(tensors);
-  EXPECT_EQ(expected_dx(tensors).fault_of(tensors.dx), "");
-  EXPECT_EQ(expected_dweight(tensors).fault_of(tensors.dweight), "");
-  EXPECT_EQ(expected_dbias(tensors).fault_of(tensors.dbias), "");
+  EXPECT_EQ(fault_of(verification::expect_linear_backward(tensors, {}, 1), gradients_of(tensors)), "");
 }
 
 TEST(Linear, SizesOfZeroWriteWhatAnEmptySumIs) {

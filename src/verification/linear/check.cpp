@@ -1,0 +1,179 @@
+// Few numbers make the plain evaluation's error a matter of luck: it is measured in several orders of summation, and on
+// companions with every input moved by up to an eighth; the largest error counts.
+#include "verification/linear/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/float16.h"
+#include "core/random.h"
+#include "linear/reference.h"
+
+namespace fovea::verification {
+namespace {
+
+using linear::SumsOfProducts;
+
+constexpr double kFactor = 2;
+constexpr std::int64_t kMostProducts = std::int64_t{1} << 21;  // of a result that is judged as a whole
+constexpr std::int64_t kSampledRows = 8;
+constexpr int kCompanions = 2;
+constexpr std::int64_t kChunk = 32;
+
+// `flushed`: subnormal numbers count as zero, as in the processors' products of bf16 pairs; bf16 only.
+enum class Order { forwards, backwards, fused, chunks, flushed };
+constexpr Order kOrders[] = {Order::forwards, Order::backwards, Order::fused, Order::chunks, Order::flushed};
+
+// Row `r` of a result is rows `r` of all its heads.
+struct Rows {
+  std::vector<std::int64_t> chosen;
+  bool complete = true;
+};
+
+Rows rows_of(const SumsOfProducts& sums, std::uint64_t seed) {
+  Rows rows;
+  const std::int64_t most =
+      kMostProducts / std::max<std::int64_t>(1, sums.columns * std::max<std::int64_t>(1, sums.terms));
+  rows.complete = sums.rows <= std::max(most, kSampledRows);
+  const std::int64_t count = rows.complete ? sums.rows : kSampledRows;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto part = static_cast<std::uint64_t>(sums.rows / std::max<std::int64_t>(1, count));
+    const auto within =
+        rows.complete ? 0 : static_cast<std::int64_t>(core::philox(seed, 7, static_cast<std::uint64_t>(n))[0] % part);
+    rows.chosen.push_back(rows.complete ? n : n * static_cast<std::int64_t>(part) + within);
+  }
+  return rows;
+}
+
+// What numbers become on a companion; companion 0 is the case itself.
+float moved(float value, int companion, std::uint64_t stream, std::int64_t index) {
+  if (companion == 0) return value;
+  const auto random = core::philox(static_cast<std::uint64_t>(companion), stream, static_cast<std::uint64_t>(index))[0];
+  return value * (1.0f + (static_cast<float>(random) * 0x1p-31f - 1.0f) / 8);
+}
+
+double exact_sum(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t t = 0; t < a.size(); ++t) sum += static_cast<double>(a[t]) * static_cast<double>(b[t]);
+  return sum;
+}
+
+float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0.0f : value; }
+
+float plain_sum(const std::vector<float>& a, const std::vector<float>& b, Order order) {
+  float sum = 0, chunk = 0;
+  const std::size_t count = a.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    const std::size_t t = order == Order::backwards ? count - 1 - n : n;
+    if (order == Order::fused) {
+      sum = std::fma(a[t], b[t], sum);
+    } else if (order == Order::flushed) {
+      sum += flushed(a[t]) * flushed(b[t]);
+    } else if (order == Order::chunks) {
+      chunk += a[t] * b[t];
+      if ((n + 1) % kChunk == 0 || n + 1 == count) sum += chunk, chunk = 0;
+    } else {
+      sum += a[t] * b[t];
+    }
+  }
+  return sum;
+}
+
+double stored(float value, DType type) {
+  float memory = 0;
+  core::store_from_float(&memory, type, 0, value);
+  return static_cast<double>(core::load_as_float(&memory, type, 0));
+}
+
+std::vector<RowIndex> indices_of(const TensorView& result, const Rows& rows) {
+  std::vector<RowIndex> indices;
+  for (const std::int64_t row : rows.chosen) {
+    for (std::int64_t head = 0; head < result.sizes[1]; ++head)
+      indices.push_back({row / result.sizes[2], head, row % result.sizes[2]});
+  }
+  return indices;
+}
+
+struct Evaluation {
+  RowValues truth;
+  std::vector<RowValues> plain;  // in each order
+};
+
+Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorView& result, const RowValues* before,
+                    int companion) {
+  Evaluation found{{indices_of(result, rows), result.sizes[3], {}}, {}};
+  found.truth.values.resize(rows.chosen.size() * static_cast<std::size_t>(sums.columns));
+  const bool pairs = sums.operands == DType::bf16;
+  found.plain.assign(std::size(kOrders) - (pairs ? 0 : 1), found.truth);
+  std::vector<std::vector<float>> a;
+  const auto terms = static_cast<std::size_t>(sums.terms);
+  for (const std::int64_t row : rows.chosen) {
+    auto& line = a.emplace_back(terms);
+    for (std::int64_t t = 0; t < sums.terms; ++t)
+      line[static_cast<std::size_t>(t)] = moved(sums.a(row, t), companion, 1, row * sums.terms + t);
+  }
+  std::vector<float> b(terms);
+  for (std::int64_t column = 0; column < sums.columns; ++column) {
+    for (std::int64_t t = 0; t < sums.terms; ++t)
+      b[static_cast<std::size_t>(t)] = moved(sums.b(column, t), companion, 2, column * sums.terms + t);
+    const float bias = sums.bias ? moved(sums.bias(column), companion, 3, column) : 0.0f;
+    for (std::size_t r = 0; r < a.size(); ++r) {
+      const std::size_t n = r * static_cast<std::size_t>(sums.columns) + static_cast<std::size_t>(column);
+      const double old = before != nullptr ? before->values[n] : 0;
+      found.truth.values[n] = old + exact_sum(a[r], b) + static_cast<double>(bias);
+      for (std::size_t order = 0; order < found.plain.size(); ++order)
+        found.plain[order].values[n] =
+            stored(static_cast<float>(old) + (plain_sum(a[r], b, kOrders[order]) + bias), result.dtype);
+    }
+  }
+  return found;
+}
+
+// Truth beyond the type's range is infinite; where it is near the end, either may come.
+void overflow(DType type, RowValues& truth, Bound& bound) {
+  bound.may_poison.assign(truth.rows.size(), false);
+  for (std::size_t n = 0; n < truth.values.size(); ++n) {
+    double& value = truth.values[n];
+    if (!std::isfinite(value)) continue;
+    if (std::isinf(stored(static_cast<float>(value * 1.01), type)))
+      bound.may_poison[n / static_cast<std::size_t>(truth.columns)] = true;
+    if (std::isinf(stored(static_cast<float>(value), type))) value = std::copysign(HUGE_VAL, value);
+  }
+}
+
+void expect(const std::string& name, const SumsOfProducts& sums, const TensorView& result, const TensorSet& before,
+            std::uint64_t seed, bool poisoned, Expectation& expected) {
+  const Rows rows = rows_of(sums, seed);
+  RowValues old;
+  const MutableTensorView* const added_to = before.find(name);
+  if (added_to != nullptr) old = read_rows(*added_to, indices_of(result, rows));
+  ExpectedTensor tensor{name, {}, {.factor = kFactor, .stored = result.dtype, .poisoned = poisoned}};
+  for (int companion = 0; companion <= (poisoned ? 0 : kCompanions); ++companion) {
+    const Evaluation found = evaluate(sums, rows, result, added_to != nullptr ? &old : nullptr, companion);
+    for (const RowValues& plain : found.plain) tensor.bound.plain.raise_to(error_of(plain, found.truth));
+    if (companion == 0) tensor.truth = found.truth;
+  }
+  overflow(result.dtype, tensor.truth, tensor.bound);
+  expected.sampled = expected.sampled || !rows.complete;
+  expected.tensors.push_back(std::move(tensor));
+}
+
+}  // namespace
+
+Expectation expect_linear_forward(const LinearForwardTensors& t, std::uint64_t seed, bool may_be_non_finite) {
+  Expectation expected;
+  expect("y", linear::sums_of_y(t), t.y, {}, seed, may_be_non_finite, expected);
+  return expected;
+}
+
+Expectation expect_linear_backward(const LinearBackwardTensors& t, const TensorSet& before, std::uint64_t seed,
+                                   bool may_be_non_finite) {
+  Expectation expected;
+  if (t.dx) expect("dx", linear::sums_of_dx(t), t.dx, before, seed, may_be_non_finite, expected);
+  if (t.dweight) expect("dweight", linear::sums_of_dweight(t), t.dweight, before, seed, may_be_non_finite, expected);
+  if (t.dbias) expect("dbias", linear::sums_of_dbias(t), t.dbias, before, seed, may_be_non_finite, expected);
+  return expected;
+}
+
+}  // namespace fovea::verification

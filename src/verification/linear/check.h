@@ -1,0 +1,20 @@
+// What Linear's results must be close to: the definition, and the error of the plain evaluation in the same precision.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/linear.h"
+#include "verification/expectation.h"
+
+namespace fovea::verification {
+
+// Results that the tensors lack are not expected. Large problems are sampled by rows, drawn from the seed.
+// `may_be_non_finite`: inputs hold NaN or infinity.
+Expectation expect_linear_forward(const LinearForwardTensors& tensors, std::uint64_t seed,
+                                  bool may_be_non_finite = false);
+
+// `before`: the gradients dx, dweight and dbias that the call adds to; empty where it overwrites.
+Expectation expect_linear_backward(const LinearBackwardTensors& tensors, const TensorSet& before, std::uint64_t seed,
+                                   bool may_be_non_finite = false);
+
+}  // namespace fovea::verification
