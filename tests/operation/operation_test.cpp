@@ -1,5 +1,7 @@
-// An operation that the sources do not know is parsed, verified, shrunk, benched, explained and compared all the same.
+// An operation that the sources do not know is parsed, verified, shrunk, benched, explained, compared and
+// reported all the same.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -70,6 +72,20 @@ TEST_F(RowScaling, IsBenchedRecordedAndCompared) {
   EXPECT_EQ(json::parse(compared.out)["cells"].size(), 6u);
 }
 
+TEST_F(RowScaling, IsReported) {
+  const std::string python = FOVEA_SOURCE_FOLDER "/build/venv/bin/python";
+  if (access(python.c_str(), X_OK) != 0) GTEST_SKIP() << "no Python with pandas: scripts/setup makes one";
+  const Folder folder;
+  const std::string records = folder / "run.jsonl", report = folder / "report";
+  EXPECT_EQ(fovea({"bench", "--problem", "op=row_scaling rows=64,256 pass=fwd,bwd", "--impl", "rows.plain",
+                   "--repeat-for", "0.01", "-o", records})
+                .code,
+            0);
+  const Ended run = fovea({"report", records, "-o", report, "--no-pictures", "--python", python});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(read_text(report + "/report.md").find("| rows | rows.plain (ms) |"), std::string::npos);
+}
+
 TEST_F(RowScaling, AWrongAnswerIsNotTimed) {
   const auto rows = bench("op=row_scaling rows=8 cols=9", "rows.plain,rows.short", 1);
   ASSERT_EQ(rows.size(), 2u);
@@ -88,6 +104,13 @@ TEST_F(RowScaling, IsExplainedAndListed) {
   EXPECT_EQ(explained.code, 0) << explained.err;
   EXPECT_EQ(json::parse(explained.out)["chosen"], "rows.plain");
   EXPECT_NE(fovea({"bench", "--help"}).out.find("op=row_scaling"), std::string::npos);
+  const json info = json::parse(fovea({"info", "--quick", "--json"}).out);
+  const json& listed = info["operations"].back();
+  EXPECT_EQ(listed["name"], "row_scaling");
+  EXPECT_EQ(
+      listed["keys"][2],
+      json({{"key", "cols"}, {"kind", "count"}, {"words", json::array()}, {"default", "rows"}, {"help", "columns"}}));
+  EXPECT_EQ(info["implementations"].back()["name"], "rows.short");
   EXPECT_NE(fovea({"info", "--quick"}).out.find("implementations of row_scaling"), std::string::npos);
 }
 
