@@ -53,15 +53,10 @@ class Folder:
             listed.write(f"{name}\n")
 
 
-def leave_with_parent() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
 def begin() -> None:
-    """In each process that draws, which would go on to its next picture after a KeyboardInterrupt."""
+    """In each process that draws, which would go on to its next picture after a KeyboardInterrupt, and outlive its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def draw_all(report: Report, folder: Folder) -> None:

@@ -89,6 +89,7 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     else:
         lines(axes, picture, panel, looks)
     axes.set_ylabel(picture.unit)
+    axes.set_xlabel(panel.along)
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
@@ -151,7 +152,6 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
                       fontsize=6, color=colour)
     axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
     axes.grid(False, axis="x")
-    axes.set_xlabel("length")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
 
@@ -177,7 +177,6 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
             axes.text(low * 1.08, low * bandwidth, f"{style.plain(bandwidth * 1e3)} GB/s", ha="left", va="top", fontsize=8)
     axes.set_xlim(low, high)
     axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
-    axes.set_xlabel("operations per byte")
     for axis in (axes.xaxis, axes.yaxis):
         log_labels(axis)
 
@@ -210,7 +209,6 @@ def length_axis(axes, lengths: list[float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
-    axes.set_xlabel("length")
 
 
 def ratio_axis(axes) -> None:

@@ -117,9 +117,9 @@ def growth(study: Study) -> list[str]:
         reach = max((law.end for law in laws.values()), default=0)
         if reach > found.get(pass_, (0, ""))[0]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
-            start = min(law.start for law in laws.values())
+            start, along = min(law.start for law in laws.values()), study.operation(first(rows)).along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
-            found[pass_] = reach, f"From length {start:.0f} to {reach:.0f} time grows ({title}) as {text}{noisy}."
+            found[pass_] = reach, f"From {along} {start:.0f} to {reach:.0f} time grows ({title}) as {text}{noisy}."
     return [said for _, said in found.values()]
 
 

@@ -41,6 +41,7 @@ class Series:
 class Panel:
     title: str
     series: list[Series]
+    along: str = "operations per byte"
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
 
 
@@ -61,7 +62,6 @@ class Picture:
     description: str
     conditions: str
     panels: list[Panel] = field(default_factory=list)
-    pass_: str = ""
 
     @property
     def unit(self) -> str:
@@ -154,8 +154,8 @@ def by_length(study: Study, kind: str, title: str, description: str, point: Poin
         for suffix, words, part in parts(chosen, MOST_PANELS):
             used = pd.concat([rows for _, rows, _ in part])
             yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {study.word(pass_)}{words}", description,
-                          conditions(study, used), [Panel(panel_title(name, study, pass_), series) for name, _, series in part],
-                          pass_=pass_)
+                          conditions(study, used), [Panel(panel_title(name, study, pass_), series, study.operations[rows.op.iloc[0]].along)
+                                                  for name, rows, series in part])
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -207,7 +207,7 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
             yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
                           "Operations that the problem asks over the median time, by length. Pale bars: flagged.",
                           conditions(study, pd.concat([rows for _, rows, _ in part])),
-                          [Panel(title, series) for title, _, series in part], pass_=pass_)
+                          [Panel(title, series, study.operations[rows.op.iloc[0]].along) for title, rows, series in part])
 
 
 def heat_maps(study: Study) -> Iterator[HeatMap]:
@@ -254,7 +254,7 @@ def roofline(study: Study) -> list[Picture]:
         prefix = "gpu_" if device == "cuda" else ""
         bandwidth = max((rate for n in group.environment.unique() for name, rate in study.environments[n]["ceilings"].items()
                          if "bandwidth" in name and name.startswith("gpu_") == bool(prefix)), default=0.0)
-        panels.append(Panel(", ".join(filter(None, [dtype, device])), series, (group.ceiling.max(), bandwidth)))
+        panels.append(Panel(", ".join(filter(None, [dtype, device])), series, ceilings=(group.ceiling.max(), bandwidth)))
     if not panels:
         return []
     return [Picture("roofline", "roofline", "Roofline", "Rate against the operations per byte that the problem asks, the longest "
@@ -293,7 +293,8 @@ def published_picture(book: Book, kind: str, what: str, end: str, roles: list[st
             series.missing.append((x, own.word + (" (published)" if published else "")))
         elif one := point(book, sides, x):
             series.points.append(one)
-    found = [Panel(name, list(of.values())) for name, of in panels.items() if any(one.points for one in of.values())]
+    axis = study.operations[next(iter(book.cases.values()))["op"]].along
+    found = [Panel(name, list(of.values()), axis) for name, of in panels.items() if any(one.points for one in of.values())]
     for suffix, words, part in parts(found, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
                       "Solid and filled: here. Dashed and hollow: as published.",

@@ -123,12 +123,12 @@ def runners(rows: pd.DataFrame) -> list[str]:
 
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted by pass, then as the operation sorts its cases; rows of a configuration stay together."""
-    order = sorted(rows.itertuples(), key=lambda row: (row.op, pass_order(row), study.operation(row).order(row.case), row.at))
+    order = sorted(rows.itertuples(), key=lambda row: (row.op, pass_order(row.pass_), study.operation(row).order(row.case), row.at))
     return rows.loc[[row.Index for row in order]]
 
 
-def pass_order(row: Row) -> int:
-    return PASSES.index(row.pass_) if row.pass_ in PASSES else len(PASSES)
+def pass_order(pass_: str) -> int:
+    return PASSES.index(pass_) if pass_ in PASSES else len(PASSES)
 
 
 def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple[Any, pd.DataFrame]]:

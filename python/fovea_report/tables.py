@@ -5,8 +5,8 @@ from typing import Iterable
 
 import pandas as pd
 
-from .study import (PASSES, Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
-                    speed_ups, versus)
+from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
+                    pass_order, speed_ups, versus)
 from .table import (NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell)
 from .vocabulary import Key
 
@@ -154,8 +154,7 @@ def summary_table(study: Study) -> Table:
 
 
 def passes_of(rows: pd.DataFrame) -> list[str]:
-    found = list(dict.fromkeys(rows.pass_))
-    return sorted(found, key=lambda one: PASSES.index(one) if one in PASSES else len(PASSES))
+    return sorted(dict.fromkeys(rows.pass_), key=pass_order)
 
 
 def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:

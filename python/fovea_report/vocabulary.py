@@ -49,6 +49,11 @@ class Operation:
         texts = list(dict.fromkeys(short(value) for value in values))
         return ":".join(texts) or "-", float(values[-1]) if values else 0.0
 
+    @property
+    def along(self) -> str:
+        """What curves run over."""
+        return next((key.noun or key.word for key in self.shown("axis")), "")
+
     def title(self, case: Case, places: Iterable[str] = ("title",), without: Iterable[str] = ()) -> str:
         """What the cases of one table share; the pass first."""
         chosen = [key for key in self.keys if key.shown in places and key.word in case and key.word not in without]

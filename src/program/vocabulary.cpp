@@ -96,19 +96,37 @@ Json flags() {
       flag("sampled_check", "", true, "checked on sampled rows and keys")};
 }
 
+// Patterns of names, in the order of columns: baselines first, the library last, so that the eye ends on it.
+Json implementation_kinds() {
+  Json kinds = Json::array();
+  const auto add = [&kinds](std::string_view names, std::string_view kind) {
+    kinds.push_back({{"names", names}, {"kind", kind}});
+  };
+  for (const char* const name : {"naive", "vectorized", "fused"}) add(name, "baseline");
+  add("reference", "reference");
+  add("*", "peer");
+  add("cpu.*", "library");
+  add("cuda.*", "library");
+  for (const verification::Operation* const operation : verification::operations()) {
+    for (const auto& one : operation->implementations()) {
+      const bool known =
+          one.name.starts_with("cpu.") || one.name.starts_with("cuda.") ||
+          std::any_of(kinds.begin(), kinds.end(), [&](const Json& kind) { return kind["names"] == one.name; });
+      if (!known) add(one.name, "library");
+    }
+  }
+  return kinds;
+}
+
 }  // namespace
 
 Json vocabulary() {
-  const Json kinds{{{"names", "naive"}, {"kind", "baseline"}}, {{"names", "vectorized"}, {"kind", "baseline"}},
-                   {{"names", "fused"}, {"kind", "baseline"}}, {{"names", "reference"}, {"kind", "reference"}},
-                   {{"names", "*"}, {"kind", "peer"}},         {{"names", "cpu.*"}, {"kind", "library"}},
-                   {{"names", "cuda.*"}, {"kind", "library"}}};
   Json statuses = Json::object();
   for (const std::string_view status : kRowStatuses) statuses[std::string(status)] = status == "oom" ? "OOM" : status;
   return {{"operations", operation_words()},
           {"statuses", std::move(statuses)},
           {"flags", flags()},
-          {"implementations", kinds}};
+          {"implementations", implementation_kinds()}};
 }
 
 }  // namespace fovea::program
