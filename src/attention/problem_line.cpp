@@ -9,6 +9,7 @@
 #include "attention/validate.h"
 #include "core/check.h"
 #include "core/names.h"
+#include "core/never_destroyed.h"
 #include "core/tensor_checks.h"
 
 namespace fovea::core {
@@ -94,8 +95,7 @@ std::optional<LineFault> fault_of(const LineValues& values) {
 }  // namespace
 
 const KeyTable& attention_keys() {
-  // Never destroyed: refusals print the line of their problem, also while the process exits.
-  static const auto& table = *new KeyTable{
+  static const auto& table = never_destroyed<KeyTable>(KeyTable{
       "attention",
       {{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"},
        {"b", KeyKind::count, "batch"},
@@ -120,7 +120,7 @@ const KeyTable& attention_keys() {
        {"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"},
        {"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale},
        {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
-      fault_of};
+      fault_of});
   return table;
 }
 
