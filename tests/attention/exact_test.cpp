@@ -32,7 +32,7 @@ bool same_bits(const verification::HostTensor& a, const verification::HostTensor
          std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.view().buffer_bytes)) == 0;
 }
 
-// Where the weights of the values are rounded to bf16, their sum is not: up to 2^-9 apart, and the result is rounded.
+// out is divided by the sum of the very probabilities that multiplied the values, rounded to bf16 or not.
 TEST(Exact, ValuesOfOneGiveOne) {
   for (const std::string& line : lines("data=ones scale=0.3")) {
     for (const std::string& engine : engines()) {
@@ -40,8 +40,21 @@ TEST(Exact, ValuesOfOneGiveOne) {
       if (!takes(engine, c.problem)) continue;
       SCOPED_TRACE(engine + ": " + line);
       const auto tensors = solved_by(engine, c);
-      const float most = engine == "cpu.avx512_bf16" ? 0x1p-8f : 0.0f;
-      for (const float value : values_of(tensors.out.view())) EXPECT_LE(std::abs(value - 1.0f), most) << value;
+      for (const float value : values_of(tensors.out.view())) EXPECT_EQ(value, 1.0f);
+    }
+  }
+}
+
+TEST(Exact, ValuesOfOneGiveOneInFp32OutputsOfBf16) {
+  for (const char* shape : kShapes) {
+    for (const std::string& engine : engines()) {
+      verification::AttentionCase c =
+          verification::attention_case(std::string(shape) + " dtype=bf16 data=ones scale=0.3");
+      c.problem.result_dtype = DType::fp32;
+      if (!takes(engine, c.problem)) continue;
+      SCOPED_TRACE(engine + ": " + shape);
+      const auto tensors = solved_by(engine, c);
+      for (const float value : values_of(tensors.out.view())) EXPECT_EQ(value, 1.0f);
     }
   }
 }

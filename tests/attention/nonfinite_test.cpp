@@ -148,6 +148,26 @@ TEST_P(Nonfinite, PoisonsWhatMaySeeIt) {
   }
 }
 
+TEST(NonfiniteRow, WhoseScoresAreAllMinusInfinityIsNaN) {
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const verification::AttentionCase c =
+        verification::attention_case("pass=e2e b=1 hq=2 hkv=1 lq=5 lk=70 d=8 dtype=" + std::string(dtype));
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
+      SCOPED_TRACE(engine + " " + dtype);
+      const verification::CaseTensors tensors = verification::make_tensors(c);
+      for (std::int64_t h = 0; h < 2; ++h)
+        set(tensors.q.view(), 0, h, 3, 2, 1.0f), set(tensors.q.view(), 0, h, 1, 2, 0);
+      for (std::int64_t j = 0; j < 70; ++j) set(tensors.k.view(), 0, 0, j, 2, -kInfinity);
+      attention_forward(tensors.forward(), options_on(engine, c));
+      attention_backward(tensors.backward(), options_on(engine, c));
+      EXPECT_TRUE(std::isnan(at(tensors.lse.view(), 0, 1, 3, 0)));
+      for (const auto* output : {&tensors.out, &tensors.dq}) EXPECT_TRUE(std::isnan(at(output->view(), 0, 1, 3, 4)));
+      for (const auto* output : {&tensors.dk, &tensors.dv}) EXPECT_TRUE(std::isnan(at(output->view(), 0, 0, 9, 4)));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Visible, Nonfinite,
                          testing::Values(Row{"q", Struck::q}, Row{"k", Struck::k}, Row{"v", Struck::v},
                                          Row{"dout", Struck::dout}),

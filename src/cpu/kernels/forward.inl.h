@@ -16,7 +16,8 @@ struct ForwardTile {
   float* out;      // [dim_v][kQueries], not yet divided by sum
   float* maximum;  // [kQueries], subtracted from unscaled scores; 0 until a score was seen
   float* limit;    // [kQueries], the score above which maximum is raised; -infinity until a score was seen
-  float* sum;      // [kQueries], of P
+  float* sum;      // [kQueries], of P as stored for the product with V; out is divided by it
+  float* exact;    // [kQueries], sum of P before it was rounded to bf16, for lse; null where nothing is rounded
   int64_t first_row, rows;
   Visibility visible;
 };
@@ -28,8 +29,9 @@ struct ForwardScratch {
   float* columns;          // [padded dim][kQueries]
   Operand* k;              // one packed block, if the task packs its own
   Operand* v;
-  float* block_sum;  // [kQueries], of P of this block
-  float* factor;     // [kQueries], rescale factor of what earlier blocks added
+  float* block_sum;    // [kQueries], of stored P of this block
+  float* block_exact;  // [kQueries], of its P before rounding; null where nothing is rounded
+  float* factor;       // [kQueries], rescale factor of what earlier blocks added
 };
 
 int64_t operands_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
@@ -45,6 +47,7 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
   s.k = packs_itself ? memory.take<Operand>(operands_of_k(shape)) : nullptr;
   s.v = packs_itself ? memory.take<Operand>(operands_of_v(shape)) : nullptr;
   s.block_sum = memory.take<float>(kQueries);
+  s.block_exact = kBf16Dot ? memory.take<float>(kQueries) : nullptr;
   s.factor = memory.take<float>(kQueries);
   for (int64_t t = 0; t < tiles; ++t) {
     ForwardTile tile{};
@@ -53,6 +56,7 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
     tile.maximum = memory.take<float>(kQueries);
     tile.limit = memory.take<float>(kQueries);
     tile.sum = memory.take<float>(kQueries);
+    tile.exact = kBf16Dot ? memory.take<float>(kQueries) : nullptr;
     if (base != nullptr) s.tiles[t] = tile;
   }
   return memory.used;
@@ -73,6 +77,7 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
     store(tile.maximum + w, zero());
     store(tile.limit + w, broadcast(-kInfinity));
     store(tile.sum + w, zero());
+    if (kBf16Dot) store(tile.exact + w, zero());
   }
 }
 
@@ -89,11 +94,11 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   store(tile.maximum + w, select(raised, largest, old));
   store(tile.limit + w, select(raised, add(largest, div(broadcast(kRaise), exponential.factor)), limit));
   store(s.factor + w, mul(load(s.factor + w), lower));
-  if (kBf16Dot) store(s.block_sum + w, mul(load(s.block_sum + w), lower));
+  if (kBf16Dot) store(s.block_exact + w, mul(load(s.block_exact + w), lower));
   Vec sum = zero();
   for (int64_t r = begin; r < end; r += kPairs)
     sum = rescale_key_operands(s.probabilities + r / kPairs * kQueries + w, lower, sum);
-  if (!kBf16Dot) store(s.block_sum + w, sum);
+  store(s.block_sum + w, sum);
 }
 
 // Online softmax of kTileRows keys from `key` on: scores, then P. Keys are counted from the block's first, `first_key`.
@@ -126,17 +131,18 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
   Operand* probabilities = s.probabilities + key / kPairs * kQueries;
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec maximum = load(tile.maximum + n * kLanes);
-    Vec sum = load(s.block_sum + n * kLanes);
+    Vec sum = load(s.block_sum + n * kLanes), exact = kBf16Dot ? load(s.block_exact + n * kLanes) : sum;
     FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
       Vec p[kPairs];
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
         p[i] = exponential(sub(x[m + i][n], maximum));  // exactly 1 at the maximum
         if (edge != nullptr) p[i] = select(edge->sees(key + m + i, n), p[i], zero());
-        sum = add(sum, p[i]);
+        if (kBf16Dot) exact = add(exact, p[i]);
       }
-      store_key_operands(probabilities + m / kPairs * kQueries + n * kLanes, p);
+      sum = add_operands(sum, store_key_operands(probabilities + m / kPairs * kQueries + n * kLanes, p));
     }
     store(s.block_sum + n * kLanes, sum);
+    if (kBf16Dot) store(s.block_exact + n * kLanes, exact);
   }
 }
 
@@ -151,6 +157,7 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   if (begin < common.begin || common.end < end) edge.set(tile.visible, first_key);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     store(s.block_sum + n * kLanes, zero());
+    if (kBf16Dot) store(s.block_exact + n * kLanes, zero());
     store(s.factor + n * kLanes, broadcast(1.0f));
   }
   for (int64_t key = begin; key < end; key += kTileRows) {
@@ -172,8 +179,12 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    const Vec factor = load(s.factor + n * kLanes);
     float* sum = tile.sum + n * kLanes;
-    store(sum, fma(load(sum), load(s.factor + n * kLanes), load(s.block_sum + n * kLanes)));
+    store(sum, fma(load(sum), factor, load(s.block_sum + n * kLanes)));
+    if (!kBf16Dot) continue;
+    float* exact = tile.exact + n * kLanes;
+    store(exact, fma(load(exact), factor, load(s.block_exact + n * kLanes)));
   }
 }
 
@@ -183,7 +194,10 @@ void finalize_tile(const ForwardTask& task, const ForwardScratch& s, const Forwa
   const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
-    const double lse = static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(tile.sum[w]));
+    const float sum = kBf16Dot ? tile.exact[w] : tile.sum[w];  // 0 where every visible score is -infinity: no softmax
+    const double lse = sum == 0
+                           ? static_cast<double>(__builtin_nanf(""))
+                           : static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(sum));
     if (task.lse.data != nullptr) {
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
       static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : static_cast<float>(lse);

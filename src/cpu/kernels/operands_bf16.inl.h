@@ -24,14 +24,24 @@ FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
 // fp32 values as store_key_operands stores them.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return low_of(join_pairs(x, x)); }
 
-// Stores kPairs rows of P as [key / 2][query], for a product that contracts keys.
-FOVEA_INLINE void store_key_operands(Operand* p, const Vec* rows) { store_pairs(p, join_pairs(rows[0], rows[1])); }
+// `sum` plus the kPairs values of each lane, added as the product with V adds them.
+FOVEA_INLINE Vec add_operands(Vec sum, OperandVec p) {
+  constexpr uint32_t kOnes = 0x3f803f80u;
+  return dot(p, broadcast_pair(&kOnes), sum);
+}
 
-// Multiplies stored P by `factor`. The unrounded sum of P is kept elsewhere, so `sum` is returned as it is.
+// Stores kPairs rows of P as [key / 2][query], for a product that contracts keys; returns them as stored.
+FOVEA_INLINE OperandVec store_key_operands(Operand* p, const Vec* rows) {
+  const PairVec pair = join_pairs(rows[0], rows[1]);
+  store_pairs(p, pair);
+  return pair;
+}
+
+// Multiplies stored P by `factor`; returns `sum` plus the result.
 FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
   const PairVec pair = load_pairs(p);
-  store_pairs(p, join_pairs(mul(low_of(pair), factor), mul(high_of(pair), factor)));
-  return sum;
+  const Vec scaled[] = {mul(low_of(pair), factor), mul(high_of(pair), factor)};
+  return add_operands(sum, store_key_operands(p, scaled));
 }
 
 // Room for fp32 values that will be packed into `operands`: `other`, since pairs are smaller.

@@ -22,8 +22,14 @@ FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
 // fp32 values as store_key_operands stores them.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return x; }
 
-// Stores kPairs rows of P as [key][query], for a product that contracts keys.
-FOVEA_INLINE void store_key_operands(Operand* p, const Vec* rows) { store(p, rows[0]); }
+// `sum` plus the value of each lane.
+FOVEA_INLINE Vec add_operands(Vec sum, OperandVec p) { return add(sum, p); }
+
+// Stores kPairs rows of P as [key][query], for a product that contracts keys; returns them as stored.
+FOVEA_INLINE OperandVec store_key_operands(Operand* p, const Vec* rows) {
+  store(p, rows[0]);
+  return rows[0];
+}
 
 // Multiplies stored P by `factor`; returns `sum` plus the result.
 FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
