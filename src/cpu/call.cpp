@@ -12,6 +12,7 @@
 namespace fovea::cpu {
 namespace {
 
+constexpr double kLog2E = 1.44269504088896340736;
 constexpr int kLeastRoom = 4;  // workers that a workspace has room for on the smallest machine
 
 Element element_of(DType type) {
@@ -39,10 +40,15 @@ Rows key_rows_of(const Sequences& all, const View& view, std::int64_t sequence) 
 
 }  // namespace
 
+std::string scale_refusal(const AttentionProblem& p) {
+  constexpr double kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max();
+  const double log2_scale = std::fabs(p.scale) * kLog2E;
+  if (p.scale == 0 || (log2_scale >= kLeast && log2_scale <= kMost)) return {};
+  return "takes a scale of 0, or of 8.2e-39 to 2.3e38 in size, whose product with log2(e) is a normal number of fp32";
+}
+
 Shape shape_of(const AttentionProblem& p) {
-  constexpr double kLog2E = 1.44269504088896340736, kLargest = std::numeric_limits<float>::max();
   const KeyWindow window = key_window(p);
-  const double size = std::min(std::fabs(p.scale), kLargest), log2_scale = std::min(size * kLog2E, kLargest);
   Shape s{};
   s.group = p.heads_kv > 0 ? std::max<std::int64_t>(1, p.heads_q / p.heads_kv) : 1;
   s.len_q = p.heads_q > 0 ? p.len_q : 0;
@@ -51,13 +57,13 @@ Shape shape_of(const AttentionProblem& p) {
   s.dim_v = p.dim_v;
   s.window_begin = window.begin;
   s.window_end = window.end;
-  s.scale = static_cast<float>(std::clamp(p.scale, -kLargest, kLargest));
-  const bool zero = log2_scale < static_cast<double>(std::numeric_limits<float>::min());
-  const double exact = zero ? 1.0 : size;
+  s.scale = static_cast<float>(p.scale);
+  const bool zero = p.scale == 0;
+  const double exact = zero ? 1.0 : std::fabs(p.scale);
   s.sign = zero ? 0.0f : p.scale < 0 ? -1.0f : 1.0f;
   s.scale_hi = static_cast<float>(exact);
   s.scale_lo = static_cast<float>(exact - static_cast<double>(s.scale_hi));
-  s.log2_scale = zero ? 1.0f : static_cast<float>(log2_scale);
+  s.log2_scale = static_cast<float>(zero ? 1.0 : exact * kLog2E);
   return s;
 }
 

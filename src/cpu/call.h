@@ -1,12 +1,17 @@
 // One call as the kernels see it: the shape all tasks share, and the rows of each (batch, key head).
 #pragma once
 
+#include <string>
+
 #include "attention/implementation.h"
 #include "cpu/kernels/kernels.h"
 
 namespace fovea::cpu {
 
-Shape shape_of(const AttentionProblem& problem);
+// Why the engine refuses the problem's scale; empty if it takes it.
+std::string scale_refusal(const AttentionProblem& problem);
+
+Shape shape_of(const AttentionProblem& problem);  // of a problem with a scale that it takes
 
 // The pairs (batch, key head), counted batch * heads_kv + key head.
 struct Sequences {

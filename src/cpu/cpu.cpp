@@ -2,10 +2,13 @@
 #include "cpu/cpu.h"
 
 #include <initializer_list>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/never_destroyed.h"
 #include "cpu/backward.h"
+#include "cpu/call.h"
 #include "cpu/forward.h"
 #include "cpu/isa.h"
 
@@ -19,6 +22,7 @@ core::Prepared prepare(const AttentionProblem& problem, int isa) {
   if (kernels == nullptr) return {.refusal = unavailable(isa)};
   if (problem.saved_state) return {.refusal = "saves no state: its backward recomputes the scores from lse"};
   if (kernels->bf16_dot && problem.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
+  if (std::string reason = scale_refusal(problem); !reason.empty()) return {.refusal = std::move(reason)};
   if (problem.pass == Pass::forward) return {.plan = std::make_shared<ForwardPlan>(*kernels, problem)};
   return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }

@@ -120,6 +120,46 @@ TEST(HardInputs, LogitsFarFromZero) {
   }
 }
 
+// A score is not lost where fp32 cannot hold the scale: what the engine cannot compute it leaves to the reference.
+TEST(HardInputs, ScalesBeyondFp32) {
+  struct Extreme {
+    const char* scale;
+    float q, k;
+  };
+  for (const auto& [scale, q, k] : {Extreme{"7e-39", 1e19f, 1e19f},
+                                    {"-1e-42", 1e21f, 1e21f},
+                                    {"3e38", 1e-19f, 1e-19f},
+                                    {"-1e60", 1e-30f, 1e-30f}}) {
+    const verification::AttentionCase c =
+        verification::attention_case("pass=e2e b=1 hq=1 lq=4 lk=3 d=8 scale=" + std::string(scale));
+    SCOPED_TRACE(scale);
+    for (const std::string& engine : engines()) EXPECT_EQ(takes(engine, c.problem), engine == "reference") << engine;
+    verification::CaseTensors tensors = verification::make_tensors(c);
+    fill(tensors.q.view(), 0.0f);
+    fill(tensors.k.view(), 0.0f);
+    for (std::int64_t i = 0; i < 4; ++i) set(tensors.q.view(), 0, 0, i, 3, q);
+    set(tensors.k.view(), 0, 0, 1, 3, k);
+    attention_forward(tensors.forward(), {.scale = c.problem.scale});
+    const double score = c.problem.scale * static_cast<double>(q) * static_cast<double>(k);
+    EXPECT_NEAR(at(tensors.lse.view(), 0, 0, 2, 0), std::log(2 + std::exp(score)), 1e-6);
+  }
+}
+
+// Products are added before they are divided: 2^8 (what a probability may be before) times the number of keys times the
+// largest value must stay below the largest fp32 number.
+TEST(HardInputs, ValuesUpToTheStatedLimit) {
+  const verification::AttentionCase c = verification::attention_case("b=1 hq=1 lq=3 lk=1024 d=8 data=ramps");
+  const float largest = std::numeric_limits<float>::max() / 1024 / 256;
+  for (const std::string& engine : engines()) {
+    if (!takes(engine, c.problem)) continue;
+    SCOPED_TRACE(engine);
+    verification::CaseTensors tensors = verification::make_tensors(c);
+    fill(tensors.v.view(), largest);
+    attention_forward(tensors.forward(), options_on(engine, c));
+    for (const float value : values_of(tensors.out.view())) EXPECT_NEAR(value / largest, 1.0f, 1e-5f);
+  }
+}
+
 TEST(HardInputs, ShortSequencesWithLargeInputs) {
   for (const char* length : {"1", "2", "5", "17", "63", "65"}) {
     for (const char* data : {"peaked", "large", "outliers"}) {

@@ -78,7 +78,7 @@ TEST(Engine, EveryPlacement) {
 
 TEST(Engine, Scales) {
   sweep(
-      "b=1 hq=2 lq=50 lk=120 d=16 scale=0,1,-0.3,1e-30,-4,1e-60 mask=none,causal_bottom_right dtype=fp32,bf16 seed=9");
+      "b=1 hq=2 lq=50 lk=120 d=16 scale=0,1,-0.3,1e-30,-4,1e-38 mask=none,causal_bottom_right dtype=fp32,bf16 seed=9");
 }
 
 TEST(Engine, EmptyProblems) { sweep("b=0,1 hq=2 lq=0,3 lk=0,5 d=8 mask=none,causal_top_left seed=10"); }
