@@ -121,6 +121,13 @@ def check_links(path, text):
             yield f"{path}: the link {link} leads nowhere"
 
 
+def check_idioms(path, text):
+    """One way each: refusals name their fields, and an object that is never destroyed comes from never_destroyed.h."""
+    for found in re.finditer(r"\bfail\(\{\s*(?:\w+::)*\w+::|=\s*\*new ", text):
+        number = text.count("\n", 0, found.start()) + 1
+        yield f"{path}:{number}: " + ("a refusal without names" if "fail" in found[0] else "not by never_destroyed()")
+
+
 def check_variables(path, text, page):
     for variable in re.findall(r'(?:getenv|environment)\("(\w+)"\)', text):
         if f"`{variable}`" not in page:
@@ -168,6 +175,7 @@ def main():
             if top in ("include", "src") and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
                 problems += check_variables(path, text, variables)
+                problems += check_idioms(path, text)
     print("\n".join(problems))
     print(f"{count} files, {len(problems)} problems")
     return 1 if problems else 0
