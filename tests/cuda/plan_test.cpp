@@ -15,10 +15,10 @@ namespace fovea::cuda {
 namespace {
 
 constexpr int kH200Shared = 227 * 1024;
-int major_capability = 9, multiprocessors = 132, shared_limit = kH200Shared, most_resident = 2;
+int major_capability = 9, sm_count = 132, shared_limit = kH200Shared, most_resident = 2;
 
 void describe_device(int compute_capability, int processors, int shared, int resident) {
-  major_capability = compute_capability, multiprocessors = processors;
+  major_capability = compute_capability, sm_count = processors;
   shared_limit = shared, most_resident = resident;
 }
 
@@ -30,9 +30,9 @@ const DeviceInfo& device_info(int) {
   info = {.name = "described",
           .major = major_capability,
           .minor = 0,
-          .multiprocessors = multiprocessors,
+          .sm_count = sm_count,
           .shared_limit = shared_limit,
-          .shared_of_multiprocessor = shared_limit + 1024};
+          .shared_per_sm = shared_limit + 1024};
   return info;
 }
 int usable_shared_memory(int) { return shared_limit; }
@@ -42,8 +42,7 @@ int resident_blocks(const void*, int threads, int shared_bytes, int) {
   return std::min({most_resident, 2048 / threads, (shared_limit + 1024) / (shared_bytes + 1024)});
 }
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
-  return major_capability < 9 ? 0
-                              : multiprocessors * resident_blocks(function, threads, shared_bytes, device) / cluster;
+  return major_capability < 9 ? 0 : sm_count * resident_blocks(function, threads, shared_bytes, device) / cluster;
 }
 int threads_allowed(const void*, int) { return major_capability == 9 ? any::kWarpgroup : any::kWarp; }
 
@@ -55,15 +54,15 @@ std::int64_t divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // Plans are made anew, not remembered: devices come and go here.
 
 // A plan works on every block of the streamed operand, by parts that all have some where no mask takes it.
-void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t kept,
-                  std::int64_t passing, std::int64_t group, const std::string& line) {
+void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t stationary,
+                  std::int64_t streamed, std::int64_t group, const std::string& line) {
   ASSERT_NE(kernel, nullptr) << line;
   EXPECT_LE(kernel->shared_bytes, shared_limit) << line;
   EXPECT_GE(split.splits, 1) << line;
   EXPECT_EQ(split.rows, kernel->tile.rows()) << line;
   EXPECT_EQ(split.streamed_rows, kernel->tile.streamed_rows()) << line;
-  EXPECT_GE(blocks, divide(kept, split.rows) * split.splits) << line;
-  const std::int64_t longest = std::max<std::int64_t>(divide(passing, split.streamed_rows) * group, 1);
+  EXPECT_GE(blocks, divide(stationary, split.rows) * split.splits) << line;
+  const std::int64_t longest = std::max<std::int64_t>(divide(streamed, split.streamed_rows) * group, 1);
   if (split.in_cluster) {
     EXPECT_LE(split.splits, longest) << line;
     return;
@@ -76,12 +75,12 @@ void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t
 // The most blocks that a tile of the plan visits.
 std::int64_t longest_visit(const AttentionProblem& p, const Split& split, bool of_keys) {
   const auto [begin, end] = key_window(p);
-  const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
+  const std::int64_t stationary = of_keys ? p.len_k : p.len_q, streamed = of_keys ? p.len_q : p.len_k;
   std::int64_t longest = 0;
-  for (std::int64_t first = 0; first < kept; first += split.rows) {
-    const std::int64_t last = std::min(first + split.rows, kept) - 1;
+  for (std::int64_t first = 0; first < stationary; first += split.rows) {
+    const std::int64_t last = std::min(first + split.rows, stationary) - 1;
     const std::int64_t from = std::max<std::int64_t>(of_keys ? first - end + 1 : first + begin, 0);
-    const std::int64_t to = std::min(of_keys ? last - begin + 1 : last + end, passing);
+    const std::int64_t to = std::min(of_keys ? last - begin + 1 : last + end, streamed);
     if (from < to) longest = std::max(longest, divide(to, split.streamed_rows) - from / split.streamed_rows);
   }
   return longest * (of_keys ? p.heads_q / p.heads_kv : 1);

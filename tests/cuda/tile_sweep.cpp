@@ -243,8 +243,7 @@ class Sweep {
                  "\"dim\":%lld,\"causal\":%d,\"flops\":%.6g,\"sms\":%d,",
                  kernel, static_cast<int>(p.dtype), static_cast<long long>(p.heads_q),
                  static_cast<long long>(p.heads_kv), static_cast<long long>(p.len_q), static_cast<long long>(p.len_k),
-                 static_cast<long long>(p.dim_qk), p.mask == Mask::none ? 0 : 1, flops(p),
-                 device_info(0).multiprocessors);
+                 static_cast<long long>(p.dim_qk), p.mask == Mask::none ? 0 : 1, flops(p), device_info(0).sm_count);
   }
 
   void print(Kernel kernel, const AttentionProblem& p, const std::vector<Timed>& all) {
@@ -261,9 +260,9 @@ class Sweep {
           "%s{\"tile\":[%d,%d,%d,%d,%d,%d,%d,%d,%d],\"roles\":%d,\"tiles\":%lld,\"longest\":%lld,\"work\":%.6g,"
           "\"products\":%g,\"floats\":%g,\"joins\":%g,\"splits\":%d,\"per_split\":%d,\"cluster\":%d,"
           "\"shared\":%d,\"resident\":%g,\"most\":%g,\"capacity\":%g,\"cycles\":%.1f,\"us\":%.3f,\"chosen\":%d}",
-          comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.resident, t.split_warps, t.lane_rows,
+          comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.ctas_per_sm, t.split_warps, t.lane_rows,
           t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(load.tiles),
-          static_cast<long long>(load.longest), load.work, load.products, load.result_floats, load.joins,
+          static_cast<long long>(load.longest), load.work, load.products, load.result_floats, load.results,
           s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.resident, s.most,
           s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
       comma = ",";

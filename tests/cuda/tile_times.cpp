@@ -1,7 +1,7 @@
 // fovea_cuda_tiles: times of cuda.any with tiles and splits that the library does not choose beside its own choice.
 //   fovea_cuda_tiles SWEEP... | pairs SWEEP... | host
 // One row for each kernel, problem and tile: microseconds of a node in a graph of dependent nodes for several numbers
-// of parts; `auto` is what the model of plan.cpp would split this tile into, `*` the library's choice. Answers are
+// of splits; `auto` is how many splits the model chooses for this tile, `*` the library's choice. Answers are
 // compared with the CPU reference (short sequences) or with the library's own.
 #include <cuda_runtime_api.h>
 
@@ -207,13 +207,13 @@ void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
               planned.text.c_str());
 }
 
-// A tile with a number of parts, and its name.
+// A tile with a number of splits, and its name.
 struct Option {
   std::string name;
   PlanOverride forced;
 };
 
-// The library's tiles for the problem, each in several numbers of parts that are no longer than 24 blocks.
+// The library's tiles for the problem, each with several numbers of splits of at most 24 tiles.
 std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
   std::vector<Option> all;
   for (const KernelInstance& one : instances(kernel, kind_of(problem.dtype))) {
@@ -237,7 +237,7 @@ std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
   return all;
 }
 
-// Microseconds of a whole backward call for pairs of cuts of its gradient kernels, which run side by side.
+// Microseconds of a whole backward call for pairs of tile choices of its gradient kernels, which run concurrently.
 void time_pairs(const verification::AttentionCase& c, Workspace& workspace) {
   AttentionProblem problem = problem_of(c, Kernel::backward_dkdv);
   problem.wants_dq = true;

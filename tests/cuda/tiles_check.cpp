@@ -1,5 +1,5 @@
-// Every compiled tile against the definition: uncut, in parts through memory, in clusters; among them tiles that this
-// GPU's plans never choose.
+// Every compiled tile against the reference: unsplit, with splits through memory, with clusters; also tiles that the
+// plans of this GPU never choose.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, con
           verification::attention_case(common + " lq=70 lk=201 mask=none d=" + odd + " dv=" + dim)};
 }
 
-// How a tile may be cut on this device: warps that share rows take all keys, and thread blocks that make different
-// results form no cluster.
+// The splits that a tile can have on this device: tiles with split_warps have none, and thread blocks that compute
+// different gradients form no cluster.
 std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
   std::vector<PlanOverride> all{{.kernel = &one, .splits = 1}};
   if (one.tile.split_warps > 1) return all;
@@ -56,7 +56,7 @@ std::string text_of(Kernel kernel, const PlanOverride& cut, const verification::
   const TileShape& tile = cut.kernel->tile;
   return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
          std::to_string(tile.streamed_rows()) + ", " + std::to_string(cut.splits) +
-         (cut.in_cluster ? " of a cluster" : " parts") + ", " + verification::line_of(c);
+         (cut.in_cluster ? " in a cluster" : " splits") + ", " + verification::line_of(c);
 }
 
 template <class Plan, class Tensors>

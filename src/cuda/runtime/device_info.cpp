@@ -29,9 +29,9 @@ DeviceInfo ask(int device) {
   return {.name = properties.name,
           .major = properties.major,
           .minor = properties.minor,
-          .multiprocessors = properties.multiProcessorCount,
+          .sm_count = properties.multiProcessorCount,
           .shared_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          .shared_of_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
+          .shared_per_sm = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
 }
 
 // 0: none, or no number of bytes.

@@ -9,9 +9,9 @@ namespace fovea::cuda {
 struct DeviceInfo {
   std::string name;
   int major = 0, minor = 0;
-  int multiprocessors = 0;
-  int shared_limit = 0;              // bytes of shared memory per thread block
-  int shared_of_multiprocessor = 0;  // for all its thread blocks, each of which takes 1 KB more than it asks for
+  int sm_count = 0;
+  int shared_limit = 0;   // bytes of shared memory per thread block
+  int shared_per_sm = 0;  // for all its thread blocks, each of which takes 1 KB more than it asks for
 };
 
 // Throws Error if the driver does not answer.

@@ -1,17 +1,17 @@
-// What a chip is known to take for the pieces of a kernel's work: the constants of estimate.h, one row per chip.
+// The constants of estimate.h, one row per chip.
 #pragma once
 
 namespace fovea::cuda::any {
 
 // Multiply-add operations of one SM in a cycle, by the shape of the tile.
 struct MmaRates {
-  double shared_rows;          // the warps share rows
+  double shared_rows;          // tiles with split_warps
   double one_tile, two_tiles;  // 16-row tiles of a warp
 };
 struct FmaRates {
   double shared_rows;
   double few_warps;   // less than four
-  double wide_lanes;  // shares of 8 x 8 scores
+  double wide_lanes;  // 8 x 8 scores per thread
   double others;
 };
 
@@ -36,13 +36,13 @@ struct SplitCosts {
   double launch;                        // of the kernel that combines
   double per_split;                     // a row reads its splits one after the other
   double store_rate;                    // bytes of one SM in a cycle
-  double shared_rows;                   // the chain of one product where warps share rows
+  double shared_rows;                   // the chain of one product in tiles with split_warps
   double cluster_split;                 // what each split adds to the barriers of a cluster
   double cluster_short;                 // of the room that short splits leave, the share that counts
   double tail_of_rows, tail_of_splits;  // of the longest split, that the last wave waits for
 };
 
-// The two gradient kernels of fp32, which run side by side.
+// The two gradient kernels of fp32, which run concurrently.
 struct PairCosts {
   double preprocess;       // where loading the first tiles does not hide it
   double begin;            // from a free SM to the first product, and from the last to the end

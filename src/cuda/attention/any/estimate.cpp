@@ -1,4 +1,4 @@
-// The estimates: what one thread block takes for a K/V tile, for a split, and what that makes for the chip.
+// The estimates: the cycles of one thread block for a streamed tile and for a split, then of the chip.
 #include "cuda/attention/any/estimate.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct CostInput {
   double rate() const {
     const auto& [mma, fma] = std::tie(arch.mma, arch.fma);
     if (kind == ElementKind::fp32)
-      return tile.split_warps > 1      ? fma.shared_rows
+      return tile.split_warps > 1  ? fma.shared_rows
              : tile.warps < 4      ? fma.few_warps
              : tile.lane_rows == 2 ? fma.wide_lanes
                                    : fma.others;
@@ -64,9 +64,10 @@ double cycles_of_splits(const CostInput& c) {
   const double capacity = c.splitting.capacity, resident = c.splitting.most, tiles = static_cast<double>(load.tiles);
   const double length = static_cast<double>(c.splitting.split.tiles_per_split), all = tiles * splits;
   const double with_work = even ? all : std::max(tiles, load.work / length + (splits > 1 ? 0.5 * tiles : 0.0));
-  // Splits without work count here: where they pass by, those with work are no longer spread evenly.
+  // Splits without work count here: they occupy SMs briefly, so those with work are no longer spread evenly.
   const double alone = all <= c.sms && resident > 1 ? c.costs().alone : 1.0;
-  const double block = c.block_cycles(c.tile.split_warps > 1 ? costs.shared_rows : c.costs().shortest, alone * resident);
+  const double block =
+      c.block_cycles(c.tile.split_warps > 1 ? costs.shared_rows : c.costs().shortest, alone * resident);
   const double once = c.costs().begin + (splits > 1 ? c.result_bytes() * resident / costs.store_rate : 0.0);
   const double longest = length * block + once;
   double cycles = std::ceil(std::max(1.0, with_work / capacity)) * longest;
@@ -76,7 +77,7 @@ double cycles_of_splits(const CostInput& c) {
     cycles = std::min(cycles, std::max(longest, (load.work * block + with_work * once) / capacity + tail * longest));
   }
   if (splits > 1)
-    cycles += load.joins * (costs.launch + costs.per_split * splits) +
+    cycles += load.results * (costs.launch + costs.per_split * splits) +
               with_work * c.result_bytes() / (c.sms * costs.store_rate);
   return cycles;
 }
@@ -94,7 +95,7 @@ double cycles_of_clusters(const CostInput& c) {
   const bool faster = c.tile.row_tiles == 1 && c.kind != ElementKind::fp32 && load.kernel == Kernel::forward;
   const double speed = faster ? costs.cluster_speed : 1.0;
   const double block = c.block_cycles(costs.cluster_shortest, std::max(alone, together) / speed);
-  const double once = costs.begin + load.joins * (costs.cluster_barriers + c.arch.split.cluster_split * cluster) +
+  const double once = costs.begin + load.results * (costs.cluster_barriers + c.arch.split.cluster_split * cluster) +
                       c.result_bytes() * most / costs.cluster_rate;
   const std::int64_t length = divide_up(load.longest, cluster);
   const double longest = static_cast<double>(length) * block + once;
@@ -130,7 +131,7 @@ Share share_of(const TileChoice& one, const PairCosts& costs) {
   const double bytes = 4 * load.result_floats * tile.rows();
   double once = costs.begin;
   if (in_memory) once += bytes * splitting.most / costs.store_rate;
-  if (in_cluster) once += load.joins * costs.cluster_combine + bytes * splitting.most / costs.cluster_rate;
+  if (in_cluster) once += load.results * costs.cluster_combine + bytes * splitting.most / costs.cluster_rate;
   return {.split = length * block + once,
           .all = (load.work * block + with_work * once) / splitting.capacity,
           .waves = with_work / splitting.capacity,
@@ -159,14 +160,14 @@ double cycles_of(const TileChoice& one, ElementKind kind, int device) {
                     .load = one.load,
                     .splitting = one.splitting,
                     .kind = kind,
-                    .sms = static_cast<double>(device_info(device).multiprocessors),
+                    .sms = static_cast<double>(device_info(device).sm_count),
                     .has_wgmma = one.kernel->tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup};
   return one.splitting.split.in_cluster ? cycles_of_clusters(c) : cycles_of_splits(c);
 }
 
 Pair fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device) {
   const PairCosts& costs = arch_spec(device).pair;
-  const double sms = device_info(device).multiprocessors;
+  const double sms = device_info(device).sm_count;
   std::vector<Share> of_dq;
   for (const TileChoice& one : dq) of_dq.push_back(share_of(one, costs));
   std::size_t first = 0, second = 0;

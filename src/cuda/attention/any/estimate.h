@@ -17,8 +17,8 @@ struct Pair {
   double cycles = 0;
 };
 
-// The two gradient kernels of a backward call in fp32, which run side by side: the choices with which both and the
-// combining of their splits take least. Splits of dk and dv take their SMs first, those of dq fill what these leave.
+// The two gradient kernels of an fp32 backward call, which run concurrently: the choices that minimize the time of both
+// and of their combine. Splits of dK and dV occupy the SMs first; those of dQ fill the rest.
 Pair fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device);
 
 }  // namespace fovea::cuda::any

@@ -67,9 +67,9 @@ Shape shape_of(const AttentionProblem& p) {
           .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0)};
 }
 
-// Of tiles of `rows` queries, or keys. 16-bit elements want all tiles of a sequence together, to find its keys and
-// values in the L2. fp32 makes so much of every byte that 128 rows do; the tiles with most to do under a causal mask
-// then come first in all sequences, and at the end there are only short ones to wait for.
+// The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a sequence together, so that its K
+// and V stay in the L2 cache. fp32 tiles reuse each byte more, so 128 rows are enough; the longest tiles of a causal
+// mask then come first over all sequences, and only short ones run at the end.
 Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
   const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
   const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
@@ -95,7 +95,7 @@ void set_tiles(Plan& plan, const TileChoice& chosen, const AttentionProblem& p, 
   plan.blocks = chosen.load.tiles * plan.split.splits;
 }
 
-// Splits that a kernel of merge.cu combines.
+// Splits that a kernel of combine.cu combines.
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
 GradientPlan plan_keys(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
@@ -117,7 +117,7 @@ GradientPlan plan_queries(const TileChoice& chosen, const AttentionProblem& p, A
   return plan;
 }
 
-// A kernel's code is loaded at its first use, which takes memory of the driver's: here, before a call writes anything.
+// A kernel's code is loaded at its first use, which allocates driver memory. Do it here, before a call writes anything.
 void load(const void* function, const AttentionProblem& p) { threads_allowed(function, p.device.index); }
 
 std::string text_of(const KernelInstance& kernel, const Split& split) {
@@ -128,7 +128,7 @@ std::string text_of(const KernelInstance& kernel, const Split& split) {
   if (split.in_cluster)
     text += ", clusters of " + std::to_string(split.splits);
   else if (split.splits > 1)
-    text += ", " + std::to_string(split.splits) + " splits of " + std::to_string(split.tiles_per_split) + " blocks";
+    text += ", " + std::to_string(split.splits) + " splits of " + std::to_string(split.tiles_per_split) + " tiles";
   return text;
 }
 
@@ -138,12 +138,12 @@ std::string refusal(const AttentionProblem& p) {
   if (dim > 256) return "head dimension " + std::to_string(dim) + ", takes 1 to 256";
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
-  // The smallest tile has 32 rows, and a tile is cut into kMaxSplits parts at most, only where tiles are few.
+  // The smallest tile has 32 rows. A tile has at most kMaxSplits splits, and only where tiles are few.
   const std::int64_t tiles = divide_up(std::max(p.len_q, p.len_k), 32) + 1;
   if (p.batch * p.heads_q > kMaxGrid / 2 / tiles)
     return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
            ", takes up to " + std::to_string(kMaxGrid / 2);
-  // Beside a GPU that runs the kernels there may be one that does not.
+  // Not every GPU of a machine need run the kernels.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
   const int limit = usable_shared_memory(p.device.index);
   for (const Kernel kernel : {Kernel::forward, Kernel::backward_dkdv, Kernel::backward_dq}) {
@@ -221,7 +221,7 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, 
   std::vector<TileChoice> of_keys, of_queries;
   if (p.wants_dk || p.wants_dv) of_keys = tile_choices(Kernel::backward_dkdv, p, keys);
   if (p.wants_dq) of_queries = tile_choices(Kernel::backward_dq, p, queries);
-  // Before sm_90 kernels follow one another; 16-bit splits are mostly clusters, which are chosen as if they ran alone.
+  // Before sm_90 the kernels are serialized. 16-bit splits are mostly clusters, which are chosen as if they ran alone.
   const bool together =
       p.dtype == DType::fp32 && !of_keys.empty() && !of_queries.empty() && device_info(p.device.index).major >= 9;
   Pair pair;

@@ -1,4 +1,4 @@
-// The choice of tiles and of splits along the streamed side, and the map of the workspace.
+// The plan of a call: tiles, splits, and the map of the workspace.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct BackwardPlan final : attention::Plan {
 // The library's choice, or why these kernels do not take the problem.
 core::Prepared prepare(const AttentionProblem& problem, int);
 
-// With the overrides in the place of the choice; the kernels must take the problem.
+// With overrides instead of the choice; the kernels must take the problem.
 ForwardPlan plan_forward(const AttentionProblem& problem, const PlanOverride& forced);
 BackwardPlan plan_backward(const AttentionProblem& problem, const PlanOverride& keys, const PlanOverride& queries);
 

@@ -1,5 +1,5 @@
-// Forward: one kernel, and one that combines the splits of the keys, if any. Backward: row statistics, dk and dv, dq,
-// and the same joining. Everything is enqueued on the caller's stream; nothing waits.
+// Forward: one kernel, and a combine if the keys are split. Backward: preprocess, dK and dV, dQ, and a combine.
+// Everything is enqueued on the caller's stream; nothing waits.
 #include "cuda/attention/any/run.h"
 
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ float* at(void* workspace, std::int64_t offset) {
   return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
 }
 
-// Thread blocks of a kernel that gives each row of `dim` columns a power-of-two share of a warp.
+// Thread blocks of a kernel that gives each row of `dim` columns a power of two of threads, a warp at most.
 std::int64_t row_blocks(std::int64_t rows, std::int64_t dim) {
   std::int64_t threads = 1;
   while (threads < 32 && threads * 4 < dim) threads *= 2;
@@ -54,7 +54,7 @@ void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const
          Dependency::full, Memory::mostly_shared);
 }
 
-// The splits of every gradient that has some, combined by one kernel.
+// Combines the splits of all gradients in one kernel.
 class GradientCombine {
  public:
   GradientCombine(const BackwardParameters& p, ElementKind kind)
@@ -140,7 +140,7 @@ void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::Run
     sums.add(t.v, p.dv, p.partial_second, p.split, true);
   }
   if (plan.queries.kernel != nullptr) {
-    // Right behind the kernel for dk and dv it need not wait: both read the statistics only.
+    // After backward_dkdv it need not wait: both read only what backward_preprocess wrote.
     p.preprocess_done = plan.keys.blocks > 0;
     p.split = plan.queries.split;
     p.grid = plan.queries.grid;

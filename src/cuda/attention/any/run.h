@@ -1,4 +1,4 @@
-// The host half of the kernels: tensors -> parameters -> launches.
+// Launching the kernels of a plan: tensors -> parameters -> launches.
 #pragma once
 
 #include "cuda/attention/any/plan.h"
@@ -10,7 +10,7 @@ namespace fovea::cuda::any {
 void enqueue(const ForwardPlan& plan, const ForwardTensors& tensors, const core::RunContext& context);
 void enqueue(const BackwardPlan& plan, const BackwardTensors& tensors, const core::RunContext& context);
 
-// The same after a look at where tensors and stream are; `plan` is what `prepare` made.
+// The same, after checking that tensors and stream are on the device; `plan` comes from `prepare`.
 void forward(const core::Plan& plan, const ForwardTensors& tensors, const core::RunContext& context);
 void backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context);
 

@@ -9,7 +9,7 @@
 namespace fovea::cuda::any {
 namespace {
 
-// Share of the query-key pairs that the mask leaves.
+// The share of query-key pairs that are visible.
 double density(const AttentionProblem& p) {
   const double all = static_cast<double>(p.len_q) * static_cast<double>(p.len_k);
   return all > 0 ? static_cast<double>(visible_pairs(p)) / all : 0.0;
@@ -18,19 +18,19 @@ double density(const AttentionProblem& p) {
 Workload workload_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
   const TileShape& tile = instance.tile;
   const bool of_keys = kernel == Kernel::backward_dkdv;
-  const std::int64_t kept = of_keys ? p.len_k : p.len_q, passing = of_keys ? p.len_q : p.len_k;
+  const std::int64_t stationary = of_keys ? p.len_k : p.len_q, streamed = of_keys ? p.len_q : p.len_k;
   const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
   const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const std::int64_t roles = instance.separate_dk_dv ? 2 : 1;
   Workload load{.kernel = kernel};
-  load.tiles = divide_up(kept, tile.rows()) * p.batch * heads * roles;
-  // The rows of a tile see `reach` neighbouring rows of the other side.
+  load.tiles = divide_up(stationary, tile.rows()) * p.batch * heads * roles;
+  // The rows of a tile see `reach` neighbouring rows of the streamed operand.
   const KeyWindow window = key_window(p);
   const std::int64_t span = std::max<std::int64_t>(window.end - window.begin, 1), reach = span + tile.rows() - 1;
-  const std::int64_t whole = divide_up(passing, tile.streamed_rows());
+  const std::int64_t whole = divide_up(streamed, tile.streamed_rows());
   load.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
   load.work = density(p) * static_cast<double>(load.tiles * whole * group);
-  // Tiles at both edges of a window compute hidden pairs too.
+  // Tiles at the edges of a window compute masked pairs too.
   if (p.mask.left != Mask::kUnlimited)
     load.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
   load.work = std::min(load.work, static_cast<double>(load.tiles * load.longest));
@@ -39,13 +39,13 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
                                            : kernel == Kernel::forward ? p.dim_v
                                                                        : p.dim_qk) /
                        static_cast<double>(roles);
-  load.joins = of_keys ? 2 : 1;
+  load.results = of_keys ? 2 : 1;
   return load;
 }
 
 // Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
-// those whose warps neither share rows nor multiply together one ends the list: in forward, the first with two 16-row
-// tiles a warp, in backward, the first of which several share an SM.
+// the tiles without split_warps and wgmma, one ends the list: in forward the first with two 16-row tiles per warp, in
+// backward the first of which several fit an SM.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -60,21 +60,21 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   }
 }
 
-// The least shared memory with which no more than `resident` thread blocks find a place on an SM: those
-// of a cluster are else put on few of them, while others have nothing to do.
+// The least shared memory with which at most `resident` thread blocks fit an SM. Otherwise the chip puts the thread
+// blocks of a cluster on few SMs and leaves others idle.
 int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device) {
-  constexpr int kReserved = 1024;  // of each block
-  const auto one_more = static_cast<int>(device_info(device).shared_of_multiprocessor / (resident + 1)) - kReserved;
+  constexpr int kReserved = 1024;  // per thread block
+  const auto one_more = static_cast<int>(device_info(device).shared_per_sm / (resident + 1)) - kReserved;
   return std::clamp(one_more / 128 * 128 + 128, kernel.shared_bytes,
                     std::max(kernel.shared_bytes, usable_shared_memory(device)));
 }
 
 Split split_into(std::int64_t splits, const TileShape& tile, const Workload& load) {
-  const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), part = divide_up(longest, splits);
-  const std::int64_t parts = divide_up(longest, part);
-  return {.splits_divmod = fast_divmod(parts),
-          .splits = static_cast<int>(parts),
-          .tiles_per_split = static_cast<int>(part),
+  const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), tiles = divide_up(longest, splits);
+  const std::int64_t used = divide_up(longest, tiles);
+  return {.splits_divmod = fast_divmod(used),
+          .splits = static_cast<int>(used),
+          .tiles_per_split = static_cast<int>(tiles),
           .rows = static_cast<std::int16_t>(tile.rows()),
           .streamed_rows = static_cast<std::int16_t>(tile.streamed_rows())};
 }
@@ -87,12 +87,12 @@ Split cluster_of(int blocks, const TileShape& tile) {
           .in_cluster = true};
 }
 
-// As few thread blocks to an SM as let all find a place; of no capacity if there are no such clusters.
+// As few thread blocks per SM as possible while all fit; capacity 0 if there are no such clusters.
 Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, int cluster, int device) {
   const TileShape& tile = kernel.tile;
-  const std::int64_t processors = device_info(device).multiprocessors, all = load.tiles * cluster;
+  const std::int64_t sms = device_info(device).sm_count, all = load.tiles * cluster;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
-  for (auto most = std::clamp<std::int64_t>(divide_up(all, processors), 1, std::max(resident, 1));; ++most) {
+  for (auto most = std::clamp<std::int64_t>(divide_up(all, sms), 1, std::max(resident, 1));; ++most) {
     const int bytes = spread_bytes(kernel, most, device);
     const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
     if (capacity < all && most < resident) continue;
@@ -104,12 +104,12 @@ Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, 
   }
 }
 
-// Every splitting that may be worth while, or the one of the override.
+// Every splitting worth considering, or the one of the override.
 std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& load, int device,
                                      const PlanOverride& forced) {
   const CurrentDevice current(device);
   const TileShape& tile = kernel.tile;
-  const std::int64_t processors = device_info(device).multiprocessors;
+  const std::int64_t sms = device_info(device).sm_count;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
   std::vector<Splitting> all;
   const auto add_parts = [&](std::int64_t splits) {
@@ -117,7 +117,7 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
                    .shared_bytes = kernel.shared_bytes,
                    .resident = static_cast<double>(resident),
                    .most = static_cast<double>(resident),
-                   .capacity = static_cast<double>(processors * resident)});
+                   .capacity = static_cast<double>(sms * resident)});
   };
   const auto add_cluster = [&](int cluster) {
     if (const Splitting one = cluster_splitting(kernel, load, cluster, device); one.capacity > 0) all.push_back(one);
@@ -127,11 +127,11 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
     return all;
   }
   add_parts(1);
-  if (tile.split_warps > 1 || load.tiles >= 4 * processors * resident) return all;
+  if (tile.split_warps > 1 || load.tiles >= 4 * sms * resident) return all;
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
     if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_parts(splits);
   }
-  if (kernel.separate_dk_dv) return all;  // neighbouring thread blocks make different results
+  if (kernel.separate_dk_dv) return all;  // neighbouring thread blocks compute different gradients
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
     if (cluster <= load.longest) add_cluster(cluster);
   }

@@ -1,4 +1,4 @@
-// Every way to tile a kernel of a problem: a kernel instance, and splits along its streamed side.
+// Every tile choice for a kernel of a problem: a kernel instance, and splits of its streamed operand.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace fovea::cuda::any {
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Rows of blocks, one per tile: `work` blocks in `tiles` rows of up to `longest`.
+// The work of a kernel: `tiles` tiles that visit `work` streamed tiles in all, and `longest` at most.
 struct Workload {
   Kernel kernel = Kernel::forward;
   std::int64_t tiles = 0, longest = 0;
   double work = 0;
-  double products = 0;       // of rows x block x dim each, per block
-  double result_floats = 0;  // that one tile writes to a split, per row of the tile
-  double joins = 1;          // results that are combined
+  double products = 0;       // MMAs per streamed tile, of rows x streamed rows x dim each
+  double result_floats = 0;  // that a split writes, per row of the tile
+  double results = 1;        // gradients, or 1: results that are combined
 };
 
-// Splits that are combined through memory, or of a cluster.
+// Splits that are combined through memory or in a cluster.
 struct Splitting {
   Split split;
   int shared_bytes = 0;  // of a thread block
   double resident = 0;   // thread blocks that fit an SM
-  double most = 0;       // that so much shared memory lets on it
+  double most = 0;       // that fit with this much shared memory
   double capacity = 0;   // on the chip
 };
 
@@ -36,7 +36,7 @@ struct TileChoice {
   Splitting splitting;
 };
 
-// What measurements put in the place of the choice; the kernel must take the problem.
+// Replaces the choice, for measurements; the kernel must take the problem.
 struct PlanOverride {
   const KernelInstance* kernel = nullptr;
   int splits = 0;
@@ -50,7 +50,7 @@ bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit);
 // The candidates for one kernel of a problem, or what the override leaves of them.
 std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& problem, const PlanOverride& forced);
 
-// Whether all tiles have as much work.
+// Whether all tiles have equally much work.
 bool is_even(const Workload& load);
 
 }  // namespace fovea::cuda::any
