@@ -1,8 +1,17 @@
-// Exact attention, forward and backward: out = softmax(scale * q k^T + mask) v.
+// Exact attention, forward and backward: out = softmax(scale * q k^T + mask) v. This comment is the contract; fovea.h
+// and bench_call.h follow it.
 //
 // Shapes: q [batch, heads_q, len_q, dim_qk], k [batch, heads_kv, len_k, dim_qk], v [batch, heads_kv, len_k, dim_v],
 // out and dout [batch, heads_q, len_q, dim_v], lse and delta [batch, heads_q, len_q, 1] fp32; each gradient has the
-// shape of its tensor. A fully masked query row has out = 0, lse = -inf, and no gradient flows from it.
+// shape of its tensor. Query head h reads key head h / (heads_q / heads_kv). Layouts are strides: see tensor.h.
+//
+// A score is s = scale * q.k, for the keys that the mask shows the row (mask.h). `scale` is 1 / sqrt(dim_qk) by default;
+// any finite value is legal, also zero and negative ones.
+//
+// lse is the natural logarithm of the sum of exp(s) over those keys; delta is the sum of dout * out over a row. A fully
+// masked query row has out = 0, lse = -inf, and no gradient flows from it. Other special values, and how exact results
+// are: docs/numerics.md.
+//
 // Forward and backward formulas: Dao, "FlashAttention-2", arXiv 2307.08691, sections 2.3 and 3.1.
 #pragma once
 
@@ -33,7 +42,7 @@ struct Buffer {
 // driver was seen to hang while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
 struct AttentionOptions {
   Mask mask = Mask::none;
-  std::optional<double> scale = {};                 // default 1 / sqrt(dim_qk); NaN and infinity are refused
+  std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused
   std::string_view implementation = {};             // a name of implementations(); empty: chosen automatically
   int threads = 0;                                  // CPU; 0: default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
@@ -46,7 +55,7 @@ struct AttentionOptions {
 struct ForwardTensors {
   TensorView q = {}, k = {}, v = {};
   MutableTensorView out = {};  // of the inputs' type, or fp32
-  MutableTensorView lse = {};  // optional: log-sum-exp of the scaled and masked scores, natural logarithm
+  MutableTensorView lse = {};  // optional
   Buffer saved = {};           // optional: state for backward of the same implementation; explain() tells its size
 };
 
