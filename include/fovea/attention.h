@@ -5,8 +5,8 @@
 // out and dout [batch, heads_q, len_q, dim_v], lse and delta [batch, heads_q, len_q, 1] fp32; each gradient has the
 // shape of its tensor. Query head h reads key head h / (heads_q / heads_kv). Layouts are strides: see tensor.h.
 //
-// A score is s = scale * q.k, for the keys that the mask shows the row (mask.h). `scale` is 1 / sqrt(dim_qk) by default;
-// any finite value is legal, also zero and negative ones.
+// A score s is scale times q.k, for the keys that the mask shows the row (mask.h). `scale` is 1 / sqrt(dim_qk) by
+// default; any finite value is legal, also zero and negative ones.
 //
 // lse is the natural logarithm of the sum of exp(s) over those keys; delta is the sum of dout * out over a row. A fully
 // masked query row has out = 0, lse = -inf, and no gradient flows from it. Other special values, and how exact results
