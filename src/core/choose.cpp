@@ -9,7 +9,7 @@ namespace fovea::core {
 
 std::string_view requested(std::string_view name) {
   if (!name.empty()) return name == "flash" ? std::string_view{} : name;
-  const std::string_view variable = environment("FOVEA_IMPL");
+  static const std::string_view variable = environment("FOVEA_IMPL");
   return variable == "flash" ? std::string_view{} : variable;
 }
 

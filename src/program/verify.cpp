@@ -98,8 +98,8 @@ void add_verify(CLI::App& app, Action& action) {
   verb->callback([options, &action] {
     action = [options] {
       const std::vector<Case> replayed = replayed_cases(*options);
-      const Operation& operation = replayed.empty() ? operation_named(options->operation) : *replayed.front().operation;
-      return Verification(*options, operation, replayed).run();
+      const Operation& drawn = replayed.empty() ? operation_named(options->operation) : *replayed.front().operation;
+      return Verification(*options, drawn, replayed).run();
     };
   });
 }
