@@ -162,6 +162,19 @@ TEST(Interrupts, NoSpaceLeftOnTheDevice) {
   umount2(disk.c_str(), MNT_DETACH);
 }
 
+TEST(Interrupts, TensorsBeyondAFileSizeLimitAreARow) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  const Ended run = fovea({"bench", "--problem", "lq=4,1k d=64", "--impl", "cpu.scalar", "--repeat-for", "0.001",
+                           "--threads", "1", "--yes", "-o", file},
+                          {.file_size_limit = 100'000});
+  const auto rows = load_records(file).rows;
+  ASSERT_EQ(rows.size(), 2u) << run.err;
+  EXPECT_EQ(rows[0].status, "ok") << rows[0].reason;
+  EXPECT_EQ(rows[1].status, "oom");
+  EXPECT_EQ(rows[1].reason, "the tensors of the case could not be allocated: File too large, wanted 786432 bytes");
+}
+
 TEST(Interrupts, TwoHundredKillsLoseNoFinishedRow) {
   constexpr int kKills = 200, kCells = 1900;
   const Folder folder;

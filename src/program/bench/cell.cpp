@@ -30,6 +30,11 @@ void fail(Row& row, const std::string& status, const std::string& reason) {
   row.time_s.reset();
 }
 
+void fail_allocation(Row& row, const Error& error) {
+  const ErrorDetails& details = error.details();
+  fail(row, "oom", fmt::format("{}: {}, wanted {}", details.problem, details.got, details.wanted));
+}
+
 Json prepare_command(const verification::Case& c, const std::string& implementation, const TensorPlaces& places,
                      const CellSettings& settings) {
   Json tensors = Json::object();
@@ -92,9 +97,8 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
       refuse_too_large(c, entry);
     }
   }
-  if (std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.open; })) {
-    places_ = places_of(c);
-    inputs_.resize(places_.input_bytes);
+  if (std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.open; }) &&
+      allocate_inputs(c, entries)) {
     fill_inputs(c, places_, inputs_);
     AnswerChecker checker(c, places_, inputs_);
     for (const auto& together : batches_of(c, entries)) {
@@ -107,6 +111,21 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
   std::vector<Row> rows;
   for (Entry& entry : entries) rows.push_back(std::move(entry.row));
   return rows;
+}
+
+// Whether there is memory for the inputs; if not, every open row says so.
+bool CellBench::allocate_inputs(const verification::Case& c, std::vector<Entry>& entries) {
+  places_ = places_of(c);
+  try {
+    inputs_.resize(places_.input_bytes);
+    return true;
+  } catch (const Error& error) {
+    for (Entry& entry : entries) {
+      if (entry.open) fail_allocation(entry.row, error);
+      entry.open = false;
+    }
+    return false;
+  }
 }
 
 std::string CellBench::timer() const {
@@ -208,7 +227,7 @@ void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& 
     if (settings_.device == DeviceKind::cuda && failure.status == "error") process.kill();
     return fail(entry.row, failure.status, failure.reason);
   } catch (const Error& error) {
-    return fail(entry.row, "oom", error.details().problem);
+    return fail_allocation(entry.row, error);
   }
   const bool keeps_state = !contender.ours || entry.row.saved_bytes.value_or(entry.plan.saved_bytes) > 0;
   const BackwardReads reads = keeps_state ? BackwardReads::own_state : BackwardReads::outputs;

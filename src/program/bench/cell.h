@@ -64,6 +64,7 @@ class CellBench {
                                  const std::function<bool(const std::string&)>& wanted) const;
   Row blank_row(const verification::Case& c, const CellPlan& plan) const;
   std::int64_t workspaces_of(const Entry& entry) const;
+  bool allocate_inputs(const verification::Case& c, std::vector<Entry>& entries);
   void refuse_too_large(const verification::Case& c, Entry& entry) const;
   std::vector<std::vector<Entry*>> batches_of(const verification::Case& c, std::vector<Entry>& entries) const;
   void check(const verification::Case& c, Entry& entry, AnswerChecker& checker);
