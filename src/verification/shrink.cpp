@@ -15,7 +15,7 @@ namespace {
 // What remains of a size: half, then seven eighths, then all but one; never less than one of what was there.
 constexpr std::int64_t kEighths[] = {4, 1, 0};
 std::int64_t less(std::int64_t size, std::int64_t eighths) {
-  const std::int64_t step = eighths == 0 ? 1 : size * eighths / 8;
+  const std::int64_t step = eighths == 0 ? 1 : size / 8 * eighths + size % 8 * eighths / 8;
   return size > 1 && step < size ? size - step : size;
 }
 
