@@ -9,7 +9,7 @@ namespace fovea::attention {
 
 core::ImplementationList<Types>& Types::list() {
   static auto& all = core::never_destroyed<core::ImplementationList<Types>>(
-      std::initializer_list{cuda::implementations(), cpu::implementations(), reference::implementations()});
+      std::initializer_list<std::span<const Implementation>>{cuda::implementations(), cpu::implementations(), reference::implementations()});
   return all;
 }
 

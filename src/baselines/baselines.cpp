@@ -67,7 +67,8 @@ attention::Implementation entry(Form form) {
 
 std::span<const attention::Implementation> implementations() {
   static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(
-      std::initializer_list{entry(Form::naive), entry(Form::vectorized), entry(Form::fused)});
+      std::initializer_list<attention::Implementation>{entry(Form::naive), entry(Form::vectorized),
+                                                       entry(Form::fused)});
   return all;
 }
 
