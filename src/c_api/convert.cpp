@@ -29,7 +29,7 @@ Enum to_enum(std::int32_t value, int count, const std::string& name, std::string
 
 bool to_bool(std::int32_t value, const std::string& name, std::string_view call) {
   if (value != 0 && value != 1)
-    refuse(call, name, "not a truth value", std::to_string(value), "0 or 1", "0 is no, 1 is yes");
+    refuse(call, name, "not a boolean", std::to_string(value), "0 or 1", "0 is no, 1 is yes");
   return value == 1;
 }
 

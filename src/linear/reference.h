@@ -1,4 +1,4 @@
-// The definition of Linear: every result as sums of products of single elements.
+// The reference for Linear: every result as sums of products of single elements.
 #pragma once
 
 #include <cstdint>

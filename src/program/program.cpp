@@ -33,7 +33,7 @@ int run(int argc, char** argv) {
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
   fovea::attention::register_implementations(fovea::baselines::implementations());
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
-  fovea::verification::evaluate_attention_by(definition_on);
+  fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);

@@ -24,72 +24,73 @@ std::string place(const RowIndex& row, std::int64_t column) {
          std::to_string(column) + "]";
 }
 
-std::string shape_difference(const RowValues& got, const RowValues& truth) {
-  if (got.rows == truth.rows && got.columns == truth.columns && got.values.size() == truth.values.size()) return {};
+std::string shape_difference(const RowValues& got, const RowValues& reference) {
+  if (got.rows == reference.rows && got.columns == reference.columns && got.values.size() == reference.values.size())
+    return {};
   return "shapes differ: " + std::to_string(got.rows.size()) + " x " + std::to_string(got.columns) + " instead of " +
-         std::to_string(truth.rows.size()) + " x " + std::to_string(truth.columns);
+         std::to_string(reference.rows.size()) + " x " + std::to_string(reference.columns);
 }
 
 bool is_set(const std::vector<bool>& flags, std::size_t row) { return !flags.empty() && flags[row]; }
 
-bool same_non_finite(double got, double truth, const Bound& bound) {
-  if (bound.poisoned && !(bound.is_lse && truth == -HUGE_VAL)) return !std::isfinite(got);
-  return std::isnan(truth) ? std::isnan(got) : got == truth;
+bool same_non_finite(double got, double reference, const Bound& bound) {
+  if (bound.poisoned && !(bound.is_lse && reference == -HUGE_VAL)) return !std::isfinite(got);
+  return std::isnan(reference) ? std::isnan(got) : got == reference;
 }
 
 // The first element that is non-finite where it must not be, finite (or another infinity) where it must be, or not
 // exact where it must be.
-std::string outright_difference(const RowValues& got, const RowValues& truth, const Bound& bound) {
-  for (std::size_t n = 0; n < truth.values.size(); ++n) {
-    const double g = got.values[n], t = truth.values[n];
-    const std::size_t row = n / static_cast<std::size_t>(truth.columns);
-    const bool both_finite = std::isfinite(g) && std::isfinite(t);
-    if (both_finite && (g == t || !is_set(bound.exact, row))) continue;
-    if (is_set(bound.may_poison, row) && (bound.is_lse ? std::isnan(g) : !std::isfinite(g))) continue;
-    if (!std::isfinite(t) && same_non_finite(g, t, bound)) continue;
-    return place(truth.rows[row], static_cast<std::int64_t>(n) % truth.columns) + ": got " + print(g) + ", wanted " +
-           print(t) + (both_finite ? " exactly" : "");
+std::string outright_difference(const RowValues& got, const RowValues& reference, const Bound& bound) {
+  for (std::size_t n = 0; n < reference.values.size(); ++n) {
+    const double value = got.values[n], wanted = reference.values[n];
+    const std::size_t row = n / static_cast<std::size_t>(reference.columns);
+    const bool both_finite = std::isfinite(value) && std::isfinite(wanted);
+    if (both_finite && (value == wanted || !is_set(bound.exact, row))) continue;
+    if (is_set(bound.may_poison, row) && (bound.is_lse ? std::isnan(value) : !std::isfinite(value))) continue;
+    if (!std::isfinite(wanted) && same_non_finite(value, wanted, bound)) continue;
+    return place(reference.rows[row], static_cast<std::int64_t>(n) % reference.columns) + ": got " + print(value) +
+           ", wanted " + print(wanted) + (both_finite ? " exactly" : "");
   }
   return {};
 }
 
 struct RowError {
-  double error = 0, truth = 0;  // Euclidean norms
+  double error = 0, reference = 0;  // Euclidean norms
   std::int64_t worst_column = 0;
 };
 
 // Over the elements where both are finite: outright_difference judges the others.
-RowError row_error(const RowValues& got, const RowValues& truth, std::size_t row) {
+RowError row_error(const RowValues& got, const RowValues& reference, std::size_t row) {
   RowError sums;
   double worst = -1;
-  for (std::int64_t c = 0; c < truth.columns; ++c) {
-    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(c);
-    const double g = got.values[n], t = truth.values[n];
-    if (!std::isfinite(t) || !std::isfinite(g)) continue;
-    sums.error += (g - t) * (g - t);
-    sums.truth += t * t;
-    if (std::abs(g - t) > worst) {
-      worst = std::abs(g - t);
+  for (std::int64_t c = 0; c < reference.columns; ++c) {
+    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(c);
+    const double value = got.values[n], wanted = reference.values[n];
+    if (!std::isfinite(wanted) || !std::isfinite(value)) continue;
+    sums.error += (value - wanted) * (value - wanted);
+    sums.reference += wanted * wanted;
+    if (std::abs(value - wanted) > worst) {
+      worst = std::abs(value - wanted);
       sums.worst_column = c;
     }
   }
   sums.error = std::sqrt(sums.error);
-  sums.truth = std::sqrt(sums.truth);
+  sums.reference = std::sqrt(sums.reference);
   return sums;
 }
 
-double root_mean_square(const RowValues& truth) {
+double root_mean_square(const RowValues& reference) {
   double sum = 0, count = 0;
-  for (const double t : truth.values) {
-    if (!std::isfinite(t)) continue;
-    sum += t * t;
+  for (const double wanted : reference.values) {
+    if (!std::isfinite(wanted)) continue;
+    sum += wanted * wanted;
     count += 1;
   }
   return count == 0 ? 0 : std::sqrt(sum / count);
 }
 
-double least_row_size(const RowValues& truth) {
-  return root_mean_square(truth) * std::sqrt(static_cast<double>(truth.columns)) / 4;
+double least_row_size(const RowValues& reference) {
+  return root_mean_square(reference) * std::sqrt(static_cast<double>(reference.columns)) / 4;
 }
 
 }  // namespace
@@ -112,22 +113,22 @@ void ErrorSize::raise_to(const ErrorSize& other) {
   row_relative = std::max(row_relative, other.row_relative);
 }
 
-ErrorSize error_of(const RowValues& got, const RowValues& truth) {
+ErrorSize error_of(const RowValues& got, const RowValues& reference) {
   ErrorSize size;
   double error = 0, norm = 0;
-  const double least = least_row_size(truth);
-  for (std::size_t row = 0; row < truth.rows.size(); ++row) {
-    const RowError r = row_error(got, truth, row);
+  const double least = least_row_size(reference);
+  for (std::size_t row = 0; row < reference.rows.size(); ++row) {
+    const RowError r = row_error(got, reference, row);
     error += r.error * r.error;
-    norm += r.truth * r.truth;
+    norm += r.reference * r.reference;
     size.row_norm = std::max(size.row_norm, r.error);
-    if (least > 0) size.row_relative = std::max(size.row_relative, r.error / std::max(r.truth, least));
-    if (truth.columns == 0) continue;
-    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
-    if (std::isfinite(got.values[n]) && std::isfinite(truth.values[n]))
-      size.max_abs = std::max(size.max_abs, std::abs(got.values[n] - truth.values[n]));
+    if (least > 0) size.row_relative = std::max(size.row_relative, r.error / std::max(r.reference, least));
+    if (reference.columns == 0) continue;
+    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(r.worst_column);
+    if (std::isfinite(got.values[n]) && std::isfinite(reference.values[n]))
+      size.max_abs = std::max(size.max_abs, std::abs(got.values[n] - reference.values[n]));
   }
-  const auto elements = static_cast<double>(std::max<std::size_t>(truth.values.size(), 1));
+  const auto elements = static_cast<double>(std::max<std::size_t>(reference.values.size(), 1));
   size.rel_l2 = std::sqrt(error / (norm > 0 ? norm : elements));
   return size;
 }
@@ -144,29 +145,29 @@ double half_ulp(DType type, double value) {
   return std::ldexp(1.0, exponent - format.digits);
 }
 
-TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& truth, const Bound& bound) {
-  TensorError result{.tensor = tensor, .detail = shape_difference(got, truth)};
+TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& reference, const Bound& bound) {
+  TensorError result{.tensor = tensor, .detail = shape_difference(got, reference)};
   if (!result.detail.empty()) return result;
-  const ErrorSize size = error_of(got, truth);
+  const ErrorSize size = error_of(got, reference);
   result.rel_l2 = size.rel_l2;
   result.max_abs = size.max_abs;
-  const double rms = root_mean_square(truth), floor = std::max(half_ulp(bound.stored, rms), kLeastNormal);
+  const double rms = root_mean_square(reference), floor = std::max(half_ulp(bound.stored, rms), kLeastNormal);
   const double relative_floor = rms > 0 ? floor / rms : floor;
   result.ratio_to_plain = size.rel_l2 / (bound.plain.rel_l2 + relative_floor / bound.factor);
-  result.detail = outright_difference(got, truth, bound);
+  result.detail = outright_difference(got, reference, bound);
   if (!result.detail.empty()) return result;
-  const double row_floor = floor * std::sqrt(static_cast<double>(truth.columns)), least = least_row_size(truth);
-  for (std::size_t row = 0; row < truth.rows.size(); ++row) {
-    const RowError r = row_error(got, truth, row);
+  const double row_floor = floor * std::sqrt(static_cast<double>(reference.columns)), least = least_row_size(reference);
+  for (std::size_t row = 0; row < reference.rows.size(); ++row) {
+    const RowError r = row_error(got, reference, row);
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
     // A row that the plain evaluation's error covers is a sum that cancels: its own size says nothing of its terms.
-    const double by_size = bound.plain.row_relative * std::max(r.truth, least);
-    const bool by_ratio = r.truth <= bound.plain.row_norm || r.error <= bound.factor * by_size + row_floor;
+    const double by_size = bound.plain.row_relative * std::max(r.reference, least);
+    const bool by_ratio = r.reference <= bound.plain.row_norm || r.error <= bound.factor * by_size + row_floor;
     if (by_norm && by_ratio) continue;
-    const std::size_t n = row * static_cast<std::size_t>(truth.columns) + static_cast<std::size_t>(r.worst_column);
-    result.detail = "row " + place(truth.rows[row], r.worst_column) + ": got " + print(got.values[n]) + ", wanted " +
-                    print(truth.values[n]) + "; the row's error " + print(r.error) + " (row norm " + print(r.truth) +
-                    ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
+    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(r.worst_column);
+    result.detail = "row " + place(reference.rows[row], r.worst_column) + ": got " + print(got.values[n]) +
+                    ", wanted " + print(reference.values[n]) + "; the row's error " + print(r.error) + " (row norm " +
+                    print(r.reference) + ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
                     print(by_norm ? by_size : bound.plain.row_norm) + ", + " + print(row_floor);
     return result;
   }
@@ -181,22 +182,23 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   return result;
 }
 
-TensorError compare_lse(const RowValues& got, const RowValues& truth, const Bound& bound) {
-  TensorError result{.tensor = "lse", .detail = shape_difference(got, truth)};
+TensorError compare_lse(const RowValues& got, const RowValues& reference, const Bound& bound) {
+  TensorError result{.tensor = "lse", .detail = shape_difference(got, reference)};
   if (!result.detail.empty()) return result;
-  const ErrorSize size = error_of(got, truth);
+  const ErrorSize size = error_of(got, reference);
   result.rel_l2 = size.rel_l2;
   result.max_abs = size.max_abs;
   result.ratio_to_plain = size.max_abs / (bound.plain.max_abs + half_ulp(DType::fp32, 1.0));
-  result.detail = outright_difference(got, truth, bound);
+  result.detail = outright_difference(got, reference, bound);
   if (!result.detail.empty()) return result;
-  for (std::size_t n = 0; n < truth.values.size(); ++n) {
-    const double g = got.values[n], t = truth.values[n];
-    if (!std::isfinite(t) || !std::isfinite(g)) continue;
-    const double tolerance = bound.factor * bound.plain.max_abs + half_ulp(DType::fp32, std::max(std::abs(t), 1.0));
-    if (std::abs(g - t) <= tolerance) continue;
-    result.detail =
-        place(truth.rows[n], 0) + ": got " + print(g) + ", wanted " + print(t) + " within " + print(tolerance);
+  for (std::size_t n = 0; n < reference.values.size(); ++n) {
+    const double value = got.values[n], wanted = reference.values[n];
+    if (!std::isfinite(wanted) || !std::isfinite(value)) continue;
+    const double tolerance =
+        bound.factor * bound.plain.max_abs + half_ulp(DType::fp32, std::max(std::abs(wanted), 1.0));
+    if (std::abs(value - wanted) <= tolerance) continue;
+    result.detail = place(reference.rows[n], 0) + ": got " + print(value) + ", wanted " + print(wanted) + " within " +
+                    print(tolerance);
     return result;
   }
   result.ok = true;

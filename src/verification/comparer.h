@@ -1,4 +1,5 @@
-// THE comparer: is a tensor as close to the truth as the contract asks? Blind to nothing: NaN fails unless it is true.
+// The only comparer: is a tensor as close to the reference as the contract asks? NaN fails where the reference has
+// none.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +23,17 @@ struct RowValues {
 };
 RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows);
 
-// How far one evaluation is from the truth, over the elements where the truth is finite. A row's size is its Euclidean
-// norm, but a quarter of the root mean square of all rows' norms at least: rows that cancel to next to nothing say
-// nothing of accuracy.
+// How far one evaluation is from the reference, over the elements where the reference is finite. A row's size is its
+// Euclidean norm, but at least a quarter of the root mean square of all rows' norms. A row that cancels almost to zero
+// would otherwise dominate.
 struct ErrorSize {
-  double rel_l2 = 0;        // of the whole tensor; its root mean square error where the truth is 0
+  double rel_l2 = 0;        // of the whole tensor; its root mean square error where the reference is 0
   double max_abs = 0;       // of any element
   double row_norm = 0;      // largest Euclidean norm of a row's error
   double row_relative = 0;  // largest norm of a row's error over the row's size
   void raise_to(const ErrorSize& other);
 };
-ErrorSize error_of(const RowValues& got, const RowValues& truth);
+ErrorSize error_of(const RowValues& got, const RowValues& reference);
 
 struct TensorError {
   std::string tensor;  // out lse dq dk dv
@@ -44,22 +45,21 @@ struct TensorError {
 };
 
 struct Bound {
-  double factor = 2;  // times the plain evaluation's error: 2 forward, 3 backward
-  ErrorSize plain;    // of the plain same-precision evaluation; its worst row counts for every row
-  DType
-      stored{};  // type of the tensor: the floor is half its ulp at the root mean square of the truth, 2^-126 at least
-  bool poisoned = false;              // inputs hold NaN or infinity: any non-finite value stands for any other
-  bool is_lse = false;                // whose -inf always means a row without keys
+  double factor = 2;      // times the plain evaluation's error: 2 forward, 3 backward
+  ErrorSize plain;        // of the plain same-precision evaluation; its worst row counts for every row
+  DType stored{};         // the tensor's; its floor is half an ulp at the reference's root mean square, at least 2^-126
+  bool poisoned = false;  // inputs hold NaN or infinity: any non-finite value matches any other
+  bool is_lse = false;    // whose -inf always means a row without keys
   std::vector<bool> may_poison = {};  // per row: hidden or overflowing values may poison it; empty: none
-  std::vector<bool> exact = {};       // per row: nothing is summed, so the truth must be met exactly; empty: none
+  std::vector<bool> exact = {};       // per row: nothing is summed, so it must equal the reference; empty: none
 };
 
 // Every condition has the form error <= tolerance, so that a NaN fails it.
-TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& truth, const Bound& bound);
+TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& reference, const Bound& bound);
 
 // lse is compared by absolute error, since its size says nothing of the weights' accuracy: `factor` times the plain
 // evaluation's largest error and half an ulp of the row's own lse. -inf must be -inf.
-TensorError compare_lse(const RowValues& got, const RowValues& truth, const Bound& bound);
+TensorError compare_lse(const RowValues& got, const RowValues& reference, const Bound& bound);
 
 // Half the distance of two neighbouring numbers of the type at |value|.
 double half_ulp(DType type, double value);

@@ -56,7 +56,7 @@ TensorSet Differential::results(Pass pass) const {
   return set;
 }
 
-// With state of its own backward needs no outputs, and its truth is the reference's alone.
+// A backward that reads its own saved state needs no outputs: the reference computes them from the inputs.
 TensorSet Differential::given_to_backward(bool keeps_state) const {
   TensorSet set;
   for (const Tensor& one : tensors_) {

@@ -6,12 +6,12 @@ namespace {
 
 TensorError compare(const ExpectedTensor& wanted, const TensorView& got) {
   if (!got) {  // an empty tensor needs no memory
-    if (wanted.truth.rows.empty()) return {.tensor = wanted.name, .ok = true};
+    if (wanted.reference.rows.empty()) return {.tensor = wanted.name, .ok = true};
     return {.tensor = wanted.name, .detail = "was asked for and is missing"};
   }
-  const RowValues values = read_rows(got, wanted.truth.rows);
-  if (wanted.bound.is_lse) return compare_lse(values, wanted.truth, wanted.bound);
-  return compare(wanted.name, values, wanted.truth, wanted.bound);
+  const RowValues values = read_rows(got, wanted.reference.rows);
+  if (wanted.bound.is_lse) return compare_lse(values, wanted.reference, wanted.bound);
+  return compare(wanted.name, values, wanted.reference, wanted.bound);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace fovea::verification {
 
 struct ExpectedTensor {
   std::string name;
-  RowValues truth;
+  RowValues reference;
   Bound bound;
 };
 

@@ -28,7 +28,7 @@ std::string matrix(const Mask& mask, std::int64_t len_q, std::int64_t len_k) {
   return text;
 }
 
-TEST(Definition, MasksEqualWrittenOutMatrices) {
+TEST(Reference, MasksEqualWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal, 3, 3), "100 110 111 ");
   EXPECT_EQ(matrix(Mask::causal_top_left, 2, 5), "10000 11000 ");
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 2, 5), "11110 11111 ");
@@ -36,7 +36,7 @@ TEST(Definition, MasksEqualWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 5, 2), "00 00 00 10 11 ");
 }
 
-TEST(Definition, WindowsAreTheWrittenOutMatrices) {
+TEST(Reference, WindowsAreTheWrittenOutMatrices) {
   constexpr std::int64_t kAll = Mask::kUnlimited;
   EXPECT_EQ(matrix(Mask::window(1, 0), 4, 4), "1000 1100 0110 0011 ");
   EXPECT_EQ(matrix(Mask::window(0, 0), 3, 3), "100 010 001 ");
@@ -64,7 +64,7 @@ std::vector<Mask> masks_around(std::int64_t length) {
   return masks;
 }
 
-// Pairs of which the mask's definition and an interval of keys say different things.
+// Pairs on which the reference and an interval of keys disagree.
 std::int64_t differences(const AttentionProblem& problem, const KeyWindow& window) {
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < problem.len_q; ++i) {
@@ -77,7 +77,7 @@ std::int64_t differences(const AttentionProblem& problem, const KeyWindow& windo
 }
 
 // An interval that is wrong by one key at either end, in either direction, must not pass the comparison below.
-TEST(Definition, AnIntervalThatIsWrongByOneKeyDiffers) {
+TEST(Reference, AnIntervalThatIsWrongByOneKeyDiffers) {
   for (const Mask& mask : {Mask::window(3, 0), Mask::window_top_left(2, 1), Mask::window_bottom_right(2, 1),
                            Mask::window_bottom_right(0, 0), Mask::window_top_left(0, 3)}) {
     for (const auto& [len_q, len_k] : {std::pair<std::int64_t, std::int64_t>{8, 8}, {8, 6}, {6, 8}}) {
@@ -94,7 +94,7 @@ TEST(Definition, AnIntervalThatIsWrongByOneKeyDiffers) {
 }
 
 // A mistake in the interval that kernels read must not be in what judges them.
-TEST(Definition, TheOracleSharesNoMaskCode) {
+TEST(Reference, TheOracleSharesNoMaskCode) {
   for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
     for (std::int64_t len_k = 0; len_k < 9; ++len_k) {
       for (const Mask& mask : masks_around(len_k)) {
@@ -156,7 +156,7 @@ struct Tensors {
 
   AttentionProblem problem;
   std::array<std::vector<float>, 4> values;  // q k v dout
-  BackwardTensors backward;                  // without lse, out and delta: the definition's
+  BackwardTensors backward;                  // without lse, out and delta: the reference computes them
 };
 
 struct Gradients {
@@ -205,7 +205,7 @@ void expect_central_differences(const AttentionProblem& problem) {
   }
 }
 
-TEST(Definition, GradientsAreTheCentralDifferences) {
+TEST(Reference, GradientsAreTheCentralDifferences) {
   for (const Mask& mask : {Mask::none, Mask::causal_top_left, Mask::causal_bottom_right, Mask::window_top_left(1, 0),
                            Mask::window_bottom_right(0, 1)}) {
     for (const auto& [len_q, len_k] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {5, 3}, {1, 4}, {4, 1}}) {
@@ -222,7 +222,7 @@ TEST(Definition, GradientsAreTheCentralDifferences) {
   }
 }
 
-TEST(Definition, OneKeyGivesItsValueAndItsScore) {
+TEST(Reference, OneKeyGivesItsValueAndItsScore) {
   const AttentionProblem p{.len_q = 2, .len_k = 1, .dim_qk = 2, .dim_v = 3, .scale = 0.5};
   const Tensors t(p);
   std::vector<double> memory(static_cast<std::size_t>(reference::Head::doubles(p))), out(3);
@@ -237,7 +237,7 @@ TEST(Definition, OneKeyGivesItsValueAndItsScore) {
   }
 }
 
-TEST(Definition, EqualScoresGiveTheMeanAndTheLogarithmOfTheCount) {
+TEST(Reference, EqualScoresGiveTheMeanAndTheLogarithmOfTheCount) {
   AttentionProblem p{.len_q = 1, .len_k = 4, .dim_qk = 2, .dim_v = 1, .scale = 0.0};
   const Tensors t(p);
   std::vector<double> memory(static_cast<std::size_t>(reference::Head::doubles(p)));

@@ -50,7 +50,7 @@ void expect_right(const std::string& line, std::string_view form, bool with_save
                           << forward.reason();
   problem.pass = Pass::backward;
   BackwardTensors results = tensors.backward();
-  // Saved probabilities are those of the definition; without them, lse and out are what backward is given.
+  // Saved probabilities are the reference's; without them, backward is given lse and out.
   if (with_saved) results.lse = {}, results.out = {};
   const auto backward = verification::check_backward(problem, results, 1);
   EXPECT_TRUE(backward.ok) << form << (with_saved ? " saved " : " recomputed ") << verification::line_of(c) << "\n"

@@ -9,7 +9,7 @@
 namespace fovea {
 namespace {
 
-// The mask by its definition, sharing nothing with key_window.
+// The mask's rule written out; shares nothing with key_window.
 bool visible(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
   const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? i + p.len_k - p.len_q : i;
   const auto before = static_cast<double>(own - j), after = -before;  // no bound is too large for these

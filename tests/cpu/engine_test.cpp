@@ -1,4 +1,4 @@
-// The engine against the definition, on every instruction set of this machine: shapes around every tile edge, all
+// The engine against the reference, on every instruction set of this machine: shapes around every tile edge, all
 // masks, grouped heads, hostile data and placements.
 #include "engine.h"
 

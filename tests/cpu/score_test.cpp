@@ -1,4 +1,4 @@
-// The seam between scaling and the maximum, filled in: kernels with a softcap against its definition, plain and in
+// The seam between scaling and the maximum, filled in: kernels with a softcap against plain loops, in float and in
 // double precision.
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ struct Row {
 };
 
 template <class Real>
-Answer<Real> definition(const AttentionProblem& problem, const verification::CaseTensors& t) {
+Answer<Real> softcap_attention(const AttentionProblem& problem, const verification::CaseTensors& t) {
   const auto data = [](const verification::HostTensor& x) { return static_cast<const float*>(x.view().data); };
   const float *k = data(t.k), *v = data(t.v);
   Answer<Real> a;
@@ -75,7 +75,7 @@ Answer<Real> definition(const AttentionProblem& problem, const verification::Cas
   return a;
 }
 
-// No further from the definition than `times` the plain evaluation is, and half an ulp of its root mean square.
+// The error is at most `times` the plain evaluation's, plus half an ulp at the root mean square.
 void expect_close(const verification::HostTensor& got, const std::vector<float>& plain,
                   const std::vector<double>& exact, double times, const char* name) {
   const auto* values = static_cast<const float*>(got.view().data);
@@ -107,8 +107,8 @@ TEST(Score, AStageIsFilledInForwardAndBackward) {
     run(ForwardPlan(kSoftcapKernels, problem), run_forward, tensors.forward());
     problem.pass = Pass::backward;
     run(BackwardPlan(kSoftcapKernels, problem), run_backward, tensors.backward());
-    const Answer<float> plain = definition<float>(problem, tensors);
-    const Answer<double> exact = definition<double>(problem, tensors);
+    const Answer<float> plain = softcap_attention<float>(problem, tensors);
+    const Answer<double> exact = softcap_attention<double>(problem, tensors);
     expect_close(tensors.out, plain.out, exact.out, 2, "out");
     expect_close(tensors.dq, plain.dq, exact.dq, 3, "dq");
     expect_close(tensors.dk, plain.dk, exact.dk, 3, "dk");

@@ -1,4 +1,4 @@
-// Linear on the device against its definition on the host: every type, memory order and implementation; the same bits
+// Linear on the device against the reference on the host: every type, memory order and implementation; the same bits
 // again; captured in a graph; refused where a pointer is not the device's.
 #include <cuda_runtime_api.h>
 

@@ -32,7 +32,7 @@ int check_workspaces();
 // Every compiled tile, uncut, in parts and in clusters, on problems that need not be those it is chosen for.
 int check_tiles();
 
-// Linear's products, gradients and sums against the definition on the host.
+// Linear's products, gradients and sums against the reference on the host.
 int check_linear();
 
 }  // namespace fovea::cuda

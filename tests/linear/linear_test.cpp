@@ -1,4 +1,4 @@
-// Linear on the CPU against its definition: every type, memory order, thread count and implementation.
+// Linear on the CPU against the reference: every type, memory order, thread count and implementation.
 #include <gtest/gtest.h>
 
 #include <cstring>

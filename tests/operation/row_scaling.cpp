@@ -109,12 +109,12 @@ class RowScalingOperation final : public Operation {
       expected.tensors.back().bound.stored = spec.dtype;
     }
     std::vector<RowValues> plain;
-    for (const ExpectedTensor& one : expected.tensors) plain.push_back(one.truth);
+    for (const ExpectedTensor& one : expected.tensors) plain.push_back(one.reference);
     const auto put = [&](bool is_plain) {
       return [&, is_plain](std::string_view name, std::int64_t row, std::int64_t column, double value) {
         for (std::size_t n = 0; n < plain.size(); ++n) {
           if (expected.tensors[n].name != name) continue;
-          RowValues& values = is_plain ? plain[n] : expected.tensors[n].truth;
+          RowValues& values = is_plain ? plain[n] : expected.tensors[n].reference;
           const double stored = rounded(c.dtype(), value);  // what the type cannot hold is infinite in it
           values.values[static_cast<std::size_t>(row * values.columns + column)] =
               is_plain || std::isinf(stored) ? stored : value;
@@ -125,7 +125,7 @@ class RowScalingOperation final : public Operation {
     compute<float>(pass, given, c.count("cols"), put(true));
     for (std::size_t n = 0; n < plain.size(); ++n) {
       Bound& bound = expected.tensors[n].bound;
-      bound.plain = error_of(plain[n], expected.tensors[n].truth);
+      bound.plain = error_of(plain[n], expected.tensors[n].reference);
       bound.poisoned = c.data() == "nonfinite";
     }
     return expected;

@@ -1,4 +1,4 @@
-"""Masks of Python kernels and of peers, against the masks' definition; NumPy stands in for torch."""
+"""Masks of Python kernels and of peers, against the rule in include/fovea/mask.h; NumPy stands in for torch."""
 
 import itertools
 import pathlib
@@ -21,7 +21,7 @@ LENGTHS = ((4, 4), (3, 7), (7, 3), (1, 5))
 
 
 def seen(words, len_q, len_k, i, j):
-    """May row i see key j, by the definition in include/fovea/mask.h?"""
+    """May row i see key j, by the rule in include/fovea/mask.h?"""
     own = i + (len_k - len_q if "bottom_right" in words["mask"] else 0)
     left = words.get("left", "unlimited")
     right = words.get("right", "0" if "causal" in words["mask"] else "unlimited")

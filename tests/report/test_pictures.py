@@ -1,4 +1,4 @@
-"""Pictures: colours that say the truth and can be told apart, words instead of missing points."""
+"""Pictures: colours that match the verdicts and can be told apart, words instead of missing points."""
 
 import itertools
 

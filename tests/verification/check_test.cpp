@@ -137,7 +137,7 @@ TEST(Check, BackwardIsComparedWhereScoresAreKnown) {
   const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
   const auto compared = [&expected](std::size_t tensor) {
     std::vector<std::int64_t> rows;
-    for (const RowIndex& row : expected.tensors[tensor].truth.rows) rows.push_back(row.index);
+    for (const RowIndex& row : expected.tensors[tensor].reference.rows) rows.push_back(row.index);
     return rows;
   };
   EXPECT_EQ(compared(0), (std::vector<std::int64_t>{0, 1, 3, 4, 5}));

@@ -25,26 +25,27 @@ Bound some_bound() {
   return {.factor = 2, .plain = {.rel_l2 = 1e-7, .max_abs = 1e-7, .row_norm = 3e-7, .row_relative = 2e-7}};
 }
 
-TensorError judge(const RowValues& got, const RowValues& truth, const Bound& bound = some_bound()) {
-  return compare("out", got, truth, bound);
+TensorError judge(const RowValues& got, const RowValues& reference, const Bound& bound = some_bound()) {
+  return compare("out", got, reference, bound);
 }
 
-TEST(Comparer, TakesTheTruthAndItsRounding) {
-  const RowValues truth = some_values();
-  EXPECT_TRUE(judge(truth, truth).ok);
-  RowValues rounded = truth;
+TEST(Comparer, AcceptsTheReferenceAndItsRounding) {
+  const RowValues reference = some_values();
+  EXPECT_TRUE(judge(reference, reference).ok);
+  RowValues rounded = reference;
   for (double& value : rounded.values) value = static_cast<float>(value);
-  EXPECT_TRUE(judge(rounded, truth).ok) << judge(rounded, truth).detail;
+  EXPECT_TRUE(judge(rounded, reference).ok) << judge(rounded, reference).detail;
 }
 
 TEST(Comparer, FailsOnNanOnEitherSide) {
-  const RowValues truth = some_values();
-  RowValues poisoned = truth;
+  const RowValues reference = some_values();
+  RowValues poisoned = reference;
   poisoned.values[20] = kNan;
-  EXPECT_FALSE(judge(poisoned, truth).ok);
-  EXPECT_FALSE(judge(truth, poisoned).ok);
+  EXPECT_FALSE(judge(poisoned, reference).ok);
+  EXPECT_FALSE(judge(reference, poisoned).ok);
   EXPECT_TRUE(judge(poisoned, poisoned).ok);
-  EXPECT_NE(judge(poisoned, truth).detail.find("[0, 0, 2, 4]"), std::string::npos) << judge(poisoned, truth).detail;
+  EXPECT_NE(judge(poisoned, reference).detail.find("[0, 0, 2, 4]"), std::string::npos)
+      << judge(poisoned, reference).detail;
 }
 
 TEST(Comparer, FailsOnAllNan) {
@@ -55,13 +56,13 @@ TEST(Comparer, FailsOnAllNan) {
 }
 
 TEST(Comparer, FailsOnInfinityAndItsSign) {
-  const RowValues truth = some_values();
-  RowValues infinite = truth, negative = truth, nan = truth;
+  const RowValues reference = some_values();
+  RowValues infinite = reference, negative = reference, nan = reference;
   infinite.values[3] = kInfinity;
   negative.values[3] = -kInfinity;
   nan.values[3] = kNan;
-  EXPECT_FALSE(judge(infinite, truth).ok);
-  EXPECT_FALSE(judge(truth, infinite).ok);
+  EXPECT_FALSE(judge(infinite, reference).ok);
+  EXPECT_FALSE(judge(reference, infinite).ok);
   EXPECT_FALSE(judge(negative, infinite).ok);
   EXPECT_FALSE(judge(nan, infinite).ok);
   EXPECT_TRUE(judge(infinite, infinite).ok);
@@ -105,74 +106,74 @@ TEST(Comparer, FailsOnOneBadRow) {
 }
 
 TEST(Comparer, FailsOnOneWrongElementInAMillion) {
-  RowValues truth{{}, 64, {}};
-  for (std::int64_t i = 0; i < 16384; ++i) truth.rows.push_back({0, 0, i});
-  truth.values.assign(16384 * 64, 1.0);
-  RowValues wrong = truth;
+  RowValues reference{{}, 64, {}};
+  for (std::int64_t i = 0; i < 16384; ++i) reference.rows.push_back({0, 0, i});
+  reference.values.assign(16384 * 64, 1.0);
+  RowValues wrong = reference;
   wrong.values[777777] += 1e-4;
-  EXPECT_LT(judge(wrong, truth).rel_l2, 2e-7);  // the tensor's error alone would let it pass
-  EXPECT_FALSE(judge(wrong, truth).ok);
+  EXPECT_LT(judge(wrong, reference).rel_l2, 2e-7);  // the tensor's error alone would let it pass
+  EXPECT_FALSE(judge(wrong, reference).ok);
 }
 
 TEST(Comparer, FailsOnASmallRowThatIsWrongThroughout) {
-  RowValues truth = some_values();
-  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-3;
-  RowValues wrong = truth;
+  RowValues reference = some_values();
+  for (std::int64_t c = 0; c < kColumns; ++c) reference.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-3;
+  RowValues wrong = reference;
   for (std::int64_t c = 0; c < kColumns; ++c) wrong.values[static_cast<std::size_t>(2 * kColumns + c)] *= -1;
-  EXPECT_FALSE(judge(wrong, truth).ok);
+  EXPECT_FALSE(judge(wrong, reference).ok);
 }
 
 TEST(Comparer, FailsOnAnotherShape) {
-  const RowValues truth = some_values();
-  RowValues shorter = truth, narrower = truth, elsewhere = truth;
+  const RowValues reference = some_values();
+  RowValues shorter = reference, narrower = reference, elsewhere = reference;
   shorter.rows.pop_back();
   shorter.values.resize(shorter.values.size() - kColumns);
   narrower.columns = kColumns / 2;
   elsewhere.rows[0].head = 7;
-  EXPECT_FALSE(judge(shorter, truth).ok);
-  EXPECT_FALSE(judge(narrower, truth).ok);
-  EXPECT_FALSE(judge(elsewhere, truth).ok);
+  EXPECT_FALSE(judge(shorter, reference).ok);
+  EXPECT_FALSE(judge(narrower, reference).ok);
+  EXPECT_FALSE(judge(elsewhere, reference).ok);
 }
 
 TEST(Comparer, RowsWithoutPairsMustBeExact) {
-  RowValues truth = some_values();
-  for (std::int64_t c = 0; c < kColumns; ++c) truth.values[static_cast<std::size_t>(c)] = 0;
+  RowValues reference = some_values();
+  for (std::int64_t c = 0; c < kColumns; ++c) reference.values[static_cast<std::size_t>(c)] = 0;
   Bound bound = some_bound();
   bound.exact.assign(kRows, false);
   bound.exact[0] = true;
-  RowValues tiny = truth;
+  RowValues tiny = reference;
   tiny.values[5] = 1e-30;
-  EXPECT_TRUE(judge(truth, truth, bound).ok);
-  EXPECT_FALSE(judge(tiny, truth, bound).ok);
+  EXPECT_TRUE(judge(reference, reference, bound).ok);
+  EXPECT_FALSE(judge(tiny, reference, bound).ok);
 }
 
-// Equal keys: dq is zero but for rounding, in truth and in the plain evaluation alike.
+// Equal keys: dq is zero but for rounding, in the reference and in the plain evaluation alike.
 TEST(Comparer, ATensorThatCancelsIsJudgedByTheRowsErrors) {
-  RowValues truth = some_values();
-  for (double& value : truth.values) value *= 1e-13;
+  RowValues reference = some_values();
+  for (double& value : reference.values) value *= 1e-13;
   const Bound bound{.factor = 2, .plain = {.rel_l2 = 1e9, .max_abs = 1e-4, .row_norm = 2e-4, .row_relative = 1e9}};
-  RowValues got = truth;
+  RowValues got = reference;
   for (double& value : got.values) value += 1e-4;
-  EXPECT_TRUE(judge(got, truth, bound).ok) << judge(got, truth, bound).detail;
+  EXPECT_TRUE(judge(got, reference, bound).ok) << judge(got, reference, bound).detail;
   for (std::size_t n = 0; n < kColumns; ++n) got.values[n] += 1e-3;
-  EXPECT_FALSE(judge(got, truth, bound).ok);
+  EXPECT_FALSE(judge(got, reference, bound).ok);
 }
 
 TEST(Comparer, LseIsJudgedByHalfItsOwnUlp) {
-  const RowValues truth{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
+  const RowValues reference{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
   const Bound bound{.factor = 2};
-  EXPECT_TRUE(compare_lse(truth, truth, bound).ok);
-  RowValues near = truth, far = truth, finite = truth, positive = truth;
+  EXPECT_TRUE(compare_lse(reference, reference, bound).ok);
+  RowValues near = reference, far = reference, finite = reference, positive = reference;
   near.values[0] += 0.45e-3;
   far.values[1] += 1e-6;
   finite.values[2] = -1e30;
   positive.values[2] = kInfinity;
-  EXPECT_TRUE(compare_lse(near, truth, bound).ok);
+  EXPECT_TRUE(compare_lse(near, reference, bound).ok);
   near.values[0] += 0.45e-3;
-  EXPECT_FALSE(compare_lse(near, truth, bound).ok);
-  EXPECT_FALSE(compare_lse(far, truth, bound).ok);
-  EXPECT_FALSE(compare_lse(finite, truth, bound).ok);
-  EXPECT_FALSE(compare_lse(positive, truth, bound).ok);
+  EXPECT_FALSE(compare_lse(near, reference, bound).ok);
+  EXPECT_FALSE(compare_lse(far, reference, bound).ok);
+  EXPECT_FALSE(compare_lse(finite, reference, bound).ok);
+  EXPECT_FALSE(compare_lse(positive, reference, bound).ok);
 }
 
 TEST(Comparer, HalfUlpIsTheTypes) {

@@ -68,20 +68,20 @@ TEST(Differential, FindsAnAnswerThatWasNotBroughtBack) {
 }
 
 // Problems that are not checked as a whole ask the evaluation of the device, for backward's inputs too.
-TEST(Differential, AsksTheGivenDefinitionForLargeProblems) {
+TEST(Differential, AsksTheGivenEvaluatorForLargeProblems) {
   static int forward, backward;
   forward = backward = 0;
   evaluate_attention_by([](DeviceKind) {
-    Definition definition;
-    definition.forward = [](const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
+    ReferenceEvaluator evaluator;
+    evaluator.forward = [](const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
       ++forward;
-      return by_definition(p, tensors, sample);
+      return evaluate_reference(p, tensors, sample);
     };
-    definition.backward = [](const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
+    evaluator.backward = [](const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
       ++backward;
-      return by_definition(p, tensors, sample);
+      return evaluate_reference(p, tensors, sample);
     };
-    return definition;
+    return evaluator;
   });
   // Above 2^23 elements, and next to no work.
   for (const auto& [pass, forwards] : {std::pair{"fwd", 1}, {"e2e", 1}, {"bwd", 1}}) {

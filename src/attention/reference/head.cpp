@@ -73,8 +73,8 @@ Head::Head(const AttentionProblem& problem, const BackwardTensors& tensors, std:
   if (!tensors.delta) free_ += problem.len_q;
   double* const out = free_;  // [dim_v]
   for (std::int64_t i = 0; i < problem.len_q; ++i) {
-    const bool defined = !tensors.lse || (!tensors.delta && !tensors.out);
-    const double lse = defined ? forward_row(i, out) : 0;
+    const bool computes_forward = !tensors.lse || (!tensors.delta && !tensors.out);
+    const double lse = computes_forward ? forward_row(i, out) : 0;
     if (!tensors.lse) lse_[i] = lse;
     if (tensors.delta) continue;
     if (tensors.out) {

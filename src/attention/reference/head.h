@@ -1,4 +1,4 @@
-// The definition of attention on one query head, in double precision: single rows, so that a sample can be computed.
+// The reference on one query head, in double precision: single rows, so that a sample can be computed.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,11 @@
 
 namespace fovea::reference {
 
-// May query row i see key j? Written from the definition of each mask; no kernel shares it.
+// May query row i see key j? Written from the contract's rule for each mask; no kernel shares this code.
 bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
 // One query head of one batch element together with the key head that it reads, widened to double.
-// Where backward tensors hold no lse, it is that of the definition; likewise delta where they hold neither out nor
-// delta.
+// Backward tensors without lse: it is computed here. Without both out and delta: so is delta.
 class Head {
  public:
   // Doubles of memory that a Head borrows.

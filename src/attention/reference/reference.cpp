@@ -1,4 +1,4 @@
-// The implementation `reference`: the definition for every row of a problem, its results rounded once.
+// The implementation `reference`: every row of a problem in double precision, each result rounded once.
 #include "attention/reference/reference.h"
 
 #include <algorithm>

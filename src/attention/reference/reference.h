@@ -1,4 +1,4 @@
-// The definition of attention, in double precision and plain loops. Every other implementation is compared with it.
+// The reference: attention in double precision and plain loops. Every other implementation is compared with it.
 #pragma once
 
 #include <span>

@@ -1,11 +1,11 @@
-// The definition of attention evaluated by the first GPU in double precision, on chosen rows and keys: the truth that
-// answers to large problems are compared with. Checked itself against the CPU's reference.
+// The reference on the first GPU, in double precision, for chosen rows and keys. Answers to large problems are compared
+// with it; it is itself checked against the CPU's reference.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "cuda/reference/definition.h"
+#include "cuda/reference/kernels.h"
 #include "fovea/attention.h"
 
 namespace fovea::cuda::reference {

@@ -61,7 +61,7 @@ struct Row {
   std::vector<std::string> flags;
   std::optional<TimeStatistics> time_s;  // only where status is ok
   std::optional<LaunchShare> launches;   // of timer cuda_host, where the launches are known
-  double flops = 0, bytes = 0;           // of the definition: what the problem asks, not what the kernel did
+  double flops = 0, bytes = 0;           // of the problem, whatever the kernel executed
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling
   std::optional<RowCeiling> ceiling;

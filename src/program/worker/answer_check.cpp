@@ -85,8 +85,8 @@ verification::Verdict AnswerChecker::check_backward(const TensorSet& tensors, Ba
   };
   const TensorSet gradients = of_roles(tensors, false, false, true);
   if (reads == BackwardReads::outputs) return verification::compare(expectation(true), gradients);
-  // Their truth is the reference's own, the same for all; only where the problem is too large for the whole of the
-  // reference are the outputs, which have been checked, taken as given.
+  // The expected gradients follow from the inputs alone, so all these contenders share them. Only if the problem was
+  // sampled are the contender's outputs, checked before, taken as given.
   if (!backward_ || forward_->sampled) backward_ = expectation(forward_->sampled);
   return judge(*backward_, gradients);
 }

@@ -24,7 +24,7 @@ struct AnswerCheck {
 inline constexpr double kForeignSlack = 8;
 
 enum class BackwardReads : std::uint8_t {
-  outputs,    // what its forward wrote, so the truth is a function of these
+  outputs,    // what its forward wrote, so the expected gradients depend on it
   own_state,  // what it saved itself
 };
 

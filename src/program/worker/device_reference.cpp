@@ -43,14 +43,14 @@ auto where_there_is_room(OnDevice on_device) {
       return on_device(p, tensors, sample);
     } catch (const Error& error) {
       if (error.status() != Status::out_of_memory) throw;
-      return verification::by_definition(p, tensors, sample);
+      return verification::evaluate_reference(p, tensors, sample);
     }
   };
 }
 
 }  // namespace
 
-verification::Definition definition_on(DeviceKind device) {
+verification::ReferenceEvaluator reference_evaluator(DeviceKind device) {
   if (device == DeviceKind::cpu) return {};
   return {where_there_is_room<ForwardTensors>(forward), where_there_is_room<BackwardTensors>(backward)};
 }

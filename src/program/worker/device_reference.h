@@ -1,4 +1,4 @@
-// The definition of attention for large problems, evaluated where the problem is.
+// The reference for large problems of attention, evaluated on the device that holds the problem.
 #pragma once
 
 #include "fovea/tensor.h"
@@ -7,6 +7,6 @@
 namespace fovea::program {
 
 // On a GPU by its plain double-precision kernels, unless its memory is full: then, and for all other devices, the CPU.
-verification::Definition definition_on(DeviceKind device);
+verification::ReferenceEvaluator reference_evaluator(DeviceKind device);
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// Truth and bound of every tensor of a problem, and the verdict on an answer.
+// Reference and bound of every tensor of a problem, and the verdict on an answer.
 #include "verification/attention/check.h"
 
 #include <algorithm>
@@ -118,11 +118,11 @@ std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t
 }
 
 // What the type cannot hold is infinite in it.
-void overflow(DType type, RowValues& truth) {
-  RowValues stored = truth;
+void overflow(DType type, RowValues& reference) {
+  RowValues stored = reference;
   round_to(type, stored);
-  for (std::size_t n = 0; n < truth.values.size(); ++n) {
-    if (std::isinf(stored.values[n])) truth.values[n] = stored.values[n];
+  for (std::size_t n = 0; n < reference.values.size(); ++n) {
+    if (std::isinf(stored.values[n])) reference.values[n] = stored.values[n];
   }
 }
 
@@ -188,7 +188,7 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
   const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(plain_flops(p)), 2);
-  for (std::int64_t n = 0; n < own; ++n) add(plainly(p, tensors, sample, way_of(n)), nullptr);
+  for (std::int64_t n = 0; n < own; ++n) add(evaluate_plain(p, tensors, sample, way_of(n)), nullptr);
   const double flops_of_head = plain_flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(flops_of_head), kMaxCompanions);
@@ -205,15 +205,15 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
     }();
     if constexpr (std::is_same_v<Tensors, BackwardTensors>)
       all = known_to_backward(companion.problem(), moved, std::move(all));
-    const auto truth = by_definition(companion.problem(), moved, all);
-    add(plainly(companion.problem(), moved, all, way_of(n)), &truth);
+    const auto reference = evaluate_reference(companion.problem(), moved, all);
+    add(evaluate_plain(companion.problem(), moved, all, way_of(n)), &reference);
   }
 }
 
-// Where a large problem's lse is not given, the plain evaluation gets that of the definition, rounded: its own would
-// take it far longer than the rest.
-std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors& t, const Sample& sample,
-                               const Definition& definition) {
+// The plain evaluation of a large problem without lse gets the reference's lse, rounded: computing its own would take
+// far longer than everything else.
+std::vector<float> reference_lse(const AttentionProblem& p, const BackwardTensors& t, const Sample& sample,
+                                 const ReferenceEvaluator& evaluator) {
   const std::int64_t group = p.heads_q / p.heads_kv;
   std::set<std::pair<std::int64_t, std::int64_t>> heads;
   for (const RowIndex& row : sample.queries) heads.insert({row.batch, row.head});
@@ -225,7 +225,8 @@ std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors&
     for (std::int64_t i = 0; i < p.len_q; ++i) all.queries.push_back({batch, head, i});
   }
   const ForwardTensors inputs{.q = t.q, .k = t.k, .v = t.v};
-  const RowValues lse = (definition.forward ? definition.forward(p, inputs, all) : by_definition(p, inputs, all)).lse;
+  const RowValues lse =
+      (evaluator.forward ? evaluator.forward(p, inputs, all) : evaluate_reference(p, inputs, all)).lse;
   std::vector<float> values(static_cast<std::size_t>(p.batch * p.heads_q * p.len_q));
   for (std::size_t n = 0; n < lse.rows.size(); ++n) {
     const auto& [batch, head, i] = lse.rows[n];
@@ -237,34 +238,34 @@ std::vector<float> defined_lse(const AttentionProblem& p, const BackwardTensors&
 }  // namespace
 
 Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed,
-                           const Definition& definition) {
+                           const ReferenceEvaluator& evaluator) {
   const Sample sample = sample_of(p, seed);
-  ForwardValues truth =
-      !sample.complete && definition.forward ? definition.forward(p, inputs, sample) : by_definition(p, inputs, sample);
-  overflow(p.result_dtype, truth.out);
-  overflow(DType::fp32, truth.lse);
+  ForwardValues reference = !sample.complete && evaluator.forward ? evaluator.forward(p, inputs, sample)
+                                                                  : evaluate_reference(p, inputs, sample);
+  overflow(p.result_dtype, reference.out);
+  overflow(DType::fp32, reference.lse);
   Bound bound{.factor = kForwardFactor, .stored = p.result_dtype};
   mark_forward(p, inputs, sample.queries, bound);
   mark_exact(p, false, sample.queries, bound);
-  ExpectedTensor out{"out", truth.out, bound}, lse{"lse", truth.lse, bound};
+  ExpectedTensor out{"out", reference.out, bound}, lse{"lse", reference.lse, bound};
   lse.bound.is_lse = true;
   lse.bound.may_poison = overflowing(p, inputs, sample.queries);
   for (std::size_t n = 0; n < sample.queries.size(); ++n)
     out.bound.may_poison[n] = out.bound.may_poison[n] || lse.bound.may_poison[n];
   measure_plain(p, inputs, sample, [&](const ForwardValues& plain, const ForwardValues* own) {
-    out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : truth.out));
-    lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : truth.lse));
+    out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : reference.out));
+    lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : reference.lse));
   });
   return {.sampled = !sample.complete, .tensors = {std::move(out), std::move(lse)}};
 }
 
 Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
-                            const Gradients& before, const Definition& definition) {
+                            const Gradients& before, const ReferenceEvaluator& evaluator) {
   const Sample drawn = sample_of(p, seed), sample = known_to_backward(p, inputs, drawn);
-  BackwardValues truth = !sample.complete && definition.backward ? definition.backward(p, inputs, sample)
-                                                                 : by_definition(p, inputs, sample);
-  add_before(before, truth, false);
-  for (RowValues* gradient : {&truth.dq, &truth.dk, &truth.dv}) overflow(p.result_dtype, *gradient);
+  BackwardValues reference = !sample.complete && evaluator.backward ? evaluator.backward(p, inputs, sample)
+                                                                    : evaluate_reference(p, inputs, sample);
+  add_before(before, reference, false);
+  for (RowValues* gradient : {&reference.dq, &reference.dk, &reference.dv}) overflow(p.result_dtype, *gradient);
   Expectation expected{.sampled = !sample.complete};
   const bool unjudged = (p.wants_dq && sample.queries.empty() && !drawn.queries.empty()) ||
                         ((p.wants_dk || p.wants_dv) && sample.keys.empty() && !drawn.keys.empty());
@@ -275,18 +276,18 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& in
     mark_exact(p, of_keys, values.rows, bound);
     expected.tensors.push_back({name, values, std::move(bound)});
   };
-  if (p.wants_dq) add("dq", truth.dq, false);
-  if (p.wants_dk) add("dk", truth.dk, true);
-  if (p.wants_dv) add("dv", truth.dv, true);
+  if (p.wants_dq) add("dq", reference.dq, false);
+  if (p.wants_dk) add("dk", reference.dk, true);
+  if (p.wants_dv) add("dv", reference.dv, true);
   std::vector<float> lse;
   BackwardTensors plain_inputs = inputs;
   if (!sample.complete && !inputs.lse && p.heads_q > 0) {
-    lse = defined_lse(p, inputs, sample, definition);
+    lse = reference_lse(p, inputs, sample, evaluator);
     plain_inputs.lse = contiguous(lse.data(), {p.batch, p.heads_q, p.len_q, 1});
   }
   measure_plain(p, plain_inputs, sample, [&](BackwardValues plain, const BackwardValues* own) {
     if (own == nullptr) add_before(before, plain, true);
-    const BackwardValues& wanted = own != nullptr ? *own : truth;
+    const BackwardValues& wanted = own != nullptr ? *own : reference;
     for (ExpectedTensor& tensor : expected.tensors) {
       const bool is_dq = tensor.name == "dq", is_dk = tensor.name == "dk";
       tensor.bound.plain.raise_to(error_of(is_dq   ? plain.dq

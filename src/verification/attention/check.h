@@ -16,20 +16,21 @@ namespace fovea::verification {
 Verdict check_forward(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t seed);
 Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t seed);
 
-// The same in two steps, so that several answers to one problem are compared with one expectation. It needs the inputs
-// only. The truth of backward is a function of what backward is given: q, k, v, dout, and lse with out or delta; where
-// these are absent, they are those of the definition. So it is for an implementation that reads its own saved state.
-// Of a wanted gradient no row is left that fp32 knows (score_sizes.h).
+// The same in two steps, so that several answers to one problem are compared with one expectation, which needs only the
+// inputs. Backward's inputs are q, k, v, dout, and lse with out or delta. Where lse, out and delta are absent, as for
+// an implementation that reads its own saved state, the reference computes them.
+
+// `Expectation::unjudged` where fp32 determines no row of a wanted gradient (score_sizes.h).
 inline constexpr std::string_view kUnjudged = "scores of 2^24 and more leave no gradient to compare";
 // What gradients hold before they are accumulated into; null views stand for zeros.
 struct Gradients {
   TensorView dq = {}, dk = {}, dv = {};
 };
-// `definition` evaluates the sampled rows of a large problem.
+// `evaluator` evaluates the sampled rows of a large problem.
 Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors& inputs, std::uint64_t seed,
-                           const Definition& definition = {});
+                           const ReferenceEvaluator& evaluator = {});
 Expectation expect_backward(const AttentionProblem& problem, const BackwardTensors& inputs, std::uint64_t seed,
-                            const Gradients& before = {}, const Definition& definition = {});
+                            const Gradients& before = {}, const ReferenceEvaluator& evaluator = {});
 Verdict compare(const Expectation& expected, const ForwardTensors& results);   // without lse where it is null
 Verdict compare(const Expectation& expected, const BackwardTensors& results);  // all that is expected
 

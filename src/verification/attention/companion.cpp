@@ -45,7 +45,7 @@ Companion::Companion(const AttentionProblem& problem, const BackwardTensors& ten
   backward_.dout = moved(tensors.dout, problem_.heads_q, problem_.len_q);
   if (!tensors.lse) return;
   const Sample all = sample_of(problem_, 0);
-  const ForwardValues values = by_definition(problem_, forward_, all);
+  const ForwardValues values = evaluate_reference(problem_, forward_, all);
   const Sizes rows{1, problem_.heads_q, problem_.len_q, 1};
   backward_.lse = dense(rows, DType::fp32, values.lse.values);
   const DType type = tensors.out ? tensors.out.dtype : DType::fp32;

@@ -9,11 +9,11 @@
 
 namespace fovea::verification {
 
-// One key head of the problem and its query heads, every input element moved by up to an eighth of itself and of the
-// typical element. No mask, nothing non-finite, and four keys at least: a row that sees one key is exact in the plain
-// evaluation, whatever it is elsewhere. Where backward is given lse, out or delta, the companion's are those of its own
-// definition. One that `keeps_scores` leaves q and k where they are: moved, scores of thousands differ by so much that
-// one key has all the weight, and no gradient flows.
+// One key head of the problem and its query heads. Every input element is moved by up to an eighth of itself and of the
+// typical element. There is no mask, nothing non-finite, and at least four keys: the plain evaluation of a row that
+// sees one key is exact, which says nothing of other rows. If backward is given lse, out or delta, the companion has
+// its own, from the reference. With `keeps_scores`, q and k stay as they are: moving them changes scores of thousands
+// so much that one key gets all the probability, and no gradient flows.
 class Companion {
  public:
   Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,

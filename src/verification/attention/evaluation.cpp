@@ -23,10 +23,10 @@ constexpr double kKeyMultiplications = 4e9;
 
 using HeadIndex = std::pair<std::int64_t, std::int64_t>;  // batch, head
 
-class DefinitionHead {
+class ReferenceHead {
  public:
   template <class Tensors>
-  DefinitionHead(const AttentionProblem& p, const Tensors& tensors, const HeadIndex& at)
+  ReferenceHead(const AttentionProblem& p, const Tensors& tensors, const HeadIndex& at)
       : memory_(static_cast<std::size_t>(reference::Head::doubles(p))),
         head_(p, tensors, at.first, at.second, memory_.data()) {}
   double forward_row(std::int64_t i, double* out) { return head_.forward_row(i, out); }
@@ -212,15 +212,15 @@ Sample sample_of(const AttentionProblem& p, std::uint64_t seed) {
   return sample;
 }
 
-ForwardValues by_definition(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
-  return evaluate_forward(p, sample, [&](const HeadIndex& at) { return DefinitionHead(p, tensors, at); });
+ForwardValues evaluate_reference(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample) {
+  return evaluate_forward(p, sample, [&](const HeadIndex& at) { return ReferenceHead(p, tensors, at); });
 }
 
-BackwardValues by_definition(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
-  return evaluate_backward(p, sample, [&](const HeadIndex& at) { return DefinitionHead(p, tensors, at); });
+BackwardValues evaluate_reference(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample) {
+  return evaluate_backward(p, sample, [&](const HeadIndex& at) { return ReferenceHead(p, tensors, at); });
 }
 
-ForwardValues plainly(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample, Way way) {
+ForwardValues evaluate_plain(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample, Way way) {
   ForwardValues values =
       evaluate_forward(p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
   round_to(p.result_dtype, values.out);
@@ -228,7 +228,8 @@ ForwardValues plainly(const AttentionProblem& p, const ForwardTensors& tensors, 
   return values;
 }
 
-BackwardValues plainly(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample, Way way) {
+BackwardValues evaluate_plain(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample,
+                              Way way) {
   BackwardValues values = evaluate_backward(
       p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
   for (RowValues* gradient : {&values.dq, &values.dk, &values.dv}) round_to(p.result_dtype, *gradient);

@@ -1,4 +1,4 @@
-// Evaluating chosen rows of a problem: by the definition in double precision, or plainly in the inputs' precision.
+// Evaluates chosen rows of a problem: the reference in double precision, or the plain evaluation in the inputs'.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +35,20 @@ struct BackwardValues {
   RowValues dq, dk, dv;  // not asked for: left empty
 };
 
-// Who evaluates the definition for the rows of a sample that is not complete: the CPU, unless a program hands over
-// somebody faster.
-struct Definition {
+// Evaluates the reference for the rows of a sample that is not complete. Empty functions: the CPU does.
+struct ReferenceEvaluator {
   std::function<ForwardValues(const AttentionProblem&, const ForwardTensors&, const Sample&)> forward = {};
   std::function<BackwardValues(const AttentionProblem&, const BackwardTensors&, const Sample&)> backward = {};
 };
 
-ForwardValues by_definition(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample);
-BackwardValues by_definition(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample);
+ForwardValues evaluate_reference(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample);
+BackwardValues evaluate_reference(const AttentionProblem& problem, const BackwardTensors& tensors,
+                                  const Sample& sample);
 
 // Results are rounded to the problem's result type.
-ForwardValues plainly(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample, Way way);
-BackwardValues plainly(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample, Way way);
+ForwardValues evaluate_plain(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample,
+                             Way way);
+BackwardValues evaluate_plain(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample,
+                              Way way);
 
 }  // namespace fovea::verification

@@ -19,13 +19,13 @@
 namespace fovea::verification {
 namespace {
 
-std::function<Definition(DeviceKind)>& definition_source() {
-  static std::function<Definition(DeviceKind)> source;
+std::function<ReferenceEvaluator(DeviceKind)>& evaluator_source() {
+  static std::function<ReferenceEvaluator(DeviceKind)> source;
   return source;
 }
 
-Definition definition_on(DeviceKind device) {
-  return definition_source() == nullptr ? Definition{} : definition_source()(device);
+ReferenceEvaluator evaluator_on(DeviceKind device) {
+  return evaluator_source() == nullptr ? ReferenceEvaluator{} : evaluator_source()(device);
 }
 
 // The problem of one pass of a case, with what its variation says.
@@ -171,9 +171,9 @@ Cost Attention::cost(const Case& c) const {
 void Attention::refer(const Case& c, const TensorSet& tensors) const {
   const AttentionProblem p = problem_of(c, Pass::forward);
   const ForwardTensors t = forward_tensors(tensors);
-  const Definition definition = definition_on(c.device());
-  if (definition.forward && !sample_of(p, 0).complete) {
-    const ForwardValues values = definition.forward(p, t, {.queries = every_query(p), .keys = {}, .complete = false});
+  const ReferenceEvaluator evaluator = evaluator_on(c.device());
+  if (evaluator.forward && !sample_of(p, 0).complete) {
+    const ForwardValues values = evaluator.forward(p, t, {.queries = every_query(p), .keys = {}, .complete = false});
     write_rows(values.out, t.out);
     if (t.lse) write_rows(values.lse, t.lse);
   } else {
@@ -184,11 +184,11 @@ void Attention::refer(const Case& c, const TensorSet& tensors) const {
 
 Expectation Attention::expect(const Case& c, Pass pass, const TensorSet& given) const {
   const AttentionProblem p = problem_of(c, pass);
-  const Definition definition = definition_on(c.device());
-  if (pass == Pass::forward) return expect_forward(p, forward_tensors(given), c.seed(), definition);
+  const ReferenceEvaluator evaluator = evaluator_on(c.device());
+  if (pass == Pass::forward) return expect_forward(p, forward_tensors(given), c.seed(), evaluator);
   Gradients before;
   if (p.accumulate) before = {given["dq"], given["dk"], given["dv"]};
-  return expect_backward(p, backward_tensors(c, given), c.seed(), before, definition);
+  return expect_backward(p, backward_tensors(c, given), c.seed(), before, evaluator);
 }
 
 std::vector<ImplementationFacts> Attention::implementations() const {
@@ -274,8 +274,8 @@ const Operation& attention_operation() {
   return operation;
 }
 
-void evaluate_attention_by(std::function<Definition(DeviceKind)> definition_on) {
-  definition_source() = std::move(definition_on);
+void evaluate_attention_by(std::function<ReferenceEvaluator(DeviceKind)> evaluator_on) {
+  evaluator_source() = std::move(evaluator_on);
 }
 
 }  // namespace fovea::verification

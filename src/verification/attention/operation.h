@@ -12,6 +12,6 @@ namespace fovea::verification {
 const Operation& attention_operation();
 
 // Who evaluates the reference for large problems on a device; the CPU unless a program says who is faster.
-void evaluate_attention_by(std::function<Definition(DeviceKind)> definition_on);
+void evaluate_attention_by(std::function<ReferenceEvaluator(DeviceKind)> evaluator_on);
 
 }  // namespace fovea::verification

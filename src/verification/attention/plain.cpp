@@ -1,4 +1,4 @@
-// Scores of a row, softmax, P stored, P v; gradients by the formulas of the definition.
+// Scores of a row, softmax, P stored, P v; gradients by the textbook formulas.
 #include "verification/attention/plain.h"
 
 #include <algorithm>

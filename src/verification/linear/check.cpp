@@ -96,16 +96,16 @@ std::vector<RowIndex> indices_of(const TensorView& result, const Rows& rows) {
 }
 
 struct Evaluation {
-  RowValues truth;
+  RowValues reference;
   std::vector<RowValues> plain;  // in each order
 };
 
 Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorView& result, const RowValues* before,
                     int companion) {
   Evaluation found{{indices_of(result, rows), result.sizes[3], {}}, {}};
-  found.truth.values.resize(rows.chosen.size() * static_cast<std::size_t>(sums.columns));
+  found.reference.values.resize(rows.chosen.size() * static_cast<std::size_t>(sums.columns));
   const bool pairs = sums.operands == DType::bf16;
-  found.plain.assign(std::size(kOrders) - (pairs ? 0 : 1), found.truth);
+  found.plain.assign(std::size(kOrders) - (pairs ? 0 : 1), found.reference);
   std::vector<std::vector<float>> a;
   const auto terms = static_cast<std::size_t>(sums.terms);
   for (const std::int64_t row : rows.chosen) {
@@ -121,7 +121,7 @@ Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorVi
     for (std::size_t r = 0; r < a.size(); ++r) {
       const std::size_t n = r * static_cast<std::size_t>(sums.columns) + static_cast<std::size_t>(column);
       const double old = before != nullptr ? before->values[n] : 0;
-      found.truth.values[n] = old + exact_sum(a[r], b) + static_cast<double>(bias);
+      found.reference.values[n] = old + exact_sum(a[r], b) + static_cast<double>(bias);
       for (std::size_t order = 0; order < found.plain.size(); ++order)
         found.plain[order].values[n] =
             stored(static_cast<float>(old) + (plain_sum(a[r], b, kOrders[order]) + bias), result.dtype);
@@ -130,14 +130,14 @@ Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorVi
   return found;
 }
 
-// Truth beyond the type's range is infinite; where it is near the end, either may come.
-void overflow(DType type, RowValues& truth, Bound& bound) {
-  bound.may_poison.assign(truth.rows.size(), false);
-  for (std::size_t n = 0; n < truth.values.size(); ++n) {
-    double& value = truth.values[n];
+// A reference beyond the type's range is infinite; near the end of the range, either is accepted.
+void overflow(DType type, RowValues& reference, Bound& bound) {
+  bound.may_poison.assign(reference.rows.size(), false);
+  for (std::size_t n = 0; n < reference.values.size(); ++n) {
+    double& value = reference.values[n];
     if (!std::isfinite(value)) continue;
     if (std::isinf(stored(static_cast<float>(value * 1.01), type)))
-      bound.may_poison[n / static_cast<std::size_t>(truth.columns)] = true;
+      bound.may_poison[n / static_cast<std::size_t>(reference.columns)] = true;
     if (std::isinf(stored(static_cast<float>(value), type))) value = std::copysign(HUGE_VAL, value);
   }
 }
@@ -151,10 +151,10 @@ void expect(const std::string& name, const SumsOfProducts& sums, const TensorVie
   ExpectedTensor tensor{name, {}, {.factor = kFactor, .stored = result.dtype, .poisoned = poisoned}};
   for (int companion = 0; companion <= (poisoned ? 0 : kCompanions); ++companion) {
     const Evaluation found = evaluate(sums, rows, result, added_to != nullptr ? &old : nullptr, companion);
-    for (const RowValues& plain : found.plain) tensor.bound.plain.raise_to(error_of(plain, found.truth));
-    if (companion == 0) tensor.truth = found.truth;
+    for (const RowValues& plain : found.plain) tensor.bound.plain.raise_to(error_of(plain, found.reference));
+    if (companion == 0) tensor.reference = found.reference;
   }
-  overflow(result.dtype, tensor.truth, tensor.bound);
+  overflow(result.dtype, tensor.reference, tensor.bound);
   expected.sampled = expected.sampled || !rows.complete;
   expected.tensors.push_back(std::move(tensor));
 }

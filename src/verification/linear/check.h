@@ -1,4 +1,4 @@
-// What Linear's results must be close to: the definition, and the error of the plain evaluation in the same precision.
+// The expected results of Linear: the reference, and bounds from the plain evaluation's error in the same precision.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
-#include "cuda/reference/definition.h"
+#include "cuda/reference/kernels.h"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda::reference {
@@ -114,8 +114,8 @@ __global__ void statistics(Operands p, const Row* heads, std::int64_t count, dou
   for (std::int64_t n = blockIdx.x; n < count * p.len_q; n += gridDim.x) {
     const Row row{heads[n / p.len_q].batch, heads[n / p.len_q].head, n % p.len_q};
     const std::int64_t at = (row.batch * p.heads_q + row.head) * p.len_q + row.index;
-    const bool defined = !given(p.lse) || (!given(p.delta) && !given(p.out));
-    const double lse = defined ? forward_row(p, row, weights, own_out) : 0;
+    const bool computes_forward = !given(p.lse) || (!given(p.delta) && !given(p.out));
+    const double lse = computes_forward ? forward_row(p, row, weights, own_out) : 0;
     double delta = 0;
     for (std::int64_t c = threadIdx.x; c < p.dim_v && !given(p.delta); c += kThreads) {
       const double o = given(p.out) ? load(p.out, offset(p.out, row.batch, row.head, row.index) + c) : own_out[c];
@@ -192,24 +192,24 @@ std::int64_t scratch_doubles(const Operands& p) {
 void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
                         double* scratch, int blocks) {
   forward_rows<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, out, lse, scratch, scratch_doubles(p));
-  check(cudaGetLastError(), "the definition's forward");
+  check(cudaGetLastError(), "the reference's forward");
 }
 
 void write_statistics(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int blocks) {
   statistics<<<blocks_for(count * p.len_q, blocks), kThreads>>>(p, heads, count, scratch, scratch_doubles(p));
-  check(cudaGetLastError(), "the definition's statistics");
+  check(cudaGetLastError(), "the reference's statistics");
 }
 
 void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
                            int blocks) {
   query_gradients<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, dq, scratch, scratch_doubles(p));
-  check(cudaGetLastError(), "the definition's dq");
+  check(cudaGetLastError(), "the reference's dq");
 }
 
 void write_key_gradients(const Operands& p, const Row* keys, std::int64_t count, double* dk, double* dv,
                          double* scratch, int blocks) {
   key_gradients<<<blocks_for(count, blocks), kThreads>>>(p, keys, count, dk, dv, scratch, scratch_doubles(p));
-  check(cudaGetLastError(), "the definition's dk and dv");
+  check(cudaGetLastError(), "the reference's dk and dv");
 }
 
 }  // namespace fovea::cuda::reference

@@ -1,4 +1,4 @@
-// The definition's kernels, to be enqueued: plain loops in double precision, one block per row or key.
+// The reference's kernels, to be enqueued: plain loops in double precision, one thread block per row or key.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ std::int64_t scratch_doubles(const Operands& p);
 // All pointers are the device's. out [rows, dim_v], lse [rows].
 void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
                         double* scratch, int blocks);
-// lse and delta of every query row of the heads: as given, or by the definition. `index` of a head says nothing.
+// lse and delta of every query row of the heads: as given, or computed here. `index` of a head is ignored.
 void write_statistics(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int blocks);
 // dq [rows, dim_qk]
 void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
