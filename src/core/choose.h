@@ -129,7 +129,7 @@ class Chooser {
                          std::string(name_of(problem_.device.kind))};
     if (std::string reason = one.obstacle(); !reason.empty()) return {.refusal = std::move(reason)};
     if (problem_.reproducible && !one.reproducible)
-      return {.refusal = "promises no bitwise equality from run to run; takes reproducible=false only"};
+      return {.refusal = "not bitwise reproducible; runs only if it is named and reproducible is false"};
     return one.prepared(problem_);
   }
 

@@ -41,8 +41,8 @@ const core::KeyTable& linear_keys() {
        {"k", KeyKind::count, "columns of x"},
        {"n", KeyKind::count, "columns of y", {}, "k"},
        {"h", KeyKind::count, "heads that the columns of y are split into, a divisor of n"},
-       {"dtype", KeyKind::word, "type of the elements", {"fp32", "bf16", "fp16"}, "fp32"},
-       {"bias", KeyKind::word, "whether a bias is added, and has a gradient", {"no", "yes"}, "no"},
+       {"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"},
+       {"bias", KeyKind::word, "add a bias, and compute its gradient", {"no", "yes"}, "no"},
        {"layout", KeyKind::word, "order of the dimensions of y in memory", {"blhd", "bhld"}, "blhd"},
        {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
       fault_of});

@@ -39,9 +39,10 @@ struct BenchOptions {
 
 constexpr const char* kBenchExamples = R"(Examples:
   fovea bench --preset quick -o run.jsonl
-  fovea bench --problem "lq=1k,2k,4k d=64 mask=causal" --impl flash,naive --baseline naive
+  fovea bench --problem "lq=1k,2k,4k d=64" --impl flash,naive --baseline naive
   fovea bench --problem "lq=1k d=64" --impl ./libmine.so:my_attention,flash
-Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input, 3 the disk is full, 4 no such device, 130 interrupted.
+Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input,
+3 the disk is full, 4 no such device, 130 interrupted.
 
 )";
 constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: little time is spent on the ceilings
@@ -194,12 +195,13 @@ void check_baseline(const std::string& baseline, const std::vector<Contender>& c
 // Options that contradict each other, and those that would have no effect.
 void check_options(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
-    refuse("--preset", "one of --preset and --problem is wanted", o.preset.empty() ? "neither" : "both", "one of them");
-  if (o.resume && o.output.empty()) refuse("--resume", "there is no file to go on in", "no -o", "-o FILE");
+    refuse("--preset", "wants exactly one of --preset and --problem", o.preset.empty() ? "neither" : "both",
+           "one of them");
+  if (o.resume && o.output.empty()) refuse("--resume", "no file to resume", "no -o", "-o FILE");
   if (!o.scale.empty() && o.preset.empty())
     refuse("--scale", "only presets have a scale", "--problem", "--preset NAME", "leave --scale out");
   if (o.force && !o.resume)
-    refuse("--force", "it forces a resume", "no --resume", "--resume -o FILE", "leave --force out");
+    refuse("--force", "only has an effect with --resume", "no --resume", "--resume -o FILE", "leave --force out");
   if (!o.python.empty() && o.peers.empty() && o.implementations.find(".py:") == std::string::npos)
     refuse("--python", "nothing here runs in Python", o.python, "--with PEERS, or --impl kernel.py:function",
            "leave --python out");
@@ -214,8 +216,7 @@ int run_bench(const BenchOptions& o) {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;
   }
-  if (device == DeviceKind::cpu && !o.timing.empty())
-    refuse("--timing", "times of a CPU are taken in one way", o.timing, "--device cuda");
+  if (device == DeviceKind::cpu && !o.timing.empty()) refuse("--timing", "is for GPUs only", o.timing, "--device cuda");
   std::vector<std::string> names = words_of(o.implementations);
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
@@ -276,73 +277,71 @@ std::vector<std::string> typed_words() {
 // What is timed.
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
-                   "a named grid: quick, report-a, report-b, report-d2, report-d3, report-e, h200-dense")
+                   "grid of problems: quick, report-a, report-b,\nreport-d2, report-d3, report-e, h200-dense")
       ->check(not_empty())
       ->type_name("NAME");
-  verb->add_option("--problem", o.problem, "a problem line; a comma list per key makes a sweep")
+  verb->add_option("--problem", o.problem, "problem line; comma-separated values make a sweep")
       ->check(not_empty())
       ->type_name("LINE");
   verb->add_option("--impl", o.implementations,
-                   "who is timed, a comma list: flash, cpu.avx2, naive, ./lib.so:symbol, kernel.py:function")
+                   "implementations to time: flash, cpu.avx2, naive,\n./lib.so:symbol, kernel.py:function")
       ->check(not_empty())
       ->type_name("LIST");
-  verb->add_option("--passes", o.passes, "a list of fwd, bwd, e2e; instead of the pass of the lines")
+  verb->add_option("--passes", o.passes, "fwd, bwd, e2e: overrides pass= of the lines")
       ->check(not_empty())
       ->type_name("LIST");
-  verb->add_option("--device", o.device, "cpu or cuda; instead of the device of the lines")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  verb->add_option("--seed", o.seed, "of the inputs and of the order of turns")
+  verb->add_option("--device", o.device, "overrides device= of the lines")->check(CLI::IsMember({"cpu", "cuda"}));
+  verb->add_option("--seed", o.seed, "seed of the inputs and of the order of turns")
       ->check(whole_number_within(0, UINT64_MAX))
       ->type_name("N");
-  verb->add_option("--scale", o.scale, "of a preset: quick (if left out) or full")
-      ->check(CLI::IsMember({"quick", "full"}));
+  verb->add_option("--scale", o.scale, "scale of the preset (quick)")->check(CLI::IsMember({"quick", "full"}));
   verb->add_option("--with", o.peers,
-                   "peers of the Python named by --python: torch, one of its rows as torch.flash, onnxruntime")
+                   "peers to time, run by --python: torch, one of its\nkernels as torch.flash, onnxruntime")
       ->check(not_empty())
       ->type_name("LIST");
-  verb->add_option("--against", o.against, "an older fovea: its implementations take turns with ours, as flash@old")
+  verb->add_option("--against", o.against,
+                   "older fovea program; its implementations are timed\ntoo, in turns, under names such as flash@old")
       ->check(not_empty())
       ->type_name("PROGRAM");
-  verb->add_option("--python", o.python, "the Python that runs peers and kernel.py:function (python3)")
+  verb->add_option("--python", o.python, "Python that runs peers and kernel.py:function\n(python3)")
       ->check(not_empty())
       ->type_name("PATH");
 }
 
 // How it is timed, and what becomes of the times.
 void add_timing_options(CLI::App* verb, BenchOptions& o) {
-  verb->add_option(
-          "--timing", o.timing,
-          "on a GPU: cold (L2 flushed before every run, the default), hot, graph (one of up to 100 runs), or host "
-          "(how long a call keeps the host)")
+  verb->add_option("--timing", o.timing,
+                   "GPU only. cold: L2 flushed before each run (the\ndefault). hot: an untimed run first. graph: mean\n"
+                   "of up to 100 runs in a CUDA graph. host: how long\na call keeps the host busy")
       ->check(CLI::IsMember({"cold", "hot", "graph", "host"}));
-  verb->add_option("--threads", o.threads, "CPU threads; default: what the machine grants")
+  verb->add_option("--threads", o.threads, "CPU threads (default: FOVEA_THREADS, else all that\nthe machine grants)")
       ->check(whole_number_within(1, 4096))
       ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,
-                   "most seconds of samples per cell and implementation (10; quick presets 0.5)")
+                   "longest sampling of a problem and implementation\n(10; quick presets 0.5)")
       ->check(number_within(1e-3, 1e6))
       ->type_name("SECONDS");
-  verb->add_option("--timeout", o.timeout, "most seconds that a run may take (60)")
+  verb->add_option("--timeout", o.timeout, "longest that one run may take (60)")
       ->check(number_within(1e-3, 1e6))
       ->type_name("SECONDS");
-  verb->add_option("--memory-limit", o.memory_limit, "most bytes a cell may take, as 8G; default: what is free")
+  verb->add_option("--memory-limit", o.memory_limit, "memory limit of a problem, as 8G (default:\nall free memory)")
       ->type_name("BYTES");
-  verb->add_option("-o,--output", o.output, "file of records, one JSON line per cell and implementation")
+  verb->add_option("-o,--output", o.output, "file of records: one JSON line per problem and\nimplementation")
       ->check(not_empty())
       ->type_name("FILE");
-  verb->add_flag("--resume", o.resume, "go on in the file of records");
-  verb->add_flag("--force", o.force, "resume even in a file of another machine or build");
-  verb->add_option("--baseline", o.baseline, "add each time's ratio to this implementation")
+  verb->add_flag("--resume", o.resume, "continue the file of records");
+  verb->add_flag("--force", o.force, "resume a file of another machine or build too");
+  verb->add_option("--baseline", o.baseline, "print speed-ups over this implementation")
       ->check(not_empty())
       ->type_name("NAME");
-  verb->add_flag("--yes", o.yes, "start a sweep of many cells or hours");
+  verb->add_flag("--yes", o.yes, "allow a sweep of over 2000 cells or one hour");
   verb->add_flag("--json", o.json, "print records instead of the table");
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("bench", "Check implementations, then time them against each other");
+  auto* verb = app.add_subcommand("bench", "Check implementations, then time them");
   static BenchOptions o;
   add_subject_options(verb, o);
   add_timing_options(verb, o);

@@ -43,7 +43,7 @@ std::string plain_words(const std::string& what) {
   if (what.find(": At Most 1 required but received") != std::string::npos) return option + " is given more than once";
   if (what.ends_with(" missing") && what.find(" required ") != std::string::npos) return option + " has no value";
   if (const std::size_t at = what.find(" excludes "); at != std::string::npos)
-    return what.substr(0, at) + " cannot stand beside " + what.substr(at + std::string_view(" excludes ").size());
+    return what.substr(0, at) + " cannot be combined with " + what.substr(at + std::string_view(" excludes ").size());
   return what;
 }
 

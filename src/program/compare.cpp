@@ -142,12 +142,12 @@ int run_compare(const CompareOptions& o) {
   if (!differences.empty()) {
     std::fprintf(stderr, "fovea: the two files were not measured under the same conditions\n");
     for (const auto& difference : differences) std::fprintf(stderr, "  %s\n", core::printable(difference).c_str());
-    if (!o.force) std::fprintf(stderr, "  hint: compare them all the same with --force\n");
+    if (!o.force) std::fprintf(stderr, "  hint: --force compares them anyway\n");
     if (!o.force) return 2;
   }
   const Comparison comparison = compare_records(a, b, o.force);
   if (comparison.cells.empty() && comparison.status_changes.empty()) {
-    std::fprintf(stderr, "fovea: %s and %s have no cell in common that could be compared\n", o.a.c_str(), o.b.c_str());
+    std::fprintf(stderr, "fovea: %s and %s share no cell that can be compared\n", o.a.c_str(), o.b.c_str());
     return 2;
   }
   if (o.json) {
@@ -161,19 +161,19 @@ int run_compare(const CompareOptions& o) {
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
-  auto* verb =
-      app.add_subcommand("compare", "Compare two files of records: what is faster, slower, the same or unclear");
+  auto* verb = app.add_subcommand("compare", "Compare two files of records, cell by cell");
   static CompareOptions o;
   verb->add_option("a", o.a, "records of `fovea bench -o`: before")->required()->type_name("FILE");
   verb->add_option("b", o.b, "records of `fovea bench -o`: after")->required()->type_name("FILE");
-  verb->add_option("--fail-on", o.fail_on, "slower: exit 1 if a cell is slower in b, or has lost its time")
+  verb->add_option("--fail-on", o.fail_on, "slower: exit 1 if a cell is slower in b, or has a\ntime in a only")
       ->check(CLI::IsMember({"slower"}));
-  verb->add_flag("--force", o.force, "compare files of unlike machines, threads or builds");
+  verb->add_flag("--force", o.force, "compare files of different machines, threads or\nbuilds");
   verb->add_flag("--json", o.json, "print one JSON object instead of tables");
   verb->footer(
-      "A verdict wants three samples on both sides. Faster or slower: the quartile intervals do not touch, and the\n"
-      "medians are further apart than either interval is wide. Same: each median lies within the other interval.\n"
-      "Everything else is unclear. Exit codes: 0 compared, 1 slower and --fail-on given, 2 cannot be compared.");
+      "A verdict needs three samples on both sides. Faster or slower: the quartile\n"
+      "intervals do not touch, and the medians are further apart than either interval\n"
+      "is wide. Same: each median lies within the other interval. Otherwise unclear.\n"
+      "Exit codes: 0 compared, 1 slower and --fail-on given, 2 cannot be compared.");
   verb->callback([&action] { action = [] { return run_compare(o); }; });
 }
 

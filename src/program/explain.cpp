@@ -104,21 +104,21 @@ void print_words(const Facts& facts) {
       {"saved for backward", fmt::format("{} bytes ({})", e.saved_bytes, binary_size(e.saved_bytes))},
       {"tensors", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
       {"operations", fmt::format("{:.4g} flops", facts.cost.flops)},
-      {"traffic", fmt::format("{:.4g} bytes if every tensor is moved once ({:.1f} flops/byte)", facts.cost.bytes,
+      {"traffic", fmt::format("{:.4g} bytes if each tensor moves once ({:.1f} flops/byte)", facts.cost.bytes,
                               facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
-      {"floor",
-       facts.floor_s > 0 ? time_text(facts.floor_s) + " at the highest rate this processor could have" : "unknown"}};
+      {"lower bound",
+       facts.floor_s > 0 ? time_text(facts.floor_s) + " at the peak rate of this processor" : "unknown"}};
   std::fputs(aligned(plan).c_str(), stdout);
 }
 
 }  // namespace
 
 void add_explain(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("explain", "Which implementation takes a problem, why, and what it needs");
+  auto* verb = app.add_subcommand("explain", "Show which implementation runs a problem, and why");
   static std::string line, implementation;
   static bool json = false;
-  verb->add_option("--problem", line, "the problem line")->required()->check(not_empty())->type_name("LINE");
-  verb->add_option("--impl", implementation, "explain this one instead of the first that accepts")
+  verb->add_option("--problem", line, "problem line, as below")->required()->check(not_empty())->type_name("LINE");
+  verb->add_option("--impl", implementation, "explain this implementation, not the chosen one")
       ->check(not_empty())
       ->type_name("NAME");
   verb->footer(verification::problem_line_help());

@@ -154,11 +154,11 @@ void print_json(const Machine& machine, bool quick) {
 }
 
 void print_implementations(const Operation& operation) {
-  std::printf("\nimplementations of %s, best first, and what they take (in detail: fovea info --matrix)\n",
+  std::printf("\nimplementations of %s, best first (details: fovea info --matrix)\n",
               std::string(operation.name()).c_str());
   std::vector<std::vector<std::string>> rows;
   for (const ImplementationFacts& one : operation.implementations()) {
-    const char* const ready = one.automatic ? "ready" : "ready, runs when named";
+    const char* const ready = one.automatic ? "ready" : "ready, only if named";
     const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
     rows.push_back({"  " + one.name + (twin ? " on cuda" : ""), takes(operation, one),
                     one.unavailable.empty() ? ready : "not here: " + one.unavailable});
@@ -186,11 +186,12 @@ void print_words(const Machine& machine, bool quick) {
 }  // namespace
 
 void add_info(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("info", "What this machine has, what it can do, and what runs on it");
+  auto* verb = app.add_subcommand("info", "Show this machine and its implementations");
   static bool json = false, matrix = false, quick = false;
   auto* as_json = verb->add_flag("--json", json, "print JSON");
-  verb->add_flag("--quick", quick, "measure no ceilings");
-  verb->add_flag("--matrix", matrix, "print docs/support.md: what each implementation takes, on any machine")
+  verb->add_flag("--quick", quick, "do not measure ceilings");
+  verb->add_flag("--matrix", matrix,
+                 "print docs/support.md: the problems that each\nimplementation takes on any machine")
       ->excludes(as_json);
   verb->callback([&action] {
     action = [] {

@@ -86,11 +86,10 @@ std::string package_folder() {
 int run_report(const ReportOptions& options) {
   const std::string python = reporting_python(options.python);
   if (python.empty()) {
-    std::fprintf(
-        stderr,
-        "fovea: no report: %s lacks pandas, jinja2 or matplotlib; scripts/setup makes a Python that has them, --python "
-        "names one\n",
-        options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
+    std::fprintf(stderr,
+                 "fovea: no report: %s lacks pandas, jinja2 or matplotlib\n"
+                 "  hint: scripts/setup installs them in build/venv; --python names another Python\n",
+                 options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
     return 2;
   }
   std::vector<std::string> words{python, "-c",          kStart, package_folder(), "--program", program_path().string(),
@@ -108,14 +107,14 @@ int run_report(const ReportOptions& options) {
 }  // namespace
 
 void add_report(CLI::App& app, Action& action) {
-  auto* verb = app.add_subcommand("report", "Tables and pictures of one or several records");
+  auto* verb = app.add_subcommand("report", "Make tables and pictures from files of records");
   static ReportOptions options;
   verb->add_option("records", options.records, "files that fovea bench wrote")->required()->check(CLI::ExistingFile);
-  verb->add_option("-o,--output", options.folder, "folder to write")->check(not_empty())->capture_default_str();
-  verb->add_option("--baseline", options.baseline, "implementation that speed-ups are over (default: naive)")
+  verb->add_option("-o,--output", options.folder, "folder to write to")->check(not_empty())->capture_default_str();
+  verb->add_option("--baseline", options.baseline, "implementation to compute speed-ups over\n(default: naive)")
       ->check(not_empty());
   verb->add_option("--python", options.python,
-                   "Python with pandas, jinja2 and matplotlib (default: FOVEA_PYTHON, build/venv, python3)")
+                   "Python with pandas, jinja2 and matplotlib\n(default: FOVEA_PYTHON, build/venv, python3)")
       ->check(not_empty());
   verb->add_flag("--no-pictures", options.no_pictures, "tables only");
   verb->add_flag("--json", options.json, "print one JSON object instead of text");

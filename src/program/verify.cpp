@@ -59,41 +59,44 @@ const Operation& operation_named(const std::string& name) {
 
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<VerifyOptions>();
-  auto* verb = app.add_subcommand("verify", "Check the implementations against the reference on random cases");
-  auto* cases = verb->add_option("--cases", options->cases, "how many random cases; 20000 are a full run")
+  auto* verb = app.add_subcommand("verify", "Check implementations against the reference");
+  auto* cases = verb->add_option("--cases", options->cases, "number of random cases; a full run has 20000")
                     ->check(whole_number_within(1, 1'000'000'000))
                     ->capture_default_str()
                     ->type_name("N");
-  auto* seed = verb->add_option("--seed", options->seed, "another seed, other cases")
+  auto* seed = verb->add_option("--seed", options->seed, "seed that the cases are drawn from")
                    ->check(whole_number_within(0, UINT64_MAX))
                    ->capture_default_str()
                    ->type_name("N");
-  verb->add_option("--impl", options->implementations, "only these, as cpu.avx2,reference (default: all that run here)")
+  verb->add_option("--impl", options->implementations,
+                   "implementations to check, as cpu.avx2,reference\n(default: all that this machine can run)")
       ->delimiter(',')
       ->type_name("LIST");
-  auto* operation = verb->add_option("--op", options->operation, "the operation whose cases are drawn (attention)")
+  auto* operation = verb->add_option("--op", options->operation, "operation to draw cases of (attention)")
                         ->check(not_empty())
                         ->type_name("NAME");
-  verb->add_option("--device", options->device, "cpu or cuda (default: the one the line names, else cpu)")
+  verb->add_option("--device", options->device, "device to run on (default: the one in --problem,\nelse cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  auto* passes = verb->add_option("--passes", options->passes, "fwd, bwd or both")
+  auto* passes = verb->add_option("--passes", options->passes, "passes to check (default: both)")
                      ->delimiter(',')
                      ->check(CLI::IsMember({"fwd", "bwd"}))
                      ->type_name("LIST");
   auto* problem =
-      verb->add_option("--problem", options->problem, "replay this problem line (or sweep) instead of random cases")
+      verb->add_option("--problem", options->problem, "replay this problem line or sweep instead of\nrandom cases")
           ->check(not_empty())
           ->excludes(cases, seed, passes, operation)
           ->type_name("LINE");
-  verb->add_flag("--hostile", options->hostile, "the line's cases with every data family at every placement")
+  verb->add_flag("--hostile", options->hostile,
+                 "run --problem with every kind of data (data=) at\nevery placement (place=)")
       ->needs(problem);
-  verb->add_option("--threads", options->threads, "threads of every call (default: one to three, by case)")
+  verb->add_option("--threads", options->threads, "CPU threads of each call (default: 1 to 3, drawn\nper case)")
       ->check(whole_number_within(1, 1024))
       ->type_name("N");
-  verb->add_option("--jobs", options->jobs, "processes that share the cases (default: one per processor on the CPU)")
+  verb->add_option("--jobs", options->jobs,
+                   "processes that share the cases (default: one per\nCPU thread; on a GPU one)")
       ->check(whole_number_within(1, 1024))
       ->type_name("N");
-  verb->add_flag("--json", options->json, "one JSON object instead of text");
+  verb->add_flag("--json", options->json, "print one JSON object instead of text");
   verb->footer(verification::problem_line_help());
   verb->callback([options, &action] {
     action = [options] {

@@ -88,9 +88,9 @@ Json flags() {
   return {
       flag("impossible", "!", false, "faster than the hardware allows, so wrong"),
       flag("noisy", "n", true, "samples spread widely; ranked only where the quartiles of two cells do not overlap"),
-      flag("launch_bound", "l", false, "so short that the call itself dominates"),
-      flag("low_probe", "p", true, "the probe is no ceiling there: a library product or the row itself beat it"),
-      flag("host_bound", "h", false, "may hold the time of the host that enqueues"),
+      flag("launch_bound", "l", false, "so short that the fixed cost of a call dominates"),
+      flag("low_probe", "p", true, "a library product, or the row itself, beat the probe of the ceiling"),
+      flag("host_bound", "h", false, "may include the time that the host took to enqueue"),
       flag("inaccurate", "a", true, "less accurate than this library must be"),
       flag("few_samples", "", true, "fewer samples than asked for"),
       flag("sampled_check", "", true, "checked on sampled rows and keys")};

@@ -22,13 +22,13 @@ std::vector<const Operation*>& list() {
 core::KeyTable with_input_keys(core::KeyTable table, const std::vector<Family>& families) {
   std::vector<std::string_view> names;
   for (const Family& family : families) names.push_back(family.name);
-  table.keys.push_back({"data", core::KeyKind::word, "which inputs", names, std::string(names.front())});
+  table.keys.push_back({"data", core::KeyKind::word, "distribution of the inputs", names, std::string(names.front())});
   table.keys.push_back({"place",
                         core::KeyKind::word,
-                        "how they lie in memory",
+                        "how the tensors lie in memory",
                         {std::begin(kPlacements), std::end(kPlacements)},
                         "contiguous"});
-  table.keys.push_back({"seed", core::KeyKind::seed, "of the inputs", {}, "0"});
+  table.keys.push_back({"seed", core::KeyKind::seed, "seed of the inputs", {}, "0"});
   return table;
 }
 

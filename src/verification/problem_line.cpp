@@ -139,12 +139,25 @@ void check_possible(const std::vector<Word>& words, const Case& c) {
   if (fault) refuse(position_of(words, c, fault->blamed), fault->problem, fault->got, fault->wanted, fault->hint);
 }
 
+constexpr std::size_t kHelpIndent = 10, kHelpWidth = 80;
+
+// The key's name, then its help from one column on, in lines that a terminal of 80 columns shows whole.
 std::string help_of(const core::Key& key) {
-  std::string text = "  " + std::string(key.name);
-  text.resize(std::max<std::size_t>(text.size() + 1, 10), ' ');
-  text += std::string(key.help);
-  if (key.kind == core::KeyKind::word) text += std::string(key.help.empty() ? "" : ": ") + core::wanted_of(key);
-  return text + " (" + key.fallback + ")\n";
+  std::string words(key.help);
+  if (key.kind == core::KeyKind::word) words += std::string(key.help.empty() ? "" : ": ") + core::wanted_of(key);
+  words += " (" + key.fallback + ")";
+  std::string text, line = "  " + std::string(key.name);
+  line.resize(std::max<std::size_t>(line.size() + 1, kHelpIndent), ' ');
+  for (std::size_t start = 0; start < words.size();) {
+    const std::size_t end = std::min(words.find(' ', start), words.size());
+    if (line.size() + end - start > kHelpWidth) {
+      text += line.substr(0, line.size() - 1) + "\n";
+      line.assign(kHelpIndent, ' ');
+    }
+    line += words.substr(start, end - start) + (end < words.size() ? " " : "");
+    start = end + 1;
+  }
+  return text + line + "\n";
 }
 
 }  // namespace
@@ -205,13 +218,12 @@ bool is_fallback(const Case& c, const core::Key& key) {
 
 std::string problem_line_help() {
   std::string text =
-      "A problem line is words key=value in any order; 4k is 4096; in brackets what is meant where a key is left "
-      "out.\n";
+      "A problem line is a list of key=value words in any order; 4k means 4096.\nDefaults are in parentheses.\n";
   for (const Operation* one : operations()) {
     text += "  op=" + std::string(one->name()) + "\n";
     for (const core::Key& key : one->keys().keys) text += help_of(key);
   }
-  return text + "In a sweep every key may hold a comma list: \"lq=1k,2k,4k d=64,128 pass=fwd,bwd\" has twelve cells.";
+  return text + "In a sweep a key may have several values: \"lq=1k,2k,4k d=64,128 pass=fwd,bwd\" is\ntwelve problems.";
 }
 
 }  // namespace fovea::verification

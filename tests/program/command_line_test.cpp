@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"JobsWithAFraction", {"verify", "--jobs", "1.5"}, {"--jobs", "got `1.5`", "whole number"}},
         Refusal{"PassesBesideALine",
                 {"verify", "--problem", kTiny, "--passes", "bwd"},
-                {"--passes", "cannot stand beside", "--problem"}},
+                {"--passes", "cannot be combined with", "--problem"}},
         Refusal{"HostileWithoutALine", {"verify", "--hostile"}, {"--hostile", "--problem"}},
         Refusal{"SeedBesideALine", {"verify", "--problem", kTiny, "--seed", "7"}, {"--seed", "--problem"}},
         Refusal{"NegativeSeedOfVerify", {"verify", "--seed=-3"}, {"--seed", "-3"}},
@@ -235,7 +235,7 @@ TEST(CommandLineOutput, JsonOfEveryVerbParses) {
 TEST(CommandLineOutput, ExplainShowsTheWalk) {
   const Ended run = fovea({"explain", "--problem", "lq=100 d=64"});
   EXPECT_EQ(run.code, 0);
-  for (const char* word : {"takes it", "would take it", "workspace", "saved for backward", "operations", "floor"})
+  for (const char* word : {"takes it", "would take it", "workspace", "saved for backward", "operations", "lower bound"})
     EXPECT_NE(run.out.find(word), std::string::npos) << run.out;
 }
 

@@ -68,6 +68,8 @@ TEST(Verbs, AllOfThemHelp) {
     EXPECT_EQ(help.err, "");
     EXPECT_NE(help.out.find(std::string("fovea ") + verb), std::string::npos) << help.out;
     EXPECT_NE(help.out.find("--json"), std::string::npos) << help.out;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   }
   const Ended version = fovea({"--version"});
   EXPECT_EQ(version.code, 0);

@@ -15,7 +15,7 @@ std::vector<Preset> report_presets() {
   const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
   return {
       {"quick",
-       "a cut of the five report presets that two cores finish within three minutes",
+       "parts of the five report presets; at most three minutes on two cores",
        all,
        {"pass=fwd,bwd,e2e d=64 lq=128,256,512,1024 dtype=fp32,bf16 mask=causal",
         "pass=fwd,bwd b=8 d=64 lq=256,1024 dtype=fp32 mask=none",

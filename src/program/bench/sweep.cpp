@@ -64,7 +64,7 @@ class Sweep {
     } catch (const Interrupted&) {
       ended_ = kInterrupted;
     } catch (const OutputLost& full) {
-      std::fprintf(stderr, "\nfovea: the disk is full, measuring stops: %s\n", full.what());
+      std::fprintf(stderr, "\nfovea: the disk is full, so the run stops: %s\n", full.what());
       ended_ = kOutputLost;
     }
     return ended_;

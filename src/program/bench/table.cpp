@@ -88,15 +88,15 @@ std::string legend_of(const std::vector<Row>& rows) {
   const auto occurs = [&rows](std::string_view flag) {
     return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
   };
-  std::string text = "* fastest, where it can be told apart";
-  if (occurs("launch_bound")) text += "   ^ launch-bound: little but the call itself is timed";
-  if (occurs("noisy")) text += "   ~ noisy: the quartiles are more than 5 % apart";
-  if (occurs("inaccurate")) text += "   ! less accurate than ours must be";
-  if (occurs("low_probe")) text += "   % its probe is no ceiling: a library product or itself beat it";
-  if (occurs("host_bound")) text += "   & may hold the time of the host that enqueues";
-  if (occurs("impossible")) text += "   impossible: under the time that this processor needs at least";
+  std::string text = "* clearly fastest";
+  if (occurs("launch_bound")) text += "\n^ launch-bound: mostly the fixed cost of a call";
+  if (occurs("noisy")) text += "\n~ noisy: the quartiles are more than 5 % of the median apart";
+  if (occurs("inaccurate")) text += "\n! less accurate than this library must be";
+  if (occurs("low_probe")) text += "\n% a library product, or the row itself, beat the probe of the ceiling";
+  if (occurs("host_bound")) text += "\n& may include the time that the host took to enqueue";
+  if (occurs("impossible")) text += "\nimpossible: faster than the peak rate of this processor allows";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
-    text += "   [+]: beyond the launches of the call's kernels; second with a workspace of the library's pool";
+    text += "\n[+]: host time beyond the kernel launches; second value: with the library's workspace pool";
   return text + "\n";
 }
 

@@ -71,8 +71,8 @@ void note_clock(Comparison& comparison) {
   }
   const double change = cells > 0 ? std::exp(sum / cells) - 1 : 0;
   if (std::abs(change) < kClockChange) return;
-  comparison.notes.push_back(fmt::format("the clock was {} {} in B, by the mean over {} cells",
-                                         percent(std::abs(change)), change > 0 ? "higher" : "lower", cells));
+  comparison.notes.push_back(fmt::format("the mean clock was {} {} in B, over {} cells", percent(std::abs(change)),
+                                         change > 0 ? "higher" : "lower", cells));
 }
 
 }  // namespace

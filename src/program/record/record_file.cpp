@@ -135,7 +135,7 @@ Records load_records(const std::string& path) {
   std::string_view line;
   for (bool whole = false; reader.next(line, whole);) {
     if (!whole) {
-      if (!could_be_torn(line)) refuse(path, "at byte " + std::to_string(records.valid_bytes) + " stands no record");
+      if (!could_be_torn(line)) refuse(path, "no record at byte " + std::to_string(records.valid_bytes));
       records.warning = path + ": the last line, at byte " + std::to_string(records.valid_bytes) +
                         ", was not finished and is left out";
       break;
@@ -160,7 +160,7 @@ RecordFile::RecordFile(const std::string& path, const Environment& environment, 
     if (!lock(descriptor_)) refuse(path, "another run is writing to it");
     struct stat status {};
     if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
-      refuse(path, "is not a regular file, so rows would be lost in it");
+      refuse(path, "is not a regular file, so rows would be lost");
     if (status.st_size > 0) take_up(environment, resume, force);
     append_line(json_line(environment));
   } catch (...) {
@@ -170,7 +170,7 @@ RecordFile::RecordFile(const std::string& path, const Environment& environment, 
 }
 
 void RecordFile::take_up(const Environment& environment, bool resume, bool force) {
-  if (!resume) refuse(path_, "exists; go on in it with --resume, or choose another name");
+  if (!resume) refuse(path_, "exists; continue it with --resume, or choose another name");
   before_ = load_records(path_);
   for (const Environment& earlier : before_.environments) {
     if (force) break;

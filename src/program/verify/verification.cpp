@@ -77,7 +77,7 @@ void Verification::choose_implementations() {
                   .problem = "this machine cannot run it",
                   .got = one.name + ": " + one.unavailable});
     } else if (!options_.json) {
-      fmt::print("not run here: {}: {}\n", one.name, one.unavailable);
+      fmt::print("skipped {}: {}\n", one.name, one.unavailable);
     }
   }
   for (const auto& name : wanted) {
@@ -156,7 +156,7 @@ void Verification::fail(const Case& c, const ImplementationFacts& implementation
   fmt::print("{}FAILED {} on {}\n  smallest: {}\n  with {} (drawn from the seed)\n  {}\n",
              isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, verification::line_of(c),
              replay_of(small, implementation.name, options_.threads), text_of(varied(small), trial_of(small)), reason);
-  if (lost_) fmt::print("  the device answers no more, so the run ends here\n");
+  if (lost_) fmt::print("  the device no longer responds, so the run ends here\n");
   std::fflush(stdout);
 }
 
@@ -193,11 +193,11 @@ void Verification::print_summary() {
   if (options_.problem.empty()) fmt::print("{}", tally_.coverage.text());
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
-  if (tally_.refused > 0) fmt::print("{} refused as the support matrix says\n", tally_.refused);
+  if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
   if (tally_.exempt > 0)
     fmt::print(
-        "{} not judged: baselines are exempt from the rules for NaN and infinity, and results of which the types know "
-        "nothing\n",
+        "{} not judged: baselines given NaN or infinity, and gradients of scores too large for\n"
+        "fp32 (docs/numerics.md, Large and small numbers)\n",
         tally_.exempt);
   fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
 }
@@ -242,7 +242,7 @@ int Verification::run() {
     core::fail({.status = Status::unsupported,
                 .call = "verify",
                 .argument = "--jobs",
-                .problem = "one process at a time verifies on a GPU",
+                .problem = "only one process may verify on a GPU",
                 .got = std::to_string(options_.jobs),
                 .wanted = "1"});
   }
