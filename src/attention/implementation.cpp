@@ -5,17 +5,24 @@
 
 #include "attention/problem_line.h"
 #include "core/choose.h"
+#include "core/environment.h"
 
 namespace fovea::attention {
 
 std::string Types::line(const AttentionProblem& problem) { return core::line_of(problem); }
+
+std::string_view Types::requested(std::string_view name) {
+  if (!name.empty()) return name == "flash" ? std::string_view{} : name;
+  static const std::string_view variable = core::environment("FOVEA_IMPL");
+  return variable == "flash" ? std::string_view{} : variable;
+}
 
 void register_implementations(std::span<const Implementation> more) { Types::list().add(more); }
 
 std::vector<std::string> known_names() { return core::Chooser<Types>::known_names(); }
 
 bool promises_reproducibility(std::string_view name) {
-  const std::string_view wanted = core::requested(name);
+  const std::string_view wanted = Types::requested(name);
   const auto& all = implementations();
   return std::all_of(all.begin(), all.end(),
                      [wanted](const auto& one) { return one.name != wanted || one.reproducible; });

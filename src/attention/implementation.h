@@ -17,7 +17,11 @@ struct Types {
   using ForwardTensors = fovea::ForwardTensors;
   using BackwardTensors = fovea::BackwardTensors;
   static std::string line(const AttentionProblem& problem);
+  static bool asks_reproducible(const AttentionProblem& problem) { return problem.reproducible; }
   static core::ImplementationList<Types>& list();  // src/implementations.cpp
+  // FOVEA_IMPL, if set, names one where `name` is empty. `flash`: the best of the device that stores no scores.
+  static std::string_view requested(std::string_view name);
+  static constexpr std::string_view kWords[] = {"flash"};
 };
 
 using Implementation = core::Implementation<Types>;

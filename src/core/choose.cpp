@@ -1,23 +1,15 @@
-// Which name is asked for, and how a choice is refused.
+// How a choice is refused.
 #include "core/choose.h"
 
 #include "core/check.h"
-#include "core/environment.h"
 #include "core/problem_line.h"
 
 namespace fovea::core {
 
-std::string_view requested(std::string_view name) {
-  if (!name.empty()) return name == "flash" ? std::string_view{} : name;
-  static const std::string_view variable = environment("FOVEA_IMPL");
-  return variable == "flash" ? std::string_view{} : variable;
-}
-
-void refuse_name(std::string_view name, const std::vector<std::string>& known, std::string_view call,
-                 std::string line) {
+void refuse_name(std::string_view name, std::string_view wanted, const std::vector<std::string>& known,
+                 std::string_view call, std::string line) {
   std::string list;
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
-  const std::string_view wanted = requested(name);
   const std::string near = nearest_word(wanted, known);
   const bool told = !name.empty();  // by the call, not the environment
   fail({.status = Status::invalid_argument,

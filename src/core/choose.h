@@ -15,12 +15,9 @@
 
 namespace fovea::core {
 
-// The name that is asked for, by the call or by FOVEA_IMPL; empty where neither names one, or `flash`.
-std::string_view requested(std::string_view name);
-
-// The refusals of a choice; `line` is the problem's.
-[[noreturn]] void refuse_name(std::string_view name, const std::vector<std::string>& known, std::string_view call,
-                              std::string line);
+// The refusals of a choice; `line` is the problem's. `name` is the call's own; empty if the environment asked.
+[[noreturn]] void refuse_name(std::string_view name, std::string_view wanted, const std::vector<std::string>& known,
+                              std::string_view call, std::string line);
 [[noreturn]] void refuse_everywhere(std::string refusals, std::string_view call, std::string line);
 
 // One implementation's answer to a problem.
@@ -52,16 +49,15 @@ class Chooser {
   using Problem = typename Types::Problem;
   using Entry = Implementation<Types>;
 
-  // `name` may be empty, the name of one implementation, or `flash`: the best one of the device that stores no scores.
-  // FOVEA_IMPL, if set, names one where `name` is empty.
+  // `name` may be empty, the name of one implementation, or another word that the operation takes.
   Chooser(const Problem& problem, std::string_view name)
-      : problem_(problem), given_(name), wanted_(requested(name)), list_(Types::list()) {}
+      : problem_(problem), given_(name), wanted_(Types::requested(name)), list_(Types::list()) {}
 
   // Throws Error(invalid_argument) if what is asked for is no implementation.
   void check_name(std::string_view call) const {
     const auto is_wanted = [this](const Entry& one) { return one.name == wanted_; };
     if (!wanted_.empty() && std::none_of(list_.begin(), list_.end(), is_wanted))
-      refuse_name(given_, known_names(), call, Types::line(problem_));
+      refuse_name(given_, wanted_, known_names(), call, Types::line(problem_));
   }
 
   // Every implementation's verdict, in list order, also of those after the chosen one.
@@ -93,9 +89,9 @@ class Chooser {
     return Cache::instance().find(request, [&] { return make(call, request.generation); });
   }
 
-  // What may be asked for by name: `flash` and every implementation, each name once.
+  // What may be asked for by name: the operation's own words and every implementation, each name once.
   static std::vector<std::string> known_names() {
-    std::vector<std::string> names{"flash"};
+    std::vector<std::string> names(std::begin(Types::kWords), std::end(Types::kWords));
     for (const Entry& one : Types::list()) {
       if (std::find(names.begin(), names.end(), one.name) == names.end()) names.emplace_back(one.name);
     }
@@ -128,7 +124,7 @@ class Chooser {
       return {.refusal = "runs on " + std::string(name_of(one.device)) + ", the tensors are on " +
                          std::string(name_of(problem_.device.kind))};
     if (std::string reason = one.obstacle(); !reason.empty()) return {.refusal = std::move(reason)};
-    if (problem_.reproducible && !one.reproducible)
+    if (Types::asks_reproducible(problem_) && !one.reproducible)
       return {.refusal = "not bitwise reproducible; runs only if it is named and reproducible is false"};
     return one.prepared(problem_);
   }

@@ -13,8 +13,9 @@
 
 namespace fovea::core {
 
-// `Types` names what belongs to the operation: `Problem`, with a device and whether it asks for reproducible results;
-// `ForwardTensors` and `BackwardTensors`; `line(problem)`, the problem's line; `list()`, its implementations.
+// `Types` names what belongs to the operation: `Problem`, with a device; `ForwardTensors` and `BackwardTensors`;
+// `line(problem)`, the problem's line; `asks_reproducible(problem)`; `list()`, its implementations; `requested(name)`,
+// the implementation that a call which gives `name` asks for, or nothing; `kWords`, what it takes besides names.
 template <class Types>
 struct Implementation {
   using Problem = typename Types::Problem;

@@ -33,7 +33,7 @@ std::vector<HostLibrary>& list() {
 
 }  // namespace
 
-std::vector<HostLibrary> host_libraries() { return list(); }
+const std::vector<HostLibrary>& host_libraries() { return list(); }
 
 void register_host_libraries(std::span<const HostLibrary> libraries) {
   list().insert(list().begin(), libraries.begin(), libraries.end());

@@ -26,7 +26,7 @@ struct HostLibrary {
 };
 
 // Best first, the engine's own product last, which takes everything.
-std::vector<HostLibrary> host_libraries();
+const std::vector<HostLibrary>& host_libraries();
 
 // Puts libraries before those that are known. Call before any product, once.
 void register_host_libraries(std::span<const HostLibrary> libraries);

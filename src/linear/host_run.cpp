@@ -7,39 +7,16 @@
 #include "cpu/call.h"
 #include "cpu/tasks.h"
 #include "linear/host_kernels.h"
+#include "linear/host_plan.h"
 #include "linear/matrix_view.h"
+#include "linear/steps.h"
 
 namespace fovea::linear {
 namespace {
 
-using cpu::align_up;
 using cpu::divide_up;
 
-// Of a tile at most: large enough that a library packs its operands in little of the time. Products of few tiles are
-// cut finer, down to kLeastRows.
-constexpr std::int64_t kTileRows = 512, kTileColumns = 512, kLeastRows = 64, kEnoughTiles = 4;
 constexpr std::int64_t kCopiedRows = 64, kSummedColumns = 256;
-
-// Equal tiles of at most `most`.
-std::int64_t tile_of(std::int64_t size, std::int64_t most) {
-  return divide_up(size, std::max<std::int64_t>(1, divide_up(size, most)));
-}
-
-struct Cut {
-  std::int64_t columns, column_tiles;  // of a tile, and how many
-  std::int64_t rows = 0, row_tiles = 0;
-  std::int64_t tiles = 0;  // of all products
-
-  explicit Cut(const BatchedProduct& p) : columns(tile_of(p.n, kTileColumns)), column_tiles(divide_up(p.n, columns)) {
-    std::int64_t most = kTileRows;
-    do {
-      rows = tile_of(p.m, most);
-      row_tiles = divide_up(p.m, rows);
-      tiles = p.count * row_tiles * column_tiles;
-      most /= 2;
-    } while (tiles < kEnoughTiles && most >= kLeastRows);
-  }
-};
 
 // The product of tile `index`, its result where the whole one's is.
 BatchedProduct tile_of(const BatchedProduct& p, const Cut& cut, std::int64_t index) {
@@ -70,17 +47,14 @@ void multiply_tile(const HostLibrary& library, BatchedProduct tile, char* sums, 
   host_kernels(DType::fp32).convert({input(tile.c), output(result), input(bias), tile.m, tile.n, 1.0f, 0.0f});
 }
 
-// The largest tile that a product of these sizes may be cut into.
-BatchedProduct largest_tile(const BatchedProduct& p) {
-  BatchedProduct tile = p;
-  tile.m = std::min(p.m, kTileRows);
-  tile.n = std::min(p.n, kTileColumns);
-  return tile;
-}
-
-std::int64_t bytes_of_sums(const BatchedProduct& p) {
-  const BatchedProduct tile = largest_tile(p);
-  return p.c.dtype == DType::fp32 ? 0 : align_up(tile.m * tile.n * 4);
+void multiply(const HostPlan& plan, const BatchedProduct& p, const core::RunContext& context) {
+  const Cut cut = cut_of(p.count, p.m, p.n);
+  char* const scratch = static_cast<char*>(context.workspace) + plan.copied_bytes;
+  const int workers = cpu::workers_of(context, plan.workers, cut.tiles);
+  cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {
+    char* const own = scratch + worker * plan.scratch_bytes;
+    multiply_tile(plan.library, tile_of(p, cut, index), own, own + plan.sums_bytes);
+  });
 }
 
 void copy(const CopyStep& step, const core::RunContext& context) {
@@ -138,73 +112,24 @@ void sum(const SumStep& step, const core::RunContext& context) {
   });
 }
 
-// Of the products that the problem becomes where nothing is split: no other has larger tiles.
-std::vector<BatchedProduct> whole_products(const LinearProblem& p) {
-  const std::int64_t m = p.rows(), n = p.columns_out(), k = p.columns_in();
-  const MatrixBatch element{nullptr, p.dtype};
-  const auto product = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, DType result) {
-    return BatchedProduct{
-        .m = rows, .n = columns, .k = depth, .a = element, .b = element, .c = MatrixBatch{nullptr, result}};
-  };
-  std::vector<BatchedProduct> all;
-  if (p.pass == Pass::forward) all.push_back(product(m, n, k, p.result_dtype));
-  if (p.pass == Pass::backward && p.wants_dx) all.push_back(product(m, k, n, p.result_dtype));
-  if (p.pass == Pass::backward && p.wants_dweight) all.push_back(product(n, k, m, p.parameter_dtype));
-  std::erase_if(all, [](const BatchedProduct& one) { return one.m * one.n * one.k == 0; });
-  return all;
-}
-
-std::int64_t most_scratch(const HostLibrary& library, const LinearProblem& p) {
-  std::int64_t most = 0;
-  for (const BatchedProduct& one : whole_products(p)) most = std::max(most, scratch_of_tile(library, one));
-  return most;
-}
-
-int planned_workers(const LinearProblem& p) {
-  std::int64_t tiles = 1;
-  for (const BatchedProduct& one : whole_products(p)) tiles = std::max(tiles, Cut(one).tiles);
-  return cpu::most_workers(tiles);
+template <class Tensors>
+void run(const core::Plan& base, const Tensors& tensors, const core::RunContext& context) {
+  const auto& plan = static_cast<const HostPlan&>(base);
+  const Steps steps = steps_of(plan, tensors, context.workspace);
+  for (const CopyStep& step : steps.copies) copy(step, context);
+  for (const FillStep& step : steps.fills) fill(step, context);
+  for (const BatchedProduct& product : steps.products) multiply(plan, product, context);
+  for (const SumStep& step : steps.sums) sum(step, context);
 }
 
 }  // namespace
 
-std::int64_t scratch_of_tile(const HostLibrary& library, const BatchedProduct& p) {
-  return bytes_of_sums(p) + align_up(library.scratch_bytes(largest_tile(p)));
+void forward_on_host(const core::Plan& plan, const LinearForwardTensors& tensors, const core::RunContext& context) {
+  run(plan, tensors, context);
 }
 
-void multiply(const HostLibrary& library, const BatchedProduct& p, const core::RunContext& context,
-              const HostScratch& scratch) {
-  const Cut cut(p);
-  const std::int64_t bytes = scratch_of_tile(library, p), sums = bytes_of_sums(p);
-  const int workers = cpu::workers_of(context, scratch.workers, cut.tiles);
-  cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {
-    char* const own = scratch.memory + worker * bytes;
-    multiply_tile(library, tile_of(p, cut, index), own, own + sums);
-  });
-}
-
-std::int64_t host_workspace_bytes(const HostLibrary& library, const LinearProblem& p) {
-  return copied_bytes(p) + planned_workers(p) * most_scratch(library, p);
-}
-
-std::string host_tiles(const HostLibrary& library, const LinearProblem& p) {
-  std::string text;
-  for (const BatchedProduct& one : whole_products(p)) {
-    const Cut cut(one);
-    text += (text.empty() ? "" : "; ") + std::to_string(one.m) + " x " + std::to_string(one.n) + " x " +
-            std::to_string(one.k) + ": " + std::to_string(cut.tiles) + " tiles of " + std::to_string(cut.rows) + " x " +
-            std::to_string(cut.columns);
-  }
-  return text + (text.empty() ? "" : ", each one call of ") + (text.empty() ? "" : std::string(library.title));
-}
-
-void run_on_host(const HostLibrary& library, const LinearProblem& p, const Steps& steps,
-                 const core::RunContext& context) {
-  const HostScratch scratch{static_cast<char*>(context.workspace) + copied_bytes(p), planned_workers(p)};
-  for (const CopyStep& step : steps.copies) copy(step, context);
-  for (const FillStep& step : steps.fills) fill(step, context);
-  for (const BatchedProduct& product : steps.products) multiply(library, product, context, scratch);
-  for (const SumStep& step : steps.sums) sum(step, context);
+void backward_on_host(const core::Plan& plan, const LinearBackwardTensors& tensors, const core::RunContext& context) {
+  run(plan, tensors, context);
 }
 
 }  // namespace fovea::linear

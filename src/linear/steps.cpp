@@ -10,18 +10,6 @@
 namespace fovea::linear {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::int64_t bytes_of_x(const LinearProblem& p) {
-  return p.copies_x ? aligned(p.rows() * p.columns_in() * size_of(p.dtype)) : 0;
-}
-
-std::int64_t bytes_of_dy(const LinearProblem& p) {
-  return p.copies_dy ? aligned(p.rows() * p.columns_out() * size_of(p.dtype)) : 0;
-}
-
 // The view, or its copy at `memory` if the problem says so.
 TensorView read(const TensorView& view, bool copies, void* memory, Steps& steps) {
   if (!copies) return view;
@@ -141,9 +129,8 @@ void add_dbias(const MatrixView& dy, const MutableTensorView& dbias, bool accumu
 
 }  // namespace
 
-std::int64_t copied_bytes(const LinearProblem& p) { return bytes_of_x(p) + bytes_of_dy(p); }
-
-Steps steps_of(const LinearProblem& p, const LinearForwardTensors& t, void* workspace) {
+Steps steps_of(const Plan& plan, const LinearForwardTensors& t, void* workspace) {
+  const LinearProblem& p = plan.problem;
   Steps steps;
   if (p.rows() == 0 || p.columns_out() == 0) return steps;
   if (p.columns_in() == 0) {
@@ -155,7 +142,8 @@ Steps steps_of(const LinearProblem& p, const LinearForwardTensors& t, void* work
   return steps;
 }
 
-Steps steps_of(const LinearProblem& p, const LinearBackwardTensors& t, void* workspace) {
+Steps steps_of(const Plan& plan, const LinearBackwardTensors& t, void* workspace) {
+  const LinearProblem& p = plan.problem;
   Steps steps;
   const bool inputs = p.columns_in() > 0, outputs = p.columns_out() > 0, rows = p.rows() > 0;
   const auto fill = [&steps](const MutableTensorView& to, bool accumulate) {
@@ -169,7 +157,7 @@ Steps steps_of(const LinearProblem& p, const LinearBackwardTensors& t, void* wor
   const MatrixView gradient(dy);
   if (p.wants_dx && inputs) add_dx(gradient, MatrixView(t.weight), MatrixView(t.dx), p.accumulate_dx, steps);
   if (p.wants_dweight && inputs) {
-    const TensorView x = read(t.x, p.copies_x, static_cast<char*>(workspace) + bytes_of_dy(p), steps);
+    const TensorView x = read(t.x, p.copies_x, static_cast<char*>(workspace) + plan.copied_dy_bytes, steps);
     add_dweight(gradient, MatrixView(x), MatrixView(t.dweight), p.accumulate, steps);
   }
   if (p.wants_dbias) add_dbias(gradient, t.dbias, p.accumulate, steps);

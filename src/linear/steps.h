@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fovea/linear.h"
+#include "linear/plan.h"
 #include "linear/product.h"
 
 namespace fovea::linear {
@@ -35,10 +35,8 @@ struct Steps {
   std::vector<SumStep> sums;
 };
 
-// Bytes that copies take, at the beginning of the workspace.
-std::int64_t copied_bytes(const LinearProblem& problem);
-
-Steps steps_of(const LinearProblem& problem, const LinearForwardTensors& tensors, void* workspace);
-Steps steps_of(const LinearProblem& problem, const LinearBackwardTensors& tensors, void* workspace);
+// Of the tensors of one call, whose strides decide how products repeat.
+Steps steps_of(const Plan& plan, const LinearForwardTensors& tensors, void* workspace);
+Steps steps_of(const Plan& plan, const LinearBackwardTensors& tensors, void* workspace);
 
 }  // namespace fovea::linear

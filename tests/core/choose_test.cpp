@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <random>
 #include <string>
@@ -27,7 +28,10 @@ struct Types {
   struct ForwardTensors {};
   struct BackwardTensors {};
   static std::string line(const Problem& problem) { return "op=test size=" + std::to_string(problem.size); }
+  static bool asks_reproducible(const Problem& problem) { return problem.reproducible; }
   static ImplementationList<Types>& list();
+  static std::string_view requested(std::string_view name) { return name; }
+  static constexpr std::array<std::string_view, 0> kWords{};
 };
 
 std::atomic<int> living_plans{0};

@@ -79,8 +79,10 @@ std::int64_t pool_attribute(int device, cudaMemPoolAttr which) {
 
 }  // namespace
 
-Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream) {
+Buffer allocate_workspace(const core::Plan& plan, void* stream) {
+  const std::int64_t bytes = plan.workspace_bytes;
   if (bytes <= 0) return {};
+  const CallSite site = site_of(plan);
   check_stream(stream, site);
   const CurrentDevice current(site.device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
@@ -114,23 +116,16 @@ Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream
   return {data, bytes};
 }
 
-Buffer allocate_workspace(const core::Plan& plan, void* stream) {
-  return allocate_workspace(site_of(plan), plan.workspace_bytes, stream);
-}
-
 // Runs while an error unwinds too: must not throw.
-void release_workspace(int device, const Buffer& workspace, void* stream) try {
+void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream) try {
   if (workspace.data == nullptr) return;
+  const int device = plan.device.index;
   const CurrentDevice current(device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   const std::optional<std::uint64_t> id = id_of(cuda_stream);
   const bool kept = id && idle_of(device).keep({*id, workspace.data, workspace.bytes});
   if (!kept) free_in_order(workspace.data, cuda_stream);
 } catch (...) {
-}
-
-void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream) {
-  release_workspace(plan.device.index, workspace, stream);
 }
 
 std::int64_t pool_used(int device) { return pool_attribute(device, cudaMemPoolAttrUsedMemCurrent); }

@@ -9,9 +9,7 @@
 namespace fovea::cuda {
 
 // Throws Error: out_of_memory with the bytes wanted and free, or invalid_argument while the stream is captured.
-Buffer allocate_workspace(const CallSite& site, std::int64_t bytes, void* stream);
 Buffer allocate_workspace(const core::Plan& plan, void* stream);
-void release_workspace(int device, const Buffer& workspace, void* stream);
 void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream);
 
 // Bytes allocated from the device's pool, by running calls and kept for later ones; and their peak since the last

@@ -12,6 +12,7 @@
 #include "cuda/runtime/workspace_pool.h"
 #include "linear/cuda/matrix_library.h"
 #include "linear/cuda/passes.h"
+#include "linear/steps.h"
 
 namespace fovea::linear {
 namespace {
@@ -89,37 +90,68 @@ void enqueue_library(const BatchedProduct& p, void* stream, const Buffer& worksp
 
 using Enqueue = void (*)(const BatchedProduct&, void* stream, const Buffer& workspace);
 
-std::int64_t partial_bytes(const LinearProblem& p) {
-  if (p.pass == Pass::forward || !p.wants_dbias) return 0;
-  return aligned(divide_up(p.rows(), kSumRows) * p.columns_out() * 4);
-}
-
 // Parts of sums of products: what PyTorch gives the library, less where the results are small.
-std::int64_t library_bytes(const LinearProblem& p) {
+std::int64_t library_workspace(const LinearProblem& p) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
   const std::int64_t m = p.rows(), n = p.columns_out(), k = p.columns_in();
   return std::clamp(4 * std::max({m * n, m * k, n * k}), kLeast, kMost);
 }
 
-std::int64_t workspace_bytes_own(const LinearProblem& p) {
-  return aligned(copied_bytes(p)) + partial_bytes(p) + kAlignment;
-}
-std::int64_t workspace_bytes_library(const LinearProblem& p) { return workspace_bytes_own(p) + library_bytes(p); }
+// The workspace holds copies, partial sums of columns, and what the library keeps; the last two are aligned.
+struct DevicePlan final : Plan {
+  DevicePlan(const LinearProblem& p, bool own) : Plan(p), multiply(own ? enqueue_own : enqueue_library) {
+    if (p.pass == Pass::backward && p.wants_dbias)
+      partial_bytes = aligned(divide_up(p.rows(), kSumRows) * p.columns_out() * 4);
+    if (!own) library_bytes = library_workspace(p);
+    workspace_bytes = copied_bytes + partial_bytes + kAlignment + library_bytes;
+    tiles = std::string("products by ") + (own ? "a simple kernel of Fovea's own" : "cuBLASLt");
+  }
 
-void run(const LinearProblem& p, const Steps& steps, const core::RunContext& context, Enqueue multiply) {
-  const cuda::CurrentDevice current(p.device.index);
-  char* memory = static_cast<char*>(context.workspace) + aligned(copied_bytes(p));
-  memory +=
-      (kAlignment - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % kAlignment)) % kAlignment;
-  float* const partial = reinterpret_cast<float*>(memory);
-  const Buffer workspace{memory + partial_bytes(p), library_bytes(p)};
+  Enqueue multiply;
+  std::int64_t partial_bytes = 0, library_bytes = 0;
+};
+
+std::vector<cuda::Placed> memory_of(const LinearForwardTensors& t) {
+  return {cuda::placed("x", t.x), cuda::placed("weight", t.weight), cuda::placed("bias", t.bias),
+          cuda::placed("y", t.y)};
+}
+
+std::vector<cuda::Placed> memory_of(const LinearBackwardTensors& t) {
+  return {cuda::placed("x", t.x),   cuda::placed("weight", t.weight),   cuda::placed("dy", t.dy),
+          cuda::placed("dx", t.dx), cuda::placed("dweight", t.dweight), cuda::placed("dbias", t.dbias)};
+}
+
+template <class Tensors>
+void run(const core::Plan& base, const Tensors& tensors, const core::RunContext& context) {
+  const auto& plan = static_cast<const DevicePlan&>(base);
+  const cuda::CurrentDevice current(plan.device.index);
+  std::vector<cuda::Placed> memory = memory_of(tensors);
+  memory.insert(memory.begin(), {"workspace", context.workspace});
+  cuda::check_stream(context.stream, cuda::site_of(plan));
+  cuda::check_memory(memory, cuda::site_of(plan));
+  const Steps steps = steps_of(plan, tensors, context.workspace);
+  char* rest = static_cast<char*>(context.workspace) + plan.copied_bytes;
+  rest += (kAlignment - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rest) % kAlignment)) % kAlignment;
+  float* const partial = reinterpret_cast<float*>(rest);
+  const Buffer workspace{rest + plan.partial_bytes, plan.library_bytes};
   for (const CopyStep& step : steps.copies)
     enqueue_rows(step.from.sizes, {.from = ref(step.from), .to = ref(step.to)}, context.stream);
   for (const FillStep& step : steps.fills)
     enqueue_rows(step.to.sizes, {.to = ref(step.to), .bias = ref(step.bias)}, context.stream);
-  for (const BatchedProduct& product : steps.products) multiply(product, context.stream, workspace);
+  for (const BatchedProduct& product : steps.products) plan.multiply(product, context.stream, workspace);
   for (const SumStep& step : steps.sums) enqueue_sum(step, partial, context.stream);
 }
+
+void forward(const core::Plan& plan, const LinearForwardTensors& tensors, const core::RunContext& context) {
+  run(plan, tensors, context);
+}
+
+void backward(const core::Plan& plan, const LinearBackwardTensors& tensors, const core::RunContext& context) {
+  run(plan, tensors, context);
+}
+
+// Two implementations.
+enum Variant { kLibrary, kOwn };
 
 std::string refusal(const LinearProblem& p) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
@@ -133,49 +165,39 @@ std::string library_obstacle() {
   return cuda::missing_matrix_library();
 }
 
+std::string obstacle(int variant) { return variant == kOwn ? cuda::unavailable() : library_obstacle(); }
+
 // Blocks of the largest grid.
 std::string own_refusal(const LinearProblem& p) {
-  if (std::string reason = refusal(p); !reason.empty()) return reason;
   const std::int64_t m = divide_up(p.rows(), kProductTile), k = divide_up(p.columns_in(), kProductTile),
                      n = divide_up(p.columns_out(), kProductTile);
   if (std::max({m * n, m * k, n * k}) > kMostBlocks) return "results of up to 2^31 tiles of 64 x 64";
   return {};
 }
 
-cuda::CallSite site_of(const LinearProblem& p) {
-  return {p.pass == Pass::forward ? "linear_forward" : "linear_backward", p.device.index};
+core::Prepared prepare(const LinearProblem& p, int variant) {
+  std::string reason = refusal(p);
+  if (reason.empty() && variant == kOwn) reason = own_refusal(p);
+  if (!reason.empty()) return {.refusal = std::move(reason)};
+  return {.plan = std::make_shared<DevicePlan>(p, variant == kOwn)};
 }
 
-void check_memory(const LinearProblem& p, const std::vector<NamedMemory>& memory, const core::RunContext& context) {
-  const cuda::CurrentDevice current(p.device.index);
-  std::vector<cuda::Placed> placed{{"workspace", context.workspace}};
-  for (const NamedMemory& one : memory) placed.push_back({one.name, one.data});
-  cuda::check_stream(context.stream, site_of(p));
-  cuda::check_memory(placed, site_of(p));
-}
-
-Implementation entry(std::string name, std::string title, Enqueue multiply, std::string (*unavailable)()) {
-  const bool own = multiply == enqueue_own;
-  return {.name = std::move(name),
+Implementation entry(std::string_view name, Variant variant) {
+  return {.name = name,
           .device = DeviceKind::cuda,
-          .unavailable = unavailable,
-          .refusal = own ? own_refusal : refusal,
-          .workspace_bytes = own ? workspace_bytes_own : workspace_bytes_library,
-          .tiles = [title](const LinearProblem&) { return "products by " + title; },
-          .run = [multiply](const LinearProblem& p, const Steps& steps,
-                            const core::RunContext& context) { run(p, steps, context, multiply); },
-          .check_memory = check_memory,
-          .allocate_workspace = [](const LinearProblem& p, std::int64_t bytes,
-                                   void* stream) { return cuda::allocate_workspace(site_of(p), bytes, stream); },
-          .release_workspace = [](const LinearProblem& p, const Buffer& workspace,
-                                  void* stream) { cuda::release_workspace(p.device.index, workspace, stream); }};
+          .variant = variant,
+          .unavailable = obstacle,
+          .prepare = prepare,
+          .forward = forward,
+          .backward = backward,
+          .allocate_workspace = cuda::allocate_workspace,
+          .release_workspace = cuda::release_workspace};
 }
 
 }  // namespace
 
 std::vector<Implementation> cuda_implementations() {
-  return {entry("cuda.cublaslt", "cuBLASLt", enqueue_library, library_obstacle),
-          entry("cuda.own", "a simple kernel of Fovea's own", enqueue_own, cuda::unavailable)};
+  return {entry("cuda.cublaslt", kLibrary), entry("cuda.own", kOwn)};
 }
 
 }  // namespace fovea::linear

@@ -1,0 +1,29 @@
+// Linear's plans on the CPU: products are cut by shape alone, so that the bits do not depend on the number of threads.
+#pragma once
+
+#include "linear/host_library.h"
+#include "linear/plan.h"
+
+namespace fovea::linear {
+
+// The tiles of a product's results, all products of a batch alike.
+struct Cut {
+  std::int64_t rows, row_tiles;        // of a tile, and how many
+  std::int64_t columns, column_tiles;  // likewise
+  std::int64_t tiles;                  // of all products
+};
+Cut cut_of(std::int64_t count, std::int64_t m, std::int64_t n);
+
+struct HostPlan final : Plan {
+  HostPlan(const HostLibrary& library, const LinearProblem& problem);
+
+  const HostLibrary& library;
+  int workers = 1;                 // that the workspace has room for
+  std::int64_t sums_bytes = 0;     // of a worker: a tile that is rounded afterwards
+  std::int64_t scratch_bytes = 0;  // of a worker: that tile, then the library's memory
+};
+
+// `library`: its number in host_libraries().
+core::Prepared prepare_on_host(const LinearProblem& problem, int library);
+
+}  // namespace fovea::linear

@@ -1,0 +1,79 @@
+// A problem of Linear is planned at its first call and no more, and a plan is the same for any number of threads.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/choose.h"
+#include "linear/implementation.h"
+#include "linear_tensors.h"
+
+namespace fovea::linear {
+namespace {
+
+struct Calls {
+  TestTensor x{{2, 2, 5, 4}, DType::fp32, Order::dense, 1}, weight{{1, 1, 6, 8}, DType::fp32, Order::dense, 2},
+      y{{2, 1, 5, 6}, DType::fp32, Order::dense, 0}, dy{{2, 1, 5, 6}, DType::fp32, Order::dense, 4},
+      dx{{2, 2, 5, 4}, DType::fp32, Order::dense, 0}, dweight{{1, 1, 6, 8}, DType::fp32, Order::dense, 0};
+  LinearForwardTensors forward{x.view, weight.view, {}, y.view};
+  LinearBackwardTensors backward{x.view, weight.view, dy.view, dx.view, dweight.view, {}};
+};
+
+std::vector<std::string> names_on_the_cpu() {
+  std::vector<std::string> names;
+  for (const ImplementationInfo& one : linear_implementations())
+    if (one.device == DeviceKind::cpu) names.push_back(one.name);
+  return names;
+}
+
+TEST(LinearPlans, AreMadeOnceForEachNewProblem) {
+  for (const std::string& name : names_on_the_cpu()) {
+    SCOPED_TRACE(name);
+    Calls calls;
+    LinearOptions options{.implementation = name};
+    const auto run = [&] {
+      linear_forward(calls.forward, options);
+      linear_backward(calls.backward, options);
+    };
+    const std::int64_t before = plans_made();
+    run();
+    EXPECT_EQ(plans_made() - before, 2);
+    for (int n = 0; n < 10; ++n) run();
+    std::thread(run).join();
+    options.threads = 3;
+    run();
+    EXPECT_EQ(workspace_bytes(describe(calls.forward, options), name),
+              explain(describe(calls.forward, options), name).workspace_bytes);
+    EXPECT_EQ(plans_made() - before, 2);
+    calls.backward.accumulate = true;
+    run();
+    EXPECT_EQ(plans_made() - before, 3);
+  }
+}
+
+TEST(LinearPlans, AreFoundAgainByEveryNameOfAChoice) {
+  const LinearProblem problem{.len = 321, .dim_in = 123, .dim_out = 77};
+  const auto choose = [&](std::string_view name) {
+    return core::Chooser<Types>(problem, name).choose("linear_forward");
+  };
+  const auto first = choose("");
+  EXPECT_EQ(choose("")->plan, first->plan);
+  EXPECT_EQ(choose(first->implementation->name)->implementation, first->implementation);
+  EXPECT_EQ(first->plan->call, "linear_forward");
+  EXPECT_EQ(first->plan->line(), Types::line(problem));
+  EXPECT_EQ(first->plan->tiles, explain(problem).tiles);
+}
+
+TEST(LinearPlans, TheWordsOfAttentionAreNoNames) {
+  try {
+    explain(LinearProblem{}, "flash");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    EXPECT_EQ(error.details().argument, "implementation");
+    EXPECT_EQ(error.details().got, "flash");
+    EXPECT_EQ(error.details().wanted.find("flash"), std::string::npos) << error.details().wanted;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::linear
