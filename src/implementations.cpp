@@ -1,4 +1,4 @@
-// THE list: every implementation, best first. The only file that sees all backends.
+// The list of attention's implementations, best first. The only file that includes all backends.
 #include "attention/implementation.h"
 #include "attention/reference/reference.h"
 #include "core/never_destroyed.h"
@@ -8,8 +8,9 @@
 namespace fovea::attention {
 
 core::ImplementationList<Types>& Types::list() {
-  static auto& all = core::never_destroyed<core::ImplementationList<Types>>(
-      std::initializer_list<std::span<const Implementation>>{cuda::implementations(), cpu::implementations(), reference::implementations()});
+  static auto& all =
+      core::never_destroyed<core::ImplementationList<Types>>(std::initializer_list<std::span<const Implementation>>{
+          cuda::implementations(), cpu::implementations(), reference::implementations()});
   return all;
 }
 

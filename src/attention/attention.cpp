@@ -1,4 +1,4 @@
-// The public calls: views -> problem -> choice -> run.
+// The public calls: validate the views, choose a plan for the problem, run it.
 #include "fovea/attention.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void check_saved(const Choice& choice, const Buffer& saved) {
                      "explain(describe(..)).saved_bytes tells how many");
 }
 
-// Whether there is not one element to write, however large the sizes beside the zero are.
+// Whether the outputs have no elements.
 bool is_empty(const AttentionProblem& p) {
   const bool queries = p.batch > 0 && p.heads_q > 0 && p.len_q > 0, keys = p.batch > 0 && p.heads_kv > 0 && p.len_k > 0;
   if (p.pass == Pass::forward) return !queries;

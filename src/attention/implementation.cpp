@@ -1,4 +1,4 @@
-// What is asked of the list of implementations.
+// Questions about the list of implementations.
 #include "attention/implementation.h"
 
 #include <algorithm>

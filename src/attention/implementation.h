@@ -1,4 +1,4 @@
-// The implementations of attention: their type and THE list.
+// The implementations of attention: their type and their list.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace fovea::attention {
 
-// What the templates of src/core need to know.
+// Attention's parameters of the templates in src/core.
 struct Types {
   using Problem = AttentionProblem;
   using ForwardTensors = fovea::ForwardTensors;
@@ -19,27 +19,27 @@ struct Types {
   static std::string line(const AttentionProblem& problem);
   static bool asks_reproducible(const AttentionProblem& problem) { return problem.reproducible; }
   static core::ImplementationList<Types>& list();  // src/implementations.cpp
-  // FOVEA_IMPL, if set, names one where `name` is empty. `flash`: the best of the device that stores no scores.
+  // If `name` is empty, FOVEA_IMPL may name one. `flash` means the device's best one that stores no scores.
   static std::string_view requested(std::string_view name);
   static constexpr std::string_view kWords[] = {"flash"};
 };
 
 using Implementation = core::Implementation<Types>;
 
-// THE list, best first, and after it what a program added.
+// The library's own implementations, best first, then those that a program added.
 inline const core::ImplementationList<Types>& implementations() { return Types::list(); }
 
-// Adds implementations that the library does not carry itself (the baselines). Not while calls run.
+// Adds implementations that are not part of the library (the baselines). Must not be called while calls run.
 void register_implementations(std::span<const Implementation> more);
 
-// What may be asked for by name: `flash` and every implementation, each name once.
+// The names that a call may request: `flash` and every implementation, each name once.
 std::vector<std::string> known_names();
 
-// Whether the implementation that `name` would choose promises bitwise equality; programs that name one of the others
-// must ask for less than the default.
+// Whether the implementation called `name` gives the same bits in every run. A program that names one that does not
+// must set reproducible=false.
 bool promises_reproducibility(std::string_view name);
 
-// How many problems were planned so far: once each, as long as the cache of src/core/plan_cache.h keeps them.
+// How many plans were made so far. A problem is planned again only after src/core/plan_cache.h has evicted its plan.
 std::int64_t plans_made();
 
 }  // namespace fovea::attention

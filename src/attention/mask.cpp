@@ -1,4 +1,4 @@
-// The table of masks, and what is wrong with those that are refused.
+// The table of masks, and the refusals of invalid ones.
 #include "attention/mask.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ const MaskWord& word_of(const Mask& mask) {
   const MaskWord* found = kWords;
   for (const MaskWord& one : kWords) {
     if (one.mask == mask && !one.is_window) return one;
-    if (one.mask.alignment == mask.alignment) found = &one;  // of those of an alignment the window comes last
+    if (one.mask.alignment == mask.alignment) found = &one;  // the table lists an alignment's window last
   }
   return *found;
 }

@@ -1,4 +1,4 @@
-// The words of masks and the sentences of messages about them, in one table.
+// The words of masks, in one table, and why a mask is refused.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fovea::core {
 
 struct MaskWord {
   std::string_view word;   // of the problem line
-  Mask mask;               // of a window: its alignment, with no bounds yet
+  Mask mask;               // for a window: its alignment, both bounds unlimited
   bool is_window = false;  // takes left and right
 };
 
@@ -26,22 +26,22 @@ std::string mask_word_list();    // "none, causal, .."
 std::string window_word_list();  // "window, .."
 const MaskWord* find_mask_word(std::string_view word);
 
-// The word that names a mask, and its index in the table; a mask that cannot be has the word of its alignment.
+// The word that names a mask, and its index in the table. An invalid mask has the word of its alignment.
 const MaskWord& word_of(const Mask& mask);
 std::size_t index_of(const Mask& mask);
 inline std::string_view name_of(const Mask& mask) { return word_of(mask).word; }
 
-// The same with the bounds of a window: "window left=1023 right=0".
+// The word, and the bounds if it is a window: "window left=1023 right=0".
 std::string text_of(const Mask& mask);
 
-// A bound as the problem line says it: a number, or `unlimited`.
+// A bound in the problem line: a number, or `unlimited`.
 inline constexpr std::string_view kUnlimitedWord = "unlimited";
 std::string bound_text(std::int64_t bound);
 constexpr bool is_bound(std::int64_t bound) {
   return bound == Mask::kUnlimited || (bound >= 0 && bound <= Mask::kLargestBound);
 }
 
-// Whether a problem line can say the mask: a known alignment, and bounds that go with it.
+// Whether a problem line can express the mask: a known alignment, and bounds that are valid for it.
 bool has_words(const Mask& mask);
 
 // Why a mask is refused for these lengths.
@@ -49,7 +49,7 @@ struct MaskFault {
   std::string_view argument;  // mask, mask.left or mask.right
   std::string problem, got, wanted, hint;
 };
-// How a message names the two lengths.
+// The words for the two lengths in a message.
 struct LengthNames {
   std::string_view len_q, between, len_k;  // "lq=" 2 " lk=" 3
   std::string_view equal;                  // "lq == lk"

@@ -1,5 +1,5 @@
-// Combining partial results over disjoint sets of keys. Per row: m = max lse, w_i = exp(lse_i - m),
-// out = sum w_i out_i / sum w_i.
+// Combines partials over disjoint sets of keys. Per row: m = max lse_i, w_i = exp(lse_i - m),
+// out = sum w_i out_i / sum w_i, lse = m + log(sum w_i).
 #include <cmath>
 #include <limits>
 
@@ -28,11 +28,11 @@ void merge_partials(std::span<const PartialResult> parts, const MutableTensorVie
   core::guarded("merge_partials", [&] { core::validate(parts, out, lse, "merge_partials"); });
   const core::DefaultFloatingPoint mode;
   const Sizes& sizes = out.sizes;
-  if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // not one row, however large the other sizes
+  if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // no row; the other sizes may be huge
   for (std::int64_t b = 0; b < sizes[0]; ++b) {
     for (std::int64_t h = 0; h < sizes[1]; ++h) {
       for (std::int64_t i = 0; i < sizes[2]; ++i) {
-        constexpr float kNone = -std::numeric_limits<float>::infinity();  // the lse of a row without keys
+        constexpr float kNone = -std::numeric_limits<float>::infinity();  // lse of a fully masked row
         float largest = kNone;
         for (const auto& part : parts) largest = std::fmax(largest, *row(part.lse, b, h, i));
         double sum = 0;

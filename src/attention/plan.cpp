@@ -1,4 +1,4 @@
-// The line of a plan's problem.
+// The problem line of a plan.
 #include "attention/plan.h"
 
 #include "attention/problem_line.h"

@@ -1,4 +1,4 @@
-// What the plans of all implementations of attention hold.
+// The base of the plans of all implementations of attention.
 #pragma once
 
 #include "core/plan.h"

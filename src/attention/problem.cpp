@@ -1,4 +1,4 @@
-// What follows from a problem alone: the keys each query sees, flops, bytes.
+// Visible keys, flops and bytes of a problem.
 #include "fovea/problem.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace fovea {
 KeyWindow key_window(const AttentionProblem& problem) {
   const Mask& mask = problem.mask;
   const std::int64_t offset = mask.alignment == Mask::Alignment::bottom_right ? problem.len_k - problem.len_q : 0;
-  // Beyond these two every row sees what it sees at them.
+  // Bounds beyond these change nothing for any row.
   const std::int64_t least = -problem.len_q, most = problem.len_k;
   const auto bounded = [least, most](std::int64_t bound) { return std::clamp(bound, least, most); };
   return {mask.left == Mask::kUnlimited ? least : bounded(offset - mask.left),
@@ -18,7 +18,8 @@ KeyWindow key_window(const AttentionProblem& problem) {
 std::int64_t visible_pairs(const AttentionProblem& problem) {
   const auto [begin, end] = key_window(problem);
   const std::int64_t q = problem.len_q, k = problem.len_k;
-  // Keys before i + bound, of all rows i: none before row `first`, all k from row `full` on, a ramp between.
+  // The number of keys before i + bound, summed over the rows i: 0 up to row `first`, k from row `full` on, rising by
+  // one per row between them.
   const auto keys_before = [q, k](std::int64_t bound) {
     const std::int64_t first = std::clamp<std::int64_t>(-bound, 0, q);
     const std::int64_t full = std::clamp<std::int64_t>(k - bound, first, q);
@@ -33,7 +34,7 @@ double flops(const AttentionProblem& problem) {
                        static_cast<double>(problem.heads_q);
   const double qk = 2.0 * static_cast<double>(problem.dim_qk), pv = 2.0 * static_cast<double>(problem.dim_v);
   if (problem.pass == Pass::forward) return pairs * (qk + pv);
-  // scores, dq and dk contract over keys or queries with dim_qk columns; dp and dv with dim_v.
+  // S, dQ and dK cost 2 dim_qk flops per pair; dP and dV cost 2 dim_v.
   return pairs * (3.0 * qk + 2.0 * pv);
 }
 

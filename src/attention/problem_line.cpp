@@ -1,4 +1,4 @@
-// Attention's keys: sizes, types, mask, layout; and which combinations are no problem.
+// Attention's keys: sizes, types, mask, layout; and the refusals of invalid combinations.
 #include "attention/problem_line.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::vector<std::string_view> mask_names() {
   return names;
 }
 
-// What the mask's own rules refuse; and windows that have a simpler name, so that a problem has one line.
+// Refuses invalid masks, and windows that another word names: every problem has exactly one line.
 std::optional<LineFault> mask_fault_of(const AttentionProblem& p, const LineValues& values) {
   for (const std::string_view key : {"left", "right"}) {
     const bool fits = !is_window(values) || values[key] == kUnlimitedWord || values.count(key) <= Mask::kLargestBound;

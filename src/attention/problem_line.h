@@ -1,7 +1,7 @@
 // Attention's problem line:
 //   op=attention pass=fwd b=2 hq=32 hkv=8 lq=4096 lk=4096 d=128 dv=128 dtype=bf16 mask=causal layout=bhld
 //   scale=0.088388347648318447 device=cpu
-// Windows say left and right behind their mask: mask=window left=1023 right=0.
+// After a window come its bounds: mask=window left=1023 right=0.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace fovea::core {
 
 const KeyTable& attention_keys();
 
-// pass=e2e is a forward problem.
+// pass=e2e becomes a forward problem.
 AttentionProblem attention_problem(const LineValues& values);
 LineValues values_of(const AttentionProblem& problem);
 

@@ -17,7 +17,7 @@
 namespace fovea::core {
 namespace {
 
-// Whether a problem line can say it: sizes that can be written, words that have a name, a scale that is a number.
+// Whether a problem line can express it: no negative size, no unknown enumerator, a finite scale.
 bool has_line(const AttentionProblem& p) {
   return std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) >= 0 && is_known(p.dtype) &&
          has_words(p.mask) && is_known(p.device.kind) && std::isfinite(p.scale);
@@ -108,7 +108,7 @@ void check_sizes_fit(const Validator& check, const AttentionProblem& p) {
                "sizes count elements, not bytes");
 }
 
-// The tensors of one attention call: ten at most, kept in place, since every call makes this list.
+// The tensors of one attention call, at most ten. An array: every call makes this list and must not allocate for it.
 class TensorList {
  public:
   template <class Pointer>

@@ -1,4 +1,4 @@
-// The contract's refusals, one function per kind of call. Nothing is read through a pointer here.
+// The contract's refusals, one function per kind of call. None of them reads tensor elements.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace fovea::core {
 
 inline constexpr std::int64_t kMaxDim = 4096;
-inline constexpr std::int64_t kMaxPairs = std::int64_t{1} << 60;  // query-key pairs, which are counted in 64 bits
+inline constexpr std::int64_t kMaxPairs = std::int64_t{1} << 60;  // query-key pairs; their count must fit in 64 bits
 
-// Whether elements of every tensor and query-key pairs can be counted. Sizes of 0 count as 1.
+// Whether the elements of every tensor and the query-key pairs stay below the limits. Sizes of 0 count as 1.
 bool sizes_fit(const AttentionProblem& problem);
 
-// Throw Error(invalid_argument) naming the argument, what it is and what it should be.
+// Throw Error(invalid_argument) with the argument's name, its value and the wanted value.
 AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 AttentionProblem validate(const BackwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 void validate(const AttentionProblem& problem, std::string_view call);

@@ -1,4 +1,4 @@
-// An explanation as lines of text.
+// Prints an explanation as lines of text.
 #include "c_api/call.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What every C function does: exceptions become a status and a text, explanations become text.
+// For every C function: turns exceptions into a status and a text, and explanations into text.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace fovea::c_api {
 
-// Why this thread's last failed call failed.
+// Stores the error text of this thread's last failed call.
 void set_last_error(const char* text) noexcept;
 
 template <class Call>
@@ -31,7 +31,7 @@ fovea_status guarded(Call call) noexcept {
   return FOVEA_ERROR;
 }
 
-// As fovea_explain says it.
+// Writes the text of fovea_explain.
 void write_text(const Explanation& explanation, char* text, size_t capacity, size_t* needed);
 
 }  // namespace fovea::c_api

@@ -18,7 +18,7 @@ static_assert(FOVEA_UNLIMITED == Mask::kUnlimited);
 static_assert(FOVEA_ERROR == static_cast<int>(Status::error));
 static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);  // the cancel byte
 
-// Range-checks an enum field: `count` values from 0 on.
+// Range-checks an enum field with the values 0 to count - 1.
 template <class Enum>
 Enum to_enum(std::int32_t value, int count, const std::string& name, std::string_view call) {
   if (value < 0 || value >= count)
@@ -33,7 +33,7 @@ bool to_bool(std::int32_t value, const std::string& name, std::string_view call)
   return value == 1;
 }
 
-// The table of masks is in the order of the FOVEA_MASK constants.
+// The FOVEA_MASK constants index the table of masks.
 Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call) {
   const auto words = core::mask_words();
   const core::MaskWord& word = words[to_enum<std::size_t>(value, static_cast<int>(words.size()), "mask", call)];
@@ -49,7 +49,7 @@ Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std
 MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call) {
   if (tensor == nullptr) return {};
   MutableTensorView view = convert_tensor(tensor, name, call);
-  // A null pointer means "absent" in the C++ view; here only a null struct does, and an empty tensor needs no memory.
+  // In C++ a null pointer means "absent". In C only a null struct does, because an empty tensor needs no memory.
   const bool empty = view.sizes[0] == 0 || view.sizes[1] == 0 || view.sizes[2] == 0 || view.sizes[3] == 0;
   if (view.data == nullptr && !empty)
     refuse(call, name, "null pointer", "null, sizes " + core::to_string(view.sizes), "memory, or a null struct",

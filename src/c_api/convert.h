@@ -10,7 +10,7 @@
 
 namespace fovea::c_api {
 
-// Options in C++ form, with the thread pool that they point to.
+// Options in C++ form, and the thread pool that they point to.
 struct Options {
   AttentionOptions options;
   ExternalThreadPool thread_pool;
@@ -18,7 +18,7 @@ struct Options {
   const AttentionOptions& get();
 };
 
-// The same of Linear's.
+// The same for Linear.
 struct LinearCallOptions {
   LinearOptions options;
   ExternalThreadPool thread_pool;

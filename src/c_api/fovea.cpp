@@ -1,4 +1,4 @@
-// The C functions: convert, call the C++ road, turn exceptions into a status and a text. No exception leaves.
+// The C functions: they convert their arguments, call the C++ functions, and let no exception through.
 #include "fovea/fovea.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 using namespace fovea;
 using c_api::guarded;
 
-// Why this thread's last failed call failed. A plain pointer, since a call may fail in a destructor that runs after the
-// thread's own objects are gone; its memory goes with them, if any was taken by then.
+// The text of this thread's last error. A plain pointer, because a destructor that runs after the thread's own objects
+// are destroyed may still call and fail. Its memory is freed with those objects, if it was allocated before that.
 thread_local char* last_error = nullptr;
-thread_local bool last_error_lost = false;  // there was no memory for the text
+thread_local bool last_error_lost = false;  // no memory was left for the text
 
 struct LastErrorEnd {
   ~LastErrorEnd() {
@@ -121,7 +121,7 @@ fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* impleme
   return guarded([&] {
     if (bytes == nullptr) c_api::refuse_null("bytes", "fovea_saved_bytes");
     const AttentionProblem asked = c_api::convert(problem, "fovea_saved_bytes");
-    workspace_bytes(asked, name_or_empty(implementation));  // refuses where none accepts
+    workspace_bytes(asked, name_or_empty(implementation));  // throws if no implementation takes it
     *bytes = explain(asked, name_or_empty(implementation)).saved_bytes;
   });
 }

@@ -1,4 +1,4 @@
-// Copies structs of known size from and to callers whose header may be older or newer.
+// Copies structs between this library and callers with an older or newer header.
 #include "c_api/sized_struct.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace fovea::c_api {
 namespace {
 
-constexpr std::size_t kMostBytes = 4096;  // no header's struct is larger: struct_size was not set
+constexpr std::size_t kMostBytes = 4096;  // larger than any header's struct: struct_size was not set
 
 [[noreturn]] void refuse_size(std::string_view name, std::string_view call, std::string problem, std::size_t got,
                               std::string wanted, std::string hint) {

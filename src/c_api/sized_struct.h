@@ -1,4 +1,4 @@
-// Structs of callers that were compiled with an older or a newer fovea.h: their struct_size tells.
+// Reads and writes structs of callers that were compiled with an older or a newer fovea.h, guided by struct_size.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace fovea::c_api {
 
-// sizeof(Struct) in version 0.2.0, told by its last field then: the smallest size that is taken. It never changes.
+// sizeof(Struct) in version 0.2.0, computed from its last field at that time: the smallest accepted size. It never
+// changes.
 template <class Struct>
 inline constexpr std::size_t kFirstSize = 0;
 template <>
@@ -16,7 +17,7 @@ inline constexpr std::size_t kFirstSize<fovea_tensor> = offsetof(fovea_tensor, b
                                                         sizeof(fovea_tensor::buffer_bytes);
 template <>
 inline constexpr std::size_t kFirstSize<fovea_external_thread_pool> = offsetof(fovea_external_thread_pool, run) +
-                                                               sizeof(fovea_external_thread_pool::run);
+                                                                      sizeof(fovea_external_thread_pool::run);
 template <>
 inline constexpr std::size_t kFirstSize<fovea_options> = offsetof(fovea_options, workspace) +
                                                          sizeof(fovea_options::workspace);
@@ -45,12 +46,12 @@ struct StructSizes {
   std::size_t known;  // in this library
 };
 
-// Copies a caller's struct to `known`, which is all zeros. Fields that an older caller lacks stay zero; fields that
-// only a newer one has must be zero. The first field of every struct is its size.
+// Copies a caller's struct to `known`, which is all zeros. Fields that an older caller lacks stay zero. Fields that
+// only a newer caller has must be zero. The first field of every struct is its size.
 void read_bytes(const void* given, void* known, StructSizes sizes, std::string_view name, std::string_view call);
 
-// Copies `answer` into a caller's struct, at most as many bytes as the caller says it has. Refuses where a field that
-// would be left out is not zero; fields that only the caller knows become zero.
+// Copies `answer` into a caller's struct, at most struct_size bytes. Refuses if a field that does not fit is not zero.
+// Fields that only the caller knows become zero.
 void write_bytes(const void* answer, void* given, StructSizes sizes, std::string_view name, std::string_view call);
 
 template <class Struct>

@@ -1,4 +1,4 @@
-// Building refusals: the message comes from the code and the values, never typed by hand beside the condition.
+// Builds the text of refusals from the values that were checked.
 #pragma once
 
 #include <initializer_list>
@@ -15,14 +15,14 @@ namespace fovea::core {
 std::string to_string(std::int64_t value);
 std::string to_string(const Sizes& sizes);  // (2, 8, 512, 64)
 
-// a, b, c: for "wanted: one of ..." lists.
+// "a, b, c", for lists such as "wanted: one of a, b, c".
 std::string join(std::initializer_list<std::string_view> words, std::string_view separator = ", ");
 
 [[noreturn]] void fail(ErrorDetails details);
 [[noreturn]] void fail_out_of_memory(std::string_view call);
 
-// What a public call does: it computes in the default floating-point mode, whatever the caller's, and memory that runs
-// out anywhere in it is an Error too.
+// Every public call runs in here. It computes in the default floating-point mode, whatever the caller's mode is, and a
+// failed allocation becomes an Error.
 template <class Call>
 auto guarded(std::string_view name, Call call) {
   const DefaultFloatingPoint mode;

@@ -1,4 +1,4 @@
-// How a choice is refused.
+// The refusals of a choice.
 #include "core/choose.h"
 
 #include "core/check.h"
@@ -11,15 +11,15 @@ void refuse_name(std::string_view name, std::string_view wanted, const std::vect
   std::string list;
   for (const auto& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::string near = nearest_word(wanted, known);
-  const bool told = !name.empty();  // by the call, not the environment
+  const bool by_call = !name.empty();  // or by the environment
   fail({.status = Status::invalid_argument,
         .call = std::string(call),
-        .argument = told ? "implementation" : "FOVEA_IMPL",
-        .problem = told ? "no implementation of this name" : "no implementation of the name in the environment",
+        .argument = by_call ? "implementation" : "FOVEA_IMPL",
+        .problem = by_call ? "no implementation of this name" : "no implementation of the name in the environment",
         .got = std::string(wanted),
         .wanted = "one of " + list,
         .hint = !near.empty() ? "did you mean `" + near + "`?"
-                : told        ? "leave it out for the best that takes the problem"
+                : by_call     ? "leave it out for the best that takes the problem"
                               : "unset it for the best that takes the problem",
         .line = std::move(line)});
 }

@@ -1,5 +1,5 @@
-// Choosing an implementation: the first of the list that takes the problem leads; a later one replaces it only if both
-// predict a time and the later one's is smaller. Or the one that was named.
+// Chooses an implementation: the one that was named, or else from the list. The first that takes the problem leads; a
+// later one replaces it only if both predict a time and the later time is smaller.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace fovea::core {
 
-// The refusals of a choice; `line` is the problem's. `name` is the call's own; empty if the environment asked.
+// Throw the refusals of a choice; `line` is the problem line. `name` is the call's argument: empty if `wanted` comes
+// from the environment.
 [[noreturn]] void refuse_name(std::string_view name, std::string_view wanted, const std::vector<std::string>& known,
                               std::string_view call, std::string line);
 [[noreturn]] void refuse_everywhere(std::string refusals, std::string_view call, std::string line);
@@ -23,15 +24,15 @@ namespace fovea::core {
 // One implementation's answer to a problem.
 struct Verdict {
   std::string_view name;
-  Prepared prepared;   // a plan also where `reason` says that it runs only when named
+  Prepared prepared;   // holds a plan even if `reason` says that it runs only when named
   std::string reason;  // empty: it takes the problem
 };
 
-// What a call runs.
+// The implementation and the plan that a call runs.
 template <class Types>
 struct Choice {
   typename Types::Problem problem;
-  std::string name;  // that was asked for
+  std::string name;  // as requested; empty: any
   unsigned generation = 0;
   const Implementation<Types>* implementation = nullptr;
   std::shared_ptr<const Plan> plan;
@@ -49,18 +50,18 @@ class Chooser {
   using Problem = typename Types::Problem;
   using Entry = Implementation<Types>;
 
-  // `name` may be empty, the name of one implementation, or another word that the operation takes.
+  // `name` may be empty, the name of one implementation, or another word of the operation (`Types::kWords`).
   Chooser(const Problem& problem, std::string_view name)
       : problem_(problem), given_(name), wanted_(Types::requested(name)), list_(Types::list()) {}
 
-  // Throws Error(invalid_argument) if what is asked for is no implementation.
+  // Throws Error(invalid_argument) if no implementation has the requested name.
   void check_name(std::string_view call) const {
     const auto is_wanted = [this](const Entry& one) { return one.name == wanted_; };
     if (!wanted_.empty() && std::none_of(list_.begin(), list_.end(), is_wanted))
       refuse_name(given_, wanted_, known_names(), call, Types::line(problem_));
   }
 
-  // Every implementation's verdict, in list order, also of those after the chosen one.
+  // The verdicts of all candidates in list order, including those after the chosen one.
   std::vector<Verdict> walk() const {
     std::vector<Verdict> all;
     for (const Entry& one : list_) {
@@ -69,7 +70,7 @@ class Chooser {
     return all;
   }
 
-  // The verdict that leads, or null if every reason is one.
+  // The verdict of the chosen implementation; null if all of them refuse.
   static const Verdict* leader(const std::vector<Verdict>& verdicts) {
     const Verdict* best = nullptr;
     for (const Verdict& one : verdicts) {
@@ -78,7 +79,7 @@ class Chooser {
     return best;
   }
 
-  // Remembered for the next call with this problem. Throws Error(unsupported) with every refusal if none takes it,
+  // Cached for the next call with this problem. Throws Error(unsupported) with every refusal if none takes it,
   // Error(invalid_argument) if the name is unknown.
   std::shared_ptr<const Choice<Types>> choose(std::string_view call) const {
     const struct {
@@ -89,7 +90,7 @@ class Chooser {
     return Cache::instance().find(request, [&] { return make(call, request.generation); });
   }
 
-  // What may be asked for by name: the operation's own words and every implementation, each name once.
+  // The names that a call may request: the operation's words and every implementation, each name once.
   static std::vector<std::string> known_names() {
     std::vector<std::string> names(std::begin(Types::kWords), std::end(Types::kWords));
     for (const Entry& one : Types::list()) {
@@ -105,7 +106,7 @@ class Chooser {
     return later.seconds > 0 && best.seconds > 0 && later.seconds < best.seconds;
   }
 
-  // An implementation may exist under one name on several devices; the tensors' decides.
+  // Implementations for several devices may share one name. The tensors' device then decides.
   bool has_twin(const Entry& one) const {
     const DeviceKind device = problem_.device.kind;
     return one.device != device && std::any_of(list_.begin(), list_.end(), [&](const Entry& other) {
@@ -113,10 +114,10 @@ class Chooser {
            });
   }
 
-  // Whether the walk asks it: the one that is named, or else those of the tensors' device and any that are automatic.
+  // Whether the walk asks it: by name, or without a name if it is automatic or runs on the tensors' device.
   bool is_candidate(const Entry& one) const {
-    const bool is_meant = wanted_.empty() ? one.automatic || one.device == problem_.device.kind : one.name == wanted_;
-    return is_meant && !has_twin(one);
+    const bool matches = wanted_.empty() ? one.automatic || one.device == problem_.device.kind : one.name == wanted_;
+    return matches && !has_twin(one);
   }
 
   Prepared prepare(const Entry& one) const {

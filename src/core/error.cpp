@@ -19,7 +19,7 @@ std::string text_of(const ErrorDetails& details) {
   add("got:    ", details.got);
   add("wanted: ", details.wanted);
   add("hint:   ", details.hint);
-  // A refused call's problem may be fine with other tensors and options: only what they cannot be blamed for replays.
+  // An invalid argument may be a tensor or an option, which the problem line does not hold. So it cannot be replayed.
   if (details.status == Status::invalid_argument) {
     add("problem: ", details.line);
   } else {
@@ -28,7 +28,7 @@ std::string text_of(const ErrorDetails& details) {
   return text;
 }
 
-// Made while the program is loaded: it can be thrown when there is no memory for another.
+// Constructed while the program is loaded, so that it can be thrown when no memory is left.
 const Error& no_memory_at_all = core::never_destroyed<Error>(
     ErrorDetails{.status = Status::out_of_memory, .call = "attention", .problem = "memory ran out"});
 

@@ -7,7 +7,7 @@
 
 namespace fovea::core {
 
-// Makes the default mode the thread's, and the former mode again at the end.
+// Sets the thread's mode to the default and restores the former mode at the end.
 class DefaultFloatingPoint {
  public:
 #if defined(__x86_64__)

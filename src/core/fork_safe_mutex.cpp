@@ -6,7 +6,7 @@
 namespace fovea::core {
 namespace {
 
-std::mutex list_mutex;  // of the list; held over the fork too
+std::mutex list_mutex;  // guards the list; also held during fork()
 ForkSafeMutex* first = nullptr;
 
 }  // namespace

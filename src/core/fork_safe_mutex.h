@@ -1,11 +1,12 @@
-// A mutex that fork() takes and gives back, so that a child never finds it locked by a thread that it lacks.
+// A mutex that fork() locks before and unlocks after, so that a child never inherits it locked by a thread that the
+// child does not have.
 #pragma once
 
 #include <mutex>
 
 namespace fovea::core {
 
-// Lives for ever (never_destroyed.h). No thread may hold two of them at once, or fork() could wait for ever.
+// Never destroyed (never_destroyed.h). A thread that held two of them at once could deadlock with fork().
 class ForkSafeMutex {
  public:
   ForkSafeMutex();

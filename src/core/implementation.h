@@ -1,4 +1,5 @@
-// What an implementation of an operation is: a name, a plan or a refusal for each problem, and the functions that run.
+// An implementation of an operation: its name, the function that plans or refuses a problem, and the functions that run
+// the plan.
 #pragma once
 
 #include <atomic>
@@ -13,28 +14,28 @@
 
 namespace fovea::core {
 
-// `Types` names what belongs to the operation: `Problem`, with a device; `ForwardTensors` and `BackwardTensors`;
-// `line(problem)`, the problem's line; `asks_reproducible(problem)`; `list()`, its implementations; `requested(name)`,
-// the implementation that a call which gives `name` asks for, or nothing; `kWords`, what it takes besides names.
+// `Types` describes the operation: `Problem`, with the field `device`; `ForwardTensors` and `BackwardTensors`;
+// `line(problem)`, the problem line; `asks_reproducible(problem)`; `list()`, the implementations; `requested(name)`,
+// the implementation that a call with `name` requests, or ""; `kWords`, the words that a call may give besides names.
 template <class Types>
 struct Implementation {
   using Problem = typename Types::Problem;
 
   std::string_view name;  // cpu.avx512
   DeviceKind device = DeviceKind::cpu;
-  int variant = 0;            // tells entries apart that share their functions: an instruction set, a form
+  int variant = 0;            // distinguishes entries that share their functions: an instruction set, a form
   bool automatic = true;      // false: runs only when named
-  std::string named_because;  // why only then, if there is more to say
-  bool reproducible = true;   // false: not bitwise reproducible; takes problems that do without it only
+  std::string named_because;  // why it is not automatic; may be empty
+  bool reproducible = true;   // false: not bitwise reproducible, so it takes only problems with reproducible=false
   // Why this machine cannot run it at all; empty if it can.
   std::string (*unavailable)(int variant) = nullptr;
-  // Whether it takes the problem, and all that its runs then need. Device and availability are checked by the caller.
+  // A plan or a refusal. The caller has checked device and availability.
   Prepared (*prepare)(const Problem&, int variant) = nullptr;
-  // Each takes a plan that its own `prepare` made.
+  // Both run a plan that this entry's `prepare` made.
   void (*forward)(const Plan&, const typename Types::ForwardTensors&, const RunContext&) = nullptr;
   void (*backward)(const Plan&, const typename Types::BackwardTensors&, const RunContext&) = nullptr;
-  // Workspace on the device, taken and given back in the order of the stream; null: host memory of core/memory.h. What
-  // is taken may be larger than the plan asks for.
+  // Workspace on the device, allocated and released in stream order; null: host memory of core/memory.h. The buffer may
+  // be larger than the plan's workspace.
   Buffer (*allocate_workspace)(const Plan&, void* stream) = nullptr;
   void (*release_workspace)(const Plan&, const Buffer& workspace, void* stream) = nullptr;
 
@@ -42,7 +43,7 @@ struct Implementation {
   Prepared prepared(const Problem& problem) const { return prepare(problem, variant); }
 };
 
-// The ordered list of an operation's implementations: the library's own, best first, then what a program added.
+// The ordered list of an operation's implementations: the library's own, best first, then those that a program added.
 template <class Types>
 class ImplementationList {
  public:
@@ -56,16 +57,16 @@ class ImplementationList {
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
-  // Not while calls run.
+  // Must not be called while calls run.
   void add(std::span<const Entry> more) {
     all_.insert(all_.end(), more.begin(), more.end());
     generation_.fetch_add(1, std::memory_order_release);
   }
-  // Another number after each `add`: what was chosen from a shorter list is not chosen again.
+  // Changes with each `add`, so that cached choices from a shorter list are not used again.
   unsigned generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  std::deque<Entry> all_;  // entries stay where they are: choices point to them
+  std::deque<Entry> all_;  // a deque keeps entries in place: choices point to them
   std::atomic<unsigned> generation_{0};
 };
 

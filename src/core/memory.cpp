@@ -1,4 +1,4 @@
-// A small cache of workspaces: freeing and page-faulting tens of megabytes per call would cost as much as short calls.
+// A small cache of workspaces. Freeing and page-faulting tens of megabytes per call would take as long as short calls.
 #include "core/memory.h"
 
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ struct Cache {
   Cache() { free.reserve(kCachedBlocks + 1); }
 
   ForkSafeMutex mutex;
-  std::vector<Block> free;  // of constant capacity: giving a block back allocates nothing
+  std::vector<Block> free;  // its capacity is constant, so returning a block allocates nothing
   std::int64_t current = 0, peak = 0, fail_in = 0;
 };
 
@@ -37,7 +37,7 @@ Cache& cache() {
   return instance;
 }
 
-[[maybe_unused]] const Cache& made_at_load = cache();  // so that no thread is making it while another forks
+[[maybe_unused]] const Cache& made_at_load = cache();  // so that fork() cannot interrupt its construction
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
@@ -45,12 +45,12 @@ void* allocate(std::int64_t bytes) {
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* data =
       std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(round_up(bytes, alignment)));
-  // Large workspaces are read with long strides; huge pages save their address translations.
+  // Large workspaces are read with long strides; huge pages need fewer TLB entries.
   if (data != nullptr && bytes >= kHugePage) madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   return data;
 }
 
-// Smallest cached block that is large enough and not wastefully larger; removes it from the cache.
+// Takes the smallest block that is large enough out of the cache, unless it is far too large.
 Block take_cached(Cache& c, std::int64_t bytes) {
   auto best = c.free.end();
   for (auto it = c.free.begin(); it != c.free.end(); ++it) {

@@ -1,4 +1,4 @@
-// All memory that the library allocates goes through here, so that it can be counted and made to fail in tests.
+// Host memory of calls. All of it is allocated here, so that tests can count it and make it fail.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace fovea::core {
 
-// Workspace for one call: the caller's if it is large enough, else from a cache that the library keeps.
-// Throws Error(out_of_memory) with the bytes wanted. Memory is 64-byte aligned and not zeroed.
+// Workspace for one call, from a cache that the library keeps; 64-byte aligned, not zeroed. Throws Error(out_of_memory)
+// with the bytes wanted.
 class WorkspaceLease {
  public:
   WorkspaceLease(std::int64_t bytes, std::string_view call);
@@ -29,10 +29,10 @@ struct MemoryCount {
 MemoryCount memory_count();
 void reset_memory_peak();
 
-// Gives the cached blocks back to the system.
+// Frees the cached blocks.
 void release_cached_memory();
 
-// Tests: the n-th allocation from now (1 = the next) fails as if memory were exhausted; 0 switches off.
+// For tests: the n-th allocation from now (1: the next) fails as if memory were exhausted; 0 cancels that.
 void fail_allocation(std::int64_t n);
 
 }  // namespace fovea::core

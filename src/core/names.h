@@ -1,4 +1,4 @@
-// The words of the problem line for the enumerations, in one table each; those of masks: core/mask.h.
+// The words of the problem line for enumerations, one table each. Words of masks: attention/mask.h.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace fovea::core {
 std::string_view name_of(DType type);       // fp32 bf16 fp16
 std::string_view name_of(DeviceKind kind);  // cpu cuda
 
-// Whether the value is one of those that have a name: callers may hand over anything. Every call asks.
+// Whether the value is an enumerator. Callers may pass any number, so every call checks.
 constexpr bool is_known(DType type) { return type <= DType::fp16; }
 constexpr bool is_known(DeviceKind kind) { return kind <= DeviceKind::cuda; }
 

@@ -1,5 +1,5 @@
-// Objects that are made at their first use and never destroyed: destructors may call the library while the process
-// exits, and its worker threads may sleep in it until then.
+// Objects that are constructed at first use and never destroyed. While the process exits, destructors of the program
+// may still call the library, and its worker threads may still wait on these objects.
 #pragma once
 
 #include <utility>

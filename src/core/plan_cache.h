@@ -1,4 +1,4 @@
-// The one cache of plans: what was found for a request, shared by every call that repeats it.
+// The only cache of plans. Every call that repeats a request shares the value found for it.
 #pragma once
 
 #include <array>
@@ -13,26 +13,26 @@
 
 namespace fovea::core {
 
-// Keeps the last kShared values of the process, and of each thread its last kOfThread. A hit among the thread's own
-// takes no lock. Whoever holds a value keeps it alive: eviction ends no running call. `Value::answers(request)` tells
-// whether a value is the one that is asked for.
+// Keeps the last kShared values of the process and the last kPerThread values of each thread. A hit among the thread's
+// own values takes no lock. Values are reference-counted: evicting one does not disturb a call that runs it.
+// `Value::answers(request)` compares a value with a request.
 template <class Value>
 class PlanCache {
  public:
   using Held = std::shared_ptr<const Value>;
-  static constexpr std::size_t kShared = 128, kOfThread = 16;
+  static constexpr std::size_t kShared = 128, kPerThread = 16;
 
-  // One for each type of value.
+  // One cache for each type of value.
   static PlanCache& instance() {
     static auto& cache = never_destroyed<PlanCache>();
     return cache;
   }
 
-  // The value that answers the request; if there is none, the one that `make()` returns. Nothing is locked while it is
-  // made, so two threads that ask for the same at once may both make it.
+  // The cached value that answers the request, or else the value that `make()` returns. `make` runs without a lock, so
+  // two threads with the same request may both call it.
   template <class Request, class Make>
   Held find(const Request& request, Make make) {
-    OfThread* const own = of_this_thread();
+    ThreadRing* const own = ring_of_this_thread();
     if (own != nullptr) {
       if (const Held* const hit = own->find(request); hit != nullptr) return *hit;
     }
@@ -49,46 +49,46 @@ class PlanCache {
   std::int64_t made() const { return made_.load(std::memory_order_relaxed); }
 
  private:
-  template <std::size_t kPlaces>
+  template <std::size_t kSlots>
   struct Ring {
-    std::array<Held, kPlaces> places;
+    std::array<Held, kSlots> slots;
     std::size_t last = 0;
 
-    // The latest first.
+    // Searches from the newest value to the oldest.
     template <class Request>
     const Held* find(const Request& request) const {
-      for (std::size_t n = 0; n < kPlaces; ++n) {
-        const Held& one = places[(last + kPlaces - n) % kPlaces];
+      for (std::size_t n = 0; n < kSlots; ++n) {
+        const Held& one = slots[(last + kSlots - n) % kSlots];
         if (one != nullptr && one->answers(request)) return &one;
       }
       return nullptr;
     }
     void add(Held value) {
-      last = (last + 1) % kPlaces;
-      places[last].swap(value);
+      last = (last + 1) % kSlots;
+      slots[last].swap(value);
     }
   };
 
-  // A thread counts the holders of a value for itself: threads that run the same plan share no cache line that is
-  // written.
-  struct OfThread : Ring<kOfThread> {
+  // Each thread has a reference count of its own for a value, so that threads with the same plan do not write to a
+  // shared cache line.
+  struct ThreadRing : Ring<kPerThread> {
     Held add(const Held& value) {
       const auto shared = std::make_shared<Held>(value);
       const Held counted(shared, value.get());
-      Ring<kOfThread>::add(counted);
+      Ring<kPerThread>::add(counted);
       return counted;
     }
   };
 
-  // Null once the thread is ending: its places are gone, but destructors may still call.
-  static OfThread* of_this_thread() {
+  // Null once the thread's ring has been destroyed; later destructors of the thread may still call.
+  static ThreadRing* ring_of_this_thread() {
     static thread_local bool ended = false;
     struct Owner {
-      OfThread places;
+      ThreadRing ring;
       ~Owner() { ended = true; }
     };
     static thread_local Owner owner;
-    return ended ? nullptr : &owner.places;
+    return ended ? nullptr : &owner.ring;
   }
 
   template <class Request>
@@ -101,8 +101,8 @@ class PlanCache {
     {
       const std::lock_guard lock(mutex_);
       shared_.last = (shared_.last + 1) % kShared;
-      shared_.places[shared_.last].swap(value);
-    }  // what made room is released here, outside the lock
+      shared_.slots[shared_.last].swap(value);
+    }  // releases the evicted value, outside the lock
   }
 
   ForkSafeMutex mutex_;

@@ -1,4 +1,4 @@
-// The refusal of a buffer that is too small for a plan.
+// Refuses buffers that are too small for a plan.
 #include "core/planned_call.h"
 
 #include "core/check.h"

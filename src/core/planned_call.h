@@ -1,4 +1,4 @@
-// What the public calls of every operation do once a choice is made: provide its workspace, or explain it.
+// For the public calls of every operation, after the choice: provides the workspace, or explains the choice.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace fovea::core {
 void check_buffer(const Plan& plan, std::string_view argument, const Buffer& buffer, std::int64_t wanted,
                   std::string_view hint);
 
-// Workspace of an implementation that has its own memory, given back even if the call fails half-way.
+// Workspace that the implementation allocates itself; released even if the call throws.
 template <class Types>
 class DeviceWorkspace {
  public:
@@ -31,7 +31,7 @@ class DeviceWorkspace {
   Buffer buffer_;
 };
 
-// run(context) in the caller's workspace if one was given, else in the pool's.
+// Calls run(context) in the caller's workspace, or else in one from the implementation or from the host pool.
 template <class Types, class Options, class Run>
 void with_workspace(const Choice<Types>& choice, const Options& options, Run run) {
   const Implementation<Types>& chosen = *choice.implementation;
@@ -58,7 +58,7 @@ void with_workspace(const Choice<Types>& choice, const Options& options, Run run
   }
 }
 
-// The walk through the list for a validated problem, without the problem's cost.
+// Explains the walk through the list for a validated problem; leaves flops and bytes to the caller.
 template <class Types>
 Explanation explanation_of(const typename Types::Problem& problem, std::string_view implementation) {
   const Chooser<Types> chooser(problem, implementation);

@@ -1,4 +1,4 @@
-// Text of others, made fit for a terminal: its control characters become visible instead of obeyed.
+// Makes foreign text safe for a terminal: control characters are printed as escapes.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace fovea::core {
 
-std::string printable(std::string_view text);        // of one line: its ends of lines become \n too
-std::string printable_lines(std::string_view text);  // keeps ends of lines
+std::string printable(std::string_view text);        // also escapes line ends
+std::string printable_lines(std::string_view text);  // keeps line ends
 
 }  // namespace fovea::core

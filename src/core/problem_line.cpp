@@ -133,7 +133,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
         row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
       }
     }
-    // Of two words that are mostly different, neither was meant for the other.
+    // A word that differs in more than half of its letters is not a likely typing error.
     if (row.back() < best_distance && 2 * row.back() <= std::max(word.size(), candidate.size())) {
       best_distance = row.back();
       best = candidate;

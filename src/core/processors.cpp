@@ -1,4 +1,5 @@
-// Affinity by sched_getaffinity while the library is loaded, quota by the files of control groups.
+// Reads the affinity with sched_getaffinity while the library is loaded, and the quota from the files of control
+// groups.
 #include "core/processors.h"
 
 #include <sched.h>
@@ -21,7 +22,7 @@
 namespace fovea::core {
 namespace {
 
-// Processors granted by quota / period; nothing if unlimited or unreadable.
+// Processors granted by quota / period; nullopt if unlimited or unreadable.
 std::optional<double> quota_v2(const std::string& directory) {
   std::ifstream file(directory + "/cpu.max");
   std::string quota;
@@ -37,10 +38,10 @@ std::optional<double> quota_v1(const std::string& directory) {
   return quota / period;
 }
 
-// The tightest quota of a group and all groups above it. A container may see its own group at the mount's root although
-// its membership names the host's path, so the walk ends at the root whatever exists in between.
+// The smallest quota of a group and all groups above it. A container may see its own group at the mount's root while
+// its membership names the host's path. So the walk ends at the root even if directories in between do not exist.
 template <class Quota>
-std::optional<double> tightest(const std::string& mount, std::string path, Quota quota_of) {
+std::optional<double> smallest_quota(const std::string& mount, std::string path, Quota quota_of) {
   std::optional<double> least;
   while (true) {
     while (!path.empty() && path.back() == '/') path.pop_back();
@@ -51,12 +52,12 @@ std::optional<double> tightest(const std::string& mount, std::string path, Quota
 }
 
 struct Affinity {
-  std::vector<std::uint64_t> mask;  // empty where the system did not tell
+  std::vector<std::uint64_t> mask;  // empty if it could not be read
   int processors = 1;
 };
 
 Affinity read_affinity() {
-  // The mask of a machine with more processors than cpu_set_t holds needs a larger set.
+  // Machines with more processors than cpu_set_t holds need a larger mask.
   for (std::size_t words = 16; words <= 1 << 14; words *= 4) {
     std::vector<std::uint64_t> mask(words);
     auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
@@ -67,7 +68,7 @@ Affinity read_affinity() {
   return {};
 }
 
-// As it was while the library was loaded. The first caller may be pinned to one processor.
+// Read while the library is loaded: the thread that calls first may be pinned to one processor.
 const Affinity& affinity() {
   static const auto& at_load = never_destroyed<Affinity>(read_affinity());
   return at_load;
@@ -86,10 +87,10 @@ int control_group_processors(const std::string& membership, const std::string& m
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
     std::optional<double> quota;
     if (controllers.empty()) {
-      quota = tightest(mount, path, quota_v2);
+      quota = smallest_quota(mount, path, quota_v2);
     } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
-      quota = tightest(mount + "/cpu", path, quota_v1);
-      if (!quota) quota = tightest(mount + "/" + controllers, path, quota_v1);
+      quota = smallest_quota(mount + "/cpu", path, quota_v1);
+      if (!quota) quota = smallest_quota(mount + "/" + controllers, path, quota_v1);
     }
     if (quota) least = std::min(least.value_or(*quota), *quota);
   }

@@ -1,4 +1,4 @@
-// How many processors this process may use.
+// The number of processors that this process may use.
 #pragma once
 
 #include <string>
@@ -6,18 +6,18 @@
 
 namespace fovea::core {
 
-// The least of the affinity mask, as it was when the library was loaded, and the control group's quota, at least 1.
-// Read once.
+// The smaller of the affinity mask's processors and the control group's quota, at least 1. Both are read once; the mask
+// while the library is loaded.
 int available_processors();
 
-// Gives the calling thread the affinity mask of that time.
+// Sets the calling thread's affinity to the mask that was read while the library was loaded.
 void run_on_all_processors();
 
-// What FOVEA_THREADS says. Throws Error for what is no number of 1 or more.
+// The value of FOVEA_THREADS. Throws Error unless the text is a number of at least 1.
 int thread_count_of(std::string_view text);
 
-// Whole processors that a control group's quota grants, rounded down, at least 1; 0 if it sets no limit. `membership`
-// is the path of /proc/self/cgroup, `mount` that of /sys/fs/cgroup; versions 1 and 2.
+// Processors that a control group's quota grants, rounded down, at least 1; 0 if there is no limit. `membership` is the
+// path of /proc/self/cgroup, `mount` is the path of /sys/fs/cgroup. Reads cgroup versions 1 and 2.
 int control_group_processors(const std::string& membership, const std::string& mount);
 
 }  // namespace fovea::core

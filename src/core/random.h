@@ -1,4 +1,4 @@
-// Counter-based random numbers: a value depends on its key and its logical position only, never on who asks first.
+// Counter-based random numbers: a value depends only on its key and position, not on the order of the calls.
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
@@ -23,8 +23,8 @@ constexpr RandomBlock philox(std::uint64_t key, std::uint64_t stream, std::uint6
   return c;
 }
 
-// Roughly normal with mean 0 and variance 1: the sum of eight uniform 16-bit numbers, so that it is exact arithmetic
-// and the same bits on every machine. Bounded by 4.9.
+// Roughly normal with mean 0 and variance 1, at most 4.9 in size. It is a sum of eight uniform 16-bit numbers: integer
+// arithmetic gives the same bits on every machine.
 constexpr float approximate_normal(const RandomBlock& block) {
   std::int32_t sum = 0;
   for (const std::uint32_t word : block)

@@ -1,4 +1,4 @@
-// Refusals of single tensors and of pairs of them, without reading what they hold.
+// Checks of tensors and of pairs of tensors; none reads an element.
 #include "core/tensor_checks.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace fovea::core {
 namespace {
 
-// Elements from the first to one past the last that the view touches; -1 if that overflows.
+// The number of elements from the view's first to its last, gaps included; -1 if it overflows.
 std::int64_t extent(const TensorView& view) {
   std::int64_t last = 0;
   for (int i = 0; i < 4; ++i) {
@@ -28,13 +28,13 @@ std::string device_text(Device device) {
   return std::string(name_of(device.kind)) + ":" + std::to_string(device.index);
 }
 
-// Whether two views whose extents meet may touch the same byte. Exact for tensors that interleave in one allocation, as
-// packed q k v do: equal strides and offsets that keep them apart within the smallest row.
+// Whether two views with overlapping extents may share a byte. Exact for tensors that interleave in one allocation,
+// such as packed q, k and v, which have equal strides and disjoint columns in every row.
 bool may_overlap(const TensorView& a, const TensorView& b) {
   const auto first_a = reinterpret_cast<std::uintptr_t>(a.data), first_b = reinterpret_cast<std::uintptr_t>(b.data);
   if (size_of(a.dtype) != size_of(b.dtype)) return true;
-  // Per dimension of a common stride, split the offset between the two into an index step; what remains must step over
-  // the other's extent in the dimensions left.
+  // In a dimension with a common stride, the views are disjoint if the offset modulo that stride separates their
+  // extents in the smaller dimensions.
   const bool b_later = first_b >= first_a;
   const TensorView& low = b_later ? a : b;
   const TensorView& high = b_later ? b : a;
@@ -118,7 +118,7 @@ void Validator::check_shape(const TensorArg& t) const {
 
 void Validator::check_tensor(TensorArg& t) const {
   check_shape(t);
-  if (element_count(t.view) == 0) return;  // strides and pointer of an empty tensor mean nothing
+  if (element_count(t.view) == 0) return;  // an empty tensor's pointer and strides are never used
   check_memory(t);
 }
 
@@ -157,11 +157,11 @@ void Validator::check_memory(TensorArg& t) const {
   t.begin = reinterpret_cast<std::uintptr_t>(v.data), t.end = t.begin + static_cast<std::uintptr_t>(bytes);
 }
 
-// No two indices of an output may share an element. Strides that nest make sure of it: sorted, each steps over all that
-// the smaller ones reach. Some that interleave would do as well; they are refused rather than searched.
+// Strides of an output must not make elements overlap. Nested strides cannot: in ascending order, each is at least the
+// extent of the dimensions before it. Some other strides would do as well, but deciding that takes a search.
 void Validator::check_nested(const TensorArg& t) const {
   const TensorView& v = t.view;
-  std::array<int, 4> order{3, 2, 1, 0};  // most tensors are sorted so
+  std::array<int, 4> order{3, 2, 1, 0};  // already sorted for most tensors
   for (int i = 1; i < 4; ++i) {
     for (int j = i; j > 0 && v.strides[order[j]] < v.strides[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
   }
@@ -241,7 +241,7 @@ void Validator::refuse_shared(const BufferArg& arg, std::string_view other) cons
          "give `" + std::string(arg.name) + "` memory that nothing else of the call uses, or {} for none");
 }
 
-// Against whole extents, gaps between the rows included: a buffer is one piece. What is only read may share.
+// A buffer must not overlap the whole extent of a tensor, gaps between rows included, unless both are only read.
 void Validator::check_buffers(std::span<const TensorArg> tensors, const BufferArg& workspace,
                               const BufferArg& saved) const {
   for (const BufferArg* arg : {&workspace, &saved}) {

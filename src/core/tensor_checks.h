@@ -1,4 +1,4 @@
-// Refusals of single tensors and of pairs of them: what every call checks first.
+// Checks of single tensors and of pairs of tensors, which every call makes first.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fovea::core {
 
-// Far above any machine's memory, and low enough that byte counts of plans built on it stay within 64 bits.
+// More than any machine's memory, but small enough that byte counts in plans fit in 64 bits.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 
 // Whether the product of sizes (0 counts as 1) is at most `limit`.
@@ -24,17 +24,17 @@ inline bool product_within(std::initializer_list<std::int64_t> sizes, std::int64
   return true;
 }
 
-std::int64_t element_count(const TensorView& view);  // of a tensor whose sizes were checked
+std::int64_t element_count(const TensorView& view);  // the sizes must have been checked
 
 struct TensorArg {
   std::string_view name;
   TensorView view;
   bool is_output;
-  std::uintptr_t begin = 0, end = 0;  // from its first byte to behind its last, found by check_tensor
+  std::uintptr_t begin = 0, end = 0;  // its first byte, and one past its last; set by check_tensor
   bool has_elements() const { return begin != end; }
 };
 
-// The workspace or the saved state of a call; null if not given.
+// The workspace or the saved state of a call; null if the caller gave none.
 struct BufferArg {
   std::string_view name;
   Buffer buffer;
@@ -46,17 +46,17 @@ struct BufferArg {
 // The hint for a workspace that cannot be used.
 inline constexpr std::string_view kOwnPool = "leave it {}: the library then takes memory of its own pool";
 
-// Throws Error(invalid_argument) for the call that it was made for.
+// Checks the arguments of one call; every refusal is an Error(invalid_argument) that names the call.
 class Validator {
  public:
   explicit Validator(std::string_view call) : call_(call) {}
 
   [[noreturn]] void refuse(std::string_view argument, std::string reason, std::string got, std::string wanted,
                            std::string hint) const;
-  void check_given(const TensorArg& t) const {  // a tensor that may not be left out
+  void check_given(const TensorArg& t) const {  // for a tensor that must not be left out
     if (!t.view && t.view.sizes == Sizes{}) refuse_missing(t);
   }
-  void check_shape(const TensorArg& t) const;  // all that needs neither pointer nor strides
+  void check_shape(const TensorArg& t) const;  // type, device, sizes; not the pointer and not the strides
   void check_tensor(TensorArg& t) const;
   void check_sizes(const TensorArg& t, const Sizes& wanted) const {
     if (t.view.sizes != wanted) refuse_sizes(t, wanted);
@@ -73,7 +73,7 @@ class Validator {
   void check_threads(int threads, const ExternalThreadPool* thread_pool) const;
   void check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const;
 
-  std::function<std::string()> line;  // what the call asks for as a problem line, where one can say it
+  std::function<std::string()> line;  // the call's problem line; "" if none can describe it
 
  private:
   [[noreturn]] void refuse_missing(const TensorArg& t) const;
@@ -81,8 +81,8 @@ class Validator {
   [[noreturn]] void refuse_dtype(const TensorArg& t, DType wanted) const;
   [[noreturn]] void refuse_device(const TensorArg& t, Device wanted) const;
   [[noreturn]] void refuse_shared(const BufferArg& arg, std::string_view other) const;
-  void check_memory(TensorArg& t) const;        // pointer, strides, extent of a tensor that has elements
-  void check_nested(const TensorArg& t) const;  // so that every index of an output has an element of its own
+  void check_memory(TensorArg& t) const;        // pointer, strides and extent of a tensor with elements
+  void check_nested(const TensorArg& t) const;  // strides of an output must not make elements overlap
 
   std::string_view call_;
 };

@@ -1,6 +1,6 @@
 // Backward over threads. A task is one chunk of the keys of one sequence (batch, key head); it owns the chunk's dK and
-// dV. How many chunks there are follows from the shape alone. With several, each writes its share of dQ, and a last
-// pass adds the shares in their order: sums have the same order whatever the threads.
+// dV. The number of chunks depends only on the shape. With several chunks, each writes a partial of dQ, and a last pass
+// adds the partials in order. So the order of the sums does not depend on the threads.
 #include "cpu/backward.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr std::int64_t kEnoughTasks = 16;   // keys are split to give this many
-constexpr std::int64_t kLeastKeys = 512;    // but not into chunks smaller than this
-constexpr std::int64_t kRowsPerItem = 128;  // of the row passes
+constexpr std::int64_t kEnoughTasks = 16;  // keys are split into chunks until there are this many tasks
+constexpr std::int64_t kMinChunkKeys = 512;
+constexpr std::int64_t kRowsPerItem = 128;  // query rows per item of the reduction
 
 class BackwardRun {
  public:
@@ -34,7 +34,7 @@ class BackwardRun {
     return reinterpret_cast<float*>(partials_ + sequence * plan_.partial_bytes);
   }
 
-  // Calls work(sequence, first_row, rows, worker) for pieces of all query rows.
+  // Calls work(sequence, first_row, rows, worker) for every group of kRowsPerItem query rows.
   template <class Work>
   void for_rows(const Work& work) const {
     const std::int64_t items = plan_.sequences.count * plan_.row_items();
@@ -105,7 +105,8 @@ BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
     : attention::Plan(p), kernels(by), shape(shape_of(p)), sequences(sequences_of(p)) {
   rows = shape.group * shape.len_q;
   const std::int64_t wanted = divide_up(kEnoughTasks, std::max<std::int64_t>(1, sequences.count));
-  const std::int64_t most_chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, p.len_k / kLeastKeys));
+  const std::int64_t most_chunks =
+      std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, p.len_k / kMinChunkKeys));
   chunk_keys = std::max<std::int64_t>(1, divide_up(divide_up(p.len_k, most_chunks), by.key_block)) * by.key_block;
   chunks = std::max<std::int64_t>(1, divide_up(p.len_k, chunk_keys));
   partial_bytes = chunks > 1 && p.wants_dq ? align_up(chunks * rows * p.dim_qk * 4) : 0;

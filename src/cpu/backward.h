@@ -5,7 +5,7 @@
 
 namespace fovea::cpu {
 
-// How the keys of the sequences become tasks, and where the workspace holds what.
+// How the keys of the sequences are split into tasks, and the layout of the workspace.
 struct BackwardPlan final : attention::Plan {
   BackwardPlan(const Kernels& kernels, const AttentionProblem& problem);
 
@@ -15,8 +15,8 @@ struct BackwardPlan final : attention::Plan {
   Shape shape;
   Sequences sequences;
   std::int64_t rows, chunks, chunk_keys;
-  std::int64_t partial_bytes;  // of one sequence
-  std::int64_t scratch_bytes;  // of one worker
+  std::int64_t partial_bytes;  // dQ partials of one sequence; 0: tasks write dQ themselves
+  std::int64_t scratch_bytes;  // per worker
   int most_workers;
 };
 

@@ -1,4 +1,4 @@
-// From views and problem to the kernels' plain structs.
+// Converts views and a problem to the kernels' plain structs.
 #include "cpu/call.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace fovea::cpu {
 namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
-constexpr int kLeastRoom = 4;  // workers that a workspace has room for on the smallest machine
+constexpr int kMinWorkers = 4;  // a workspace has room for this many workers even on a smaller machine
 
 Element element_of(DType type) {
   return type == DType::fp32 ? Element::fp32 : type == DType::bf16 ? Element::bf16 : Element::fp16;
@@ -22,7 +22,7 @@ Element element_of(DType type) {
 template <class Rows, class View>
 Rows rows_of(const View& view, std::int64_t batch, std::int64_t head, std::int64_t element_bytes) {
   if (view.data == nullptr) return {};
-  // Through char pointers: an offset in bytes on a view of unknown type.
+  // The element type is unknown, so the offset is in bytes, on a char pointer.
   using Byte = std::conditional_t<std::is_same_v<View, TensorView>, const char, char>;
   Byte* first = static_cast<Byte*>(view.data) + (batch * view.strides[0] + head * view.strides[1]) * element_bytes;
   return {first, element_of(view.dtype), view.strides[1], view.strides[2]};
@@ -85,7 +85,7 @@ OutputRows key_rows(const Sequences& all, const MutableTensorView& view, std::in
 }
 
 int most_workers(std::int64_t tasks) {
-  const int room = std::max(kLeastRoom, core::available_processors());
+  const int room = std::max(kMinWorkers, core::available_processors());
   return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, room));
 }
 

@@ -1,4 +1,4 @@
-// One call as the kernels see it: the shape all tasks share, and the rows of each (batch, key head).
+// Converts a call to the kernels' structs: the shape that all tasks share, and the rows of each (batch, key head).
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace fovea::cpu {
 
-// Why the engine refuses the problem's scale; empty if it takes it.
+// Why the engine refuses the problem's scale; empty if it does not.
 std::string scale_refusal(const AttentionProblem& problem);
 
-Shape shape_of(const AttentionProblem& problem);  // of a problem with a scale that it takes
+Shape shape_of(const AttentionProblem& problem);  // requires a scale that is not refused
 
-// The pairs (batch, key head), counted batch * heads_kv + key head.
+// The pairs (batch, key head); the index of a sequence is batch * heads_kv + key head.
 struct Sequences {
   std::int64_t count = 0, heads_kv = 0, group = 0;
 };
 Sequences sequences_of(const AttentionProblem& problem);
 
-// The only place where batch and head strides are multiplied.
+// The rows of one sequence. Only these functions use batch and head strides.
 InputRows query_rows(const Sequences& all, const TensorView& view, std::int64_t sequence);
 InputRows key_rows(const Sequences& all, const TensorView& view, std::int64_t sequence);
 OutputRows query_rows(const Sequences& all, const MutableTensorView& view, std::int64_t sequence);
 OutputRows key_rows(const Sequences& all, const MutableTensorView& view, std::int64_t sequence);
 
-// Workers that the workspace of `tasks` tasks has room for, and those of them that this call uses.
+// The number of workers that the workspace for `tasks` tasks has room for, and the number that this call uses.
 int most_workers(std::int64_t tasks);
 int workers_of(const core::RunContext& context, int most, std::int64_t tasks);
 

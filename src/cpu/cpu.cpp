@@ -1,4 +1,4 @@
-// The engine's list of implementations: one per instruction set, over the same kernels.
+// The engine's list of implementations: one per instruction set, from the same kernel sources.
 #include "cpu/cpu.h"
 
 #include <initializer_list>
@@ -42,8 +42,8 @@ attention::Implementation implementation(std::string_view name, Isa isa) {
 }  // namespace
 
 std::span<const attention::Implementation> implementations() {
-  static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(
-      std::initializer_list<attention::Implementation>{
+  static const auto& all =
+      core::never_destroyed<std::vector<attention::Implementation>>(std::initializer_list<attention::Implementation>{
           implementation("cpu.avx512_bf16", Isa::avx512_bf16), implementation("cpu.avx512", Isa::avx512),
           implementation("cpu.avx2", Isa::avx2), implementation("cpu.scalar", Isa::scalar)});
   return all;

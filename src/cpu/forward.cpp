@@ -1,6 +1,6 @@
-// Forward over threads. A task is one slab of the query rows of one sequence (batch, key head). The keys and values of
-// a wave of sequences are packed once, by all threads, before the tasks of the wave start; a sequence of one slab packs
-// for itself, block by block. Neither slabs nor waves change a result: queries do not meet.
+// Forward over threads. A task is one slab: some query rows of one sequence (batch, key head). All threads pack the K
+// and V of a wave of sequences once, before the tasks of that wave start. If a sequence is a single slab, its task
+// packs block by block instead. Slabs and waves do not change results, because rows are independent.
 #include "cpu/forward.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr std::int64_t kMostTiles = 8;     // query tiles that share a key block while it is in the cache
-constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink to one tile to give this many
-constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed keys and values at a time
+constexpr std::int64_t kMaxTiles = 8;      // query tiles that read a key block while it is in the cache
+constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink, down to one tile, until there are this many tasks
+constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed K and V in one wave
 
 class ForwardRun {
  public:
@@ -24,7 +24,7 @@ class ForwardRun {
     scratch_ = packed_ + plan.packed_bytes;
   }
 
-  // The wave's sequences start at `first`.
+  // Packs the `count` sequences of the wave that starts at `first`.
   void pack(std::int64_t first, std::int64_t count) const {
     const std::int64_t blocks = count * plan_.blocks;
     for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, blocks), blocks,
@@ -95,7 +95,7 @@ ForwardPlan::ForwardPlan(const Kernels& by, const AttentionProblem& p)
   rows = shape.group * shape.len_q;
   blocks = divide_up(p.len_k, by.key_block);
   const std::int64_t query_tiles = divide_up(rows, by.query_tile);
-  const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMostTiles);
+  const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMaxTiles);
   slab_rows = slab_tiles * by.query_tile;
   slabs = divide_up(rows, slab_rows);
   packs_itself = slabs <= 1;

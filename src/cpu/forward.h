@@ -5,7 +5,7 @@
 
 namespace fovea::cpu {
 
-// How the query rows of the sequences become tasks, and where the workspace holds what.
+// How the query rows of the sequences are split into tasks, and the layout of the workspace.
 struct ForwardPlan final : attention::Plan {
   ForwardPlan(const Kernels& kernels, const AttentionProblem& problem);
 
@@ -14,10 +14,10 @@ struct ForwardPlan final : attention::Plan {
   Sequences sequences;
   std::int64_t rows, slab_rows, slabs, blocks;
   bool packs_itself;
-  std::int64_t wave;              // sequences packed at a time
-  std::int64_t k_bytes, v_bytes;  // packed, of one sequence
+  std::int64_t wave;              // sequences that are packed together
+  std::int64_t k_bytes, v_bytes;  // packed K and V of one sequence
   std::int64_t packed_bytes;
-  std::int64_t scratch_bytes;  // of one worker
+  std::int64_t scratch_bytes;  // per worker
   int most_workers;
 };
 

@@ -1,4 +1,4 @@
-// cpuid tells what the processor has, xgetbv which registers the operating system saves.
+// Asks cpuid for the processor's instructions and xgetbv for the registers that the operating system saves.
 #include "cpu/isa.h"
 
 #include <array>
@@ -31,7 +31,7 @@ Registers cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-// Register states that the system saves at a context switch; 0 without xgetbv.
+// The register states that the system saves at a context switch (XCR0); 0 without xgetbv.
 std::uint64_t saved_states() {
   constexpr unsigned kXgetbvUsable = 1u << 27;
   if ((cpuid(1, 0).ecx & kXgetbvUsable) == 0) return 0;
@@ -66,7 +66,7 @@ std::string missing_avx512_bf16() {
   return {};
 }
 
-// Twice the rate of fp32's multiply-adds on AMD's processors, half of it on Intel's.
+// The bf16 dot product runs at twice the rate of fp32 multiply-adds on AMD's processors, at half of it on Intel's.
 bool fast_bf16_dot() {
   constexpr unsigned kAuth = 0x68747541;  // of "AuthenticAMD"
   return cpuid(0, 0).ebx == kAuth;

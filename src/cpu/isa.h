@@ -1,4 +1,4 @@
-// The instruction sets that the engine is compiled for, and which of them this processor and system grant.
+// The instruction sets that the engine is compiled for, and which of them this machine supports.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace fovea::cpu {
 
-enum class Isa : std::uint8_t { scalar, avx2, avx512, avx512_bf16 };  // each grants those before it
+enum class Isa : std::uint8_t { scalar, avx2, avx512, avx512_bf16 };  // each includes the earlier ones
 
 std::string_view name_of(Isa isa);
 std::optional<Isa> isa_of(std::string_view name);
 
-// Why this machine cannot run it: an instruction that the processor lacks, registers that the system does not save, or
-// a build for another processor. Empty if it can.
+// Why this machine cannot run it; empty if it can. The processor may lack instructions, the system may not save the
+// registers, or the library may be built for another processor.
 std::string missing(Isa isa);
 
-// Why the automatic choice passes over it, though it runs when named; empty if it does not. Either FOVEA_CPU_ISA names
-// a lesser one (scalar, avx2, avx512, avx512_bf16), or, where it names none, the bf16 dot product gains nothing on this
-// processor. Throws Error if the variable holds another word.
+// Why the automatic choice skips it although it runs when named; empty if it does not. Either FOVEA_CPU_ISA names a
+// lower instruction set, or it is unset and this processor's bf16 dot product is not faster. Throws Error if the
+// variable holds an unknown word.
 std::string passed_over(Isa isa);
-std::string passed_over(Isa isa, std::string_view word);  // of the variable
+std::string passed_over(Isa isa, std::string_view word);  // with this value of the variable
 
 // The kernels compiled for it; null in a build for another processor.
 const Kernels* kernels_of(Isa isa);

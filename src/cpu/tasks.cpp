@@ -1,4 +1,4 @@
-// Carrying errors and cancellation out of the threads.
+// Carries exceptions and cancellation out of the threads.
 #include "cpu/tasks.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Independent tasks on a call's threads, which may fail and may be cancelled.
+// Runs independent tasks on a call's threads. Tasks may throw, and the call may be cancelled.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace fovea::cpu {
 
-// Calls task(index, worker) once for each index in [0, count), no two at once with the same worker of `workers`, and
-// returns when all have ended. The first exception of a task stops the rest and is thrown on. Throws Error(cancelled)
-// if the cancel flag was raised meanwhile.
+// Calls task(index, worker) once for each index in [0, count) and returns when all have ended. Calls with the same
+// worker, 0 to workers - 1, do not overlap. The first exception stops the remaining tasks and is rethrown. Throws
+// Error(cancelled) if the cancel flag is raised meanwhile.
 void run_cancellable(const core::RunContext& context, int workers, std::int64_t count,
                      const std::function<void(std::int64_t index, int worker)>& task);
 

@@ -1,5 +1,5 @@
-// The pool: each worker has a mailbox that it watches for a while after its last task and then sleeps on. One call uses
-// the pool at a time; the caller waits for the workers that it woke and for nobody else.
+// The pool. Each worker has a mailbox; after a task it spins on it for a while, then sleeps on it. One call at a time
+// uses the pool. The caller waits only for the workers that it woke.
 #include "cpu/threads.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ class Pool {
   int grow_to(int workers);
 
   std::atomic<bool> busy_{false};
-  std::atomic<std::uint32_t> unfinished_{0};  // tasks of the workers; the caller sleeps on it
+  std::atomic<std::uint32_t> unfinished_{0};  // tasks that workers have not finished; the caller waits on it
   int workers_ = 0;
   std::array<std::unique_ptr<Mailbox>, kMaxWorkers> mailboxes_;
 };
@@ -71,7 +71,7 @@ void Pool::work(Mailbox& mailbox) {
   }
 }
 
-// Threads that start while it lives block every signal, so that none is delivered to a worker.
+// Blocks every signal in its scope. Threads that start there inherit the mask, so workers receive no signals.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked() {
@@ -87,8 +87,8 @@ class AllSignalsBlocked {
   sigset_t before_;
 };
 
-// Starts threads until there are `workers`, or as many as the system gives. A worker takes over neither the affinity
-// nor the floating-point mode nor the signal mask of the thread that calls first.
+// Starts threads until there are `workers`, or as many as the system allows. A worker does not inherit the affinity,
+// the floating-point mode or the signal mask of the calling thread.
 int Pool::grow_to(int workers) {
   const int wanted = std::min(workers, kMaxWorkers);
   if (workers_ >= wanted) return wanted;
@@ -102,7 +102,7 @@ int Pool::grow_to(int workers) {
         work(*box);
       }).detach();
       mailboxes_[static_cast<std::size_t>(workers_)] = std::move(mailbox);
-    } catch (const std::exception&) {  // no more threads, or no memory for one
+    } catch (const std::exception&) {  // the system has no more threads, or no memory
       break;
     }
   }
@@ -134,8 +134,8 @@ std::atomic<Pool*> the_pool{nullptr};
 
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); });
 
-// Never destroyed: workers may sleep in it while the process exits. A forked child has none of the workers, so it
-// forgets the pool and starts its own when it first needs one. Null if there is no memory for it.
+// Never destroyed: workers may sleep in it while the process exits. A forked child has no workers, so it drops the
+// pointer and makes a new pool at its first call. Null if memory runs out.
 Pool* pool() {
   Pool* current = the_pool.load(std::memory_order_acquire);
   if (current != nullptr) return current;

@@ -1,4 +1,4 @@
-// Running a function on several threads: of the engine's own pool, or of an external thread pool.
+// Runs a function on several threads, from the engine's own pool or from an external thread pool.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 
 namespace fovea::cpu {
 
-// Calls task(argument, index) for every index in [0, count), the caller taking part, and returns when all have ended.
-// Tasks do not throw. A call from inside a task, or while another thread's call runs, does all the work itself.
+// Calls task(argument, index) for every index in [0, count) and returns when all have ended. The calling thread takes
+// part. Tasks must not throw. A call from inside a task, or while another thread's call uses the pool, runs all tasks
+// on the calling thread.
 void run_tasks(const ExternalThreadPool* thread_pool, int count, void (*task)(void* argument, int index),
                void* argument);
 
-// Calls work(item, worker) once for every item in [0, items) on at most `workers` threads; no two calls with the same
-// worker overlap. Which worker takes an item is left to chance, so results must not depend on it. An item that
-// returns false stops the rest; returns whether none did.
+// Calls work(item, worker) once for every item in [0, items) on at most `workers` threads. Calls with the same worker
+// do not overlap. Any worker may take any item, so results must not depend on the worker. If an item returns false, no
+// further item starts. Returns whether every item returned true.
 template <class Work>
 bool for_each_item(const ExternalThreadPool* thread_pool, int workers, std::int64_t items, const Work& work) {
   struct Shared {

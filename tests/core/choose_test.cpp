@@ -146,10 +146,10 @@ TEST_F(Choose, EvictionEndsNoRunningCall) {
   const auto held = TestChooser(problem, {}).choose("test");
   for (int size = 2; size < 1000; ++size) chosen(size);
   EXPECT_EQ(static_cast<const SizedPlan&>(*held->plan).size, 1);
-  EXPECT_LE(living_plans.load(), 2 + int{TestChooser::Cache::kShared + TestChooser::Cache::kOfThread});
+  EXPECT_LE(living_plans.load(), 2 + int{TestChooser::Cache::kShared + TestChooser::Cache::kPerThread});
 }
 
-// Eight threads ask for more problems than there are places, and the process is forked meanwhile.
+// Eight threads ask for more problems than there are slots, and the process is forked meanwhile.
 TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
   fill({entry("only", 1)});
   constexpr int kProblems = 300, kRounds = 20000;
@@ -188,7 +188,7 @@ TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A plan is asked for by what a thread destroys at its end, after its own places are gone.
+// A plan is asked for by what a thread destroys at its end, after its own slots are gone.
 TEST_F(Choose, AThreadMayAskWhileItEnds) {
   fill({entry("only", 1)});
   static std::atomic<int> answered;
@@ -197,7 +197,7 @@ TEST_F(Choose, AThreadMayAskWhileItEnds) {
     ~AtTheEnd() { answered += chosen(3) == "only" ? 1 : 0; }
   };
   std::thread([] {
-    static thread_local AtTheEnd last;  // made before the thread's places, so destroyed after them
+    static thread_local AtTheEnd last;  // made before the thread's slots, so destroyed after them
     (void)last;
     chosen(3);
   }).join();

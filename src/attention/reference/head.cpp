@@ -12,7 +12,7 @@
 namespace fovea::reference {
 namespace {
 
-// Several running sums, since one alone would wait for its own last addition.
+// Eight running sums: additions to a single one would wait for each other.
 double dot(const double* a, const double* b, std::int64_t n) {
   double sums[8] = {};
   std::int64_t c = 0;
@@ -31,7 +31,7 @@ void add_scaled(double* sum, double factor, const double* row, std::int64_t n) {
 
 bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
   const auto& [alignment, left, right] = problem.mask;
-  // How far key j lies behind the row's own key; bottom right counts both from their last.
+  // How many keys j is after the row's own key. With bottom right, the last query's own key is the last key.
   const std::int64_t ahead =
       alignment == Mask::Alignment::bottom_right ? (problem.len_q - 1 - i) - (problem.len_k - 1 - j) : j - i;
   if (ahead < 0) return left == Mask::kUnlimited || -ahead <= left;
@@ -106,9 +106,9 @@ double Head::forward_row(std::int64_t i, double* out) const {
   if (!any) return kNone;
   for (std::int64_t j = 0; j < p.len_k; ++j) {
     if (!visible(p, i, j)) continue;
-    const double weight = std::exp(scores_[j] - largest);  // NaN, and so the row, if a score is NaN or +inf
-    sum += weight;
-    add_scaled(out, weight, v_ + j * p.dim_v, p.dim_v);
+    const double p_j = std::exp(scores_[j] - largest);  // NaN if a score is NaN or +inf, which poisons the row
+    sum += p_j;
+    add_scaled(out, p_j, v_ + j * p.dim_v, p.dim_v);
   }
   for (std::int64_t c = 0; c < p.dim_v; ++c) out[c] /= sum;
   return largest + std::log(sum);

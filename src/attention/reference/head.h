@@ -1,4 +1,4 @@
-// The reference on one query head, in double precision: single rows, so that a sample can be computed.
+// The reference for one query head, in double precision. It computes single rows, so that callers can sample rows.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace fovea::reference {
 // May query row i see key j? Written from the contract's rule for each mask; no kernel shares this code.
 bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
-// One query head of one batch element together with the key head that it reads, widened to double.
-// Backward tensors without lse: it is computed here. Without both out and delta: so is delta.
+// One query head of one batch element together with the key head that it reads, widened to double. If backward tensors
+// lack lse, or lack both out and delta, the missing rows are computed.
 class Head {
  public:
-  // Doubles of memory that a Head borrows.
+  // The number of doubles that `memory` must hold; the caller keeps it alive.
   static std::int64_t doubles(const AttentionProblem& problem);
 
   Head(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch, std::int64_t head,
@@ -26,7 +26,7 @@ class Head {
   double forward_row(std::int64_t i, double* out) const;
   // Writes dq [dim_qk] of query row i.
   void query_gradient(std::int64_t i, double* dq) const;
-  // Adds this query head's share of the gradients of key j: dk [dim_qk] and dv [dim_v].
+  // Adds this query head's terms of key j's gradients to dk [dim_qk] and dv [dim_v].
   void add_key_gradients(std::int64_t j, double* dk, double* dv) const;
 
  private:
@@ -38,7 +38,7 @@ class Head {
   double* widen(const TensorView& view, std::int64_t batch, std::int64_t head);
 
   const AttentionProblem& problem_;
-  double* free_;  // the part of the borrowed memory that is not yet used
+  double* free_;  // the unused rest of the memory
   double *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *dout_ = nullptr;
   double *lse_ = nullptr, *delta_ = nullptr;  // [len_q], backward only
   double* scores_ = nullptr;                  // [len_k], scratch of one row

@@ -50,7 +50,7 @@ void backward(const core::Plan& plan, const BackwardTensors& tensors, const core
   double* const dk = dq + p.dim_qk;                          // [len_k, dim_qk]
   double* const dv = dk + p.len_k * p.dim_qk;                // [len_k, dim_v]
   double* const rest = dv + p.len_k * p.dim_v;
-  // Heads without queries would only be counted through.
+  // Without queries there is nothing to add, so the loop over query heads is skipped.
   const std::int64_t group = p.heads_kv == 0 || p.len_q == 0 ? 0 : p.heads_q / p.heads_kv;
   for (std::int64_t b = 0; b < p.batch; ++b) {
     for (std::int64_t key_head = 0; key_head < p.heads_kv; ++key_head) {

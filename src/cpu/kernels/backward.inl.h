@@ -1,7 +1,7 @@
-// Backward (Dao, "FlashAttention-2", arXiv 2307.08691, section 3.1): P is recomputed from lse, block by block. Three of
-// the five products have queries across the lanes (S, dP, dQ), two have head dimensions (dV, dK); all read the same
-// stored P and dS, and nothing is transposed. One task owns a chunk of keys with its dK and dV and visits all query
-// rows in order, so sums have a fixed order.
+// Backward (Dao, "FlashAttention-2", arXiv 2307.08691, section 3.1): P is recomputed from lse, block by block. S, dP
+// and dQ have queries in the lanes; dV and dK have head dimensions in the lanes. All five products read the same stored
+// P and dS without transposing them. A task owns a chunk of keys with its dK and dV. It visits the query rows in order,
+// so sums have a fixed order.
 #pragma once
 
 #include "cpu/kernels/score.inl.h"
@@ -9,15 +9,15 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Both kinds of register tile step through these many keys evenly.
+// A multiple of the keys of both kinds of register tile.
 constexpr int64_t kBothRows = kTileRows % kDimTileRows == 0 ? kTileRows : kTileRows * kDimTileRows / 2;
 static_assert(kKeyBlock % kBothRows == 0 && kBothRows % kTileRows == 0 && kBothRows % kDimTileRows == 0);
 
 constexpr float kLog2E = 1.44269504f;
-constexpr float kLargestDifference = 88.72f;  // exp of more overflows; above 0 only if lse is not that of these scores
+constexpr float kLargestDifference = 88.72f;  // exp overflows above it; score - lse > 0 only if lse does not fit
 
-constexpr int64_t kSlabBytes = 128 << 10;  // of query tiles that share a key block in the L2 cache
-constexpr int64_t kMostSlabTiles = 8;
+constexpr int64_t kSlabBytes = 128 << 10;  // of the query tiles that read a key block while it is in the L2 cache
+constexpr int64_t kMaxSlabTiles = 8;
 
 struct BackwardTile {
   Operand* q;          // [dim_qk / kPairs][kQueries], with the scale's sign
@@ -40,9 +40,9 @@ struct BackwardScratch {
   float* dk;               // [key][padded dim_qk], not yet multiplied by the scale
   float* dv;               // [key][padded dim_v]
   Operand* probabilities;  // [kKeyBlock][kQueries / kPairs]
-  float* unrounded;        // [kTileRows][kQueries], P of one register tile times the derivative of the score stage
+  float* unrounded;        // [kTileRows][kQueries], fp32 P of one register tile times the score stage's derivative
   Operand* ds;             // [kKeyBlock][kQueries / kPairs]
-  Operand* ds_keys;        // [kKeyBlock / kPairs][kQueries]; the same memory where kPairs is 1
+  Operand* ds_keys;        // [kKeyBlock / kPairs][kQueries]; the same memory as ds if kPairs is 1
   float* rows;             // [larger(kKeyBlock, kQueries)][padded dim]
   float* columns;          // [padded dim][kQueries]
   Operand* out;            // [dim_v / kPairs][kQueries]
@@ -69,7 +69,7 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   const int64_t blocks = (keys + kKeyBlock - 1) / kKeyBlock,
                 tile_bytes = 5 * kQueries * 4 * larger(z.k_padded, z.v_padded);
   Scratch memory{base, 0};
-  s.tile_count = larger(1, smaller(kMostSlabTiles, kSlabBytes / tile_bytes));
+  s.tile_count = larger(1, smaller(kMaxSlabTiles, kSlabBytes / tile_bytes));
   s.tiles = memory.take<BackwardTile>(s.tile_count);
   s.k = memory.take<Operand>(blocks * z.k_block);
   s.v = memory.take<Operand>(blocks * z.v_block);
@@ -97,7 +97,7 @@ int64_t carve(const Shape& shape, int64_t keys, char* base, BackwardScratch& s) 
   return memory.used;
 }
 
-// Which gradients are wanted.
+// The gradients that the call wants.
 struct Wanted {
   bool dq, dk, dv;
   bool ds() const { return dq || dk; }
@@ -126,8 +126,7 @@ void pack_chunk(const BackwardTask& task, const BackwardScratch& s) {
   }
 }
 
-// Reads lse and delta of a tile's queries. Lanes beyond the last row get 0, as do their q and dout, so they add
-// nothing.
+// Reads lse and delta of a tile's queries. Lanes beyond the last row get 0, like their q and dout, so they add nothing.
 void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& tile) {
   const Shape& shape = *task.shape;
   for (int64_t w = 0; w < kQueries; ++w) {
@@ -149,13 +148,13 @@ void read_row_values(const BackwardTask& task, int64_t first_row, BackwardTile& 
   }
 }
 
-// delta = rowsum(dout * out), added up in the order in which dP is: where a row sees one key, and out is that key's v,
-// dP - delta is exactly 0.
+// delta = rowsum(dout * out), summed in the same order as dP. If a row sees one key, out is that key's v, and dP -
+// delta is exactly 0.
 void sum_delta(const BackwardTask& task, const BackwardScratch& s, int64_t first_row, const BackwardTile& tile) {
   const Shape& shape = *task.shape;
   const BackwardSizes z = sizes_of(shape);
   read_rows(task.out, shape.group, first_row, tile.rows, shape.dim_v, s.rows, kQueries, z.v_padded);
-  for (int part = 0; part < kPairs; ++part) {  // a pair holds the leading half of an fp32 value
+  for (int part = 0; part < kPairs; ++part) {  // as bf16, out is split into its leading half and the rest
     pack_queries(s.rows, z.v_padded, shape.dim_v, s.columns, s.out);
     for (int w = 0; w < kQueries; w += kLanes) {
       Vec sum = zero();
@@ -188,14 +187,14 @@ void begin_tile(const BackwardTask& task, const BackwardScratch& s, int64_t firs
   for (int64_t i = 0; i < round_up(shape.dim_qk, kTileRows) * kQueries; i += kLanes) store(tile.dq + i, zero());
 }
 
-// A block of keys as one tile works on it; keys are counted from the block's first.
+// The block of keys that one tile works on. Keys are counted from the block's first key.
 struct BackwardBlock {
   const Operand *k, *v, *k_columns;
   float *dk, *dv;
-  int64_t begin, end;  // of the keys that some lane sees, rounded to register tiles
+  int64_t begin, end;  // the keys that some lane sees, rounded to register tiles
 };
 
-// P and dS of kTileRows keys from `key` on; `first_key` is the block's first.
+// Computes P and dS of kTileRows keys from `key` on; `first_key` is the block's first key.
 template <int N, class Score>
 FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, const BackwardTile& tile,
                                  const BackwardScratch& s, const BackwardBlock& block, int64_t first_key, int64_t key,
@@ -210,7 +209,7 @@ FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, con
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
       const ScorePosition position{tile.first_row + n * kLanes, first_key + key + m};
       const Vec product = p[m][n], score = Score::apply(shape, product, position);
-      // Subtract lse before exp: the rounding error is then relative to the difference, however large the scores are.
+      // Subtracting lse before exp makes the rounding error relative to the difference, even if scores are large.
       const Vec exponent = fma(score, rest, fms(score, scale, lse));
       p[m][n] = exponential(min(broadcast(kLargestDifference), exponent));
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
@@ -237,7 +236,7 @@ FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, con
   }
 }
 
-// sums[key][d] += sum over queries of probabilities[key][query] * rows[query][d], for `vectors` vectors of d.
+// sums[key][d] += sum over queries of probabilities[key][query] * rows[query][d], for `vectors` vectors of columns d.
 template <int N>
 FOVEA_INLINE void add_key_sums(const Operand* probabilities, const Operand* rows, int64_t row_stride, int64_t steps,
                                int64_t begin, int64_t end, int64_t vectors, float* sums) {
@@ -312,7 +311,7 @@ void backward_tile_block(const Shape& shape, const BackwardTile& tile, const Bac
   }
 }
 
-// A chunk's share is written only for tiles that see the chunk; reduce_dq reads no other.
+// A partial is written only for tiles that see the chunk; reduce_dq reads only those.
 void write_dq(const BackwardTask& task, const BackwardScratch& s, const BackwardTile& tile, int64_t first_row,
               bool sees_chunk) {
   const Shape& shape = *task.shape;
@@ -328,7 +327,7 @@ void write_dq(const BackwardTask& task, const BackwardScratch& s, const Backward
   }
 }
 
-// All of the chunk's keys against the slab of query tiles that starts at `first_row`.
+// Computes all of the chunk's keys against the slab of query tiles that starts at `first_row`.
 template <class Score>
 bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t first_row, int64_t tiles) {
   const Shape& shape = *task.shape;
@@ -360,8 +359,8 @@ bool backward_slab(const BackwardTask& task, const BackwardScratch& s, int64_t f
   return true;
 }
 
-// The query rows that the task has to look at, from a whole tile on: those that see its chunk; all rows where they are
-// the only ones to write dq.
+// The query rows that the task visits, starting at a whole tile: rows that see its chunk, or all rows if the task
+// writes dq itself.
 Interval rows_of(const BackwardTask& task) {
   const Shape& shape = *task.shape;
   const int64_t rows = shape.group * shape.len_q;

@@ -1,7 +1,7 @@
 // Forward: online softmax over key blocks (Dao et al., "FlashAttention", arXiv 2205.14135, algorithm 1). Scores are
-// held transposed, keys down and queries across the lanes; P of one key block stays in the L1 cache; the output
-// accumulates as [head dimension][query]. The subtracted maximum rises only when a score exceeds it by more than 8 (in
-// log2), lane by lane, so a query's result depends only on that query's keys.
+// transposed: S^T has one key per row and queries in the lanes. P of one key block stays in the L1 cache. The output
+// accumulates as [head dimension][query]. A lane's maximum rises only when a score exceeds it by more than 8 (in log2).
+// Each lane decides alone, so a query's result depends only on that query's keys.
 #pragma once
 
 #include "cpu/kernels/score.inl.h"
@@ -9,15 +9,15 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr float kRaise = 8.0f;  // P stays below 2^8
+constexpr float kRescaleThreshold = 8.0f;  // in log2: P stays below 2^8
 
 struct ForwardTile {
   Operand* q;      // [dim_qk / kPairs][kQueries]
   float* out;      // [dim_v][kQueries], not yet divided by sum
-  float* maximum;  // [kQueries], subtracted from unscaled scores; 0 until a score was seen
-  float* limit;    // [kQueries], the score above which maximum is raised; -infinity until a score was seen
+  float* maximum;  // [kQueries], subtracted from unscaled scores; 0 before the first score
+  float* limit;    // [kQueries], the maximum rises if a score exceeds it; -infinity before the first score
   float* sum;      // [kQueries], of P as stored for the product with V; out is divided by it
-  float* exact;    // [kQueries], sum of P before it was rounded to bf16, for lse; null where nothing is rounded
+  float* exact;    // [kQueries], sum of P before rounding to bf16, for lse; null if P is not rounded
   int64_t first_row, rows;
   Visibility visible;
 };
@@ -30,8 +30,8 @@ struct ForwardScratch {
   Operand* k;              // one packed block, if the task packs its own
   Operand* v;
   float* block_sum;    // [kQueries], of stored P of this block
-  float* block_exact;  // [kQueries], of its P before rounding; null where nothing is rounded
-  float* factor;       // [kQueries], rescale factor of what earlier blocks added
+  float* block_exact;  // [kQueries], of this block's P before rounding; null if P is not rounded
+  float* factor;       // [kQueries], rescale factor of the earlier blocks' output and sums
 };
 
 int64_t operands_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
@@ -81,8 +81,8 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
   }
 }
 
-// Raises the maximum of the lanes whose largest score exceeds the limit, and rescales what was added under the old one:
-// P of keys [begin, end) of this block now, the output of earlier blocks when this block's output is added.
+// Raises the maximum in lanes with a score above the limit, and rescales: P of this block's keys [begin, end) here, the
+// output of earlier blocks when this block's output is added.
 __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s,
                                              int n, Vec largest, int64_t begin, int64_t end) {
   const int w = n * kLanes;
@@ -90,9 +90,9 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   const Exponential exponential(shape.log2_scale);
   const Mask raised = less(limit, largest);
   Vec lower = select(raised, exponential(sub(old, largest)), broadcast(1.0f));
-  lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // nothing was added yet
+  lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // the first score: nothing to rescale
   store(tile.maximum + w, select(raised, largest, old));
-  store(tile.limit + w, select(raised, add(largest, div(broadcast(kRaise), exponential.factor)), limit));
+  store(tile.limit + w, select(raised, add(largest, div(broadcast(kRescaleThreshold), exponential.factor)), limit));
   store(s.factor + w, mul(load(s.factor + w), lower));
   if (kBf16Dot) store(s.block_exact + w, mul(load(s.block_exact + w), lower));
   Vec sum = zero();
@@ -101,7 +101,7 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   store(s.block_sum + w, sum);
 }
 
-// Online softmax of kTileRows keys from `key` on: scores, then P. Keys are counted from the block's first, `first_key`.
+// Online softmax of kTileRows keys from `key` on: scores, then P. `key` is counted from `first_key`, the block's first.
 template <int N, class Score>
 FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Operand* k,
                                int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
@@ -146,7 +146,7 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
   }
 }
 
-// One query tile against the packed key block from `first_key` on; N vectors hold queries.
+// One query tile against the packed key block that starts at `first_key`; N vectors hold queries.
 template <int N, class Score>
 __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
                                              const Operand* k, const Operand* v, int64_t first_key) {
@@ -194,7 +194,7 @@ void finalize_tile(const ForwardTask& task, const ForwardScratch& s, const Forwa
   const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
-    const float sum = kBf16Dot ? tile.exact[w] : tile.sum[w];  // 0 where every visible score is -infinity: no softmax
+    const float sum = kBf16Dot ? tile.exact[w] : tile.sum[w];  // 0 if every visible score is -infinity: lse is NaN
     const double lse = sum == 0
                            ? static_cast<double>(__builtin_nanf(""))
                            : static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(sum));

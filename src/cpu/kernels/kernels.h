@@ -1,5 +1,6 @@
-// What a target exports: plain argument structs and one table of functions. It must hold no inline functions and no std
-// templates: every target compiles this header for its own instruction set, and the linker could keep one copy for all.
+// The interface of a target: plain argument structs and one table of functions. No inline functions and no std
+// templates here: each target compiles this header for its own instruction set, and the linker would keep only one of
+// the copies.
 #pragma once
 
 #include <stdint.h>
@@ -8,8 +9,8 @@ namespace fovea::cpu {
 
 enum class Element : uint8_t { fp32, bf16, fp16 };
 
-// The rows of one (batch, key head). For queries, row r is position r / group of the head r % group of the group of
-// query heads that read this key head; for keys, group is 1. Strides count elements.
+// The rows of one (batch, key head). Query row r is position r / group of query head r % group, of the group of heads
+// that read this key head. For keys, group is 1. Strides count elements.
 struct InputRows {
   const void* data;  // null if the tensor is absent
   Element element;
@@ -24,8 +25,8 @@ struct OutputRows {
   int64_t row_stride;
 };
 
-// What all tasks of one call share. The scale is split into sign and magnitude. A scale of 0 has sign 0 and magnitude
-// 1, so that kernels never multiply 0 by infinity.
+// The values that all tasks of one call share. The scale is split into sign and magnitude. A scale of 0 has sign 0 and
+// magnitude 1, so that kernels never multiply 0 by infinity.
 struct Shape {
   int64_t group;  // query heads per key head
   int64_t len_q, len_k, dim_qk, dim_v;
@@ -36,17 +37,17 @@ struct Shape {
   float log2_scale;                  // scale_hi * log2(e)
 };
 
-// Whether the caller has cancelled; polled once per key block.
+// Tells whether the caller has cancelled; polled once per key block.
 struct CancelFlag {
   bool (*raised)(const void* flag);
   const void* flag;
 };
 
-// Packs K and V of one key head, once, into the order in which the products read them.
+// Packs one block of K and V into the order in which the products read them.
 struct PackTask {
   const Shape* shape;
   InputRows k, v;
-  int64_t first_key;  // of one block of kKeyBlock keys
+  int64_t first_key;  // of the block of kKeyBlock keys
   void* packed_k;
   void* packed_v;
   void* scratch;  // pack_scratch_bytes
@@ -56,9 +57,9 @@ struct ForwardTask {
   const Shape* shape;
   InputRows q, k, v;
   OutputRows out, lse;
-  const void* packed_k;  // all blocks of this key head; null: the task packs each block for itself
+  const void* packed_k;  // all blocks of this key head; null: the task packs each block itself
   const void* packed_v;
-  int64_t first_row, rows;  // of group * len_q query rows
+  int64_t first_row, rows;  // among the group * len_q query rows
   void* scratch;            // forward_scratch_bytes
   CancelFlag cancel;
 };
@@ -69,7 +70,7 @@ struct BackwardTask {
   InputRows delta;          // null data: rowsum(dout * out)
   int64_t first_key, keys;  // the task's chunk; first_key is a multiple of the key block
   OutputRows dq, dk, dv;    // null data: not wanted
-  float* dq_partial;        // [group * len_q][dim_qk], this chunk's partial, unscaled; null: write dq itself
+  float* dq_partial;        // [group * len_q][dim_qk], this chunk's unscaled partial of dQ; null: the task writes dq
   bool accumulate;
   void* scratch;  // backward_scratch_bytes
   CancelFlag cancel;
@@ -126,7 +127,7 @@ struct Kernels {
   int query_tile;  // queries of one register tile
   int key_block;   // keys of one step
   int tile_rows;   // keys (or head dimensions) of one register tile
-  bool bf16_dot;   // takes bf16 only, multiplied by the bf16 dot product instruction
+  bool bf16_dot;   // takes only bf16 and uses the bf16 dot-product instruction
 
   int64_t (*packed_k_bytes)(const Shape&);  // per key block
   int64_t (*packed_v_bytes)(const Shape&);
@@ -144,7 +145,8 @@ struct Kernels {
   void (*convert)(const ConvertTask&);
   void (*sum_columns)(const ColumnSumTask&);
 
-  // Probes: floating-point operations done by `iterations` rounds of register-only work; null where not applicable.
+  // Probes. The first two return the floating-point operations of `iterations` rounds of register-only work. Null if
+  // the target lacks the instruction.
   double (*fma_peak)(int64_t iterations);
   double (*dot_peak)(int64_t iterations);
   float (*read)(const float* data, int64_t count);

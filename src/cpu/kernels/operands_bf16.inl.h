@@ -4,7 +4,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-using Operand = uint32_t;    // one element in memory, and what a broadcast repeats; the first value in the low half
+using Operand = uint32_t;    // one packed element, which a broadcast repeats; the first value is in the low half
 using OperandVec = PairVec;  // one Operand per lane
 constexpr int kPairs = 2;    // values of the contracted dimension in an Operand
 constexpr bool kBf16Dot = true;
@@ -13,7 +13,7 @@ FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load_pairs(p); 
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast_pair(p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return dot(a, b, c); }
 
-// Packs x[0] and x[stride]. Bits that bf16 does not hold are cut off.
+// Packs x[0] and x[stride], truncated to bf16.
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
   uint32_t low, high;
   __builtin_memcpy(&low, x, sizeof low);
@@ -21,10 +21,10 @@ FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
   return low >> 16 | (high & 0xffff0000u);
 }
 
-// fp32 values as store_key_operands stores them.
+// Rounds fp32 values as store_key_operands does.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return low_of(join_pairs(x, x)); }
 
-// `sum` plus the kPairs values of each lane, added as the product with V adds them.
+// Adds the kPairs values of each lane to `sum`, in the same way as the product with V.
 FOVEA_INLINE Vec add_operands(Vec sum, OperandVec p) {
   constexpr uint32_t kOnes = 0x3f803f80u;
   return dot(p, broadcast_pair(&kOnes), sum);
@@ -44,7 +44,7 @@ FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
   return add_operands(sum, store_key_operands(p, scaled));
 }
 
-// Room for fp32 values that will be packed into `operands`: `other`, since pairs are smaller.
+// Memory for fp32 values before they are packed into `operands`: `other`, because packed pairs take less space.
 FOVEA_INLINE float* in_place_of(Operand* operands, float* other) {
   (void)operands;
   return other;

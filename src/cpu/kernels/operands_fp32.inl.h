@@ -4,7 +4,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-using Operand = float;     // one element in memory, and what a broadcast repeats
+using Operand = float;     // one packed element, which a broadcast repeats
 using OperandVec = Vec;    // one Operand per lane
 constexpr int kPairs = 1;  // values of the contracted dimension in an Operand
 constexpr bool kBf16Dot = false;
@@ -13,16 +13,16 @@ FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
 
-// Packs x[0], x[stride], ..., kPairs of them.
+// Packs the kPairs values x[0], x[stride], ...
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
   (void)stride;
   return *x;
 }
 
-// fp32 values as store_key_operands stores them.
+// Rounds fp32 values as store_key_operands does: not at all.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return x; }
 
-// `sum` plus the value of each lane.
+// Adds the value of each lane to `sum`.
 FOVEA_INLINE Vec add_operands(Vec sum, OperandVec p) { return add(sum, p); }
 
 // Stores kPairs rows of P as [key][query], for a product that contracts keys; returns them as stored.
@@ -38,7 +38,7 @@ FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
   return add(sum, scaled);
 }
 
-// Room for fp32 values that will be packed into `operands`: the same memory.
+// Memory for fp32 values before they are packed into `operands`: the same memory.
 FOVEA_INLINE float* in_place_of(Operand* operands, float* other) {
   (void)other;
   return operands;

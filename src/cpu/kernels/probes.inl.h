@@ -1,4 +1,4 @@
-// Probes of the machine's ceilings with this target's instructions.
+// Probes that measure the machine's ceilings with this target's instructions.
 #pragma once
 
 #include "cpu/kernels/tile.inl.h"
@@ -6,9 +6,9 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int kChains = 12;  // more than latency times issue width on every core we know
+constexpr int kChains = 12;  // independent chains: at least latency times issue width on current cores
 
-// The compiler must believe that somebody reads the sums.
+// Keeps the compiler from removing the sums.
 void keep(Vec (&x)[kChains]) {
   float kept[kLanes];
   for (int i = 1; i < kChains; ++i) x[0] = add(x[0], x[i]);
@@ -27,7 +27,7 @@ double fma_peak(int64_t iterations) {
   return static_cast<double>(iterations) * kChains * kLanes * 2;
 }
 
-// The same with whatever multiplies two factors.
+// The same with the multiply-add of operands, a dot product for bf16.
 double dot_peak(int64_t iterations) {
   Vec x[kChains];
   for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);

@@ -1,4 +1,4 @@
-// Matrix products, conversions and column sums for Linear: tiles of the engine's own product over packed panels.
+// Matrix products, conversions and column sums for Linear, from the register tiles of attention over packed panels.
 #pragma once
 
 #include "cpu/kernels/tile.inl.h"
@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kDepth = 256;  // of the contracted dimension at a time: packed panels of both operands stay in caches
+constexpr int64_t kDepth = 256;  // contracted elements at a time, so that packed panels of both operands stay in caches
 
 FOVEA_INLINE Vec load_some(const void* data, Element element, int64_t index, int64_t count) {
   return count >= kLanes ? load_converted(data, element, index) : load_tail(data, element, index, count);
@@ -30,7 +30,7 @@ struct ProductScratch {
 
 inline int64_t carve(int64_t rows, int64_t columns, void* base, ProductScratch& s) {
   Scratch scratch{static_cast<char*>(base), 0};
-  constexpr int64_t kRoom = kDepth + kDimStep;  // the last step of a transposition may reach beyond
+  constexpr int64_t kRoom = kDepth + kDimStep;  // the last step of a transposition may write beyond kDepth
   s.stride = round_up(columns, kQueries);
   s.sums = scratch.take<float>(round_up(rows, kTileRows) * s.stride);
   s.b = scratch.take<Operand>(s.stride * kRoom / kPairs);
@@ -40,13 +40,13 @@ inline int64_t carve(int64_t rows, int64_t columns, void* base, ProductScratch& 
   return scratch.used;
 }
 
-// Whether the contracted dimension is that of neighbours in memory.
+// An operand; `along_rows` if neighbours in its rows are neighbours in the contracted dimension.
 struct PanelSource {
   ProductOperand operand;
   bool along_rows;
 };
 
-// The panel's `count` rows of a, or columns of b, from `first` on, as factors [steps][kWidth]; what is beyond is zero.
+// Packs `count` rows of a, or columns of b, from `first` on as operands [steps][kWidth]; the rest of the panel is zero.
 template <int kWidth>
 FOVEA_INLINE void pack_panel(const PanelSource& x, int64_t first, int64_t count, int64_t k, int64_t depth,
                              const ProductScratch& s, Operand* to) {
@@ -69,7 +69,7 @@ FOVEA_INLINE void pack_panel(const PanelSource& x, int64_t first, int64_t count,
   }
 }
 
-// A tile's sums go on from depth to depth, so that their order does not depend on how a product is cut.
+// A tile's sums continue from one kDepth step to the next, so that their order does not depend on the tasks.
 FOVEA_INLINE void add_tile(const Operand* a, const Operand* b, int64_t steps, bool first, float* sums, int64_t stride) {
   Vec x[kTileRows][kTileVectors];
   if (first) {
@@ -128,7 +128,8 @@ int64_t product_scratch_bytes(int64_t rows, int64_t columns) {
   return carve(rows, columns, nullptr, unused);
 }
 
-// A chunk of rows at a time: the error grows with the chunks' length and their number, not with all rows.
+// Sums chunks of rows: the rounding error grows with a chunk's length plus the number of chunks, not with their
+// product.
 void sum_columns(const ColumnSumTask& t) {
   constexpr int64_t kRows = 128;
   for (int64_t d = 0; d < t.columns; d += kLanes) {

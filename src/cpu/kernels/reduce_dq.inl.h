@@ -1,4 +1,4 @@
-// After backward's tasks: adds the chunks' partials of dQ.
+// Adds the chunks' partials of dQ after backward's tasks.
 #pragma once
 
 #include "cpu/kernels/tile.inl.h"

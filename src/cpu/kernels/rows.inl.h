@@ -1,4 +1,4 @@
-// Rows of tensors to and from fp32, and the packed orders in which products read their operands.
+// Converts rows of tensors to and from fp32, and packs operands in the order in which products read them.
 #pragma once
 
 #include "cpu/kernels/kernels.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr int kQueries = kTileVectors * kLanes;  // queries of one tile
 constexpr float kInfinity = __builtin_inff();
 
-// Head dimensions are padded with zeros to this many floats where rows are held as fp32.
+// Rows in fp32 are padded with zeros to a multiple of this many floats.
 constexpr int64_t kDimStep = kLanes > kTileRows ? kLanes : kTileRows;
 
 constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -38,7 +38,8 @@ FOVEA_INLINE void store_converted(void* data, Element element, int64_t index, Ve
   }
 }
 
-// The last dim % kLanes elements of a row pass through a buffer of one vector: nothing outside the row is touched.
+// The last dim % kLanes elements of a row go through a buffer of one vector, so that nothing outside the row is
+// accessed.
 inline Vec load_tail(const void* data, Element element, int64_t index, int64_t count) {
   alignas(64) char copy[kLanes * sizeof(float)] = {};
   const int64_t size = element == Element::fp32 ? 4 : 2;
@@ -53,7 +54,7 @@ inline void store_tail(void* data, Element element, int64_t index, int64_t count
   __builtin_memcpy(static_cast<char*>(data) + index * size, copy, static_cast<uint64_t>(count * size));
 }
 
-// Rows [first, first + count) as fp32 in to[padded_count][padded_dim]; what is beyond count or dim becomes zero.
+// Reads rows [first, first + count) as fp32 into to[padded_count][padded_dim]. The padding becomes zero.
 inline void read_rows(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, float* to,
                       int64_t padded_count, int64_t padded_dim) {
   for (int64_t r = 0; r < padded_count; ++r, to += padded_dim) {
@@ -70,7 +71,7 @@ inline void read_rows(const InputRows& rows, int64_t group, int64_t first, int64
   }
 }
 
-// Writes, or adds if `accumulate` (fp32 only), from[count][padded_dim] * factor to rows [first, first + count).
+// Writes from[count][padded_dim] * factor to rows [first, first + count); with `accumulate` (fp32 only), adds it.
 inline void write_rows(const float* from, int64_t padded_dim, float factor, const OutputRows& rows, int64_t group,
                        int64_t first, int64_t count, int64_t dim, bool accumulate) {
   const Vec scale = broadcast(factor);
@@ -89,7 +90,7 @@ inline void write_rows(const float* from, int64_t padded_dim, float factor, cons
   }
 }
 
-// Contraction over the head dimension: [rows / kWidth][dim / kPairs][kWidth] from rows [rows][padded_dim].
+// Packs rows [rows][padded_dim] as [rows / kWidth][dim / kPairs][kWidth], for contraction over the head dimension.
 template <int kWidth>
 inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, Operand* to) {
   const int64_t steps = (dim + kPairs - 1) / kPairs;
@@ -100,7 +101,7 @@ inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, in
   }
 }
 
-// The same of one tile of queries: [dim / kPairs][kQueries]. `columns` is room for [padded_dim][kQueries].
+// The same for one tile of queries: [dim / kPairs][kQueries]. `columns` is scratch of [padded_dim][kQueries].
 inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, float* columns, Operand* to) {
   float* const transposed = in_place_of(to, columns);
   transpose(from, padded_dim, kQueries, dim, transposed, kQueries);
@@ -112,7 +113,7 @@ inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, flo
   }
 }
 
-// Contraction over the rows: [dim / width][rows / kPairs][width] from rows [rows][padded_dim].
+// Packs rows [rows][padded_dim] as [dim / width][rows / kPairs][width], for contraction over the rows.
 FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, int64_t width,
                                   Operand* to) {
   const int64_t steps = rows / kPairs;

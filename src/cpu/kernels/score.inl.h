@@ -1,5 +1,5 @@
-// The score stage, between scaling and softmax: a template parameter of forward and backward. A softcap, ALiBi slopes,
-// a bias or a user's function would be another struct like PlainScore.
+// The score stage between scaling and softmax, a template parameter of forward and backward (a score_mod). A softcap,
+// ALiBi slopes, a bias or a user's function would be another struct like PlainScore.
 #pragma once
 
 #include "cpu/kernels/tile.inl.h"
@@ -7,17 +7,17 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Position of one vector of scores: its lanes are the query rows from `row` on, counted as in InputRows; `key` is
-// counted from the sequence's first key.
+// Position of one vector of scores. Its lanes are the query rows from `row` on, numbered as in InputRows. `key` is the
+// key's index in the sequence.
 struct ScorePosition {
   int64_t row, key;
 };
 
-// Scores are q.k times the sign of the scale, before and after the stage; times shape.scale_hi they are scaled.
+// Before and after the stage, scores are q.k times the scale's sign; multiplying by shape.scale_hi scales them.
 struct PlainScore {
   FOVEA_INLINE static Vec apply(const Shape&, Vec score, ScorePosition) { return score; }
 
-  // The probability times the derivative of `apply` at `score`, for dS.
+  // `probability` times the derivative of `apply` at `score`, for dS.
   FOVEA_INLINE static Vec differentiate(const Shape&, Vec score, Vec probability, ScorePosition) {
     (void)score;
     return probability;

@@ -1,4 +1,4 @@
-// The functions of a target with the types of its table.
+// Fills the table of a target's functions.
 #pragma once
 
 #include "cpu/kernels/backward.inl.h"

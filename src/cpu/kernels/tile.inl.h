@@ -1,4 +1,4 @@
-// The register tile of all products, and the keys that a query row sees.
+// The register tile that all products use, and the keys that a query row sees.
 #pragma once
 
 #include "cpu/kernels/rows.inl.h"
@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kKeyBlock = 96;  // divisible by every tile's rows; P of a block fits the L1 cache
+constexpr int64_t kKeyBlock = 96;  // a multiple of every tile's rows; P of a block fits in the L1 cache
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {
@@ -27,8 +27,8 @@ FOVEA_INLINE void multiply(Vec (&x)[M][N], const Operand* a, int64_t a_row, int6
   }
 }
 
-// 2^(x factor) for products of at most 128. Differences that are too negative, -infinity among them, give 0 as long as
-// least is not cut off at the range of fp32.
+// 2^(x factor) for products of at most 128. Very negative x, -infinity included, gives 0 unless `least` is clamped to
+// the range of fp32.
 struct Exponential {
   Vec factor, least;
 
@@ -50,8 +50,8 @@ inline Interval visible_keys(const Shape& shape, int64_t row) {
 // The keys that each lane of a query tile sees. Lanes beyond the last row repeat the last row.
 struct Visibility {
   Interval lane[kQueries];
-  Interval any;     // every key that some lane sees
-  Interval common;  // keys that every lane sees
+  Interval any;     // keys that at least one lane sees
+  Interval common;  // keys that all lanes see
 };
 
 inline void find_visible(const Shape& shape, int64_t first_row, int64_t rows, Visibility& v) {
@@ -65,7 +65,7 @@ inline void find_visible(const Shape& shape, int64_t first_row, int64_t rows, Vi
   }
 }
 
-// The lanes' intervals of visible keys, relative to one key block, as floats to compare key positions with.
+// The lanes' intervals of visible keys, relative to one key block; as floats, so that lanes compare key positions.
 struct EdgeMask {
   alignas(64) float begin[kQueries];
   alignas(64) float end[kQueries];

@@ -1,4 +1,4 @@
-// Transposing rows of floats, a square of kLanes x kLanes in registers at a time.
+// Transposes rows of floats, one square of kLanes x kLanes in registers at a time.
 #pragma once
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -15,7 +15,7 @@ struct CountedLanes<0, kLane...> {
   using List = LaneList<kLane...>;
 };
 
-// Two rows kStep apart form 2 x 2 blocks of kStep lanes; swaps the off-diagonal blocks.
+// Two rows that are kStep apart form 2 x 2 blocks of kStep lanes. Swaps the off-diagonal blocks.
 template <int kStep, int... kLane>
 FOVEA_INLINE void exchange(Vec& upper, Vec& lower, LaneList<kLane...>) {
   const Vec a = upper, b = lower;
@@ -33,8 +33,8 @@ FOVEA_INLINE void transpose_square(Vec (&x)[kLanes]) {
   }
 }
 
-// to[column][row] = from[row][column]. `rows` and `columns` are rounded up to multiples of kLanes; both sides must
-// have room.
+// to[column][row] = from[row][column]. `rows` and `columns` are rounded up to multiples of kLanes; both buffers must
+// be that large.
 void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
   for (int64_t r = 0; r < rows; r += kLanes) {
     for (int64_t c = 0; c < columns; c += kLanes) {

@@ -1,5 +1,5 @@
-// Each round runs on all threads at once and is timed as a whole; the best round counts, since everything that disturbs
-// a round makes it slower.
+// Each round runs on all threads and is timed as a whole. The best round counts, because any disturbance makes a round
+// slower.
 #include "cpu/measure/probes.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Largest work / time of rounds for about `seconds`, at least three. round() returns the work that it did.
+// The best work per second of at least three rounds, for about `seconds`. round() returns its work.
 template <class Round>
 double best_rate(double seconds, const Round& round) {
   const double end = now() + seconds;
@@ -61,7 +61,7 @@ double read_bandwidth(int threads, double seconds, std::int64_t bytes) {
   std::vector<float> memory(static_cast<std::size_t>(count), 1.0f);
   return best_rate(seconds, [&] {
     for_each_item(nullptr, threads, threads, [&](std::int64_t item, int) {
-      // The sum is compared, so that reading cannot be skipped.
+      // The comparison keeps the compiler from removing the reads.
       return read(memory.data() + item * share, share) >= 0;
     });
     return static_cast<double>(share * threads * 4);

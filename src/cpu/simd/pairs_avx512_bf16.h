@@ -1,4 +1,4 @@
-// Pairs of bf16 in 32-bit lanes and their dot product on AVX512_BF16; over vec_avx512.h.
+// Pairs of bf16 in 32-bit lanes and their dot product on AVX512_BF16; extends vec_avx512.h.
 #pragma once
 
 #include "cpu/simd/vec_avx512.h"
@@ -12,7 +12,7 @@ FOVEA_INLINE PairVec load_pairs(const uint32_t* p) { return _mm512_loadu_si512(p
 FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { _mm512_storeu_si512(p, x); }
 FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }
 
-// c + a.low b.low + a.high b.high; subnormal numbers count as zero.
+// c + a.low b.low + a.high b.high; the instruction treats subnormal numbers as zero.
 FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
@@ -24,7 +24,7 @@ FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
   return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
 }
 
-// kLanes bf16 side by side, rounded to nearest even.
+// Stores kLanes contiguous bf16, rounded to nearest even.
 FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
 }

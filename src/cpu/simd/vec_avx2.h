@@ -34,12 +34,12 @@ FOVEA_INLINE Mask both(Mask a, Mask b) { return _mm256_and_ps(a, b); }
 FOVEA_INLINE bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
 FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, m); }
 
-// exp2 gives 0 for products down to here; below it may not be asked.
+// exp2 gives 0 at this product; smaller products are not allowed.
 constexpr float kLeastExponent = -127.0f;
 
-// 2^(x factor), the product not rounded: 1.4 half ulps, NaN for NaN; infinity from 127.5 to 128, the largest product.
-// x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23 rounds the
-// product and leaves n in the low bits.
+// 2^(x factor) with an unrounded product, to 1.4 half ulps. NaN for NaN; infinity from 127.5 to 128, the largest
+// product. x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23
+// rounds the product and leaves n in the low bits.
 FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   const Vec magic = broadcast(12582912.0f);
   const Vec shifted = fma(x, factor, magic);
@@ -51,7 +51,7 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   p = fma(p, f, broadcast(0.693147182f));
   p = fma(p, f, broadcast(1.0f));
   const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
-  // A product and not an addition to the exponent: a NaN stays one whatever its payload.
+  // Multiplying, unlike adding to the exponent bits, keeps every NaN a NaN.
   return mul(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000))));
 }
 

@@ -34,12 +34,12 @@ FOVEA_INLINE Mask both(Mask a, Mask b) { return _kand_mask16(a, b); }
 FOVEA_INLINE bool any(Mask m) { return m != 0; }
 FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 
-// exp2 gives 0 for products down to here; below it may not be asked.
+// exp2 gives 0 at this product; smaller products are not allowed.
 constexpr float kLeastExponent = -151.0f;
 
-// 2^(x factor), the product not rounded: 1.4 half ulps, NaN for NaN; infinity at 128, the largest product.
+// 2^(x factor) with an unrounded product, to 1.4 half ulps. NaN for NaN; infinity at 128, the largest product.
 // x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding and subtracting 1.5 *
-// 2^23 rounds the product; unlike an instruction for that, it takes it unrounded.
+// 2^23 with fma rounds the exact product; a rounding instruction would round a rounded one.
 FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   const Vec magic = broadcast(12582912.0f);
   const Vec n = sub(fma(x, factor, magic), magic);

@@ -1,5 +1,5 @@
-// FOVEA_SCALAR_LANES fp32 lanes in portable C++ (the compiler's vector extension): any processor, and in the tests the
-// lane count of another target.
+// FOVEA_SCALAR_LANES fp32 lanes in portable C++ (the compiler's vector extension), for any processor. Tests compile it
+// with the lane counts of other targets.
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ constexpr int kLanes = FOVEA_SCALAR_LANES;
 using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
 using Mask = Bits;
-using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));  // wraps where Bits may not
+using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));  // unsigned, so overflow wraps
 
 FOVEA_INLINE Vec broadcast(float x) { return x - Vec{}; }
 FOVEA_INLINE Vec zero() { return Vec{}; }
@@ -47,20 +47,19 @@ FOVEA_INLINE Vec select(Mask m, Vec yes, Vec no) { return m ? yes : no; }
 FOVEA_INLINE Bits bits_of(Vec x) { return reinterpret_cast<Bits>(x); }
 FOVEA_INLINE Vec from_bits(Bits x) { return reinterpret_cast<Vec>(x); }
 
-// exp2 gives 0 for products down to here; below it may not be asked.
+// exp2 gives 0 at this product; smaller products are not allowed.
 constexpr float kLeastExponent = -127.0f;
 
 // The upper 12 bits of the significand: products of two such numbers are exact.
 FOVEA_INLINE Vec upper(Vec x) { return from_bits(bits_of(x) & static_cast<int32_t>(0xfffff000u)); }
 
-// 2^(x factor), the product unrounded, NaN for NaN; infinity from 127.5 to 128, the largest product.
+// 2^(x factor) with an unrounded product; NaN for NaN; infinity from 127.5 to 128, the largest allowed product.
 // x factor = n + f, |f| <= 1/2, minimax polynomial in f whose value at 0 is exactly 1. Adding 1.5 * 2^23 rounds the
 // product and leaves n in the low bits.
 FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   const Vec magic = broadcast(12582912.0f), product = x * factor;
   const Vec xh = upper(x), fh = upper(factor), xl = x - xh, fl = factor - fh;
-  const Vec rest =
-      ((xh * fh - product) + (xh * fl + xl * fh)) + xl * fl;  // of the product, without fused multiply-adds
+  const Vec rest = ((xh * fh - product) + (xh * fl + xl * fh)) + xl * fl;  // the product's rounding error, without fma
   const Vec shifted = product + magic;
   const Vec f = (product - (shifted - magic)) + rest;
   Vec p = 0.00015353362f * f + 0.0013398875f;
@@ -69,7 +68,7 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   p = p * f + 0.240226477f;
   p = p * f + 0.693147182f;
   p = p * f + 1.0f;
-  // A product and not an addition to the exponent: a NaN stays one whatever its payload.
+  // Multiplying, unlike adding to the exponent bits, keeps every NaN a NaN.
   return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u);
 }
 

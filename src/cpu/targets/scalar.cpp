@@ -1,5 +1,5 @@
-// The portable target: four lanes, which every 64-bit processor has, and the tiles of AVX2, since the registers are as
-// many.
+// The portable target: four lanes, which every 64-bit processor has, and the tiles of AVX2, which has as many
+// registers.
 #define FOVEA_TARGET scalar
 #define FOVEA_SCALAR_LANES 4
 
