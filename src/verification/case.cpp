@@ -1,4 +1,4 @@
-// Words of a case's values.
+// Typed values of a case's keys.
 #include "verification/case.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A case: one problem of an operation, with the inputs that replay it to the bit.
+// A case: one problem of an operation and its inputs; it can be replayed bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct Case {
   explicit Case(const Operation& the_operation);  // every key at its fallback
 
   const Operation* operation;
-  core::LineValues values;             // of the operation's keys, and of data, place and seed
-  std::vector<std::string> variation;  // what the line has no word for (operation.h); empty in a bench
+  core::LineValues values;             // for the operation's keys, and for data, place and seed
+  std::vector<std::string> variation;  // properties that the line has no word for (operation.h); empty in a bench
 
-  // A key's value. Keys that a case lacks are an error of the program.
+  // A key's value. Asking for a key that the case lacks is a programming error.
   const std::string& operator[](std::string_view key) const { return values[key]; }
   std::int64_t count(std::string_view key) const { return values.count(key); }
   double number(std::string_view key) const { return values.number(key); }
@@ -39,7 +39,7 @@ struct Case {
   const std::string& place() const { return values["place"]; }  // memory placement, a name of kPlacements
   std::uint64_t seed() const;
 
-  // A copy in which one key has another value, given as a line gives it.
+  // A copy in which one key has another value, in the form of the line.
   template <class Value>
   Case with(std::string_view key, const Value& value) const {
     Case changed = *this;

@@ -1,4 +1,4 @@
-// Non-finite values first, then the tensor's error, then every row's.
+// Checks non-finite values first, then every row's error, then the whole tensor's.
 #include "verification/comparer.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace fovea::verification {
 namespace {
 
-// Below it fp32 sums lose digits, and processors' bf16 products take numbers for 0.
+// Below it fp32 sums lose digits, and the processors' bf16 dot products treat numbers as 0.
 constexpr double kLeastNormal = 0x1p-126;
 
 std::string print(double value) {
@@ -38,8 +38,8 @@ bool same_non_finite(double got, double reference, const Bound& bound) {
   return std::isnan(reference) ? std::isnan(got) : got == reference;
 }
 
-// The first element that is non-finite where it must not be, finite (or another infinity) where it must be, or not
-// exact where it must be.
+// Describes the first element that is wrong without any tolerance: non-finite in only one of the two, another infinity,
+// or not exact in a row that must be.
 std::string outright_difference(const RowValues& got, const RowValues& reference, const Bound& bound) {
   for (std::size_t n = 0; n < reference.values.size(); ++n) {
     const double value = got.values[n], wanted = reference.values[n];
@@ -59,7 +59,7 @@ struct RowError {
   std::int64_t worst_column = 0;
 };
 
-// Over the elements where both are finite: outright_difference judges the others.
+// Covers the elements where both are finite; outright_difference judges the others.
 RowError row_error(const RowValues& got, const RowValues& reference, std::size_t row) {
   RowError sums;
   double worst = -1;
@@ -134,7 +134,7 @@ ErrorSize error_of(const RowValues& got, const RowValues& reference) {
 }
 
 double half_ulp(DType type, double value) {
-  // Digits of the significand, the implied one included, and the exponent of the smallest normal number.
+  // Digits of the significand, including the implied one, and the exponent of the smallest normal number.
   struct Format {
     int digits, lowest;
   };
@@ -160,7 +160,7 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   for (std::size_t row = 0; row < reference.rows.size(); ++row) {
     const RowError r = row_error(got, reference, row);
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
-    // A row that the plain evaluation's error covers is a sum that cancels: its own size says nothing of its terms.
+    // If the plain evaluation's error is as large as a row, the row's sums cancel. Its size then gives no tolerance.
     const double by_size = bound.plain.row_relative * std::max(r.reference, least);
     const bool by_ratio = r.reference <= bound.plain.row_norm || r.error <= bound.factor * by_size + row_floor;
     if (by_norm && by_ratio) continue;
@@ -171,7 +171,7 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
                     print(by_norm ? by_size : bound.plain.row_norm) + ", + " + print(row_floor);
     return result;
   }
-  // A tensor that the plain evaluation's error covers cancels as a whole: then the rows' absolute errors, above, tell.
+  // If the plain evaluation's error is as large as the tensor, all its sums cancel, and only the rows' errors count.
   const bool cancels = bound.plain.rel_l2 >= 1.0;
   if (!cancels && !(size.rel_l2 <= bound.factor * bound.plain.rel_l2 + relative_floor)) {
     result.detail = "relative error " + print(size.rel_l2) + " above " + print(bound.factor) +

@@ -1,4 +1,4 @@
-// Inputs, run, judgement.
+// Makes the inputs, runs the passes and judges the results.
 #include "verification/differential.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ bool Differential::Tensor::is_written(Pass pass) const {
   return pass == Pass::backward ? spec.role == Role::gradient : spec.role == Role::output || spec.role == Role::saved;
 }
 
-Differential::Differential(const Case& c, const Trial& trial, Carry carry)
-    : case_(c), trial_(trial), carry_(std::move(carry)) {
+Differential::Differential(const Case& c, const Trial& trial, MakeDeviceCall make_device_call)
+    : case_(c), trial_(trial), make_device_call_(std::move(make_device_call)) {
   if (c.pass() == CasePass::bwd) case_.variation.emplace_back("stateless");
   for (TensorSpec& spec : c.operation->tensors(c)) {
     HostTensor memory(spec, c.place(), c.seed());
@@ -39,7 +39,7 @@ Differential::Differential(const Case& c, const Trial& trial, Carry carry)
     }
     tensors_.push_back({std::move(spec), std::move(memory)});
   }
-  if (!c.forwards()) c.operation->refer(c, set());
+  if (!c.forwards()) c.operation->run_reference(c, set());
 }
 
 TensorSet Differential::set() const {
@@ -101,14 +101,14 @@ void Differential::call(Pass pass, const CallSettings& settings) const {
     pass == Pass::forward ? prepared.forward() : prepared.backward();
   };
   const TensorSet host = set();
-  if (!carry_) return run(host, settings);
+  if (!make_device_call_) return run(host, settings);
   std::vector<std::string> written;
   for (const Tensor& one : tensors_) {
     if (one.is_written(pass)) written.push_back(one.spec.name);
   }
-  const auto carried = carry_(host, written, pass, settings);
-  run(carried->tensors(), carried->settings(settings));
-  carried->bring_back();
+  const auto on_device = make_device_call_(host, written, pass, settings);
+  run(on_device->tensors(), on_device->settings(settings));
+  on_device->copy_back();
 }
 
 std::string Differential::answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes,
@@ -149,7 +149,7 @@ Outcome Differential::run_forward(const ImplementationFacts& implementation) {
   return {};
 }
 
-// e2e goes on from the implementation's own forward and the state that it saves; bwd from the reference's forward.
+// e2e continues from the implementation's own forward and its saved state; bwd starts from the reference's forward.
 Outcome Differential::run_backward(const ImplementationFacts& implementation, const CasePlan& plan) {
   const bool keeps_state = plan.saved_bytes > 0;
   saved_ = host_buffer(plan.saved_bytes);

@@ -1,4 +1,4 @@
-// One case on any implementation of its operation, against the reference.
+// Runs one case on any implementation of its operation and compares it with the reference.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 
 namespace fovea::verification {
 
-// How a call is made, beside what the case says. Drawn from the case's seed.
+// Properties of a call that are not in the case. Drawn from the case's seed.
 struct Trial {
-  bool own_workspace = false;  // the caller's, of exactly the planned size
+  bool own_workspace = false;  // the caller's workspace, of exactly the planned size
   bool other_threads = false;  // a second run with another number of threads must give the same bits
   int threads = 1;
   bool operator==(const Trial&) const = default;
@@ -23,33 +23,33 @@ struct Trial {
 Trial trial_of(const Case& c);
 std::string text_of(const Case& c, const Trial& trial);  // "accumulate no_dk own_workspace threads=3"
 
-// A call's tensors where it is made, if that is not the host: copies on a device.
-class CarriedCall {
+// A call that runs on a device, with copies of the host's tensors there.
+class DeviceCall {
  public:
-  virtual ~CarriedCall() = default;
+  virtual ~DeviceCall() = default;
   virtual const TensorSet& tensors() const = 0;
-  virtual CallSettings settings(CallSettings on_host) const = 0;  // with memory of the device and its stream
-  // Copies results back. Throws Error for a write outside a tensor and for a changed input.
-  virtual void bring_back() = 0;
+  virtual CallSettings settings(CallSettings on_host) const = 0;  // with the device's memory and stream
+  // Copies the results to the host. Throws Error after a write outside a tensor or a changed input.
+  virtual void copy_back() = 0;
 };
-// Makes the copies; `written` names the tensors that the pass writes.
-using Carry = std::function<std::unique_ptr<CarriedCall>(const TensorSet& host, const std::vector<std::string>& written,
-                                                         Pass pass, const CallSettings& settings)>;
+// Makes the device's copies; `written` names the tensors that the pass writes.
+using MakeDeviceCall = std::function<std::unique_ptr<DeviceCall>(
+    const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings)>;
 
 struct Outcome {
   enum class Kind { passed, failed, refused, exempt };
   Kind kind = Kind::passed;
-  std::string reason;  // what is wrong, why it refuses, or why nothing is judged
+  std::string reason;  // for failed, refused and exempt
 };
 
-// Holds a case's inputs and, computed once, what every implementation's answer must be close to.
+// Holds a case's inputs and its expected results, which are computed once for all implementations.
 class Differential {
  public:
-  // Without `carry` calls are made on the host.
-  explicit Differential(const Case& c, const Trial& trial = {}, Carry carry = {});
+  // Without `make_device_call` calls run on the host.
+  explicit Differential(const Case& c, const Trial& trial = {}, MakeDeviceCall make_device_call = {});
 
-  // Runs the case's passes. Besides the values, checks that nothing outside the outputs was written and no input
-  // changed, and, where the trial says so, that another number of threads gives the same bits.
+  // Runs the case's passes. Checks the values, and that nothing outside the outputs was written. If the trial says so,
+  // also checks that another number of threads gives the same bits.
   Outcome run(const ImplementationFacts& implementation);
 
  private:
@@ -63,7 +63,7 @@ class Differential {
   Outcome run_forward(const ImplementationFacts& implementation);
   Outcome run_backward(const ImplementationFacts& implementation, const CasePlan& plan);
   Outcome judge(const Verdict& verdict) const;
-  // An Error's text, or empty.
+  // Makes the call. Returns an Error's text, or "".
   std::string answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes, int threads);
   void call(Pass pass, const CallSettings& settings) const;
   void clear_results(Pass pass);
@@ -75,9 +75,9 @@ class Differential {
 
   Case case_;
   Trial trial_;
-  Carry carry_;
+  MakeDeviceCall make_device_call_;
   std::vector<Tensor> tensors_;
-  std::vector<Tensor> before_;  // what gradients accumulate into
+  std::vector<Tensor> before_;  // gradients before the call, if it accumulates
   HostTensor workspace_, saved_;
   std::optional<Expectation> expected_forward_, expected_backward_;
 };

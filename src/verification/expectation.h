@@ -1,4 +1,4 @@
-// What the results of a call must be close to, and the verdict on them.
+// The expected results of a call, and the verdict on its actual results.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct ExpectedTensor {
 };
 
 struct Expectation {
-  bool sampled = false;       // rows were sampled, the problem being large
-  std::string unjudged = {};  // why some of the results cannot be judged, so that a verdict says nothing of them
+  bool sampled = false;       // rows were sampled, because the problem is large
+  std::string unjudged = {};  // why some results cannot be judged; empty if all can
   std::vector<ExpectedTensor> tensors;
 };
 

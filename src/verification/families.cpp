@@ -1,4 +1,4 @@
-// The common families, and filling a tensor with the values of one.
+// The common families, and the function that fills a tensor with one of them.
 #include "verification/families.h"
 
 #include <algorithm>
@@ -18,20 +18,20 @@ float integer(const Source& s, const Position& at) {
   return kValues[block[1] % 4];
 }
 
-// One channel, and a few whole rows, far larger than the rest.
+// One channel and a few whole rows are far larger than the rest.
 float outlier(const Source& s, const Position& at) {
   const bool channel = at.c == static_cast<std::int64_t>(s.choice(0)) % s.tensor.sizes[3];
   const bool row = at.i == 0 || s.block({at.b, at.h, at.i, 0})[3] % 64 == 0;
   return s.normal(at) * (channel ? 8.0f : 1.0f) * (row ? 6.0f : 1.0f);
 }
 
-// Half the rows, and half of the other elements, below the smallest normal number.
+// Half of the rows, and half of the other elements, are below the smallest normal number.
 float denormal(const Source& s, const Position& at) {
   const bool tiny = s.block({at.b, at.h, at.i, 0})[2] % 2 == 0 || s.block(at)[3] % 2 == 0;
   return s.normal(at) * (tiny ? (s.c.dtype() == DType::fp16 ? 1e-5f : 1e-39f) : 1.0f);
 }
 
-// One element of each tensor NaN or infinite.
+// One element of each tensor is NaN or infinite.
 float nonfinite(const Source& s, const Position& at) {
   const auto pick = [&s](std::uint64_t n, std::int64_t size) { return static_cast<std::int64_t>(s.choice(n)) % size; };
   const Sizes& sizes = s.tensor.sizes;
@@ -49,8 +49,8 @@ ValueAt values_by(const Source& s) {
 float normal_value(const Source& s, const Position& at) { return s.normal(at); }
 float one(const Source&, const Position&) { return 1.0f; }
 
-// Streams count what a case's tensors hold before a call, in the order of a case with every tensor, so that a tensor
-// has the same values in every pass and variation.
+// The tensor's index among all tensors that the operation can have, so that it has the same values in every pass and
+// variation.
 std::uint64_t stream_of(const Case& c, const std::string& tensor) {
   Case whole = c.with("pass", "e2e");
   whole.variation.clear();

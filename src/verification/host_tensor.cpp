@@ -15,7 +15,7 @@ namespace fovea::verification {
 namespace {
 
 constexpr int kPoison = 0xff;                                 // bytes 0xff are a NaN in all three element types
-constexpr std::int64_t kMeaningless = std::int64_t{1} << 40;  // stride of a dimension of size 1
+constexpr std::int64_t kMeaningless = std::int64_t{1} << 40;  // stride of dimensions of size 1, which nobody may use
 
 std::int64_t count_of(const Sizes& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 
@@ -33,7 +33,7 @@ Sizes with_gaps(const Sizes& sizes, const Sizes& dense, std::int64_t gap) {
   return strides;
 }
 
-// Elements from the first to one past the last.
+// The number of elements from the first to the last, gaps included.
 std::int64_t extent_of(const Sizes& sizes, const Sizes& strides) {
   if (count_of(sizes) == 0) return 0;
   std::int64_t last = 0;
@@ -48,7 +48,7 @@ std::shared_ptr<std::byte> heap(std::int64_t bytes) {
   return {memory, [](std::byte* p) { std::free(p); }};
 }
 
-// Whole pages between two protected ones.
+// Allocates whole pages between two protected pages.
 std::shared_ptr<std::byte> between_guards(std::int64_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const auto length = static_cast<std::size_t>(bytes) + 2 * page;

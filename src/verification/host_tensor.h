@@ -1,4 +1,4 @@
-// A tensor of a case on the host, placed as the case says.
+// A tensor of a case in host memory, at the case's placement.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace fovea::verification {
 
-// One tensor with its memory. The NaN patterns between rows and, for the guarded placements, the protected page right
-// after (or before) the data make reads and writes outside the tensor visible.
+// One tensor with its memory. NaN patterns between rows reveal accesses outside the tensor. Guarded placements also
+// have a protected page directly after (or before) the data.
 class HostTensor {
  public:
   HostTensor() = default;
-  // Poisoned, not filled. `place` is a name of kPlacements; `seed` chooses the dimension that is broadcast.
+  // The memory is poisoned. `place` is a name of kPlacements; `seed` chooses the dimension that is broadcast.
   HostTensor(const TensorSpec& tensor, std::string_view place, std::uint64_t seed);
 
   const MutableTensorView& view() const { return view_; }
-  void poison();                // every byte of the allocation to NaN patterns
+  void poison();                // fills the whole allocation with NaN patterns
   bool padding_intact() const;  // nothing but the tensor's own elements was written since poison()
 
  private:
@@ -28,8 +28,8 @@ class HostTensor {
   MutableTensorView view_;
 };
 
-// Memory for a workspace or for saved state, 64-byte aligned and poisoned; guarded: its last byte is the last before a
-// protected page.
+// Poisoned, 64-byte aligned memory for a workspace or for saved state. If guarded, a protected page follows its last
+// byte.
 HostTensor host_buffer(std::int64_t bytes, bool guarded = false);
 Buffer buffer_of(const HostTensor& memory);
 

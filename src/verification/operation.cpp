@@ -1,4 +1,4 @@
-// The list of operations, and what follows from an operation's keys alone.
+// The list of operations, and the defaults that follow from an operation's keys.
 #include "verification/operation.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ Case Operation::random_case(std::uint64_t seed, std::uint64_t n, const CaseLimit
   return fault_of(c).empty() ? c : Case(*this);
 }
 
-// Each optional output is left out in one case of four; in one of four only some of the gradients are asked for.
+// Leaves out each optional output in one case of four, and some of the gradients in one case of four.
 std::vector<std::string> Operation::variation_of(const Case& c) const {
   Draw draw(c.seed(), 0xC0FFEE);
   std::vector<std::string> words;

@@ -1,6 +1,6 @@
-// What an operation is to everything that checks and measures: its keys, its tensors, what it costs, what its answers
-// should be, who computes it, and a call. Problem lines, inputs, placements, workers, timers, records, verification and
-// its shrinking are written once against this.
+// The interface of an operation for code that verifies and measures: its keys, tensors, cost, expected results,
+// implementations and calls. Problem lines, inputs, placements, workers, timers, records, verification and shrinking
+// use only this interface.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@
 namespace fovea::verification {
 
 enum class Role : std::uint8_t {
-  input,      // read by forward and backward; an upstream gradient, which backward alone reads, is one too
-  parameter,  // an input that is learned
+  input,      // read by forward and backward; also an upstream gradient, which only backward reads
+  parameter,  // a learned input
   output,     // written by forward; backward may read it
-  gradient,   // written by backward, or added to; callers may leave it out
-  saved,      // written by forward for backward alone
+  gradient,   // written or accumulated into by backward; callers may leave it out
+  saved,      // written by forward, read only by backward
 };
-constexpr bool is_read(Role role) { return role <= Role::parameter; }  // and filled from the case's seed
+constexpr bool is_read(Role role) { return role <= Role::parameter; }  // these are filled from the case's seed
 
 struct TensorSpec {
   std::string name;
@@ -35,12 +35,12 @@ struct TensorSpec {
   DType dtype = DType::fp32;
   Sizes sizes{};
   Sizes strides{};        // dense, in the case's order of dimensions
-  bool optional = false;  // an output that callers may leave out, and kernels of others need not write
+  bool optional = false;  // an output that callers may leave out and foreign kernels need not write
 };
 
-struct Cost {  // of all passes of a case
+struct Cost {  // for all passes of a case
   double flops = 0, bytes = 0;
-  double scratch_bytes = 0;  // that an implementation which materialises everything may allocate
+  double scratch_bytes = 0;  // the most that an implementation may allocate, if it materialises everything
 };
 
 struct ImplementationFacts {
@@ -51,7 +51,7 @@ struct ImplementationFacts {
   std::string unavailable;   // why this machine cannot run it; empty if it can
 };
 
-// What an implementation would do with a case.
+// How an implementation would run a case.
 struct CasePlan {
   struct Step {
     std::string name;
@@ -59,29 +59,29 @@ struct CasePlan {
     std::string reason;
     double seconds = 0;  // predicted; 0: not known
   };
-  std::vector<Step> walk;      // every implementation's verdict, in the order in which they are asked
-  std::string implementation;  // the one that runs; empty if none does
-  std::string tiles;           // how it cuts the problem
+  std::vector<Step> walk;      // the verdicts of all implementations, in the order of the list
+  std::string implementation;  // the chosen one; empty if all refuse
+  std::string tiles;           // how it tiles the problem
   std::int64_t workspace_bytes = 0;
-  std::int64_t saved_bytes = 0;  // between forward and backward, beside the outputs
-  double seconds = 0;            // predicted, of the pass or passes; 0: not known
-  std::string refusal() const;   // why none runs; empty if one does
+  std::int64_t saved_bytes = 0;  // saved state between forward and backward
+  double seconds = 0;            // predicted for all passes of the case; 0: not known
+  std::string refusal() const;   // why all refuse; empty if one runs
 };
 
 struct CallSettings {
   std::string implementation;
   int threads = 1;
-  void* stream = nullptr;  // of a GPU
-  Buffer workspace = {};   // null: the library's own pool
-  Buffer saved = {};       // of the plan's saved_bytes; null: forward keeps nothing
+  void* stream = nullptr;  // on a GPU
+  Buffer workspace = {};   // null: from the library's own pool
+  Buffer saved = {};       // has the plan's saved_bytes; null: forward saves nothing
 };
 
-// A call on given tensors, ready to run and to time. Empty functions are passes that the case does not have.
+// A call on given tensors, ready to run. A function is empty if the case does not have that pass.
 struct Call {
   std::function<void()> forward, backward;
 };
 
-// A class of cases that coverage and the support matrix count: fp32 backward causal blhd d<=64.
+// One axis of the cells that coverage and the support matrix count. A cell: fp32 backward causal blhd d<=64.
 struct Axis {
   std::string name;
   std::vector<std::string> classes;
@@ -91,7 +91,7 @@ using AxisCell = std::vector<std::size_t>;  // an index per axis
 enum class Support { yes, partly, no };
 struct CellSupport {
   Support support = Support::no;
-  std::string reason;  // the first refusal met
+  std::string reason;  // the first refusal
 };
 
 struct CaseLimits {
@@ -101,7 +101,7 @@ struct CaseLimits {
 
 class Operation {
  public:
-  // `keys`: those of the canonical line before data, place and seed. They include pass, dtype and device.
+  // `keys`: the keys of the canonical line up to data, place and seed. They must include pass, dtype and device.
   explicit Operation(const core::KeyTable& keys, std::vector<Family> families = common_families());
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
@@ -111,28 +111,28 @@ class Operation {
   const core::KeyTable& keys() const { return keys_; }
   const std::vector<Family>& families() const { return families_; }
 
-  // In the order in which they lie in memory. A case of pass fwd has neither upstream gradients nor gradients; a varied
-  // one lacks what its words leave out.
+  // The tensors of a case, in the order in which they lie in memory. A forward case has neither upstream gradients nor
+  // gradients. The words of a variation leave out more.
   virtual std::vector<TensorSpec> tensors(const Case& c) const = 0;
   virtual Cost cost(const Case& c) const = 0;
 
-  // Writes what forward leaves for backward, by the reference.
-  virtual void refer(const Case& c, const TensorSet& tensors) const = 0;
-  // What one pass's results must be close to. Backward: `given` holds the outputs of forward that it reads (without
-  // them they are the reference's), and gradients that it adds to.
+  // Runs the reference's forward, for a case that starts with backward.
+  virtual void run_reference(const Case& c, const TensorSet& tensors) const = 0;
+  // The expected results of one pass. For backward, `given` holds the outputs of forward that it reads, and gradients
+  // that it adds to. Outputs that are not given come from the reference.
   virtual Expectation expect(const Case& c, Pass pass, const TensorSet& given) const = 0;
 
   virtual std::vector<ImplementationFacts> implementations() const = 0;
-  // `implementation` may be empty or `flash`, for the one that the library chooses.
+  // The library chooses if `implementation` is empty or `flash`.
   virtual CasePlan plan(const Case& c, std::string_view implementation) const = 0;
   virtual Call prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const = 0;
-  // A call of somebody's C function, `path:symbol`. Throws Error(unsupported) where the operation has no such calls.
+  // A call of a foreign C function, `path:symbol`. Throws Error(unsupported) if the operation has no such calls.
   virtual Call prepare_foreign(const Case& c, const TensorSet& tensors, const CallSettings& settings) const;
 
-  // The rest follows from the keys unless an operation knows better.
+  // These have defaults that follow from the keys.
   virtual Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) const;
   virtual std::vector<std::string> variation_of(const Case& c) const;  // drawn from the case's seed
-  virtual std::vector<Axis> axes() const;                              // the last makes the columns of tables
+  virtual std::vector<Axis> axes() const;                              // the last one becomes the columns of tables
   virtual AxisCell cell_of(const Case& c, Pass pass) const;
   // Whether the implementation promises to take all cases of the cell.
   virtual CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& cell) const;
@@ -143,7 +143,7 @@ class Operation {
   std::vector<Family> families_;
 };
 
-// Operations of this program, in the order registered; the first is meant where a line says no op=.
+// The operations of this program, in the order of registration. A line without op= means the first.
 void register_operation(const Operation& operation);
 const std::vector<const Operation*>& operations();
 const Operation* find_operation(std::string_view name);  // null if there is none

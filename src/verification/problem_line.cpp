@@ -1,4 +1,4 @@
-// The parser: words with positions, values by the operation's table, then fallbacks and what is no problem.
+// The parser: splits words, reads values by the operation's table, adds fallbacks, and refuses invalid combinations.
 #include "verification/problem_line.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 struct Word {
   std::string_view key, value;
-  std::size_t position;  // of the key, counted from 1
+  std::size_t position;  // of the key's first character, counted from 1
   std::size_t value_position() const { return position + key.size() + 1; }
 };
 
@@ -54,7 +54,7 @@ std::vector<Word> split(std::string_view line) {
   return words;
 }
 
-// The operation that the words name; takes its word away.
+// Removes the word op= and returns its operation, or the first operation if there is none.
 const Operation& operation_of(std::vector<Word>& words) {
   const auto is_op = [](const Word& word) { return word.key == "op"; };
   const auto named = std::find_if(words.begin(), words.end(), is_op);
@@ -93,7 +93,7 @@ std::vector<ListedValue> values_of(const Word& word) {
   return values;
 }
 
-// The cases times the word's values.
+// One copy of every case for each value of the word.
 std::vector<Case> expanded(const std::vector<Case>& cases, const Word& word, const core::Key& key,
                            std::int64_t max_cases) {
   std::vector<Case> more;
@@ -115,7 +115,8 @@ std::vector<Case> expanded(const std::vector<Case>& cases, const Word& word, con
   return more;
 }
 
-// The value among a word's list that gave the case, counted from 1: of the first of `blamed` that stands in the line.
+// The position of the value to blame. It belongs to the first key of `blamed` that the line has; in a list, it is the
+// case's value.
 std::size_t position_of(const std::vector<Word>& words, const Case& c, const std::vector<std::string_view>& blamed) {
   for (const std::string_view name : blamed) {
     const auto word = std::find_if(words.begin(), words.end(), [name](const Word& one) { return one.key == name; });

@@ -1,4 +1,4 @@
-// Problem lines and sweeps of every operation: one parser over their tables of keys.
+// Problem lines and sweeps of every operation: one parser, driven by their tables of keys.
 //   op=attention pass=fwd b=2 hq=32 lq=4k d=128 dtype=bf16 mask=causal seed=7
 #pragma once
 
@@ -20,17 +20,17 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases = 1'
 // Canonical print: every key that applies, in the table's order. parse_case(line_of(c)) == c.
 std::string line_of(const Case& c);
 
-// Every one of the cases with every input family at every placement, each with a seed of its own: from the seed follow
-// the variation and which row or element is the odd one.
+// Every case with every input family at every placement. Each has its own seed, from which follow the variation and the
+// rows or elements that a family singles out.
 std::vector<Case> with_every_input(const std::vector<Case>& cases);
 
-// Why no problem has these values, as a sentence; empty if one has.
+// Why the values are not a valid problem, as a sentence; empty if they are.
 std::string fault_of(const Case& c);
 
-// Whether the key holds what a line without it would mean, by the line's other words: hkv=hq, scale=1/sqrt(d).
+// Whether the key has the value that the line would have without it: hkv=hq, scale=1/sqrt(d).
 bool is_fallback(const Case& c, const core::Key& key);
 
-// What a problem line may say, for the help of verbs that take one.
+// The keys of problem lines, for the help of verbs that take a line.
 std::string problem_line_help();
 
 }  // namespace fovea::verification

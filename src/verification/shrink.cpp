@@ -1,4 +1,4 @@
-// Greedy: each change is repeated for as long as the case still fails, until none helps any more.
+// Greedy: repeats each change while the case still fails, until no change helps.
 #include "verification/shrink.h"
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 namespace fovea::verification {
 namespace {
 
-// What remains of a size: half, then seven eighths, then all but one; never less than one of what was there.
+// Eighths that a step takes off a size: half, then one eighth, then (0) just one. At least 1 remains.
 constexpr std::int64_t kEighths[] = {4, 1, 0};
 std::int64_t less(std::int64_t size, std::int64_t eighths) {
   const std::int64_t step = eighths == 0 ? 1 : size / 8 * eighths + size % 8 * eighths / 8;
   return size > 1 && step < size ? size - step : size;
 }
 
-using Keys = std::vector<std::string_view>;  // that change together
+using Keys = std::vector<std::string_view>;  // keys that change together
 
-// Every size by itself, and before it together with those that follow it where a line does not give them.
+// Every size alone; and before that, the size together with the sizes that copy it when the line leaves them out.
 std::vector<Keys> sizes_of(const core::KeyTable& table) {
   std::vector<Keys> sizes;
   for (const core::Key& key : table.keys) {
@@ -46,7 +46,7 @@ Case resized(Case c, const Keys& keys, std::int64_t eighths) {
 
 bool stays(std::string_view key) { return key == "pass" || key == "device"; }
 
-// Keys of earlier values may come to apply, or not to.
+// Sets a word and resolves the line again, because other keys may apply now.
 Case with_word(Case c, const core::Key& key, std::string_view word) {
   c.values.set(key.name, std::string(word));
   std::vector<bool> given;
@@ -59,7 +59,7 @@ bool is_free_word(const Case& c, const core::Key& key) {
   return key.kind == core::KeyKind::word && !stays(key.name) && !c[key.name].empty();
 }
 
-// With another word if fewer keys apply then: a window becomes causal.
+// Sets another word with which fewer keys apply: a window becomes causal.
 Case shortened(const Case& c, const core::Key& key, std::string_view word) {
   if (!is_free_word(c, key)) return c;
   const auto words = [](const Case& one) {
@@ -82,7 +82,7 @@ Case simplified(Case c, const core::Key& key) {
 
 Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries) {
   bool smaller = true;
-  // Takes a change as often as the case fails with it.
+  // Applies a change while the case fails with it.
   const auto repeat = [&](const auto& change) {
     for (;;) {
       Case changed = change(c);

@@ -1,4 +1,4 @@
-// Making a failing case small.
+// Shrinks a failing case.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,8 @@
 
 namespace fovea::verification {
 
-// Halves sizes and gives words their simplest value, or one with which a line gets shorter, for as long as the case
-// still fails. Pass, device and seed stay. At
-// most `tries` calls of `fails`.
+// Halves sizes, and gives words their simplest value or one that makes the line shorter, while the case still fails.
+// Pass, device and seed stay. Calls `fails` at most `tries` times.
 Case shrunk(Case c, const std::function<bool(const Case&)>& fails, int tries = 200);
 
 }  // namespace fovea::verification

@@ -1,4 +1,4 @@
-// Tensors of a case, by name.
+// The tensors of a case, by name.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace fovea::verification {
 
-// Those that a call does without are not in the set.
+// Tensors that a call leaves out are not in the set.
 class TensorSet {
  public:
   void add(std::string name, const MutableTensorView& view) { views_.emplace_back(std::move(name), view); }

@@ -95,7 +95,9 @@ class RowScalingOperation final : public Operation {
             .bytes = (c.forwards() ? 2 * bytes : 0) + (c.backwards() ? 3 * bytes : 0)};
   }
 
-  void refer(const Case& c, const TensorSet& tensors) const override { run(Pass::forward, tensors, c.count("cols")); }
+  void run_reference(const Case& c, const TensorSet& tensors) const override {
+    run(Pass::forward, tensors, c.count("cols"));
+  }
 
   // The reference in double; what plain fp32 arithmetic and the rounding to the type lose bounds the error.
   Expectation expect(const Case& c, Pass pass, const TensorSet& given) const override {

@@ -1,4 +1,4 @@
-// Calls that are carried elsewhere, as to a device: everything about them is checked all the same.
+// Calls that run on a device are checked like calls on the host.
 #include "verification/differential.h"
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@
 namespace fovea::verification {
 namespace {
 
-int carried = 0;
+int copies_back = 0;
 
-// A call in the same memory, or one whose results are lost on the way back.
-class CarriedInPlace final : public CarriedCall {
+// A call in host memory; if `forgetful`, its results are not copied back.
+class CallInPlace final : public DeviceCall {
  public:
-  CarriedInPlace(const TensorSet& host, const std::vector<std::string>& written, bool forgetful) : tensors_(host) {
+  CallInPlace(const TensorSet& host, const std::vector<std::string>& written, bool forgetful) : tensors_(host) {
     if (!forgetful) return;
     for (const std::string& name : written) {
       TensorSpec spec{.name = name, .dtype = host[name].dtype, .sizes = host[name].sizes};
@@ -29,7 +29,7 @@ class CarriedInPlace final : public CarriedCall {
   }
   const TensorSet& tensors() const override { return tensors_; }
   CallSettings settings(CallSettings on_host) const override { return on_host; }
-  void bring_back() override { ++carried; }
+  void copy_back() override { ++copies_back; }
 
  private:
   TensorSet tensors_;
@@ -37,9 +37,9 @@ class CarriedInPlace final : public CarriedCall {
 };
 
 template <bool Forgetful>
-std::unique_ptr<CarriedCall> carry(const TensorSet& host, const std::vector<std::string>& written, Pass,
-                                   const CallSettings&) {
-  return std::make_unique<CarriedInPlace>(host, written, Forgetful);
+std::unique_ptr<DeviceCall> call_in_place(const TensorSet& host, const std::vector<std::string>& written, Pass,
+                                          const CallSettings&) {
+  return std::make_unique<CallInPlace>(host, written, Forgetful);
 }
 
 ImplementationFacts reference() {
@@ -51,23 +51,23 @@ Case case_of_pass(const std::string& pass) {
   return parse_case("pass=" + pass + " b=2 hq=4 hkv=2 lq=9 lk=13 d=8 mask=causal_bottom_right seed=3");
 }
 
-TEST(Differential, ChecksCallsThatAreCarriedElsewhere) {
+TEST(Differential, ChecksCallsOnADevice) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    carried = 0;
-    const Outcome outcome = Differential(case_of_pass(pass), {}, carry<false>).run(reference());
+    copies_back = 0;
+    const Outcome outcome = Differential(case_of_pass(pass), {}, call_in_place<false>).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << pass << ": " << outcome.reason;
-    EXPECT_GT(carried, 0) << pass;
+    EXPECT_GT(copies_back, 0) << pass;
   }
 }
 
-TEST(Differential, FindsAnAnswerThatWasNotBroughtBack) {
+TEST(Differential, FailsResultsThatWereNotCopiedBack) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    const Outcome outcome = Differential(case_of_pass(pass), {}, carry<true>).run(reference());
+    const Outcome outcome = Differential(case_of_pass(pass), {}, call_in_place<true>).run(reference());
     EXPECT_EQ(outcome.kind, Outcome::Kind::failed) << pass;
   }
 }
 
-// Problems that are not checked as a whole ask the evaluation of the device, for backward's inputs too.
+// Sampled problems use the given evaluator, also for the inputs of backward.
 TEST(Differential, AsksTheGivenEvaluatorForLargeProblems) {
   static int forward, backward;
   forward = backward = 0;

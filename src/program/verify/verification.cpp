@@ -13,7 +13,7 @@
 #include "cuda/measure/device_tensors.h"
 #include "fovea/threads.h"
 #include "program/machine/device.h"
-#include "program/verify/device_carry.h"
+#include "program/verify/device_calls.h"
 #include "verification/problem_line.h"
 #include "verification/shrink.h"
 
@@ -57,7 +57,7 @@ Verification::Verification(const VerifyOptions& options, const Operation& operat
     : options_(options),
       operation_(operation),
       replayed_(replayed),
-      carry_(carry_to(*core::device_kind_of(options.device))),
+      make_device_call_(device_calls(*core::device_kind_of(options.device))),
       tally_(operation) {}
 
 void Verification::choose_implementations() {
@@ -103,7 +103,7 @@ void Verification::note_for_crash(const Case& c, const ImplementationFacts& impl
 
 void Verification::run_case(const Case& c) {
   note_for_crash(c, implementations_.front());
-  verification::Differential differential(varied(c), trial_of(c), carry_);
+  verification::Differential differential(varied(c), trial_of(c), make_device_call_);
   for (const ImplementationFacts& implementation : implementations_) {
     note_for_crash(c, implementation);
     judge(c, implementation, differential.run(implementation));
@@ -141,7 +141,7 @@ void Verification::fail(const Case& c, const ImplementationFacts& implementation
   lost_ = options_.device == "cuda" && cuda::device_lost();
   const auto run_as_replayed = [&](const Case& smaller) {
     note_for_crash(smaller, implementation);
-    return verification::Differential(varied(smaller), trial_of(smaller), carry_).run(implementation);
+    return verification::Differential(varied(smaller), trial_of(smaller), make_device_call_).run(implementation);
   };
   const auto fails = [&](const Case& smaller) { return run_as_replayed(smaller).kind == Outcome::Kind::failed; };
   const bool shrinks = options_.problem.empty() && !lost_;

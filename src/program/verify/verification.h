@@ -74,7 +74,7 @@ class Verification {
   const VerifyOptions& options_;
   const verification::Operation& operation_;
   const std::vector<verification::Case>& replayed_;
-  const verification::Carry carry_;
+  const verification::MakeDeviceCall make_device_call_;
   std::vector<verification::ImplementationFacts> implementations_;
   Tally tally_;
   bool is_part_ = false;  // one of several processes: another prints the last line

@@ -1,4 +1,4 @@
-// Between the values of a line and attention's types.
+// Converts between the values of a line and attention's types.
 #include "verification/attention/case.h"
 
 #include "attention/problem_line.h"

@@ -1,4 +1,4 @@
-// A case of attention with its problem typed, for what only attention has: its data, its reference, its case list.
+// A case of attention as a struct, for code that only attention has: its input families, its reference, its case list.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@ struct AttentionCase {
   bool operator==(const AttentionCase&) const = default;
 };
 
-inline constexpr std::string_view kDataFamilies[] = {"normal",   "peaked", "integers", "ramps",  "constant", "outliers",
-                                                     "denormal", "large",  "ones",     "onehot", "nonfinite", "sink"};
+inline constexpr std::string_view kDataFamilies[] = {"normal",   "peaked",   "integers",  "ramps",
+                                                     "constant", "outliers", "denormal",  "large",
+                                                     "ones",     "onehot",   "nonfinite", "sink"};
 
 AttentionCase attention_case(const Case& c);
 Case case_of(const AttentionCase& c);
 
-// As parse_case, parse_sweep and line_of of problem_line.h; lines of other operations are refused.
+// Like parse_case, parse_sweep and line_of of problem_line.h; lines of other operations are refused.
 AttentionCase attention_case(std::string_view line);
 std::vector<AttentionCase> attention_sweep(std::string_view line, std::int64_t max_cases = 1'000'000);
 std::string line_of(const AttentionCase& c);

@@ -1,4 +1,4 @@
-// Named members of the tensors that the operation lists.
+// Fills the named members from the operation's list of tensors.
 #include "verification/attention/case_tensors.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The tensors of an attention case on the host, as the public calls want them: inputs made, outputs poisoned.
+// The tensors of an attention case on the host, in the form of the public calls: inputs filled, outputs poisoned.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct CaseTensors {
   HostTensor saved;          // empty unless the case's implementation saves state
   ForwardTensors forward() const;
   BackwardTensors backward() const;
-  bool padding_intact() const;  // of everything that a call may write
+  bool padding_intact() const;  // of all tensors that a call may write
 };
 
 // `result` is the type of out and of the gradients.

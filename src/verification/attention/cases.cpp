@@ -1,4 +1,4 @@
-// Random cases: a cell by the case's number, everything else by random numbers of (seed, number).
+// Random cases: the case's number gives the cell; random numbers of (seed, number) give everything else.
 #include "verification/attention/cases.h"
 
 #include <algorithm>
@@ -29,10 +29,10 @@ constexpr std::int64_t kMiddle[] = {96,  97,  101, 113, 127, 128, 129, 149, 159,
                                     193, 199, 211, 240, 255, 256, 257, 271, 319, 320, 321, 383};
 constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509, 511, 513, 575, 641, 769, 1023, 1025};
 
-// The cell of a case. Any kCells cases in a row have a cell each, since the step and kCells have no divisor in common.
-// Fewer are spread too: with this step any 8 in a row hold every type and pass, any 47 those with every mask, any 60
-// those with every class of head dimensions; but for its mirror image, no other is as good in each of the three. The
-// shift does the same for runs that are cut among processes of consecutive seeds: sixteen begin at most 33 cases apart.
+// The cell of a case. Any kCells consecutive cases are in different cells, because kStep and kCells are coprime. With
+// this step any 8 consecutive cases have every type and pass, any 47 also every mask, any 60 also every class of head
+// dimensions. No other step but its mirror image is as good in all three. kShift spreads the starts of consecutive
+// seeds, for runs that are split among processes: sixteen of them start at most 33 cases apart.
 std::size_t cell_number(std::uint64_t seed, std::uint64_t n) {
   constexpr std::uint64_t kStep = 193, kShift = 157;
   static_assert(std::gcd(kStep, kCells) == 1 && std::gcd(kShift, kCells) == 1);
@@ -41,13 +41,13 @@ std::size_t cell_number(std::uint64_t seed, std::uint64_t n) {
 
 bool has_equal_lengths(const Mask& mask) { return mask.alignment == Mask::Alignment::equal_lengths; }
 
-// Which lengths of a case are to be beyond four tiles.
+// Which lengths of a case must be beyond four tiles.
 struct Reach {
   bool queries = false, keys = false;
 };
 
-// Every fifth visit of a cell is long, at a different time in each: in turn many queries and many keys. Equal lengths
-// are both, so that only every other one has to be.
+// Every fifth visit of a cell is long, at a different time for each cell. Visits alternate between many queries and
+// many keys. With equal lengths both are long, so only every other of these visits is.
 Reach reach_of(std::uint64_t n, const Mask& mask) {
   const std::uint64_t turn = n / kCells + n % kCells;
   if (turn % 5 != 0) return {};
@@ -105,7 +105,7 @@ void draw_dims(Draw& draw, const DimClass& dims, AttentionProblem& p) {
   smaller = 1 + static_cast<std::int64_t>(draw.word()) % smaller;
 }
 
-// Small enough that twenty thousand cases are a matter of minutes. What is to be beyond four tiles stays so.
+// Shrinks the problem so that twenty thousand cases take minutes. Lengths that must be beyond four tiles stay so.
 void shrink_to(double limit, Reach reach, AttentionProblem& p) {
   while (multiplications(p) > limit) {
     if (p.batch > 1) {
@@ -127,7 +127,7 @@ void shrink_to(double limit, Reach reach, AttentionProblem& p) {
   }
 }
 
-// None, a few, around the edge of a tile, any number of keys, one that 64 bits hardly hold, or no limit.
+// 0, a few keys, around a tile edge, any number of keys, the largest bound, or no limit.
 std::int64_t draw_bound(Draw& draw, std::int64_t len_k) {
   constexpr std::int64_t kEdges[] = {15, 16, 31, 32, 47, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
   switch (draw.word() % 8) {
@@ -145,7 +145,7 @@ std::int64_t draw_bound(Draw& draw, std::int64_t len_k) {
   }
 }
 
-// A window stays one: without limits it would be no mask, with the left side alone unlimited and right 0 a causal one.
+// Draws bounds that no other mask has: both unlimited is no mask, and left unlimited with right 0 is causal.
 void draw_window(Draw& draw, AttentionProblem& p) {
   if (!core::word_of(p.mask).is_window) return;
   p.mask.left = draw_bound(draw, p.len_k);
@@ -236,8 +236,8 @@ AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits&
   return c;
 }
 
-// Every field is drawn, whatever the case: what a field means nothing for is left out afterwards, so that a smaller
-// case of the same seed keeps all the others.
+// Draws every field in every case, and then drops those that do not apply. So a smaller case of the same seed keeps the
+// other fields.
 Variation variation_of(const AttentionCase& c) {
   Draw draw(c.seed, 0xC0FFEE);
   const bool fp32_results = draw.one_in(3), accumulate = draw.one_in(2), outside_delta = draw.one_in(4),
@@ -245,7 +245,7 @@ Variation variation_of(const AttentionCase& c) {
   const std::uint32_t kept = 1 + draw.word() % 7;
   Variation v;
   v.fp32_results = fp32_results && c.problem.dtype != DType::fp32;
-  v.accumulate = accumulate && fp32_results;  // 16-bit results cannot
+  v.accumulate = accumulate && fp32_results;  // 16-bit results cannot accumulate
   v.outside_delta = outside_delta && c.pass == CasePass::bwd;
   v.lse = !no_lse || c.pass == CasePass::e2e;
   v.dq = !some_gradients || (kept & 1u) != 0;

@@ -19,12 +19,12 @@ namespace fovea::verification {
 namespace {
 
 constexpr double kForwardFactor = 2, kBackwardFactor = 3;
-constexpr double kPlainFlops = 2e7;  // spent on repeating the plain evaluation, where one is cheap
+constexpr double kPlainFlops = 2e7;  // the plain evaluation of a small problem is repeated until it has cost this
 constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
-constexpr double kCompanionFlops = 4e8;    // above, the numbers of the problem itself are many enough
-constexpr std::int64_t kTileReach = 1024;  // no tile is longer
+constexpr double kCompanionFlops = 4e8;    // larger problems have enough numbers of their own
+constexpr std::int64_t kTileReach = 1024;  // at least the length of every tile
 
-// The plain evaluation multiplies hidden pairs too, which are most of a window's.
+// The plain evaluation multiplies hidden pairs too. In a window most pairs are hidden.
 double plain_flops(AttentionProblem problem) {
   if (problem.mask.left != Mask::kUnlimited) problem.mask = Mask::none;
   return flops(problem);
@@ -34,8 +34,10 @@ std::int64_t repeats(double flops_of_one) {
   return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
 }
 
-// All forms with every start, so that sums of two numbers run in both orders too.
-Way way_of(std::int64_t repeat) { return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2}; }
+// Combines every form with every start, so that even sums of two numbers run in both orders.
+PlainVariant plain_variant(std::int64_t repeat) {
+  return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2};
+}
 
 std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> rows;
@@ -49,12 +51,12 @@ std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b
   return rows;
 }
 
-// Which squares of kTileReach queries and keys hold a pair that the mask allows; found when asked for.
+// Tells which squares of kTileReach queries and keys hold a visible pair; searches a square when first asked.
 class VisibleSquares {
  public:
   explicit VisibleSquares(const AttentionProblem& problem) : problem_(problem) {}
 
-  // May the tile that holds (i, j) hold an allowed pair? It reaches into the neighbouring squares at most.
+  // Whether a tile that holds (i, j) may hold a visible pair. It extends at most into the neighbouring squares.
   bool around(std::int64_t i, std::int64_t j) {
     for (std::int64_t row = i / kTileReach - 1; row <= i / kTileReach + 1; ++row) {
       for (std::int64_t column = j / kTileReach - 1; column <= j / kTileReach + 1; ++column) {
@@ -83,7 +85,7 @@ class VisibleSquares {
   std::map<std::pair<std::int64_t, std::int64_t>, bool> known_;
 };
 
-// Rows of out that a value row hidden from them may poison, since their tile multiplies it by zero.
+// Marks rows of out that a hidden, non-finite row of v may poison, because their tile multiplies it by zero.
 void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows, Bound& bound) {
   bound.may_poison.assign(rows.size(), false);
   RowIndex head{-1, -1, 0};
@@ -104,7 +106,7 @@ void mark_forward(const AttentionProblem& p, const ForwardTensors& t, const std:
   }
 }
 
-// Rows whose scores, multiplied by the scale, fp32 may not hold: infinite ones poison the row.
+// Rows whose scaled scores may overflow fp32: an infinite score poisons the row.
 std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t, const std::vector<RowIndex>& rows) {
   const double overflow = std::nextafter(double{std::numeric_limits<float>::max()}, HUGE_VAL);
   std::vector<bool> marks(rows.size());
@@ -117,7 +119,7 @@ std::vector<bool> overflowing(const AttentionProblem& p, const ForwardTensors& t
   return marks;
 }
 
-// What the type cannot hold is infinite in it.
+// Makes values infinite that the type cannot hold.
 void overflow(DType type, RowValues& reference) {
   RowValues stored = reference;
   round_to(type, stored);
@@ -126,7 +128,7 @@ void overflow(DType type, RowValues& reference) {
   }
 }
 
-// Backward multiplies the zeros of hidden pairs by rows of every input: a head with a non-finite row may be poisoned.
+// Backward multiplies the zeros of hidden pairs by rows of every input, so one non-finite row may poison its head.
 void mark_backward(const AttentionProblem& p, const BackwardTensors& t, bool of_keys, const std::vector<RowIndex>& rows,
                    Bound& bound) {
   const std::int64_t group = p.heads_q == 0 ? 1 : p.heads_q / p.heads_kv;
@@ -160,14 +162,14 @@ bool seen_by_a_query(const AttentionProblem& p, std::int64_t j) {
   return i < p.len_q;
 }
 
-// A row without a visible pair: zero, or what was there before.
+// Marks rows without a visible pair: they must be zero, or the gradient from before.
 void mark_exact(const AttentionProblem& p, bool of_keys, const std::vector<RowIndex>& rows, Bound& bound) {
   bound.exact.assign(rows.size(), false);
   for (std::size_t n = 0; n < rows.size(); ++n)
     bound.exact[n] = of_keys ? !seen_by_a_query(p, rows[n].index) : !sees_a_key(p, rows[n].index);
 }
 
-// Adds what the gradient held before; the plain evaluation rounds the sum.
+// Adds the gradient's former values; `rounds` to fp32 for the plain evaluation.
 void add_before(const TensorView& before, RowValues& values, bool rounds) {
   if (!before || values.rows.empty()) return;
   const RowValues initial = read_rows(before, values.rows);
@@ -183,12 +185,12 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
   add_before(before.dv, values.dv, rounds);
 }
 
-// The plain evaluation's errors on the problem itself in several ways, and on companions: equal keys or
-// small integers may make the plain evaluation exact by accident, and few numbers make its error a matter of luck.
+// Measures the plain evaluation's error in several variants, on the problem and on companions. Equal keys or small
+// integers may make it exact by accident, and with few numbers its error is a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
   const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(plain_flops(p)), 2);
-  for (std::int64_t n = 0; n < own; ++n) add(evaluate_plain(p, tensors, sample, way_of(n)), nullptr);
+  for (std::int64_t n = 0; n < own; ++n) add(evaluate_plain(p, tensors, sample, plain_variant(n)), nullptr);
   const double flops_of_head = plain_flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
   if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(flops_of_head), kMaxCompanions);
@@ -206,7 +208,7 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
     if constexpr (std::is_same_v<Tensors, BackwardTensors>)
       all = known_to_backward(companion.problem(), moved, std::move(all));
     const auto reference = evaluate_reference(companion.problem(), moved, all);
-    add(evaluate_plain(companion.problem(), moved, all, way_of(n)), &reference);
+    add(evaluate_plain(companion.problem(), moved, all, plain_variant(n)), &reference);
   }
 }
 

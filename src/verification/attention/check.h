@@ -1,5 +1,4 @@
-// Is an answer of attention right? Compared with the double-precision reference, against the error of a plain
-// evaluation.
+// Is an answer of attention right? Its error against the reference is compared with the error of the plain evaluation.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace fovea::verification {
 
-// Both read inputs and outputs through host views. Problems above 2 GFLOP are checked on 256 random rows and keys and
-// the tile edges, drawn from `seed`. Gradients that were not asked for (null views) are not checked.
+// Both read inputs and outputs through host views. Problems above 2 GFLOP are checked on 256 random rows and keys,
+// drawn from `seed`, and at tile edges. Gradients that were not asked for (null views) are not checked.
 Verdict check_forward(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t seed);
 Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t seed);
 
@@ -22,7 +21,7 @@ Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& t
 
 // `Expectation::unjudged` where fp32 determines no row of a wanted gradient (score_sizes.h).
 inline constexpr std::string_view kUnjudged = "scores of 2^24 and more leave no gradient to compare";
-// What gradients hold before they are accumulated into; null views stand for zeros.
+// The values of the gradients before they are accumulated into; a null view means zeros.
 struct Gradients {
   TensorView dq = {}, dk = {}, dv = {};
 };
@@ -31,7 +30,7 @@ Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors
                            const ReferenceEvaluator& evaluator = {});
 Expectation expect_backward(const AttentionProblem& problem, const BackwardTensors& inputs, std::uint64_t seed,
                             const Gradients& before = {}, const ReferenceEvaluator& evaluator = {});
-Verdict compare(const Expectation& expected, const ForwardTensors& results);   // without lse where it is null
-Verdict compare(const Expectation& expected, const BackwardTensors& results);  // all that is expected
+Verdict compare(const Expectation& expected, const ForwardTensors& results);  // skips lse if it is null
+Verdict compare(const Expectation& expected, const BackwardTensors& results);
 
 }  // namespace fovea::verification

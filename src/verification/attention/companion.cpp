@@ -1,4 +1,4 @@
-// Dense copies of one key head, moved at random.
+// Makes dense copies of one key head, with every element moved at random.
 #include "verification/attention/companion.h"
 
 #include <algorithm>

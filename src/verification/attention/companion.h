@@ -1,5 +1,5 @@
-// A small problem of the same kind as a given one: measuring the plain evaluation on a few of these tells its error
-// where the problem itself has too few numbers for that.
+// A small problem of the same kind as a given one. If a problem has too few numbers to measure the plain evaluation's
+// error, a few companions give it.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class Companion {
   double eighth(std::uint64_t role, std::uint64_t position) const;
 
   std::uint64_t number_;
-  std::int64_t batch_, key_head_;  // which head of the original
+  std::int64_t batch_, key_head_;  // of the original problem
   AttentionProblem problem_;
   std::vector<std::vector<float>> memory_;
   ForwardTensors forward_;

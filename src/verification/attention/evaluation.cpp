@@ -1,4 +1,4 @@
-// One walk over the heads of a sample serves both kinds of evaluation.
+// Both kinds of evaluation share one loop over the heads of a sample.
 #include "verification/attention/evaluation.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ double* row_of(RowValues& values, std::size_t row) {
   return values.values.data() + row * static_cast<std::size_t>(values.columns);
 }
 
-// [begin, end) of the rows of one head in an ordered list.
+// The range [begin, end) of one head's rows in an ordered list.
 std::pair<std::size_t, std::size_t> range_of(const std::vector<RowIndex>& rows, const HeadIndex& at) {
   const auto before = [](const RowIndex& row, const HeadIndex& head) { return HeadIndex{row.batch, row.head} < head; };
   const auto begin = std::lower_bound(rows.begin(), rows.end(), at, before);
@@ -54,7 +54,7 @@ std::pair<std::size_t, std::size_t> range_of(const std::vector<RowIndex>& rows, 
   return {static_cast<std::size_t>(begin - rows.begin()), static_cast<std::size_t>(end - rows.begin())};
 }
 
-// In order, as the rows are.
+// The heads of the rows, in the same order.
 std::vector<HeadIndex> heads_of(const std::vector<RowIndex>& rows) {
   std::vector<HeadIndex> heads;
   for (const auto& row : rows) {
@@ -63,8 +63,8 @@ std::vector<HeadIndex> heads_of(const std::vector<RowIndex>& rows) {
   return heads;
 }
 
-// Calls work(head) for every head. The few long heads of a sample are shared among threads: each head writes only its
-// own rows, so the values do not depend on who takes it.
+// Calls work(head) for every head, on several threads, because a sample has few but long heads. Each head writes only
+// its own rows, so the values do not depend on the threads.
 template <class Work>
 void for_each_head(const std::vector<HeadIndex>& heads, bool few_and_long, const Work& work) {
   std::atomic<std::size_t> next = 0;
@@ -130,7 +130,7 @@ BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample
   return values;
 }
 
-// `count` random indices below `size` and those at tile edges.
+// `count` random indices below `size`, and the indices at tile edges.
 std::set<std::int64_t> sampled_indices(std::int64_t size, std::int64_t count, std::uint64_t seed,
                                        std::uint64_t stream) {
   std::set<std::int64_t> chosen;
@@ -176,7 +176,7 @@ Sample sample_of(const AttentionProblem& p, std::uint64_t seed) {
   const std::int64_t elements =
       p.batch * (p.heads_q * p.len_q * std::max(p.dim_qk, p.dim_v) + p.heads_kv * p.len_k * (p.dim_qk + p.dim_v));
   sample.complete = flops(p) <= kCompleteFlops && elements <= kCompleteElements;
-  std::set<std::int64_t> chosen;  // key heads, counted through all batches
+  std::set<std::int64_t> chosen;  // indices of (batch, key head)
   std::uint64_t n = 0;
   const std::int64_t wanted = sample.complete ? key_heads : std::min(key_heads, kSampledHeads);
   if (wanted > 0) chosen = {0, key_heads - 1};
@@ -220,18 +220,19 @@ BackwardValues evaluate_reference(const AttentionProblem& p, const BackwardTenso
   return evaluate_backward(p, sample, [&](const HeadIndex& at) { return ReferenceHead(p, tensors, at); });
 }
 
-ForwardValues evaluate_plain(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample, Way way) {
-  ForwardValues values =
-      evaluate_forward(p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
+ForwardValues evaluate_plain(const AttentionProblem& p, const ForwardTensors& tensors, const Sample& sample,
+                             PlainVariant variant) {
+  ForwardValues values = evaluate_forward(
+      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, variant); });
   round_to(p.result_dtype, values.out);
   round_to(DType::fp32, values.lse);
   return values;
 }
 
 BackwardValues evaluate_plain(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample,
-                              Way way) {
+                              PlainVariant variant) {
   BackwardValues values = evaluate_backward(
-      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, way); });
+      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, variant); });
   for (RowValues* gradient : {&values.dq, &values.dk, &values.dv}) round_to(p.result_dtype, *gradient);
   return values;
 }

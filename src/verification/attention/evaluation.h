@@ -21,18 +21,18 @@ struct Sample {
 // All query rows of the problem.
 std::vector<RowIndex> every_query(const AttentionProblem& problem);
 
-// Rounds every value to the type; what that cannot hold becomes infinite.
+// Rounds every value to the type; values beyond its range become infinite.
 void round_to(DType type, RowValues& values);
 
-// Everything up to 2 GFLOP; above, 256 random rows and keys of up to four key heads, and rows at tile edges. Keys that
-// many query rows share cost more than rows: where 256 of them would take too long, as many as 4e9 multiplications buy.
+// All rows of problems up to 2 GFLOP. Of larger ones, 256 random rows and keys of up to four key heads, and rows at
+// tile edges. A key that many query rows share costs more than a row, so the keys are limited to 4e9 multiplications.
 Sample sample_of(const AttentionProblem& problem, std::uint64_t seed);
 
 struct ForwardValues {
   RowValues out, lse;
 };
 struct BackwardValues {
-  RowValues dq, dk, dv;  // not asked for: left empty
+  RowValues dq, dk, dv;  // empty if not asked for
 };
 
 // Evaluates the reference for the rows of a sample that is not complete. Empty functions: the CPU does.
@@ -45,10 +45,10 @@ ForwardValues evaluate_reference(const AttentionProblem& problem, const ForwardT
 BackwardValues evaluate_reference(const AttentionProblem& problem, const BackwardTensors& tensors,
                                   const Sample& sample);
 
-// Results are rounded to the problem's result type.
+// The plain evaluation, its results rounded to the problem's result type.
 ForwardValues evaluate_plain(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample,
-                             Way way);
+                             PlainVariant variant);
 BackwardValues evaluate_plain(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample,
-                              Way way);
+                              PlainVariant variant);
 
 }  // namespace fovea::verification

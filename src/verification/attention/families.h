@@ -7,7 +7,7 @@
 
 namespace fovea::verification {
 
-// Those of kDataFamilies, in its order.
+// The families of kDataFamilies, in its order.
 std::vector<Family> attention_families();
 
 }  // namespace fovea::verification

@@ -1,4 +1,4 @@
-// Loading the function, filling its struct, reading its code.
+// Loads the function, fills its struct, and turns its return code into an exception.
 #include "verification/attention/foreign_call.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ fovea_bench_tensor bench_tensor(const TensorView& view) {
   return {const_cast<void*>(view.data), view.strides[0], view.strides[1], view.strides[2]};
 }
 
-// Of equal lengths both alignments are the same.
+// With equal lengths, both alignments mean the same.
 int bench_mask(const Mask& mask) {
   if (mask == Mask::none) return FOVEA_BENCH_NO_MASK;
   const bool is_window = core::word_of(mask).is_window;

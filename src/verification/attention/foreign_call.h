@@ -1,4 +1,4 @@
-// Somebody's C function for attention (fovea/bench_call.h) as a call.
+// Wraps a foreign C function for attention (fovea/bench_call.h) as a call.
 #pragma once
 
 #include "fovea/attention.h"

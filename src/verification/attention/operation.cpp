@@ -1,4 +1,4 @@
-// Attention's entries: tensors, cost, reference, implementations, plan and call.
+// Attention's members of Operation: tensors, cost, reference, implementations, plan and call.
 #include "verification/attention/operation.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ ReferenceEvaluator evaluator_on(DeviceKind device) {
   return evaluator_source() == nullptr ? ReferenceEvaluator{} : evaluator_source()(device);
 }
 
-// The problem of one pass of a case, with what its variation says.
+// The problem of one pass of a case, with the case's variation applied.
 AttentionProblem problem_of(const Case& c, Pass pass) {
   AttentionProblem p = core::attention_problem(c.values);
   p.pass = pass;
@@ -64,7 +64,7 @@ float* element(const MutableTensorView& view, const RowIndex& row) {
          row.index * view.strides[2];
 }
 
-// The row sums of dout times out.
+// Writes delta = rowsum(dout * out).
 void write_delta(const AttentionProblem& p, const TensorSet& tensors) {
   const std::vector<RowIndex> rows = every_query(p);
   const RowValues out = read_rows(tensors["out"], rows), dout = read_rows(tensors["dout"], rows);
@@ -99,7 +99,7 @@ class Attention final : public Operation {
 
   std::vector<TensorSpec> tensors(const Case& c) const override;
   Cost cost(const Case& c) const override;
-  void refer(const Case& c, const TensorSet& tensors) const override;
+  void run_reference(const Case& c, const TensorSet& tensors) const override;
   Expectation expect(const Case& c, Pass pass, const TensorSet& given) const override;
   std::vector<ImplementationFacts> implementations() const override;
   CasePlan plan(const Case& c, std::string_view implementation) const override;
@@ -130,7 +130,7 @@ std::vector<TensorSpec> Attention::tensors(const Case& c) const {
   const Sizes q{p.batch, p.heads_q, p.len_q, p.dim_qk}, k{p.batch, p.heads_kv, p.len_k, p.dim_qk},
       v{p.batch, p.heads_kv, p.len_k, p.dim_v}, out{p.batch, p.heads_q, p.len_q, p.dim_v},
       row{p.batch, p.heads_q, p.len_q, 1};
-  // Callers hold row statistics by heads; verification also tries the layout's own order.
+  // Callers usually store lse and delta by heads; verification also tries the layout's own order.
   const Sizes row_strides = strides_of(row, heads_inside && c.place() != "contiguous");
   std::vector<TensorSpec> tensors;
   const auto add = [&](const char* name, Role role, DType dtype, const Sizes& sizes) {
@@ -167,8 +167,8 @@ Cost Attention::cost(const Case& c) const {
   return cost;
 }
 
-// Every row, so a large problem's come from whoever is faster than the CPU.
-void Attention::refer(const Case& c, const TensorSet& tensors) const {
+// Computes every row, so large problems use the device's evaluator, which is faster than the CPU.
+void Attention::run_reference(const Case& c, const TensorSet& tensors) const {
   const AttentionProblem p = problem_of(c, Pass::forward);
   const ForwardTensors t = forward_tensors(tensors);
   const ReferenceEvaluator evaluator = evaluator_on(c.device());
@@ -198,7 +198,7 @@ std::vector<ImplementationFacts> Attention::implementations() const {
   return facts;
 }
 
-// As a bench poses it: reproducible where that is promised, and backward from the state that its forward keeps.
+// Plans the case as a bench runs it: reproducible if the implementation is, backward from forward's saved state.
 CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
   const bool reproducible = attention::promises_reproducibility(implementation);
   const auto explained = [&](Pass pass, bool saved, std::string_view name) {

@@ -11,7 +11,7 @@ namespace fovea::verification {
 
 const Operation& attention_operation();
 
-// Who evaluates the reference for large problems on a device; the CPU unless a program says who is faster.
+// Sets the evaluator of the reference for large problems on each device. Without one the CPU evaluates it.
 void evaluate_attention_by(std::function<ReferenceEvaluator(DeviceKind)> evaluator_on);
 
 }  // namespace fovea::verification

@@ -1,4 +1,4 @@
-// Scores of a row, softmax, P stored, P v; gradients by the textbook formulas.
+// Scores of a row, softmax, stored P, P v; gradients by the textbook formulas.
 #include "verification/attention/plain.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace fovea::verification {
 namespace {
 
-// sums[n] += factor * values[n]; fused, the product is not rounded first: of two fp32 numbers it is exact in double.
+// sums[n] += factor * values[n]. If fused, the product is not rounded: a product of two fp32 numbers is exact in
+// double.
 void add_scaled(float* sums, float factor, const float* values, std::int64_t count, bool fused) {
   if (!fused) {
     for (std::int64_t n = 0; n < count; ++n) sums[n] += factor * values[n];
@@ -42,25 +43,25 @@ PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, st
 void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const {
   products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
   for (std::int64_t n = 0; n < matrix.columns; ++n) {
-    const std::int64_t c = way_(n, matrix.columns);
-    add_scaled(products.data(), row[c], matrix.transposed.data() + c * matrix.rows, matrix.rows, way_.fused);
+    const std::int64_t c = variant_(n, matrix.columns);
+    add_scaled(products.data(), row[c], matrix.transposed.data() + c * matrix.rows, matrix.rows, variant_.fused);
   }
 }
 
 void PlainHead::add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const {
-  add_scaled(sums.data(), factor, matrix.values.data() + row * matrix.columns, matrix.columns, way_.fused);
+  add_scaled(sums.data(), factor, matrix.values.data() + row * matrix.columns, matrix.columns, variant_.fused);
 }
 
 float PlainHead::stored(float value) const {
-  if (problem_.dtype == DType::fp32 || way_.fused) return value;
+  if (problem_.dtype == DType::fp32 || variant_.fused) return value;
   std::uint16_t bits = 0;
   core::store_from_float(&bits, problem_.dtype, 0, value);
   return core::load_as_float(&bits, problem_.dtype, 0);
 }
 
 PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
-                     std::int64_t head, Way way)
-    : problem_(problem), way_(way) {
+                     std::int64_t head, PlainVariant variant)
+    : problem_(problem), variant_(variant) {
   const std::int64_t key_head = head / (problem.heads_q / problem.heads_kv);
   q_ = read(tensors.q, batch, head);
   k_ = read(tensors.k, batch, key_head);
@@ -70,8 +71,8 @@ PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tens
 }
 
 PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch,
-                     std::int64_t head, Way way)
-    : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, way) {
+                     std::int64_t head, PlainVariant variant)
+    : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, variant) {
   const AttentionProblem& p = problem;
   dout_ = read(tensors.dout, batch, head);
   if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
@@ -88,11 +89,11 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     if (!given_lse) forward_row(i, row.data());
     if (tensors.delta) continue;
     float delta = 0;
-    // Backwards: summed like dout v, it would cancel exactly where a row sees one key, which says nothing of an error.
+    // Sums backwards. In the order of dout v, dP - delta would cancel exactly in rows that see one key.
     for (std::int64_t n = p.dim_v - 1; n >= 0; --n) {
-      const auto c = static_cast<std::size_t>(way_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
+      const auto c = static_cast<std::size_t>(variant_(n, p.dim_v)), at = static_cast<std::size_t>(i * p.dim_v) + c;
       const float value = tensors.out ? out.values[at] : static_cast<float>(row[c]);
-      delta = way_.fused_delta ? std::fma(dout_.values[at], value, delta) : delta + dout_.values[at] * value;
+      delta = variant_.fused_delta ? std::fma(dout_.values[at], value, delta) : delta + dout_.values[at] * value;
     }
     delta_[static_cast<std::size_t>(i)] = delta;
   }
@@ -113,16 +114,16 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   if (!any) return kNone;
   largest_[static_cast<std::size_t>(i)] = largest;
   for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = way_(n, p.len_k);
+    const std::int64_t j = variant_(n, p.len_k);
     if (reference::visible(p, i, j)) sum += std::exp(exponent(i, scores_[static_cast<std::size_t>(j)]));
   }
   sum_[static_cast<std::size_t>(i)] = sum;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_v), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = way_(n, p.len_k);
+    const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
-    const float weight = probability(i, scores_[static_cast<std::size_t>(j)]);
-    add_row(sums, weight, v_, j);
+    const float p_ij = probability(i, scores_[static_cast<std::size_t>(j)]);
+    add_row(sums, p_ij, v_, j);
   }
   std::copy(sums.begin(), sums.end(), out);
   return largest + std::log(sum);
@@ -130,7 +131,7 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
 
 float PlainHead::exponent(std::int64_t i, float score) const {
   const float scale = static_cast<float>(problem_.scale), largest = largest_[static_cast<std::size_t>(i)];
-  return way_.fused ? std::fma(score, scale, -largest) : score * scale - largest;
+  return variant_.fused ? std::fma(score, scale, -largest) : score * scale - largest;
 }
 
 float PlainHead::probability(std::int64_t i, float score) const {
@@ -141,43 +142,43 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   const AttentionProblem& p = problem_;
   multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
   multiply(dout_.values.data() + i * p.dim_v, v_, dp_);
-  const auto scale = static_cast<float>(p.scale), first = way_.scaled_first ? scale : 1.0f;
+  const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = way_(n, p.len_k);
+    const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(j);
-    const float weight = probability(i, scores_[at]);
-    const float ds = stored(weight * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first);
+    const float p_ij = probability(i, scores_[at]);
+    const float ds = stored(p_ij * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first);
     add_row(sums, ds, k_, j);
   }
   for (std::int64_t c = 0; c < p.dim_qk; ++c)
-    dq[c] = sums[static_cast<std::size_t>(c)] * (way_.scaled_first ? 1.0f : scale);
+    dq[c] = sums[static_cast<std::size_t>(c)] * (variant_.scaled_first ? 1.0f : scale);
 }
 
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const AttentionProblem& p = problem_;
-  const auto scale = static_cast<float>(p.scale), first = way_.scaled_first ? scale : 1.0f;
+  const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
   multiply(k_.values.data() + j * p.dim_qk, q_, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, dp_);
   std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
-  if (way_.fused) {  // goes on where the head before it ended
+  if (variant_.fused) {  // continues the sums of the previous head
     std::copy(dk, dk + p.dim_qk, sums_k.begin());
     std::copy(dv, dv + p.dim_v, sums_v.begin());
   }
   for (std::int64_t n = 0; n < p.len_q; ++n) {
-    const std::int64_t i = way_(n, p.len_q);
+    const std::int64_t i = variant_(n, p.len_q);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(i);
-    const float weight = probability(i, scores_[at]);
-    const float ds = stored(weight * (dp_[at] - delta_[at]) * first) * (way_.fused ? scale : 1.0f);
-    add_row(sums_v, weight, dout_, i);
+    const float p_ij = probability(i, scores_[at]);
+    const float ds = stored(p_ij * (dp_[at] - delta_[at]) * first) * (variant_.fused ? scale : 1.0f);
+    add_row(sums_v, p_ij, dout_, i);
     add_row(sums_k, ds, q_, i);
   }
   for (std::size_t c = 0; c < sums_v.size(); ++c)
-    dv[c] = way_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];
+    dv[c] = variant_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];
   for (std::size_t c = 0; c < sums_k.size(); ++c)
-    dk[c] = way_.fused ? sums_k[c] : static_cast<float>(dk[c]) + sums_k[c] * (way_.scaled_first ? 1.0f : scale);
+    dk[c] = variant_.fused ? sums_k[c] : static_cast<float>(dk[c]) + sums_k[c] * (variant_.scaled_first ? 1.0f : scale);
 }
 
 }  // namespace fovea::verification

@@ -1,5 +1,5 @@
-// The plain same-precision evaluation: the textbook formula with fp32 sums, P and dS stored in the inputs' type. Its
-// error against double precision is the measure of what any implementation may err.
+// The plain evaluation: the textbook formula with fp32 sums, P and dS stored in the inputs' type. Its error against the
+// reference bounds the error of every implementation.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace fovea::verification {
 
-// What the formula leaves open. Rounding errors of one way are a matter of luck; those of several are not.
-struct Way {
-  std::int64_t start = 0;  // where sums begin
-  // One loop instead of one pass per step: products enter their sums unrounded, weights and dS stay in fp32, the heads
-  // of a group go on with one sum. Sums run backwards.
+// Choices that the formula leaves open. The rounding error of one variant is a matter of luck, so several are measured.
+struct PlainVariant {
+  std::int64_t start = 0;  // the index at which sums begin
+  // One loop instead of one pass per step: products are added unrounded, P and dS stay in fp32, and the heads of a
+  // group share one sum. Sums run backwards.
   bool fused = false;
-  bool fused_delta = false;   // products enter delta unrounded as well, which one loop for dP may share or not
-  bool scaled_first = false;  // dS is stored with the scale in it; else the scale is the gradients'
+  bool fused_delta = false;   // delta adds unrounded products too
+  bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
@@ -26,9 +26,9 @@ struct Way {
 class PlainHead {
  public:
   PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch, std::int64_t head,
-            Way way);
+            PlainVariant variant);
   PlainHead(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch, std::int64_t head,
-            Way way);
+            PlainVariant variant);
 
   double forward_row(std::int64_t i, double* out);
   void query_gradient(std::int64_t i, double* dq);
@@ -42,12 +42,12 @@ class PlainHead {
   Matrix read(const TensorView& view, std::int64_t batch, std::int64_t head) const;
   void multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const;
   void add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const;
-  float stored(float value) const;  // rounded to the inputs' type, unless all is fused
+  float stored(float value) const;  // rounds to the inputs' type, unless fused
   float exponent(std::int64_t i, float score) const;
   float probability(std::int64_t i, float score) const;
 
   const AttentionProblem& problem_;
-  Way way_;
+  PlainVariant variant_;
   Matrix q_, k_, v_, dout_;
   std::vector<float> largest_, sum_;  // [len_q]: P = exp(scale score - largest) / sum
   std::vector<float> delta_;          // [len_q]

@@ -1,4 +1,4 @@
-// Norms of rows, the largest key that a row sees, and which rows and keys are left out by them.
+// Norms of rows, the largest key that a row sees, and the rows and keys that a sample leaves out.
 #include "verification/attention/score_sizes.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ ScoreSizes::ScoreSizes(const AttentionProblem& p, const TensorView& q, const Ten
                        std::int64_t head)
     : problem_(p), queries_(norms_of(q, batch, head)), keys_(norms_of(k, batch, head / (p.heads_q / p.heads_kv))) {
   for (double& norm : queries_) norm *= std::abs(p.scale);
-  for (const double norm : keys_) largest_key_ = std::max(largest_key_, norm);  // a NaN is passed over
+  for (const double norm : keys_) largest_key_ = std::max(largest_key_, norm);  // skips NaN
 }
 
 bool ScoreSizes::reaches(std::int64_t row, double limit) const {
@@ -49,7 +49,7 @@ bool ScoreSizes::reaches(std::int64_t row, double limit) const {
 }
 
 Sample known_to_backward(const AttentionProblem& p, const BackwardTensors& t, Sample sample) {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<bool>> heads;  // which rows are unknown
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<bool>> heads;  // true: P is unknown in this row
   const auto unknown_of = [&](std::int64_t batch, std::int64_t head) -> const std::vector<bool>& {
     std::vector<bool>& unknown = heads[{batch, head}];
     if (!unknown.empty()) return unknown;

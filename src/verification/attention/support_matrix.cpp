@@ -1,4 +1,4 @@
-// Asking `refusal` along the axes of the case list.
+// Asks implementations for refusals along the axes of the case list.
 #include "verification/attention/support_matrix.h"
 
 #include <iterator>
@@ -19,7 +19,7 @@ AttentionProblem problem_of(const Cell& cell, std::int64_t dim_qk, std::int64_t 
   return p;
 }
 
-// The problem itself, with fp32 results, and accumulating.
+// Asks for the problem itself, with fp32 results, and with accumulation.
 std::string refusal_of(const attention::Implementation& implementation, AttentionProblem p) {
   p.reproducible = implementation.reproducible;
   const std::string reason = implementation.prepared(p).refusal;
@@ -29,7 +29,7 @@ std::string refusal_of(const attention::Implementation& implementation, Attentio
   return implementation.prepared(p).refusal;
 }
 
-// One table cell: every mask; layouts are strides, which no implementation refuses.
+// One cell of the table: every mask. Layouts are strides, and no implementation refuses strides.
 CellSupport over_masks(const attention::Implementation& implementation, Cell cell) {
   CellSupport total;
   for (cell.mask = 0; cell.mask < core::kMaskWords; ++cell.mask) {

@@ -1,4 +1,4 @@
-// What each implementation takes, asked of the implementations themselves; no machine's instruction sets matter.
+// Which cases each implementation takes. The implementations answer; the machine's instruction sets do not matter.
 #pragma once
 
 #include <string>
@@ -9,11 +9,10 @@
 
 namespace fovea::verification {
 
-// Over the head dimensions, results and variations that random cases of the cell draw from.
+// Asks for all head dimensions, result types and variations that random cases of the cell have.
 CellSupport support_of(const attention::Implementation& implementation, const Cell& cell);
 
-// docs/support.md: one row per implementation of the CPU, element type and pass; one column per class of head
-// dimensions.
+// The page docs/support.md: one row per CPU implementation, type and pass; one column per class of head dimensions.
 std::string support_matrix_markdown();
 
 }  // namespace fovea::verification

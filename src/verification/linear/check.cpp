@@ -1,5 +1,5 @@
-// Few numbers make the plain evaluation's error a matter of luck: it is measured in several orders of summation, and on
-// companions with every input moved by up to an eighth; the largest error counts.
+// With few numbers the plain evaluation's error is a matter of luck. So it is measured in several orders of summation,
+// and on companions whose inputs are moved by up to an eighth. The largest error counts.
 #include "verification/linear/check.h"
 
 #include <algorithm>
@@ -16,16 +16,16 @@ namespace {
 using linear::SumsOfProducts;
 
 constexpr double kFactor = 2;
-constexpr std::int64_t kMostProducts = std::int64_t{1} << 21;  // of a result that is judged as a whole
+constexpr std::int64_t kMostProducts = std::int64_t{1} << 21;  // rows of larger results are sampled
 constexpr std::int64_t kSampledRows = 8;
 constexpr int kCompanions = 2;
 constexpr std::int64_t kChunk = 32;
 
-// `flushed`: subnormal numbers count as zero, as in the processors' products of bf16 pairs; bf16 only.
+// `flushed`: subnormal numbers count as zero, as in the processors' bf16 dot products; bf16 only.
 enum class Order { forwards, backwards, fused, chunks, flushed };
 constexpr Order kOrders[] = {Order::forwards, Order::backwards, Order::fused, Order::chunks, Order::flushed};
 
-// Row `r` of a result is rows `r` of all its heads.
+// Row `r` of a result comprises row `r` of all its heads.
 struct Rows {
   std::vector<std::int64_t> chosen;
   bool complete = true;
@@ -46,7 +46,7 @@ Rows rows_of(const SumsOfProducts& sums, std::uint64_t seed) {
   return rows;
 }
 
-// What numbers become on a companion; companion 0 is the case itself.
+// An input's value in a companion; companion 0 is the case itself.
 float moved(float value, int companion, std::uint64_t stream, std::int64_t index) {
   if (companion == 0) return value;
   const auto random = core::philox(static_cast<std::uint64_t>(companion), stream, static_cast<std::uint64_t>(index))[0];

@@ -8,12 +8,12 @@
 
 namespace fovea::verification {
 
-// Results that the tensors lack are not expected. Large problems are sampled by rows, drawn from the seed.
+// Results that are missing from `tensors` are not expected. In large problems, rows are sampled with the seed.
 // `may_be_non_finite`: inputs hold NaN or infinity.
 Expectation expect_linear_forward(const LinearForwardTensors& tensors, std::uint64_t seed,
                                   bool may_be_non_finite = false);
 
-// `before`: the gradients dx, dweight and dbias that the call adds to; empty where it overwrites.
+// `before`: the gradients dx, dweight and dbias that the call adds to; without those that it overwrites.
 Expectation expect_linear_backward(const LinearBackwardTensors& tensors, const TensorSet& before, std::uint64_t seed,
                                    bool may_be_non_finite = false);
 

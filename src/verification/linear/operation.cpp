@@ -1,4 +1,4 @@
-// Linear's entries: tensors, cost, reference, implementations, plan and call.
+// Linear's members of Operation: tensors, cost, reference, implementations, plan and call.
 #include "verification/linear/operation.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class Linear final : public Operation {
 
   std::vector<TensorSpec> tensors(const Case& c) const override;
   Cost cost(const Case& c) const override;
-  void refer(const Case&, const TensorSet&) const override {}  // backward reads nothing that forward writes
+  void run_reference(const Case&, const TensorSet&) const override {}  // backward reads nothing that forward writes
   Expectation expect(const Case& c, Pass pass, const TensorSet& given) const override;
   std::vector<ImplementationFacts> implementations() const override;
   CasePlan plan(const Case& c, std::string_view implementation) const override;
@@ -149,7 +149,7 @@ Call Linear::prepare(const Case& c, const TensorSet& tensors, const CallSettings
   return ready;
 }
 
-// Beside gradients that are left out: results in fp32, and gradients that are added to.
+// Besides gradients that are left out: fp32 results, and gradients that accumulate.
 std::vector<std::string> Linear::variation_of(const Case& c) const {
   std::vector<std::string> words = Operation::variation_of(c);
   const std::uint32_t draw = core::philox(c.seed(), 0xADD, 0)[0];

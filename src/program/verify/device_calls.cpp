@@ -1,5 +1,5 @@
 // Copies of a case's tensors on the first GPU.
-#include "program/verify/device_carry.h"
+#include "program/verify/device_calls.h"
 
 #include <algorithm>
 
@@ -11,9 +11,9 @@ namespace {
 using verification::CallSettings;
 using verification::TensorSet;
 
-class CallOnDevice final : public verification::CarriedCall {
+class GpuCall final : public verification::DeviceCall {
  public:
-  CallOnDevice(const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings)
+  GpuCall(const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings)
       : copies_(sides_of(host, written)),
         workspace_(settings.workspace),
         saved_(cuda::saved_on_device(settings.saved, pass == Pass::forward)) {
@@ -26,7 +26,7 @@ class CallOnDevice final : public verification::CarriedCall {
     on_host.saved = saved_;
     return on_host;
   }
-  void bring_back() override { copies_.bring_back(); }
+  void copy_back() override { copies_.bring_back(); }
 
  private:
   static std::vector<cuda::HostSide> sides_of(const TensorSet& host, const std::vector<std::string>& written) {
@@ -44,10 +44,10 @@ class CallOnDevice final : public verification::CarriedCall {
 
 }  // namespace
 
-verification::Carry carry_to(DeviceKind device) {
+verification::MakeDeviceCall device_calls(DeviceKind device) {
   if (device == DeviceKind::cpu) return {};
   return [](const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings) {
-    return std::make_unique<CallOnDevice>(host, written, pass, settings);
+    return std::make_unique<GpuCall>(host, written, pass, settings);
   };
 }
 
