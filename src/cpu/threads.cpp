@@ -1,5 +1,6 @@
 // The pool. Each worker has a mailbox; after a task it spins on it for a while, then sleeps on it. One call at a time
-// uses the pool. The caller waits only for the workers that it woke.
+// uses the pool. A caller that has ended its own task takes back the tasks that no worker has begun, since waking a
+// thread may take longer than a short call. It waits only for the workers that have begun.
 #include "cpu/threads.h"
 
 #include <pthread.h>
@@ -21,7 +22,8 @@ namespace fovea::cpu {
 namespace {
 
 constexpr int kMaxWorkers = 1023;
-constexpr auto kSpin = std::chrono::microseconds(40);
+// As long as a virtual machine may take to wake a processor that it has put to sleep.
+constexpr auto kSpin = std::chrono::microseconds(200);
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -48,10 +50,23 @@ class Pool {
 
  private:
   struct alignas(64) Mailbox {
-    std::atomic<std::uint32_t> letters{0};
+    // Numbers of tasks: of the last one, and of the last that the worker or the caller took, which is it or the one
+    // before.
+    std::atomic<std::uint32_t> posted{0}, claimed{0};
     void (*task)(void*, int) = nullptr;
     void* argument = nullptr;
     int index = 0;
+
+    void post(void (*what)(void*, int), void* with, int at) {
+      task = what, argument = with, index = at;
+      posted.fetch_add(1, std::memory_order_release);
+      posted.notify_one();
+    }
+    // Whether the task of this number is now the claimer's. The other one no longer reads it.
+    bool claim(std::uint32_t number) {
+      std::uint32_t before = number - 1;
+      return claimed.compare_exchange_strong(before, number, std::memory_order_acq_rel);
+    }
   };
 
   void work(Mailbox& mailbox);
@@ -64,8 +79,10 @@ class Pool {
 };
 
 void Pool::work(Mailbox& mailbox) {
-  for (std::uint32_t read = 0;; ++read) {
-    wait_for_change(mailbox.letters, read);
+  for (std::uint32_t seen = 0;;) {
+    wait_for_change(mailbox.posted, seen);
+    seen = mailbox.posted.load(std::memory_order_acquire);
+    if (!mailbox.claim(seen)) continue;
     mailbox.task(mailbox.argument, mailbox.index);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
   }
@@ -113,16 +130,15 @@ bool Pool::run(int count, void (*task)(void*, int), void* argument) {
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
   const int woken = grow_to(count - 1);
   unfinished_.store(static_cast<std::uint32_t>(woken), std::memory_order_relaxed);
-  for (int i = 0; i < woken; ++i) {
-    Mailbox& mailbox = *mailboxes_[static_cast<std::size_t>(i)];
-    mailbox.task = task;
-    mailbox.argument = argument;
-    mailbox.index = i + 1;
-    mailbox.letters.fetch_add(1, std::memory_order_release);
-    mailbox.letters.notify_one();
-  }
+  for (int i = 0; i < woken; ++i) mailboxes_[static_cast<std::size_t>(i)]->post(task, argument, i + 1);
   task(argument, 0);
   for (int i = woken + 1; i < count; ++i) task(argument, i);  // for threads that could not be started
+  for (int i = 0; i < woken; ++i) {
+    Mailbox& mailbox = *mailboxes_[static_cast<std::size_t>(i)];
+    if (!mailbox.claim(mailbox.posted.load(std::memory_order_relaxed))) continue;
+    task(argument, i + 1);
+    unfinished_.fetch_sub(1, std::memory_order_relaxed);
+  }
   for (auto left = unfinished_.load(std::memory_order_acquire); left != 0;
        left = unfinished_.load(std::memory_order_acquire))
     wait_for_change(unfinished_, left);

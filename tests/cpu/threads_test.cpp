@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -128,6 +129,20 @@ TEST(Threads, AForkedChildComputes) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Tasks so short that the caller takes back most of them while their workers wake.
+TEST(Threads, EachTaskRunsOnceWhoeverTakesIt) {
+  struct Counts {
+    std::array<std::atomic<int>, 4> of_index{};
+  } counts;
+  const int calls = 20000;
+  for (int n = 1; n <= calls; ++n) {
+    run_tasks(
+        nullptr, 4,
+        [](void* argument, int index) { ++static_cast<Counts*>(argument)->of_index.at(std::size_t(index)); }, &counts);
+    for (const auto& count : counts.of_index) ASSERT_EQ(count, n);
+  }
 }
 
 TEST(Threads, EveryItemOnceAndRunnersApart) {
