@@ -170,7 +170,7 @@ def main():
             text = file.read_text()
             problems += check_text(path, text)
             problems += check_words(path, text, retired)
-            if file.suffix in SOURCES - {".cu"}:
+            if file.suffix in SOURCES:
                 problems += check_functions(path, text)
             if top in ("include", "src") and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
