@@ -102,7 +102,7 @@ int repeat_bitwise(int count) {
   unsigned long long* on_device = nullptr;
   check(cudaMalloc(&on_device, hashes.size() * sizeof(hashes[0])), "cudaMalloc");
   int failed = 0, passed = 0;
-  // Lengths for tiles of few rows, for whole tiles, and for tiles cut into parts.
+  // Lengths for tiles of few rows, for whole tiles, and for split tiles.
   for (const verification::AttentionCase& c :
        verification::attention_sweep("op=attention pass=fwd,bwd b=1 hq=2 hkv=1 lq=200,777,1500 "
                                      "d=24,40,128,256 dtype=bf16,fp16,fp32 mask=causal")) {

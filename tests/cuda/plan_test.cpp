@@ -51,17 +51,15 @@ namespace {
 
 std::int64_t divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Plans are made anew, not remembered: devices come and go here.
-
-// A plan works on every block of the streamed operand, by parts that all have some where no mask takes it.
-void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t blocks, std::int64_t stationary,
+// A plan covers every streamed tile, and every split has some unless a mask hides them.
+void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t ctas, std::int64_t stationary,
                   std::int64_t streamed, std::int64_t group, const std::string& line) {
   ASSERT_NE(kernel, nullptr) << line;
   EXPECT_LE(kernel->shared_bytes, shared_limit) << line;
   EXPECT_GE(split.splits, 1) << line;
   EXPECT_EQ(split.rows, kernel->tile.rows()) << line;
   EXPECT_EQ(split.streamed_rows, kernel->tile.streamed_rows()) << line;
-  EXPECT_GE(blocks, divide(stationary, split.rows) * split.splits) << line;
+  EXPECT_GE(ctas, divide(stationary, split.rows) * split.splits) << line;
   const std::int64_t longest = std::max<std::int64_t>(divide(streamed, split.streamed_rows) * group, 1);
   if (split.in_cluster) {
     EXPECT_LE(split.splits, longest) << line;
@@ -72,36 +70,36 @@ void expect_whole(const KernelInstance* kernel, const Split& split, std::int64_t
   EXPECT_LT((std::int64_t{split.splits} - 1) * split.tiles_per_split, longest) << line;
 }
 
-// The most blocks that a tile of the plan visits.
-std::int64_t longest_visit(const AttentionProblem& p, const Split& split, bool of_keys) {
+// The most streamed tiles that a tile of the plan visits.
+std::int64_t longest_visit(const AttentionProblem& p, const Split& split, bool rows_are_keys) {
   const auto [begin, end] = key_window(p);
-  const std::int64_t stationary = of_keys ? p.len_k : p.len_q, streamed = of_keys ? p.len_q : p.len_k;
+  const std::int64_t stationary = rows_are_keys ? p.len_k : p.len_q, streamed = rows_are_keys ? p.len_q : p.len_k;
   std::int64_t longest = 0;
   for (std::int64_t first = 0; first < stationary; first += split.rows) {
     const std::int64_t last = std::min(first + split.rows, stationary) - 1;
-    const std::int64_t from = std::max<std::int64_t>(of_keys ? first - end + 1 : first + begin, 0);
-    const std::int64_t to = std::min(of_keys ? last - begin + 1 : last + end, streamed);
+    const std::int64_t from = std::max<std::int64_t>(rows_are_keys ? first - end + 1 : first + begin, 0);
+    const std::int64_t to = std::min(rows_are_keys ? last - begin + 1 : last + end, streamed);
     if (from < to) longest = std::max(longest, divide(to, split.streamed_rows) - from / split.streamed_rows);
   }
-  return longest * (of_keys ? p.heads_q / p.heads_kv : 1);
+  return longest * (rows_are_keys ? p.heads_q / p.heads_kv : 1);
 }
 
-// No block of keys, or of queries, that a tile sees may lie behind the last split.
+// No K/V tile, or Q tile, that a tile sees may lie behind the last split.
 void expect_whole_windows(const std::string& sweep) {
   for (verification::AttentionCase c : verification::attention_sweep(sweep)) {
     AttentionProblem& p = c.problem;
     p.device = {DeviceKind::cuda, 0};
-    const auto expect = [&](const Split& split, bool of_keys) {
+    const auto expect = [&](const Split& split, bool rows_are_keys) {
       if (split.in_cluster || split.splits == 1) return;  // they share whatever there is
-      EXPECT_GE(std::int64_t{split.splits} * split.tiles_per_split, longest_visit(p, split, of_keys))
+      EXPECT_GE(std::int64_t{split.splits} * split.tiles_per_split, longest_visit(p, split, rows_are_keys))
           << verification::line_of(c);
     };
     p.pass = Pass::forward;
     expect(plan_forward(p, {}).split, false);
     p.pass = Pass::backward;
     const BackwardPlan backward = plan_backward(p, {}, {});
-    expect(backward.keys.split, true);
-    expect(backward.queries.split, false);
+    expect(backward.dkdv.split, true);
+    expect(backward.dq.split, false);
   }
 }
 
@@ -112,13 +110,13 @@ void expect_whole_plans(const std::string& sweep) {
     p.device = {DeviceKind::cuda, 0};
     p.pass = Pass::forward;
     const ForwardPlan forward = plan_forward(p, {});
-    expect_whole(forward.kernel, forward.split, forward.blocks, p.len_q, p.len_k, 1, line);
+    expect_whole(forward.kernel, forward.split, forward.ctas, p.len_q, p.len_k, 1, line);
     p.pass = Pass::backward;
     p.wants_dq = p.wants_dk = p.wants_dv = true;
     const BackwardPlan backward = plan_backward(p, {}, {});
-    const GradientPlan &keys = backward.keys, &queries = backward.queries;
-    expect_whole(keys.kernel, keys.split, keys.blocks, p.len_k, p.len_q, p.heads_q / p.heads_kv, line);
-    expect_whole(queries.kernel, queries.split, queries.blocks, p.len_q, p.len_k, 1, line);
+    const GradientPlan &dkdv = backward.dkdv, &dq = backward.dq;
+    expect_whole(dkdv.kernel, dkdv.split, dkdv.ctas, p.len_k, p.len_q, p.heads_q / p.heads_kv, line);
+    expect_whole(dq.kernel, dq.split, dq.ctas, p.len_q, p.len_k, 1, line);
   }
 }
 
@@ -147,7 +145,7 @@ TEST(Plan, HasWholeWorkOfEveryWindow) {
 
 // A driver may answer that no thread block of a tile finds a place. There is a plan nevertheless; launching says
 // what is wrong.
-TEST(Plan, HasAKernelWhereNoBlockOfThreadsIsResident) {
+TEST(Plan, HasAKernelWhereNoThreadBlockIsResident) {
   describe_device(9, 132, kH200Shared, 0);
   expect_whole_plans(kProblems);
 }
@@ -160,7 +158,7 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
   EXPECT_EQ(prepare(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem, 0).refusal, "");
 }
 
-// Four warps multiply together where wgmma is; elsewhere the same tile is slower than one of more rows.
+// wgmma tiles are taken where there is wgmma; elsewhere the same tile is slower than one of more rows.
 TEST(Plan, TakesTilesOfWarpgroupsWhereTheyAreFast) {
   for (const std::string dim : {"64", "128"}) {
     for (const int capability : {8, 9, 12}) {

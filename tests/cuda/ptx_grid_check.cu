@@ -77,7 +77,7 @@ bool clusters_read_across() {
   if (resident_clusters(function, 1, 0, kCluster, 0) == 0) return true;  // before sm_90 there are none
   const OnDevice<float> numbers(std::vector<float>(6 * kBlocks));
   float* data = numbers.data();
-  launch(function, kBlocks, 1, 0, nullptr, &data, Dependency::full, Memory::as_needed, kCluster);
+  launch(function, kBlocks, 1, 0, nullptr, &data, Dependency::full, Carveout::as_needed, kCluster);
   const auto got = numbers.read();
   for (int block = 0; block < kBlocks; ++block) {
     const int from = block / kCluster * kCluster + (block + 2) % kCluster;

@@ -193,7 +193,7 @@ class Sweep {
       return mark(plan.kernel, plan.split);
     }
     const BackwardPlan plan = plan_backward(p, {}, {});
-    const GradientPlan& gradient = kernel == Kernel::backward_dkdv ? plan.keys : plan.queries;
+    const GradientPlan& gradient = kernel == Kernel::backward_dkdv ? plan.dkdv : plan.dq;
     mark(gradient.kernel, gradient.split);
   }
 
@@ -218,15 +218,15 @@ class Sweep {
           to.push_back(n);
       }
     };
-    add_chosen(keys, chosen.keys, of_keys);
-    add_chosen(queries, chosen.queries, of_queries);
+    add_chosen(keys, chosen.dkdv, of_keys);
+    add_chosen(queries, chosen.dq, of_queries);
     print_head("backward", problem_);
     std::fprintf(file_, "\"pairs\":[");
     const char* comma = "";
     for (const std::size_t k : of_keys) {
       for (const std::size_t q : of_queries) {
-        const bool is_chosen = is_the_same(keys[k].choice, chosen.keys.kernel, chosen.keys.split) &&
-                               is_the_same(queries[q].choice, chosen.queries.kernel, chosen.queries.split);
+        const bool is_chosen = is_the_same(keys[k].choice, chosen.dkdv.kernel, chosen.dkdv.split) &&
+                               is_the_same(queries[q].choice, chosen.dq.kernel, chosen.dq.split);
         const double us = time_backward(plan_backward(problem_, forced(keys[k].choice), forced(queries[q].choice)),
                                         nodes_for(keys[k].cycles + queries[q].cycles));
         std::fprintf(file_, "%s[%zu,%zu,%.3f,%d]", comma, k, q, us, is_chosen ? 1 : 0);
@@ -263,8 +263,8 @@ class Sweep {
           comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.ctas_per_sm, t.split_warps, t.lane_rows,
           t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(load.tiles),
           static_cast<long long>(load.longest), load.work, load.products, load.result_floats, load.results,
-          s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.resident, s.most,
-          s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
+          s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.max_ctas_per_sm,
+          s.ctas_per_sm, s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
       comma = ",";
     }
     std::fprintf(file_, "]}\n");

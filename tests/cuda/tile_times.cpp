@@ -72,7 +72,7 @@ Planned plan(Tensors& t, Workspace& workspace, const PlanOverride& forced) {
     };
   } else {
     const BackwardPlan made = plan_backward(t.p, forced, forced);
-    result = {.split = t.p.wants_dq ? made.queries.split : made.keys.split,
+    result = {.split = t.p.wants_dq ? made.dq.split : made.dkdv.split,
               .text = made.tiles,
               .workspace = made.workspace_bytes,
               .enqueue = {}};

@@ -5,15 +5,16 @@
 
 namespace fovea::cuda {
 
-// Waits for every thread of the cluster; their writes to their own block's shared memory are visible afterwards.
+// Waits for every thread of the cluster. Afterwards the writes of each to its thread block's shared memory are visible
+// to all.
 __device__ __forceinline__ void cluster_barrier() {
   ptx::cluster_release_shared();
   ptx::cluster_arrive();
   ptx::cluster_wait();
 }
 
-// Waits for every thread of the cluster to finish reading remote shared memory. It has no release: a load whose value
-// was never used may still be in flight.
+// Waits until every thread of the cluster has read remote shared memory. There is no release, so this orders only loads
+// whose values were used: use every value that is loaded before it.
 __device__ __forceinline__ void cluster_barrier_after_reads() {
   ptx::cluster_arrive();
   ptx::cluster_wait();

@@ -10,7 +10,7 @@ struct FastDivmod {
   int shift = 31;
 };
 
-// `value`: 1 to 2^31.
+// Requires 1 <= value <= 2^31.
 constexpr FastDivmod fast_divmod(std::int64_t value) {
   int bits = 0;
   while ((std::int64_t{1} << bits) < value) ++bits;

@@ -1,8 +1,8 @@
 // MMA policy for fp32: fused multiply-adds, no TF32. The same interface as mma_sync_policy.cuh.
-// A warp's lanes form a grid of lane_rows x 32 / lane_rows. A thread holds rows g, g + lane_rows, ... of a tile; of the
-// scores it holds columns t, t + kLanes, ..., of the accumulator four neighbouring columns out of every 4 kLanes. Lanes
-// 2 i and 2 i + 1 lie one below the other, lanes i and i + 2 side by side: shared memory serves 16 lanes at a time if
-// every second lane reads the same address as its neighbour.
+// The lanes of a warp form a grid of kLaneRows x kLanes. The lane at (g, t) holds rows g, g + kLaneRows, ... of the
+// tile. In scores it holds columns t, t + kLanes, ...; in the accumulator columns 4t to 4t + 3 of every 4 kLanes. Lanes
+// 2i and 2i + 1 are neighbours in a column of the grid, lanes i and i + 2 in a row. Pairs of lanes then read the same
+// address, and shared memory serves 16 lanes at a time.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ struct FmaPolicy {
   static constexpr int kRows = 16 / kLaneRows * kTile.row_tiles;
   static constexpr int kScoreColumns = kTile.stream / kLanes;
   static constexpr int kColumns = kTile.dim / kLanes;
-  static constexpr int kVector = 4;
-  static constexpr int kUnroll = kLaneRows == 4 ? 4 : 2;  // more would spill
+  static constexpr int kVector = 4;                       // accumulator columns that are adjacent in memory
+  static constexpr int kUnroll = kLaneRows == 4 ? 4 : 2;  // a higher factor would spill
   using Scores = float[kRows][kScoreColumns];
   using Accumulator = float[kRows][kColumns];
-  // Probabilities go through shared memory, kPiece columns at a time; every warp uses its own rows. Padding avoids bank
-  // conflicts between rows.
-  static constexpr int kPiece = kTile.stream < 2 * kLanes ? kTile.stream : 2 * kLanes;
   static constexpr bool kAsyncMma = false;
-  struct Stage {
+  // P is staged in shared memory, kPiece columns at a time; every warp uses its own rows. Padding avoids bank conflicts
+  // between rows.
+  static constexpr int kPiece = kTile.stream < 2 * kLanes ? kTile.stream : 2 * kLanes;
+  struct PStaging {
     float p[kTile.split_warps][kTile.rows()][kPiece + kLanes];
   };
 
@@ -75,26 +75,27 @@ struct FmaPolicy {
     }
   }
 
-  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage& stage) {
-    auto& own = stage.p[static_cast<int>(threadIdx.x) / 32 % kTile.split_warps];
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b,
+                                                  PStaging& staging) {
+    auto& warp_p = staging.p[static_cast<int>(threadIdx.x) / 32 % kTile.split_warps];
     const std::byte* b_column = b + Layout::offset(0, lane_column());
 #pragma unroll
     for (int piece = 0; piece < kTile.stream; piece += kPiece, b_column += kPiece * Layout::kPitch) {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-        for (int j = 0; j < kPiece / kLanes; ++j) own[row(i)][score_column(j)] = p[i][piece / kLanes + j];
+        for (int j = 0; j < kPiece / kLanes; ++j) warp_p[row(i)][score_column(j)] = p[i][piece / kLanes + j];
       }
       __syncwarp();
 #pragma unroll 1
       for (int k = 0; k < kPiece; k += 4) {
         float4 rp[kRows];
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&own[row(i)][k]);
+        for (int i = 0; i < kRows; ++i) rp[i] = *reinterpret_cast<const float4*>(&warp_p[row(i)][k]);
 #pragma unroll
-        for (int n = 0; n < kColumns / 4; ++n) step(acc, n, rp, b_column + Layout::offset(k, kLanes * n));
+        for (int n = 0; n < kColumns / 4; ++n) accumulate_keys(acc, n, rp, b_column + Layout::offset(k, kLanes * n));
       }
-      __syncwarp();  // all lanes have read the stage before it is overwritten
+      __syncwarp();  // all lanes have read the staging buffer before it is overwritten
     }
   }
 
@@ -103,8 +104,9 @@ struct FmaPolicy {
     return *reinterpret_cast<const float4*>(address);
   }
 
-  // acc[:, 4n..4n+3] += p[:, 4 keys] * the rows of the four keys at `b`.
-  static __device__ __forceinline__ void step(Accumulator& acc, int n, const float4 (&rp)[kRows], const std::byte* b) {
+  // acc[:, 4n : 4n + 4] += p[:, 4 keys] b[4 keys, 4 columns].
+  static __device__ __forceinline__ void accumulate_keys(Accumulator& acc, int n, const float4 (&rp)[kRows],
+                                                         const std::byte* b) {
     const float4 b0 = read(b), b1 = read(b + Layout::kPitch), b2 = read(b + 2 * Layout::kPitch),
                  b3 = read(b + 3 * Layout::kPitch);
 #pragma unroll

@@ -20,22 +20,22 @@ struct MmaSyncPolicy {
   using Exp = ApproximateExp;
   using Element = Element_;
   using Layout = TileLayout<Element, kTile.dim>;
-  static constexpr int kTiles = kTile.row_tiles;
-  static constexpr int kRows = 2 * kTiles;  // rows that a thread holds a part of
-  static constexpr int kLanes = 4;          // neighbouring lanes that share a row
-  static constexpr int kLaneStep = 1;
-  static constexpr int kScoreColumns = kTile.stream / 4;  // score columns of a row that a thread holds
-  static constexpr int kColumns = kTile.dim / 4;          // accumulator columns of a row that a thread holds
-  static constexpr int kVector = 2;                       // of these, neighbours in memory
+  static constexpr int kRowTiles = kTile.row_tiles;
+  static constexpr int kRows = 2 * kRowTiles;             // rows of which a thread holds columns
+  static constexpr int kLanes = 4;                        // lanes that share a row
+  static constexpr int kLaneStep = 1;                     // distance of these lanes
+  static constexpr int kScoreColumns = kTile.stream / 4;  // columns of each score row that a thread holds
+  static constexpr int kColumns = kTile.dim / 4;          // columns of each accumulator row that a thread holds
+  static constexpr int kVector = 2;                       // accumulator columns that are adjacent in memory
   using Scores = float[kRows][kScoreColumns];
   using Accumulator = float[kRows][kColumns];
   static constexpr int kChain = 128;  // longest accumulation chain, in columns; as in backward_preprocess.cu
   static constexpr bool kAsyncMma = false;
-  struct Stage {};  // none: an accumulator fragment of P is the A operand of the second MMA
+  struct PStaging {};  // empty: the accumulator fragment of P already is the A operand of the second MMA
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ int first_row() {
-    return static_cast<int>(threadIdx.x) / 32 / kTile.split_warps * 16 * kTiles;
+    return static_cast<int>(threadIdx.x) / 32 / kTile.split_warps * 16 * kRowTiles;
   }
   static __device__ __forceinline__ int row(int i) { return first_row() + i / 2 * 16 + i % 2 * 8 + lane() / 4; }
   static __device__ __forceinline__ int score_column(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
@@ -60,13 +60,13 @@ struct MmaSyncPolicy {
   }
 
   // acc += p b, with p rounded to Element and b [stream, dim].
-  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage&) {
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, PStaging&) {
     const std::uint32_t b_lane = shared_address(b) + Layout::offset(lane() % 16, lane() / 16);
 #pragma unroll
     for (int k = 0; k < kTile.stream / 16; ++k) {
-      std::uint32_t ra[kTiles][4];
+      std::uint32_t ra[kRowTiles][4];
 #pragma unroll
-      for (int m = 0; m < kTiles; ++m) {
+      for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int j = 4 * k + i / 2 * 2;
@@ -78,7 +78,7 @@ struct MmaSyncPolicy {
         std::uint32_t rb[4];
         ptx::ldmatrix_x4_trans(rb, Layout::advance(b_lane, 2 * n) + 16 * k * Layout::kPitch);
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
+        for (int m = 0; m < kRowTiles; ++m) {
           accumulate(acc, m, 2 * n, ra[m], rb[0], rb[1]);
           accumulate(acc, m, 2 * n + 1, ra[m], rb[2], rb[3]);
         }
@@ -99,16 +99,16 @@ struct MmaSyncPolicy {
     }
 #pragma unroll
     for (int k = kBegin; k < kEnd; ++k) {
-      std::uint32_t ra[kTiles][4];
+      std::uint32_t ra[kRowTiles][4];
 #pragma unroll
-      for (int m = 0; m < kTiles; ++m)
+      for (int m = 0; m < kRowTiles; ++m)
         ptx::ldmatrix_x4(ra[m], Layout::advance(a_lane, 2 * k) + 16 * m * Layout::kPitch);
 #pragma unroll
       for (int n = 0; n < kTile.stream / 16; ++n) {
         std::uint32_t rb[4];
         ptx::ldmatrix_x4(rb, Layout::advance(b_lane, 2 * k) + 16 * n * Layout::kPitch);
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
+        for (int m = 0; m < kRowTiles; ++m) {
           accumulate(scores, m, 2 * n, ra[m], rb[0], rb[1]);
           accumulate(scores, m, 2 * n + 1, ra[m], rb[2], rb[3]);
         }

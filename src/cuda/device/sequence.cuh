@@ -1,4 +1,4 @@
-// The rows of one (batch, head). Kernels turn (batch, head) into an address only here.
+// The rows of one (batch, head). Kernels turn (batch, head, row) of a tensor into an offset only here.
 #pragma once
 
 #include "cuda/device/tensor_ref.h"
@@ -8,15 +8,22 @@ namespace fovea::cuda {
 // `len` rows of `dim` elements. `vector`: every row can be copied in whole 16-byte chunks.
 template <class Element>
 struct Rows {
-  Element* data;
+  const Element* data;
   std::int64_t stride;
   int len, dim;
   bool vector;
 };
 
+// Elements from the start of the tensor to the start of a row.
+template <class Pointer>
+__device__ __forceinline__ std::int64_t row_offset(const BasicTensorRef<Pointer>& t, std::int64_t batch,
+                                                   std::int64_t head, std::int64_t row) {
+  return batch * t.batch + head * t.head + row * t.row;
+}
+
 template <class Element>
-__device__ __forceinline__ Rows<Element> rows_of(const TensorRef& t, int batch, int head, int len, int dim) {
-  return {static_cast<Element*>(t.data) + batch * t.batch + head * t.head, t.row, len, dim,
+__device__ __forceinline__ Rows<Element> rows_of(const ConstTensorRef& t, int batch, int head, int len, int dim) {
+  return {static_cast<const Element*>(t.data) + batch * t.batch + head * t.head, t.row, len, dim,
           t.vector && dim % (16 / static_cast<int>(sizeof(Element))) == 0};
 }
 

@@ -1,5 +1,5 @@
-// Online softmax of a row: exponentials relative to its largest product, the last step from (maximum, sum) to
-// (1 / sum, lse), and reductions over the lanes that share a row.
+// Online softmax of a row. A product is q.k before scaling; exponentials are relative to the largest product of the
+// row. Also here: reductions over the lanes that share a row, and the last step from (maximum, sum) to (1 / sum, lse).
 #pragma once
 
 #include <limits>
@@ -28,7 +28,7 @@ __device__ __forceinline__ float lanes_sum(float value) {
   return value;
 }
 
-// What is subtracted from a row's products: the largest one, or 0 while the row has seen no key. Subtracting before
+// The value to subtract from a row's products: the largest one, or 0 while the row has seen no key. Subtracting before
 // scaling makes the largest exponential exactly 1, however large the products are.
 __device__ __forceinline__ float finite_max(float maximum) { return maximum == -kInfinity ? 0.0f : maximum; }
 
@@ -54,7 +54,7 @@ struct AccurateExp {
   }
 };
 
-// Largest product so far, and this lane's part of the sum of exponentials.
+// The largest product so far, and the sum of the exponentials that this lane computed.
 struct RowState {
   float maximum = -kInfinity;
   float sum = 0.0f;

@@ -8,11 +8,6 @@
 
 namespace fovea::cuda {
 
-template <class Element>
-__device__ __forceinline__ Element from_float(float value) {
-  return Element(value);
-}
-
 // Neighbouring words that one instruction loads or stores.
 template <class Word, int kCount>
 struct alignas(kCount * sizeof(Word)) Vector {
@@ -51,12 +46,13 @@ __device__ __forceinline__ void store_16bit(Element* row, int column, int dim, b
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      if (column + i < dim) to[i] = from_float<Element>(values[i]);
+      if (column + i < dim) to[i] = Element(values[i]);
     }
   }
 }
 
-// To a tensor whose elements are Element or fp32; `row_offset` includes batch and head.
+// Stores to a tensor whose elements are Element or fp32. `row_offset` includes batch and head. Only fp32 tensors
+// accumulate, as the contract has it.
 template <class Element, int kVector>
 __device__ __forceinline__ void store(const TensorRef& t, std::int64_t row_offset, int column, int dim, bool accumulate,
                                       const float (&values)[kVector]) {

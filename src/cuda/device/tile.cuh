@@ -21,17 +21,16 @@ struct TileLayout {
   using Element = Element_;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kChunks = kDim / kPerChunk;
-  static constexpr bool kPadded =
-      sizeof(Element) == 4;  // fp32 rows are read by vector loads, for which padding is enough
+  static constexpr bool kPadded = sizeof(Element) == 4;  // vector loads read fp32 rows: padding is enough for them
   static constexpr int kPitch = kDim * static_cast<int>(sizeof(Element)) + (kPadded ? 16 : 0);
   static_assert(kChunks % 4 == 0);
 
-  static constexpr int kSwizzled = kChunks % 8 == 0 ? 8 : 4;  // chunks that are permuted
+  static constexpr int kSwizzled = kChunks % 8 == 0 ? 8 : 4;  // neighbouring chunks that the swizzle permutes
   static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of kSwizzled chunks
 
-  // Byte offset of a chunk. ldmatrix reads 16-bit tiles eight rows at a time, all at the same column: XOR with the row
-  // spreads the eight over all banks. Eight rows form panels of 128 bytes per row (64 at 32 columns), which is the
-  // 128-byte (64-byte) swizzle of wgmma.
+  // Byte offset of a chunk. ldmatrix reads the same column of eight rows at a time; the XOR with the row spreads the
+  // eight chunks over all banks. A panel is eight rows of 128 bytes (64 at 32 columns), so that this is the 128-byte
+  // (64-byte) swizzle of wgmma.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
     const int permuted = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
@@ -39,24 +38,24 @@ struct TileLayout {
            ((chunk % kSwizzled ^ permuted) << 4);
   }
 
-  // Address of the chunk that is `chunks` (even) after `address`, which is that of chunk 0 or 1 of the row.
+  // The address that is `chunks` chunks further along the row. `chunks` is even; `address` is chunk 0 or 1 of the row.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
   }
 };
 
-// Calls load(std::true_type{}) where all rows can be copied in whole chunks, load(std::false_type{}) elsewhere. One
-// call for several tiles lets the compiler overlap their address arithmetic.
+// Calls load(std::true_type{}) if all rows can be copied in whole chunks, else load(std::false_type{}). One call for
+// several tiles lets the compiler overlap their address arithmetic.
 template <class Load>
-__device__ __forceinline__ void load_by(bool chunks, Load load) {
-  if (chunks) [[likely]] {
+__device__ __forceinline__ void dispatch_chunked(bool whole_chunks, Load load) {
+  if (whole_chunks) [[likely]] {
     load(std::true_type{});
   } else {
     load(std::false_type{});
   }
 }
 
-// One thread's copies of a tile of kRows rows, which kThreads threads copy together: one chunk of every kStep-th row.
+// The copies of one thread, when kThreads threads copy a tile of kRows rows: one chunk of every kStep-th row.
 template <class Layout, int kThreads, int kRows>
 struct TileCopy {
   using Element = typename Layout::Element;
@@ -64,7 +63,7 @@ struct TileCopy {
   static_assert(kThreads % Layout::kChunks == 0);
   const Element* from;
   int row, chunk, offset;
-  int valid;  // rows that the tensor has from `from` on
+  int valid;  // rows of the tensor from `from` on; less than 1: none
 
   TileCopy() = default;
   // By default the thread index is read again from its special register, which saves a register.
@@ -93,8 +92,8 @@ struct TileCopy {
   __device__ __forceinline__ void next(std::int64_t stride) { from += kRows * stride, valid -= kRows; }
 };
 
-// All kThreads threads copy kRows rows of `source`, from `first_row` on, into a tile: by cp.async in whole chunks,
-// which the caller commits and waits for, or element by element.
+// kThreads threads copy kRows rows of `source`, from `first_row` on, into a tile. Whole chunks are copied by cp.async,
+// which the caller commits and waits for; others element by element.
 template <class Layout, int kThreads, int kRows>
 __device__ __forceinline__ void load_tile(auto chunks, std::byte* tile, const Rows<typename Layout::Element>& source,
                                           int first_row) {

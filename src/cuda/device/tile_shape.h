@@ -4,9 +4,9 @@
 namespace fovea::cuda {
 
 // A thread block holds a tile of rows() stationary rows (queries; keys in the kernel for dK and dV) and streams tiles
-// of streamed_rows() rows of the other operand through `stages` stages of shared memory. A warp owns 16 `row_tiles`
-// whole rows, so its softmax needs no other warp. With split_warps > 1, as many warps own the same rows: each takes
-// `stream` rows of every streamed tile, and they combine at the end. That shortens the dependent chain of small
+// of streamed_rows() rows of the other operand through `stages` stages of shared memory. A warp owns 16 * row_tiles
+// whole rows, so its softmax needs no other warp. With split_warps > 1, that many warps own the same rows: each takes
+// `stream` rows of every streamed tile, and they combine at the end. This shortens the dependent chain of small
 // problems.
 struct TileShape {
   int dim;        // columns in shared memory; smaller head dimensions are padded with zeros
@@ -14,9 +14,9 @@ struct TileShape {
   int warps;
   int stream;  // streamed rows per warp
   int stages;
-  int ctas_per_sm;  // thread blocks per SM that the register limit must allow
+  int ctas_per_sm;  // thread blocks per SM that the registers must allow (__launch_bounds__)
   int split_warps = 1;
-  int lane_rows = 4;       // rows of the grid of a warp's lanes in fma_policy.cuh
+  int lane_rows = 4;       // kLaneRows of fma_policy.cuh
   bool warpgroup = false;  // wgmma where the chip has it: wgmma_policy.cuh
 
   constexpr int rows() const { return 16 * row_tiles * (warps / split_warps); }

@@ -1,5 +1,5 @@
 // MMA policy for bf16 and fp16 with wgmma: a warpgroup multiplies 64 rows at a time and reads the streamed operand from
-// shared memory. Fragments and tile layout are those of mma.sync, which runs instead where the code has no wgmma.
+// shared memory. It uses the fragments and the tile layout of mma.sync, which runs instead in code without wgmma.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace fovea::cuda {
 template <class Element_, class Tile>
 struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   using Base = MmaSyncPolicy<Element_, Tile>;
-  using typename Base::Layout, typename Base::Scores, typename Base::Accumulator, typename Base::Stage;
+  using typename Base::Layout, typename Base::Scores, typename Base::Accumulator, typename Base::PStaging;
   using Element = Element_;
   static constexpr TileShape kTile = Tile::kShape;
   static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.split_warps == 1 && kTile.dim <= Base::kChain);
@@ -65,7 +65,7 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
     ptx::wgmma_commit();
   }
 
-  // Waits for all groups but the last kLater. `values` are the registers of a group that is waited for.
+  // Waits for all groups but the last kLater. `values`: the registers that one of these groups writes.
   template <int kLater, int kColumns>
   static __device__ __forceinline__ void wait(float (&values)[2][kColumns]) {
     ptx::wgmma_wait<kLater>();
@@ -89,12 +89,13 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   }
 
   // acc += p b.
-  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b, Stage& stage) {
+  static __device__ __forceinline__ void multiply(Accumulator& acc, const Scores& p, const std::byte* b,
+                                                  PStaging& staging) {
     if constexpr (kAsyncMma) {
       issue(acc, p, b);
       wait<0>(acc);
     } else {
-      Base::multiply(acc, p, b, stage);
+      Base::multiply(acc, p, b, staging);
     }
   }
 

@@ -1,4 +1,4 @@
-// Calls in a row until the device is drained again; in between the same for their launches alone.
+// A sample times many calls in a row on an idle device; samples of calls and of their launches alone alternate.
 #include "cuda/measure/call_timer.h"
 
 #include <cuda_runtime_api.h>
@@ -13,22 +13,22 @@
 namespace fovea::cuda {
 namespace {
 
-// Few enough for the kernels of all of them to find room in the queue of a stream: a full one makes the host wait.
+// Few enough that all their kernels fit in the queue of a stream: a full queue makes the host wait.
 constexpr int kCalls = 32;
-constexpr int kLeadingCalls = 4;  // untimed: after waiting for the device, caches and predictions are another's
-// After a pause calls take up to half as long again for some 70 ms (seen on an H200).
+constexpr int kLeadingCalls = 4;  // untimed: they warm caches and branch predictors after the wait
+// After a pause, calls take up to 1.5 times as long for some 70 ms (seen on an H200).
 constexpr double kSettlingSeconds = 0.1;
 
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// By asking again and again: after a wait in cudaDeviceSynchronize as well calls take longer.
+// Polls: calls take longer after cudaDeviceSynchronize, too.
 void wait_for(cudaStream_t stream) {
   cudaError_t status = cudaErrorNotReady;
   while (status == cudaErrorNotReady) status = cudaStreamQuery(stream);
   check(status, "cudaStreamQuery");
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // whatever somebody's kernel enqueued elsewhere
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // also work on other streams
 }
 
 double seconds_of(cudaStream_t stream, const std::function<void()>& call) {
@@ -41,16 +41,18 @@ double seconds_of(cudaStream_t stream, const std::function<void()>& call) {
 
 }  // namespace
 
-struct CallTimer::Parts {
-  explicit Parts(bool asked) : with_launches(asked) { check(cudaStreamCreate(&stream), "cudaStreamCreate"); }
-  ~Parts() {
+struct CallTimer::Impl {
+  explicit Impl(bool launches_too) : with_launches(launches_too) {
+    check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  }
+  ~Impl() {
     cudaStreamSynchronize(stream);  // what failed half-way may have left work behind
     cudaStreamDestroy(stream);
   }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
-  // Kernels of other libraries among them can be captured, but not launched from here: nothing is known then.
+  // Kernels of other libraries can be captured but not launched from here. Then there are no times of launches alone.
   void find_launches(const std::function<void()>& call) {
     with_launches = false;
     try {
@@ -66,26 +68,26 @@ struct CallTimer::Parts {
   std::optional<LaunchList> launches;
 };
 
-CallTimer::CallTimer(bool with_launches) : parts_(std::make_unique<Parts>(with_launches)) {}
+CallTimer::CallTimer(bool with_launches) : impl_(std::make_unique<Impl>(with_launches)) {}
 
 CallTimer::~CallTimer() = default;
 
-void* CallTimer::stream() const { return parts_->stream; }
+void* CallTimer::stream() const { return impl_->stream; }
 
 CallTimer::Samples CallTimer::sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs,
                                      int lead) {
-  Parts& parts = *parts_;
-  if (parts.with_launches) parts.find_launches(call);
-  for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(parts.stream, call);
+  Impl& impl = *impl_;
+  if (impl.with_launches) impl.find_launches(call);
+  for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(impl.stream, call);
   Samples samples;
   for (int i = 0; i < lead + runs; ++i) {
     const auto take = [&](std::vector<double>& all, const std::function<void()>& what) {
-      const double seconds = seconds_of(parts.stream, what);
+      const double seconds = seconds_of(impl.stream, what);
       if (i >= lead) all.push_back(seconds);
     };
     take(samples.seconds, call);
-    if (pooled && parts.launches) take(samples.pooled, pooled);
-    if (parts.launches) take(samples.launches, [&parts] { parts.launches->enqueue(parts.stream); });
+    if (pooled && impl.launches) take(samples.pooled, pooled);
+    if (impl.launches) take(samples.launches, [&impl] { impl.launches->enqueue(impl.stream); });
   }
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   return samples;

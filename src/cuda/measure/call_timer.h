@@ -9,7 +9,7 @@ namespace fovea::cuda {
 
 class CallTimer {
  public:
-  // `with_launches`: the kernels that a call launches are this program's own, and are timed without the call as well.
+  // `with_launches`: a call launches only kernels of this program; these launches are also timed without the call.
   explicit CallTimer(bool with_launches);
   ~CallTimer();
   CallTimer(const CallTimer&) = delete;
@@ -19,18 +19,17 @@ class CallTimer {
   void* stream() const;  // a cudaStream_t that calls enqueue on
 
   struct Samples {
-    std::vector<double> seconds;   // of a call
-    std::vector<double> launches;  // of its launches alone; empty where they cannot be told from the call
-    std::vector<double> pooled;    // beside them, of the call with a workspace of the library's pool
+    std::vector<double> seconds;   // of one call
+    std::vector<double> launches;  // of its launches alone; empty if they cannot be repeated without the call
+    std::vector<double> pooled;    // of one `pooled` call, which takes its workspace from the library's pool
   };
-  // Every sample is the mean of many calls in a row on a device that has nothing else to do. A few untimed calls come
-  // right before, and a tenth of a second of them before the first sample. `lead` samples come first, and are dropped.
-  // `pooled` may be empty.
+  // Every sample is the mean of many calls in a row on an idle device, after a few untimed ones. Before the first
+  // sample calls run untimed for a tenth of a second. The first `lead` samples are dropped. `pooled` may be empty.
   Samples sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs, int lead);
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace fovea::cuda

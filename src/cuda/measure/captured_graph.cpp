@@ -1,4 +1,4 @@
-// Capture, and the reading of kernel nodes.
+// Captures graphs, and reads their kernel nodes.
 #include "cuda/measure/captured_graph.h"
 
 #include <set>
@@ -25,40 +25,40 @@ cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* 
 #endif
 }
 
-// Nodes that may begin while the one ahead runs: in a graph that is a kind of edge, no attribute of the node.
-std::set<cudaGraphNode_t> early_nodes_of(cudaGraph_t graph) {
+// Nodes with programmatic dependent launch. In a graph it is a type of edge, not an attribute of the node.
+std::set<cudaGraphNode_t> programmatic_nodes_of(cudaGraph_t graph) {
   std::size_t count = 0;
   check(edges_of(graph, nullptr, nullptr, nullptr, &count), "cudaGraphGetEdges");
   std::vector<cudaGraphNode_t> from(count), to(count);
   std::vector<cudaGraphEdgeData> data(count);
   if (count > 0) check(edges_of(graph, from.data(), to.data(), data.data(), &count), "cudaGraphGetEdges");
-  std::set<cudaGraphNode_t> early;
+  std::set<cudaGraphNode_t> programmatic;
   for (std::size_t i = 0; i < count; ++i) {
-    if (data[i].type == cudaGraphDependencyTypeProgrammatic) early.insert(to[i]);
+    if (data[i].type == cudaGraphDependencyTypeProgrammatic) programmatic.insert(to[i]);
   }
-  return early;
+  return programmatic;
 }
 
-// Of the last, whatever is no share in percent stands for none.
+// A carve-out that is not a percentage from 1 to 100 is not set.
 bool is_set(cudaLaunchAttributeID id, const cudaLaunchAttributeValue& value) {
   if (id == cudaLaunchAttributeCooperative) return value.cooperative != 0;
   if (id == cudaLaunchAttributeClusterDimension) return value.clusterDim.x > 0;
   return value.sharedMemCarveout > 0 && value.sharedMemCarveout <= 100;
 }
 
-std::vector<cudaLaunchAttribute> attributes_of(cudaGraphNode_t node, bool early) {
+std::vector<cudaLaunchAttribute> attributes_of(cudaGraphNode_t node, bool programmatic) {
   std::vector<cudaLaunchAttribute> attributes;
   for (const cudaLaunchAttributeID id : {cudaLaunchAttributeCooperative, cudaLaunchAttributeClusterDimension,
                                          cudaLaunchAttributePreferredSharedMemoryCarveout}) {
     cudaLaunchAttribute one{};
     one.id = id;
     if (cudaGraphKernelNodeGetAttribute(node, id, &one.val) != cudaSuccess) {
-      cudaGetLastError();  // a driver that keeps no such attribute
+      cudaGetLastError();  // the driver has no such attribute
     } else if (is_set(id, one.val)) {
       attributes.push_back(one);
     }
   }
-  if (early) {
+  if (programmatic) {
     cudaLaunchAttribute one{};
     one.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     one.val.programmaticStreamSerializationAllowed = 1;
@@ -87,14 +87,14 @@ CapturedGraph::~CapturedGraph() {
 }
 
 LaunchList::LaunchList(CapturedGraph graph) : graph_(std::move(graph)) {
-  const std::set<cudaGraphNode_t> early = early_nodes_of(graph_.get());
+  const std::set<cudaGraphNode_t> programmatic = programmatic_nodes_of(graph_.get());
   for (const cudaGraphNode_t node : nodes_of(graph_.get())) {
     Launch launch{};
     check(cudaGraphKernelNodeGetParams(node, &launch.kernel), "cudaGraphKernelNodeGetParams");
     cudaFuncAttributes known{};
     check(cudaFuncGetAttributes(&known, launch.kernel.func), "cudaFuncGetAttributes");
     if (launch.kernel.kernelParams == nullptr) check(cudaErrorInvalidValue, "cudaGraphKernelNodeGetParams");
-    launch.attributes = attributes_of(node, early.contains(node));
+    launch.attributes = attributes_of(node, programmatic.contains(node));
     launches_.push_back(std::move(launch));
   }
 }

@@ -1,4 +1,4 @@
-// What a function enqueues on a stream, as a CUDA graph and as a list of launches.
+// The work that a function enqueues on a stream, as a CUDA graph and as a list of launches.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace fovea::cuda {
 
-// `runs` calls of the function, each after the one before. What is enqueued must not allocate and not wait.
+// Captures `runs` calls of the function, one after another. The function must neither allocate nor wait.
 class CapturedGraph {
  public:
   CapturedGraph(cudaStream_t stream, const std::function<void()>& enqueue, int runs);
@@ -23,10 +23,10 @@ class CapturedGraph {
   cudaGraph_t graph_ = nullptr;
 };
 
-// The kernels of a graph, to be launched one by one with the parameters and attributes that they were captured with.
+// The kernels of a graph. enqueue() launches them one by one with their captured parameters and attributes.
 class LaunchList {
  public:
-  // Throws Error where a node is no kernel, or none that can be launched from here (those of other libraries).
+  // Throws Error if a node is not a kernel, or is a kernel of another library, which cannot be launched from here.
   explicit LaunchList(CapturedGraph graph);
 
   std::size_t size() const { return launches_.size(); }

@@ -24,7 +24,7 @@ constexpr std::int64_t kProductWorkspace = std::int64_t{32} << 20;  // what PyTo
 constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
 constexpr int kCopies = 8;
 
-// Standard normal numbers, a block of them repeated.
+// Standard normal numbers: one block, repeated.
 DeviceMemory random_matrix(DType dtype, std::int64_t elements, std::uint64_t seed) {
   std::vector<float> block(static_cast<std::size_t>(kRandomElements));
   for (std::int64_t i = 0; i < kRandomElements; ++i) {
@@ -56,7 +56,7 @@ double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int 
 
 double product_flops(DType dtype, double seconds) {
   if (!unavailable().empty() || !missing_matrix_library().empty()) return 0;
-  // Of the last type asked for: asked before and after every cell.
+  // Kept between calls, since every cell asks before and after itself; those of the last type only.
   static auto& operands = core::never_destroyed<Operands>();
   static auto& timer = core::never_destroyed<StreamTimer>(Timing::hot);
   const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;

@@ -12,7 +12,7 @@
 namespace fovea::cuda {
 namespace {
 
-// The few functions of libnvidia-ml that are used, by hand: no header and no link dependency.
+// The few functions of libnvidia-ml that are used, declared by hand: this needs neither its header nor linking.
 class ManagementLibrary {
  public:
   ManagementLibrary() {
@@ -37,10 +37,10 @@ class ManagementLibrary {
   }
 
   DeviceState state() const {
-    constexpr int kMultiprocessorClock = 1;
+    constexpr int kSmClock = 1;  // NVML_CLOCK_SM
     DeviceState state;
     unsigned value = 0;
-    if (ready_ && clock_ != nullptr && clock_(device_, kMultiprocessorClock, &value) == 0) state.clock_mhz = value;
+    if (ready_ && clock_ != nullptr && clock_(device_, kSmClock, &value) == 0) state.clock_mhz = value;
     if (ready_ && power_ != nullptr && power_(device_, &value) == 0) state.power_w = value / 1e3;
     return state;
   }
@@ -64,12 +64,6 @@ const ManagementLibrary& management() {
   return library;
 }
 
-std::int64_t attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
 }  // namespace
 
 std::vector<DeviceFacts> device_facts() {
@@ -80,11 +74,11 @@ std::vector<DeviceFacts> device_facts() {
     all.push_back({.name = properties.name,
                    .major = properties.major,
                    .minor = properties.minor,
-                   .multiprocessors = properties.multiProcessorCount,
+                   .sm_count = properties.multiProcessorCount,
                    .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
                    .l2_bytes = properties.l2CacheSize,
-                   .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-                   .max_clock_mhz = static_cast<double>(attribute(cudaDevAttrClockRate, device)) / 1e3});
+                   .shared_bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                   .max_clock_mhz = static_cast<double>(device_attribute(cudaDevAttrClockRate, device)) / 1e3});
   }
   return all;
 }
@@ -93,8 +87,7 @@ std::string driver_text() {
   int version = 0;
   if (device_count() == 0 || cudaDriverGetVersion(&version) != cudaSuccess) return "";
   const std::string driver = management().driver();
-  return (driver.empty() ? "" : driver + ", ") + "CUDA " + std::to_string(version / 1000) + "." +
-         std::to_string(version % 1000 / 10);
+  return (driver.empty() ? "" : driver + ", ") + "CUDA " + version_text(version);
 }
 
 double datasheet_flops(const DeviceFacts& facts, DType dtype) {
@@ -106,7 +99,7 @@ double datasheet_flops(const DeviceFacts& facts, DType dtype) {
                              {90, 256, 4096}, {100, 256, 8192}, {103, 256, 8192}, {120, 256, 1024}};
   for (const Rate& rate : kRates) {
     if (rate.capability != 10 * facts.major + facts.minor) continue;
-    return (dtype == DType::fp32 ? rate.fp32 : rate.sixteen_bit) * facts.multiprocessors * facts.max_clock_mhz * 1e6;
+    return (dtype == DType::fp32 ? rate.fp32 : rate.sixteen_bit) * facts.sm_count * facts.max_clock_mhz * 1e6;
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Memory of the first GPU that a program owns: tensors of a case, saved state, a workspace of its own.
+// Memory of the first GPU that a program allocates: tensors of a case, saved state, workspace.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
 
-  // All three wait for whatever the device still does.
+  // All three wait for earlier work of the device.
   void poison();  // NaN in every element type
   void upload(const void* host);
   void download(void* host) const;
@@ -34,14 +34,14 @@ class DeviceMemory {
   std::int64_t bytes_ = 0;
 };
 
-// Bytes that an allocation could still get; 0 without a GPU.
+// Free bytes of the device; 0 without a GPU.
 std::int64_t free_device_bytes();
 
-// Most bytes that calls without a workspace of their own took at once since the last reset.
+// Peak bytes of the library's workspace pool since the last reset.
 std::int64_t workspace_peak();
 void reset_workspace_peak();
 
-// Gives back what calls without a workspace of their own took and use no longer.
+// Returns the pool's unused memory to the device.
 void give_workspaces_back();
 
 }  // namespace fovea::cuda

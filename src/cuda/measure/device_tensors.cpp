@@ -1,4 +1,4 @@
-// Copies in, and copies out with what lies round them.
+// Copies to the device, and back together with the poison around the tensors.
 #include "cuda/measure/device_tensors.h"
 
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ std::int64_t extent(const TensorView& t) {
   return last + 1;
 }
 
-// A stream for calls that knows no other.
+// A stream that does not synchronize with the default stream.
 cudaStream_t stream() {
   static const cudaStream_t one = [] {
     cudaStream_t made = nullptr;
@@ -44,7 +44,7 @@ void wait() {
 
 }  // namespace
 
-// A tensor on the device: margin, as many bytes as bring it to the host's alignment, elements, margin.
+// A tensor on the device: a margin, padding up to the host's alignment, the elements, a margin.
 class DeviceTensors::Copy {
  public:
   explicit Copy(const HostSide& side) : host_(side.tensor), name_(side.name), is_output_(side.is_written) {

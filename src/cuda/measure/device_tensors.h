@@ -1,5 +1,4 @@
-// Tensors that lie on the host, copied to the first GPU for one call and back: what checks answers on the CPU checks
-// the GPU's as well.
+// Host tensors, copied to the first GPU for one call and back: so the checks of CPU answers check GPU answers too.
 #pragma once
 
 #include <memory>
@@ -16,8 +15,8 @@ struct HostSide {
   bool is_written;  // by the call
 };
 
-// Copies with the same strides and the same alignment. A tensor that ends where a page ends has an allocation that ends
-// with it (compute-sanitizer sees what is read behind it); round the others lies poison.
+// Copies with the same strides and the same alignment, surrounded by poison. Where a host tensor ends with its page,
+// the allocation ends with the tensor, so that compute-sanitizer sees reads beyond it.
 class DeviceTensors {
  public:
   explicit DeviceTensors(const std::vector<HostSide>& tensors);
@@ -26,8 +25,8 @@ class DeviceTensors {
   DeviceTensors& operator=(const DeviceTensors&) = delete;
 
   MutableTensorView view(std::size_t index) const;  // of the tensor with this index in the list
-  // Waits for the call and copies back what it wrote. Throws Error for what went wrong on the device, for a write
-  // outside a tensor and for a changed input.
+  // Waits for the call and copies its outputs back. Throws Error if the call failed on the device, wrote outside a
+  // tensor or changed an input.
   void bring_back() const;
 
  private:
@@ -35,7 +34,7 @@ class DeviceTensors {
   std::vector<std::unique_ptr<Copy>> copies_;
 };
 
-// As many bytes as a workspace of the host, full of NaN, so that whatever is read before it is written shows.
+// Device memory as large as a host workspace, filled with NaN, so that reads before the first write show.
 class DeviceScratch {
  public:
   explicit DeviceScratch(const Buffer& host);
@@ -49,12 +48,12 @@ class DeviceScratch {
   void* data_ = nullptr;
 };
 
-// State that forward leaves for backward stays on the device in between; one at a time. Null where the host has none.
+// The saved state on the device, which forward allocates and backward uses; one at a time. Null if the host has none.
 Buffer saved_on_device(const Buffer& host, bool forward);
 
-void* checked_stream();  // that such calls are enqueued on
+void* checked_stream();  // the stream for such calls
 
-// After an access to memory that is not there every call of the process fails.
+// Whether an illegal access has broken the CUDA context; every later call of the process then fails.
 bool device_lost();
 
 }  // namespace fovea::cuda

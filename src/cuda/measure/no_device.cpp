@@ -1,4 +1,4 @@
-// Built instead of this folder where FOVEA_CUDA is off: no facts, no memory, nothing to measure.
+// Replaces this folder in builds without CUDA: no devices, no memory, nothing to measure.
 #include "core/check.h"
 #include "cuda/measure/call_timer.h"
 #include "cuda/measure/device_ceilings.h"
@@ -16,8 +16,8 @@ namespace {
 
 }  // namespace
 
-struct StreamTimer::Parts {};
-struct CallTimer::Parts {};
+struct StreamTimer::Impl {};
+struct CallTimer::Impl {};
 
 DeviceMemory::DeviceMemory(std::int64_t) { refuse(); }
 DeviceMemory::~DeviceMemory() = default;

@@ -1,6 +1,6 @@
-// Events round every run. The write that empties the L2 cache also keeps the device busy while the host enqueues the
-// run that follows, so that no launch is waited for inside the timed stretch: a run that the device came to before all
-// of it was enqueued is made again behind twice as many writes.
+// Events around every run. The write that empties the L2 cache also keeps the device busy while the host enqueues the
+// run, so that the device never waits for the host between the two events. If the device starts a run before all of it
+// is enqueued, the run is repeated after twice as many writes.
 #include "cuda/measure/stream_timer.h"
 
 #include <cuda_runtime_api.h>
@@ -49,17 +49,17 @@ struct Stretch {
 
 }  // namespace
 
-struct StreamTimer::Parts {
-  explicit Parts(Timing the_timing) : timing(the_timing), flushed(kFlushBytes) {
+struct StreamTimer::Impl {
+  explicit Impl(Timing the_timing) : timing(the_timing), flushed(kFlushBytes) {
     check(cudaStreamCreate(&stream), "cudaStreamCreate");
   }
-  ~Parts() {
+  ~Impl() {
     cudaStreamSynchronize(stream);  // what failed half-way may have left work behind
     if (graph != nullptr) cudaGraphExecDestroy(graph);
     cudaStreamDestroy(stream);
   }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void write() {
     check(cudaMemsetAsync(flushed.data(), 0, static_cast<std::size_t>(kFlushBytes), stream), "cudaMemsetAsync");
@@ -82,8 +82,8 @@ struct StreamTimer::Parts {
     check(cudaGraphInstantiate(&graph, captured.get(), 0), "cudaGraphInstantiate");
   }
 
-  // What is timed; hot runs and graphs bring their own first run. Whether the device came to it before the host had
-  // enqueued all of it, also behind the most writes.
+  // Enqueues one timed run, which in hot timing follows an untimed one. Returns whether the device started it before
+  // the host had enqueued all of it, even after the largest number of writes.
   bool run(const std::function<void()>& enqueue, Stretch& stretch) {
     if (timing == Timing::graph) {
       stretch.start.record(stream);
@@ -110,29 +110,29 @@ struct StreamTimer::Parts {
   int writes = 1;  // a power of two
 };
 
-StreamTimer::StreamTimer(Timing timing) : parts_(std::make_unique<Parts>(timing)) {}
+StreamTimer::StreamTimer(Timing timing) : impl_(std::make_unique<Impl>(timing)) {}
 
 StreamTimer::~StreamTimer() = default;
 
 const char* StreamTimer::name() const {
   constexpr const char* kNames[] = {"cuda_events", "cuda_events_hot", "cuda_graph"};
-  return kNames[static_cast<std::size_t>(parts_->timing)];
+  return kNames[static_cast<std::size_t>(impl_->timing)];
 }
 
-void* StreamTimer::stream() const { return parts_->stream; }
+void* StreamTimer::stream() const { return impl_->stream; }
 
 StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int lead) {
-  Parts& parts = *parts_;
-  if (parts.timing == Timing::graph && parts.graph == nullptr) parts.capture(enqueue);
-  parts.writes = std::max(1, parts.writes / 2);  // what kept the host may be over
+  Impl& impl = *impl_;
+  if (impl.timing == Timing::graph && impl.graph == nullptr) impl.capture(enqueue);
+  impl.writes = std::max(1, impl.writes / 2);  // whatever slowed the host may be over
   std::vector<Stretch> stretches(static_cast<std::size_t>(lead + runs));
   Samples samples;
-  for (Stretch& stretch : stretches) samples.host_bound.push_back(parts.run(enqueue, stretch));
+  for (Stretch& stretch : stretches) samples.host_bound.push_back(impl.run(enqueue, stretch));
   samples.state = device_state();
-  parts.wait();
+  impl.wait();
   samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + lead);
   for (auto stretch = stretches.begin() + lead; stretch != stretches.end(); ++stretch)
-    samples.seconds.push_back(stretch->end.seconds_since(stretch->start) / parts.graph_runs);
+    samples.seconds.push_back(stretch->end.seconds_since(stretch->start) / impl.graph_runs);
   return samples;
 }
 

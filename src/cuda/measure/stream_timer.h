@@ -11,8 +11,8 @@ namespace fovea::cuda {
 
 enum class Timing : std::uint8_t {
   cold,  // the L2 cache is overwritten before every run
-  hot,   // every run follows one of the same
-  graph  // a graph of up to 100 runs, each waiting for the one before: the time of one of them
+  hot,   // every run follows an untimed run of the same call
+  graph  // one run of a graph of up to 100 runs, each waiting for the one before
 };
 
 class StreamTimer {
@@ -23,21 +23,21 @@ class StreamTimer {
   StreamTimer& operator=(const StreamTimer&) = delete;
 
   const char* name() const;  // cuda_events, cuda_events_hot, cuda_graph
-  // A cudaStream_t that the legacy default stream waits for, and it for that one: kernels that know no stream are timed
-  // as well.
+  // A blocking cudaStream_t: it and the legacy default stream wait for each other, so kernels on that stream are timed
+  // too.
   void* stream() const;
 
   struct Samples {
     std::vector<double> seconds;
-    std::vector<bool> host_bound;  // which of them may hold the host's time: it enqueued the run too slowly
+    std::vector<bool> host_bound;  // whether a sample may include waiting for the host
     DeviceState state;             // while the runs were under way
   };
   // `enqueue` puts one run on the stream and returns. `lead` runs come first, untimed.
   Samples sample(const std::function<void()>& enqueue, int runs, int lead);
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace fovea::cuda

@@ -1,21 +1,20 @@
 // Thread block clusters: barriers and distributed shared memory. PTX ISA, "Parallel synchronization: barrier.cluster",
-// "membar, fence", "Data movement: mapa, ld". From sm_90 on; kernels are launched in clusters only where they were
-// compiled for it.
+// "membar, fence", "Data movement: mapa, ld". From sm_90 on. Older code is never launched in clusters.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda::ptx {
 
-// Releases this thread's writes to its own block's shared memory, and nothing else: an arrive with release semantics
-// would wait for writes to all memory. "fence.release.sync_restrict::shared::cta.cluster", sm_90, PTX 8.6.
+// Releases only this thread's writes to its own thread block's shared memory. An arrive with release semantics would
+// wait for writes to all memory. "fence.release.sync_restrict::shared::cta.cluster", sm_90, PTX 8.6.
 __device__ __forceinline__ void cluster_release_shared() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
 #endif
 }
 
-// Without release. "barrier.cluster.arrive.relaxed.aligned", sm_90.
+// Arrives without release. "barrier.cluster.arrive.relaxed.aligned", sm_90.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -29,7 +28,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// The address, in block `block` of the cluster, that corresponds to this block's `shared_address`.
+// The address in thread block `block` of the cluster that corresponds to `shared_address` in this one.
 // "mapa.shared::cluster.u32", sm_90.
 __device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t shared_address, int block) {
   std::uint32_t address = shared_address;

@@ -5,7 +5,7 @@
 
 namespace fovea::cuda::ptx {
 
-// The next kernel may start once every block of this one has called this or ended.
+// The next kernel in the stream may start once every thread block of this kernel has called this or ended.
 // "griddepcontrol.launch_dependents", sm_90.
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
 #if __CUDA_ARCH__ >= 900
@@ -13,8 +13,9 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
 #endif
 }
 
-// Waits until the kernels ahead have ended and their writes are visible. Every kernel that is launched with
-// Dependency::programmatic must call this: the kernel behind it relies on that. "griddepcontrol.wait", sm_90.
+// Waits until the kernels ahead have ended and their writes are visible. A kernel that is launched with
+// Dependency::programmatic must call this in at least one thread block: the next kernel relies on it.
+// "griddepcontrol.wait", sm_90.
 __device__ __forceinline__ void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

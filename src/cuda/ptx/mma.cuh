@@ -8,9 +8,11 @@
 
 namespace fovea::cuda::ptx {
 
-// c += a b with a [16, 16] row-major, b [16, 8] column-major, c [16, 8]. With g = lane / 4 and t = lane % 4:
-// a0..a3 hold rows g, g+8, g, g+8 at columns 2t (a0, a1) and 2t+8 (a2, a3), b0, b1 hold rows 2t and 2t+8 of column g,
-// c0, c1 columns 2t, 2t+1 of row g, c2, c3 of row g+8. "mma.m16n8k16", sm_80 and later.
+// c += a b with a [16, 16] row-major, b [16, 8] column-major, c [16, 8]. Lane 4g + t, with t < 4, holds
+// - a0, a1: columns 2t and 2t + 1 of rows g and g + 8; a2, a3: columns 2t + 8 and 2t + 9 of the same rows
+// - b0: rows 2t and 2t + 1 of column g; b1: rows 2t + 8 and 2t + 9 of it
+// - c0, c1: columns 2t and 2t + 1 of row g; c2, c3: the same columns of row g + 8
+// "mma.m16n8k16", sm_80 and later.
 template <class Element>
 __device__ __forceinline__ void mma_m16n8k16(float& c0, float& c1, float& c2, float& c3, const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1);

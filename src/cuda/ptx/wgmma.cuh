@@ -41,7 +41,7 @@ __device__ __forceinline__ void pin(float (&c)[2][kColumns]) {
 }
 
 // Descriptor of a matrix in shared memory: rows of kRowBytes bytes (128 or 64) with the swizzle of that width. Groups
-// of eight rows are `stride` bytes apart. The address is that of such a group, plus 32 bytes for every 16 columns.
+// of eight rows are `stride` bytes apart. `shared_address`: the start of such a group, plus 32 bytes per 16 columns.
 // "Matrix descriptor", "Strides", "Swizzling modes".
 template <int kRowBytes>
 __device__ __forceinline__ std::uint64_t matrix_descriptor(std::uint32_t shared_address, std::uint32_t stride) {
@@ -63,7 +63,8 @@ struct WgmmaType<__half> {
 };
 
 // c = a b^T, or c += a b^T if kAdd: a [64, 16] and b [32 or 64, 16] in shared memory, c [64, 32 or 64]. A thread of
-// warp w holds rows 16 w + lane / 4 (c[0]) and eight more (c[1]), of every eight columns 2 (lane % 4) and the next.
+// warp w holds row 16 w + lane / 4 in c[0] and the eighth row after it in c[1]; of every eight columns it holds
+// 2 (lane % 4) and 2 (lane % 4) + 1.
 // "wgmma.mma_async", m64n32k16 and m64n64k16, both operands K-major.
 template <class Element, bool kAdd>
 __device__ __forceinline__ void wgmma_transposed(float (&c)[2][8], std::uint64_t a, std::uint64_t b) {
@@ -95,7 +96,8 @@ __device__ __forceinline__ void wgmma_transposed(float (&c)[2][16], std::uint64_
 }
 
 // c += a b, with b [16, 32 or 64] in shared memory, MN-major, and a in registers, with the fragments of mma_m16n8k16.
-// For wgmma_n64, c is the columns from kFirst on. The registers must not change until the wgmma is waited for.
+// wgmma_n64 takes c[.][kFirst] and the 15 registers after it, which are columns 4 kFirst to 4 kFirst + 63. The
+// registers must not change until the wgmma has been waited for.
 template <class Element>
 __device__ __forceinline__ void wgmma_n32(float (&c)[2][8], const std::uint32_t (&a)[4], std::uint64_t b) {
   asm volatile(

@@ -1,4 +1,4 @@
-// Tensors up, kernels, values down.
+// Uploads tensors, runs the kernels, downloads their results.
 #include "cuda/reference/chosen_rows.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int kMostBlocks = 1024;
 constexpr std::int64_t kMostScratch = std::int64_t{1} << 30;  // bytes
 
 // Device memory of one evaluation.
-class Room {
+class DeviceArrays {
  public:
   // The tensor on the device with the host's strides.
   TensorView upload(TensorView host) {
@@ -38,7 +38,7 @@ class Room {
   double* doubles(std::int64_t count) {
     return reinterpret_cast<double*>(take(count * static_cast<std::int64_t>(sizeof(double))));
   }
-  // What was written to the doubles taken last.
+  // The contents of the array taken last.
   std::vector<double> download(std::size_t count) const {
     std::vector<double> values(count);
     memory_.back().download(values.data());
@@ -59,12 +59,13 @@ Operands operands_of(const AttentionProblem& p) {
   return operands;
 }
 
-int tiles_of(const Operands& p) {
+// As many thread blocks as scratch allows.
+int ctas_of(const Operands& p) {
   const std::int64_t bytes = scratch_doubles(p) * static_cast<std::int64_t>(sizeof(double));
   return static_cast<int>(std::clamp<std::int64_t>(kMostScratch / std::max<std::int64_t>(bytes, 1), 1, kMostBlocks));
 }
 
-// The query heads that rows are of and that read the keys, each once.
+// The query heads of the rows, and those that read the keys; each once.
 std::vector<Row> heads_of(const AttentionProblem& p, const std::vector<Row>& rows, const std::vector<Row>& keys) {
   std::vector<std::pair<std::int64_t, std::int64_t>> heads;
   for (const Row& row : rows) heads.emplace_back(row.batch, row.head);
@@ -83,17 +84,17 @@ std::vector<Row> heads_of(const AttentionProblem& p, const std::vector<Row>& row
 
 ForwardRows forward_rows(const AttentionProblem& problem, const ForwardTensors& t, const std::vector<Row>& rows) {
   if (rows.empty()) return {};
-  Room room;
+  DeviceArrays arrays;
   Operands p = operands_of(problem);
-  p.q = room.upload(t.q), p.k = room.upload(t.k), p.v = room.upload(t.v);
-  const int blocks = tiles_of(p);
-  const Row* const chosen = room.upload(rows);
-  double* const scratch = room.doubles(blocks * scratch_doubles(p));
+  p.q = arrays.upload(t.q), p.k = arrays.upload(t.k), p.v = arrays.upload(t.v);
+  const int ctas = ctas_of(p);
+  const Row* const chosen = arrays.upload(rows);
+  double* const scratch = arrays.doubles(ctas * scratch_doubles(p));
   const auto count = static_cast<std::int64_t>(rows.size());
-  double* const values = room.doubles(count * (p.dim_v + 1));  // out, then lse
+  double* const values = arrays.doubles(count * (p.dim_v + 1));  // out, then lse
   double* const lse = values + count * p.dim_v;
-  write_forward_rows(p, chosen, count, values, lse, scratch, blocks);
-  std::vector<double> all = room.download(rows.size() * static_cast<std::size_t>(p.dim_v + 1));
+  write_forward_rows(p, chosen, count, values, lse, scratch, ctas);
+  std::vector<double> all = arrays.download(rows.size() * static_cast<std::size_t>(p.dim_v + 1));
   const auto first_lse = all.begin() + count * p.dim_v;
   return {{all.begin(), first_lse}, {first_lse, all.end()}};
 }
@@ -107,30 +108,30 @@ BackwardRows backward_rows(const AttentionProblem& problem, const BackwardTensor
     };
     return {{}, sum(problem.dim_qk), sum(problem.dim_v)};
   }
-  Room room;
+  DeviceArrays arrays;
   Operands p = operands_of(problem);
-  p.q = room.upload(t.q), p.k = room.upload(t.k), p.v = room.upload(t.v), p.dout = room.upload(t.dout);
-  p.lse = room.upload(t.lse), p.delta = room.upload(t.delta);
-  if (!t.delta) p.out = room.upload(t.out);
-  p.row_lse = room.doubles(p.batch * p.heads_q * p.len_q);
-  p.row_delta = room.doubles(p.batch * p.heads_q * p.len_q);
-  const int blocks = tiles_of(p);
-  double* const scratch = room.doubles(blocks * scratch_doubles(p));
+  p.q = arrays.upload(t.q), p.k = arrays.upload(t.k), p.v = arrays.upload(t.v), p.dout = arrays.upload(t.dout);
+  p.lse = arrays.upload(t.lse), p.delta = arrays.upload(t.delta);
+  if (!t.delta) p.out = arrays.upload(t.out);
+  p.row_lse = arrays.doubles(p.batch * p.heads_q * p.len_q);
+  p.row_delta = arrays.doubles(p.batch * p.heads_q * p.len_q);
+  const int ctas = ctas_of(p);
+  double* const scratch = arrays.doubles(ctas * scratch_doubles(p));
   const std::vector<Row> heads = heads_of(problem, rows, keys);
-  write_statistics(p, room.upload(heads), static_cast<std::int64_t>(heads.size()), scratch, blocks);
+  write_lse_delta(p, arrays.upload(heads), static_cast<std::int64_t>(heads.size()), scratch, ctas);
   BackwardRows result;
   if (!rows.empty()) {
     const auto count = static_cast<std::int64_t>(rows.size());
-    const Row* const chosen = room.upload(rows);
-    write_query_gradients(p, chosen, count, room.doubles(count * p.dim_qk), scratch, blocks);
-    result.dq = room.download(rows.size() * static_cast<std::size_t>(p.dim_qk));
+    const Row* const chosen = arrays.upload(rows);
+    write_query_gradients(p, chosen, count, arrays.doubles(count * p.dim_qk), scratch, ctas);
+    result.dq = arrays.download(rows.size() * static_cast<std::size_t>(p.dim_qk));
   }
   if (!keys.empty()) {
     const auto count = static_cast<std::int64_t>(keys.size());
-    const Row* const chosen = room.upload(keys);
-    double* const dk = room.doubles(count * (p.dim_qk + p.dim_v));  // then dv
-    write_key_gradients(p, chosen, count, dk, dk + count * p.dim_qk, scratch, blocks);
-    const auto all = room.download(keys.size() * static_cast<std::size_t>(p.dim_qk + p.dim_v));
+    const Row* const chosen = arrays.upload(keys);
+    double* const dk = arrays.doubles(count * (p.dim_qk + p.dim_v));  // then dv
+    write_key_gradients(p, chosen, count, dk, dk + count * p.dim_qk, scratch, ctas);
+    const auto all = arrays.download(keys.size() * static_cast<std::size_t>(p.dim_qk + p.dim_v));
     const auto first_dv = all.begin() + count * p.dim_qk;
     result.dk.assign(all.begin(), first_dv);
     result.dv.assign(first_dv, all.end());

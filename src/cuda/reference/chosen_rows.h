@@ -10,9 +10,8 @@
 
 namespace fovea::cuda::reference {
 
-// Tensors lie on the host, as for reference::Head; the same rules hold where backward's lse, out or delta are missing.
-// Both wait for the device. Where the device has not the memory for a copy of the tensors, they throw
-// Error(out_of_memory).
+// Tensors are on the host, as for reference::Head, and backward's lse, out or delta may be missing by the same rules.
+// Both functions wait for the device. They throw Error(out_of_memory) if a copy of the tensors does not fit the device.
 struct ForwardRows {
   std::vector<double> out, lse;  // [rows, dim_v], [rows]
 };

@@ -1,6 +1,6 @@
 // out_i = sum_j P_ij v_j with P_ij = exp(scale q_i.k_j - lse_i) over the visible keys j, and its gradients:
 // dv_j = sum_i P_ij dout_i, dS_ij = P_ij (dout_i.v_j - delta_i), dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij
-// q_i with delta_i = dout_i.out_i. Each block first has its threads take one pair each, then one column each.
+// q_i with delta_i = dout_i.out_i. In each thread block, a thread first computes pairs, then columns.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __device__ bool visible(const Operands& p, std::int64_t i, std::int64_t j) {
-  // The last query stands at the last key where they are aligned bottom right.
+  // Aligned bottom right, the last query's own key is the last key.
   const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? p.len_k - (p.len_q - i) : i;
   if (j < own) return p.mask.left == Mask::kUnlimited || own - j <= p.mask.left;
   return p.mask.right == Mask::kUnlimited || j - own <= p.mask.right;
@@ -42,13 +42,14 @@ __device__ double dot(const TensorView& a, std::int64_t a_at, const TensorView& 
 __device__ double larger(double a, double b) { return a < b ? b : a; }  // b is ignored if it is NaN
 __device__ double sum_of(double a, double b) { return a + b; }
 
-// One value of all threads' values; every thread gets it. A fixed order, so the same bits in every run.
-__device__ double reduce(double mine, double (*join)(double, double)) {
+// Combines the values of all threads and returns the result to each. The order is fixed, so every run gives the same
+// bits.
+__device__ double reduce(double value, double (*combine)(double, double)) {
   __shared__ double values[kThreads];
-  values[threadIdx.x] = mine;
+  values[threadIdx.x] = value;
   __syncthreads();
-  for (int reach = kThreads / 2; reach > 0; reach /= 2) {
-    if (threadIdx.x < reach) values[threadIdx.x] = join(values[threadIdx.x], values[threadIdx.x + reach]);
+  for (int step = kThreads / 2; step > 0; step /= 2) {
+    if (threadIdx.x < step) values[threadIdx.x] = combine(values[threadIdx.x], values[threadIdx.x + step]);
     __syncthreads();
   }
   const double all = values[0];
@@ -56,8 +57,8 @@ __device__ double reduce(double mine, double (*join)(double, double)) {
   return all;
 }
 
-// Writes out [dim_v] of a query row and returns its lse to every thread. weights [len_k] is the block's scratch.
-__device__ double forward_row(const Operands& p, const Row& row, double* weights, double* out) {
+// Writes out [dim_v] of a query row and returns its lse to every thread. `exps` [len_k] is scratch of the thread block.
+__device__ double forward_row(const Operands& p, const Row& row, double* exps, double* out) {
   const std::int64_t key_head = row.head / (p.heads_q / p.heads_kv);
   const std::int64_t q = offset(p.q, row.batch, row.head, row.index);
   double largest = -HUGE_VAL, sum = 0;
@@ -65,25 +66,25 @@ __device__ double forward_row(const Operands& p, const Row& row, double* weights
   for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
     if (!visible(p, row.index, j)) continue;
     any = true;
-    weights[j] = p.scale * dot(p.q, q, p.k, offset(p.k, row.batch, key_head, j), p.dim_qk);
-    largest = larger(largest, weights[j]);
+    exps[j] = p.scale * dot(p.q, q, p.k, offset(p.k, row.batch, key_head, j), p.dim_qk);
+    largest = larger(largest, exps[j]);
   }
   any = __syncthreads_or(any);
   largest = reduce(largest, larger);
   for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
     if (!visible(p, row.index, j)) continue;
-    weights[j] = exp(weights[j] - largest);
-    sum += weights[j];
+    exps[j] = exp(exps[j] - largest);
+    sum += exps[j];
   }
   sum = reduce(sum, sum_of);
   for (std::int64_t c = threadIdx.x; c < p.dim_v; c += kThreads) {
     double column = 0;
     for (std::int64_t j = 0; j < p.len_k; ++j) {
-      if (visible(p, row.index, j)) column += weights[j] * load(p.v, offset(p.v, row.batch, key_head, j) + c);
+      if (visible(p, row.index, j)) column += exps[j] * load(p.v, offset(p.v, row.batch, key_head, j) + c);
     }
     out[c] = any ? column / sum : 0;
   }
-  __syncthreads();  // weights and out are complete, and free for what comes next
+  __syncthreads();  // out is complete, and exps may be overwritten
   return any ? largest + log(sum) : -HUGE_VAL;
 }
 
@@ -100,25 +101,25 @@ __device__ Pair pair(const Operands& p, std::int64_t b, std::int64_t h, std::int
 }
 
 __global__ void forward_rows(Operands p, const Row* rows, std::int64_t count, double* out, double* lse, double* scratch,
-                             std::int64_t scratch_of_block) {
+                             std::int64_t scratch_per_cta) {
   for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
-    const double value = forward_row(p, rows[n], scratch + blockIdx.x * scratch_of_block, out + n * p.dim_v);
+    const double value = forward_row(p, rows[n], scratch + blockIdx.x * scratch_per_cta, out + n * p.dim_v);
     if (threadIdx.x == 0) lse[n] = value;
   }
 }
 
-__global__ void statistics(Operands p, const Row* heads, std::int64_t count, double* scratch,
-                           std::int64_t scratch_of_block) {
-  double* const weights = scratch + blockIdx.x * scratch_of_block;
-  double* const own_out = weights + p.len_k;  // [dim_v]
+__global__ void lse_delta(Operands p, const Row* heads, std::int64_t count, double* scratch,
+                          std::int64_t scratch_per_cta) {
+  double* const exps = scratch + blockIdx.x * scratch_per_cta;
+  double* const computed_out = exps + p.len_k;  // [dim_v]
   for (std::int64_t n = blockIdx.x; n < count * p.len_q; n += gridDim.x) {
     const Row row{heads[n / p.len_q].batch, heads[n / p.len_q].head, n % p.len_q};
     const std::int64_t at = (row.batch * p.heads_q + row.head) * p.len_q + row.index;
     const bool computes_forward = !given(p.lse) || (!given(p.delta) && !given(p.out));
-    const double lse = computes_forward ? forward_row(p, row, weights, own_out) : 0;
+    const double lse = computes_forward ? forward_row(p, row, exps, computed_out) : 0;
     double delta = 0;
     for (std::int64_t c = threadIdx.x; c < p.dim_v && !given(p.delta); c += kThreads) {
-      const double o = given(p.out) ? load(p.out, offset(p.out, row.batch, row.head, row.index) + c) : own_out[c];
+      const double o = given(p.out) ? load(p.out, offset(p.out, row.batch, row.head, row.index) + c) : computed_out[c];
       delta += o * load(p.dout, offset(p.dout, row.batch, row.head, row.index) + c);
     }
     delta = reduce(delta, sum_of);
@@ -129,8 +130,8 @@ __global__ void statistics(Operands p, const Row* heads, std::int64_t count, dou
 }
 
 __global__ void query_gradients(Operands p, const Row* rows, std::int64_t count, double* dq, double* scratch,
-                                std::int64_t scratch_of_block) {
-  double* const ds = scratch + blockIdx.x * scratch_of_block;  // [len_k]
+                                std::int64_t scratch_per_cta) {
+  double* const ds = scratch + blockIdx.x * scratch_per_cta;  // [len_k]
   for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
     const auto [b, h, i] = rows[n];
     const std::int64_t key_head = h / (p.heads_q / p.heads_kv);
@@ -150,9 +151,9 @@ __global__ void query_gradients(Operands p, const Row* rows, std::int64_t count,
 }
 
 __global__ void key_gradients(Operands p, const Row* keys, std::int64_t count, double* dk, double* dv, double* scratch,
-                              std::int64_t scratch_of_block) {
-  double* const probability = scratch + blockIdx.x * scratch_of_block;  // [len_q]
-  double* const ds = probability + p.len_q;                             // [len_q]
+                              std::int64_t scratch_per_cta) {
+  double* const probability = scratch + blockIdx.x * scratch_per_cta;  // [len_q]
+  double* const ds = probability + p.len_q;                            // [len_q]
   const std::int64_t group = p.heads_q / p.heads_kv, columns = p.dim_qk + p.dim_v;
   for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
     const auto [b, key_head, j] = keys[n];
@@ -180,7 +181,7 @@ __global__ void key_gradients(Operands p, const Row* keys, std::int64_t count, d
   }
 }
 
-int blocks_for(std::int64_t count, int blocks) { return static_cast<int>(count < blocks ? count : blocks); }
+int ctas_for(std::int64_t count, int ctas) { return static_cast<int>(count < ctas ? count : ctas); }
 
 }  // namespace
 
@@ -190,25 +191,25 @@ std::int64_t scratch_doubles(const Operands& p) {
 }
 
 void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
-                        double* scratch, int blocks) {
-  forward_rows<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, out, lse, scratch, scratch_doubles(p));
+                        double* scratch, int ctas) {
+  forward_rows<<<ctas_for(count, ctas), kThreads>>>(p, rows, count, out, lse, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's forward");
 }
 
-void write_statistics(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int blocks) {
-  statistics<<<blocks_for(count * p.len_q, blocks), kThreads>>>(p, heads, count, scratch, scratch_doubles(p));
-  check(cudaGetLastError(), "the reference's statistics");
+void write_lse_delta(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int ctas) {
+  lse_delta<<<ctas_for(count * p.len_q, ctas), kThreads>>>(p, heads, count, scratch, scratch_doubles(p));
+  check(cudaGetLastError(), "the reference's lse and delta");
 }
 
 void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
-                           int blocks) {
-  query_gradients<<<blocks_for(count, blocks), kThreads>>>(p, rows, count, dq, scratch, scratch_doubles(p));
+                           int ctas) {
+  query_gradients<<<ctas_for(count, ctas), kThreads>>>(p, rows, count, dq, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's dq");
 }
 
 void write_key_gradients(const Operands& p, const Row* keys, std::int64_t count, double* dk, double* dv,
-                         double* scratch, int blocks) {
-  key_gradients<<<blocks_for(count, blocks), kThreads>>>(p, keys, count, dk, dv, scratch, scratch_doubles(p));
+                         double* scratch, int ctas) {
+  key_gradients<<<ctas_for(count, ctas), kThreads>>>(p, keys, count, dk, dv, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's dk and dv");
 }
 

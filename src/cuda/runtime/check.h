@@ -14,7 +14,7 @@ inline std::string text_of(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
 }
 
-// Of the current device.
+// Free and total bytes of the current device, for messages.
 inline std::string free_memory_text() {
   std::size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
@@ -34,6 +34,12 @@ inline void check(cudaError_t status, std::string_view function) {
               .problem = "a CUDA call failed",
               .got = text_of(status) + (full ? ", " + free_memory_text() : ""),
               .wanted = full ? "as much as the driver needs for it" : "cudaSuccess"});
+}
+
+inline int device_attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
 }
 
 }  // namespace fovea::cuda

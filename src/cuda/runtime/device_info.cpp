@@ -15,14 +15,6 @@
 namespace fovea::cuda {
 namespace {
 
-constexpr int kMaxDevices = 64;
-
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
 DeviceInfo ask(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -30,11 +22,11 @@ DeviceInfo ask(int device) {
           .major = properties.major,
           .minor = properties.minor,
           .sm_count = properties.multiProcessorCount,
-          .shared_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          .shared_per_sm = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
+          .shared_limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          .shared_per_sm = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)};
 }
 
-// 0: none, or no number of bytes.
+// FOVEA_CUDA_SHARED_LIMIT in bytes; 0 if it is not set, or not a number.
 int shared_cap() {
   static const int cap = [] {
     const std::string_view text = core::environment("FOVEA_CUDA_SHARED_LIMIT");
@@ -43,10 +35,6 @@ int shared_cap() {
     return error == std::errc() && end == text.data() + text.size() ? std::max(bytes, 0) : 0;
   }();
   return cap;
-}
-
-std::string version_text(int version) {  // 13000 -> 13.0
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 std::string find_obstacle() {
@@ -63,7 +51,7 @@ std::string find_obstacle() {
   }
   if (count == 0) return "no device: the driver lists no GPU";
   for (int device = 0; device < count; ++device) {
-    if (attribute(cudaDevAttrComputeCapabilityMajor, device) >= kLeastMajor) return {};
+    if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) >= kMinMajor) return {};
   }
   return "no device: " + capability_refusal(device_info(0));
 }
@@ -84,6 +72,10 @@ const DeviceInfo& device_info(int device) {
   const auto i = static_cast<std::size_t>(device);
   std::call_once(asked[i], [&] { infos[i] = ask(device); });
   return infos[i];
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 std::string unavailable() {

@@ -14,17 +14,22 @@ struct DeviceInfo {
   int shared_per_sm = 0;  // for all its thread blocks, each of which takes 1 KB more than it asks for
 };
 
-// Throws Error if the driver does not answer.
+inline constexpr int kMaxDevices = 64;  // devices beyond are refused
+
+// Throws Error if there is no such device, or if the driver does not answer.
 const DeviceInfo& device_info(int device);
 
-inline constexpr int kLeastMajor = 8;  // of the compute capability that the kernels need
+inline constexpr int kMinMajor = 8;  // the kernels need compute capability 8.0
 
 // Empty, or why the kernels do not run on such a device.
 inline std::string capability_refusal(const DeviceInfo& device) {
-  if (device.major >= kLeastMajor) return {};
+  if (device.major >= kMinMajor) return {};
   return device.name + " has compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) +
-         ", the kernels need " + std::to_string(kLeastMajor) + ".0 or higher";
+         ", the kernels need " + std::to_string(kMinMajor) + ".0 or higher";
 }
+
+// Of CUDA: 13000 -> "13.0".
+std::string version_text(int version);
 
 // "no device: ..." if no GPU of this machine runs the kernels; else empty. Asked once.
 std::string unavailable();

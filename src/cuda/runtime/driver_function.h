@@ -1,11 +1,11 @@
-// Functions of the CUDA driver, which are faster than the runtime functions around them.
+// Looks up functions of the CUDA driver. They are faster than the runtime's wrappers.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace fovea::cuda {
 
-// With its interface of CUDA 12.0; null if it cannot be found.
+// The driver function `name` with its CUDA 12.0 signature; null if the driver lacks it.
 template <class Function>
 Function driver_function(const char* name) {
   constexpr unsigned kInterface = 12000;

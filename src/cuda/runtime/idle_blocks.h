@@ -1,5 +1,5 @@
-// Device memory that a call has finished with, kept for later calls on the same stream, whose work runs in order. This
-// saves short calls the driver's time to allocate and free.
+// Device memory that a call has finished with, kept for later calls on the same stream. They run in order, so they need
+// not wait. This saves short calls the driver's time to allocate and free.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace fovea::cuda {
 
 struct IdleBlock {
-  std::uint64_t stream = 0;  // that used it last: the driver's id, which unlike a handle is never reused
+  std::uint64_t stream = 0;  // the driver's id of the stream that used it last; unlike a handle, never reused
   void* data = nullptr;
   std::int64_t bytes = 0;
 };
@@ -19,15 +19,14 @@ struct IdleBlock {
 // Any thread may call.
 class IdleBlocks {
  public:
-  // Limits of all blocks together. Blocks of destroyed streams stay, since nobody reports them, so there must be a
-  // limit.
+  // Limits of all blocks together: blocks of destroyed streams stay, since nobody reports them.
   static constexpr std::size_t kMostBlocks = 64;
   static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
-  // Hands over the block of the stream that was kept last; no data if there is none.
+  // Removes and returns the most recently kept block of the stream; its data is null if there is none.
   IdleBlock take(std::uint64_t stream);
 
-  // False: the limits are reached, and the block is still the caller's.
+  // Returns false, and leaves the block with the caller, if it would exceed the limits.
   bool keep(const IdleBlock& block) noexcept;
 
   std::vector<IdleBlock> take_all();

@@ -1,4 +1,4 @@
-// Launches, and what is known of each kernel.
+// Launches, and the cached answers of the driver about kernels.
 #include "cuda/runtime/launch.h"
 
 #include <array>
@@ -16,11 +16,10 @@
 namespace fovea::cuda {
 namespace {
 
-constexpr int kMaxDevices = 64;
-constexpr int kFirstWithBoth = 90;  // sm_90: ptx/grid_dependency.cuh, ptx/cluster.cuh
+constexpr int kPdlAndClusters = 90;  // from sm_90 on: ptx/grid_dependency.cuh, ptx/cluster.cuh
 
-// Whether the code that the current device runs was compiled with PDL and clusters: a device newer than this build runs
-// code of an older one. All kernels of a build are compiled for the same architectures.
+// Whether the code that the current device runs was compiled with PDL and clusters. A device newer than this build runs
+// the code of an older one. One answer per device is enough: all kernels of a build have the same architectures.
 bool has_pdl_and_clusters(const void* function) {
   enum : std::int8_t { unknown, no, yes };
   static std::array<std::atomic<std::int8_t>, kMaxDevices> known{};
@@ -28,7 +27,7 @@ bool has_pdl_and_clusters(const void* function) {
   if (answer == unknown) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
-    answer = attributes.ptxVersion >= kFirstWithBoth ? yes : no;
+    answer = attributes.ptxVersion >= kPdlAndClusters ? yes : no;
   }
   return answer == yes;
 }
@@ -49,6 +48,7 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
   const std::tuple key(function, threads, shared_bytes, device);
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(key); found != known.end()) return found->second;
+  const CurrentDevice current(device);
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, device_info(device).shared_limit),
         "cudaFuncSetAttribute");
   int blocks = 0;
@@ -77,14 +77,15 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   const std::tuple key(function, threads, shared_bytes, cluster, device);
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(key); found != known.end()) return found->second;
+  const CurrentDevice current(device);
   int clusters = 0;
   if (has_pdl_and_clusters(function)) {
-    cudaLaunchAttribute together = cluster_of(cluster);
+    cudaLaunchAttribute attribute = cluster_of(cluster);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(cluster));
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-    config.attrs = &together;
+    config.attrs = &attribute;
     config.numAttrs = 1;
     check(cudaOccupancyMaxActiveClusters(&clusters, function, &config), "cudaOccupancyMaxActiveClusters");
   }
@@ -93,17 +94,17 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
 }
 
 bool pdl_enabled() {
-  static const bool may = core::environment("FOVEA_CUDA_EARLY_LAUNCH") != "0";
-  return may;
+  static const bool enabled = core::environment("FOVEA_CUDA_EARLY_LAUNCH") != "0";
+  return enabled;
 }
 
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Dependency dependency, Memory memory, int cluster) {
+            const void* parameters, Dependency dependency, Carveout carveout, int cluster) {
   if (blocks == 0) return;
   void* arguments[] = {const_cast<void*>(parameters)};
   cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
-  if (memory == Memory::mostly_shared) {
+  if (carveout == Carveout::max_shared) {
     attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   }

@@ -7,8 +7,8 @@
 
 namespace fovea::cuda {
 
-// Thread blocks of this kernel that fit one SM at once. Asked once for the same arguments; raises the
-// kernel's limit of dynamic shared memory to the device's on the way, so it must come before the first launch.
+// Thread blocks of this kernel that fit one SM at once. The driver is asked once per set of arguments. Call before the
+// first launch: this also raises the kernel's limit of dynamic shared memory to that of the device.
 int resident_blocks(const void* function, int threads, int shared_bytes, int device);
 
 // Threads that a block of this kernel may have, in the code that the device runs. Asked once per kernel and device.
@@ -21,17 +21,17 @@ enum class Dependency : std::uint8_t { full, programmatic };
 // False if FOVEA_CUDA_EARLY_LAUNCH is 0: then all kernels are serialized. Read once.
 bool pdl_enabled();
 
-// The SM's carve-out between shared memory and L1 cache while the kernel runs: as the kernel needs, or as much shared
-// memory as possible. Two kernels can share an SM only if they agree.
-enum class Memory : std::uint8_t { as_needed, mostly_shared };
+// How an SM divides its memory between shared memory and L1 cache while the kernel runs: as the kernel needs, or as
+// much shared memory as possible. Two kernels can share an SM only if they agree.
+enum class Carveout : std::uint8_t { as_needed, max_shared };
 
-// Clusters of `cluster` blocks that fit the current device at once; 0 if it, or the kernel's code, has no clusters.
-// Asked once for the same arguments, after resident_blocks.
+// Clusters of `cluster` thread blocks that fit the device at once; 0 if the device or the kernel's code has no
+// clusters. The driver is asked once per set of arguments. Call after resident_blocks.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
 
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.
 // `cluster` neighbouring blocks form a cluster.
 void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-            const void* parameters, Dependency dependency, Memory memory = Memory::as_needed, int cluster = 1);
+            const void* parameters, Dependency dependency, Carveout carveout = Carveout::as_needed, int cluster = 1);
 
 }  // namespace fovea::cuda

@@ -1,4 +1,4 @@
-// What the driver knows of pointers and streams.
+// Asks the driver about pointers and streams, and refuses those of other devices.
 #include "cuda/runtime/placement.h"
 
 #include <cuda.h>
@@ -13,16 +13,13 @@
 namespace fovea::cuda {
 namespace {
 
-[[noreturn]] void refuse(const CallSite& site, std::string_view argument, std::string what, std::string got,
-                         const std::string& wanted, std::string hint) {
-  core::fail({.status = Status::invalid_argument,
-              .call = std::string(site.call),
-              .argument = std::string(argument),
-              .problem = std::move(what),
-              .got = std::move(got),
-              .wanted = wanted + " of cuda:" + std::to_string(site.device),
-              .hint = std::move(hint),
-              .line = site.line()});
+// `wanted`: what should be on the call's device.
+[[noreturn]] void refuse(const CallSite& site, ErrorDetails details) {
+  details.status = Status::invalid_argument;
+  details.call = site.call;
+  details.wanted += " of cuda:" + std::to_string(site.device);
+  details.line = site.line();
+  core::fail(std::move(details));
 }
 
 // An allocation on the device of the call.
@@ -56,16 +53,22 @@ void check_memory(std::span<const Placed> memory, const CallSite& site) {
   for (const Placed& one : memory) {
     if (one.data == nullptr || known.holds(one.data)) continue;
     known = allocation_of(one.data, site.device);
-    if (known.holds(one.data)) continue;  // if not, the runtime tells why
+    if (known.holds(one.data)) continue;  // otherwise the runtime is asked why
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, one.data), "cudaPointerGetAttributes");
     if (attributes.type == cudaMemoryTypeUnregistered) {
-      refuse(site, one.name, "the view says cuda, its pointer is host memory",
-             "a pointer that the driver does not know", "memory", "copy the tensor to the device, or say device cpu");
+      refuse(site, {.argument = std::string(one.name),
+                    .problem = "the view says cuda, its pointer is host memory",
+                    .got = "a pointer that the driver does not know",
+                    .wanted = "memory",
+                    .hint = "copy the tensor to the device, or say device cpu"});
     }
-    if (attributes.type == cudaMemoryTypeDevice && attributes.device != site.device)
-      refuse(site, one.name, "the tensor is on another device", "memory of cuda:" + std::to_string(attributes.device),
-             "memory", "");
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != site.device) {
+      refuse(site, {.argument = std::string(one.name),
+                    .problem = "the tensor is on another device",
+                    .got = "memory of cuda:" + std::to_string(attributes.device),
+                    .wanted = "memory"});
+    }
   }
 }
 
@@ -98,13 +101,16 @@ void check_stream(void* stream, const CallSite& site) {
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
-  if (capture != cudaStreamCaptureStatusNone)
-    return;  // the driver does not answer during capture; launching the graph will
+  // The driver does not tell a stream's device during capture. A graph on the wrong device fails when it is launched.
+  if (capture != cudaStreamCaptureStatusNone) return;
   int device = 0;
   check(cudaStreamGetDevice(cuda_stream, &device), "cudaStreamGetDevice");
-  if (device != site.device)
-    refuse(site, "stream", "the stream belongs to another device", "a stream of cuda:" + std::to_string(device),
-           "a stream", "");
+  if (device != site.device) {
+    refuse(site, {.argument = "stream",
+                  .problem = "the stream belongs to another device",
+                  .got = "a stream of cuda:" + std::to_string(device),
+                  .wanted = "a stream"});
+  }
 }
 
 }  // namespace fovea::cuda

@@ -12,20 +12,20 @@
 
 namespace fovea::cuda {
 
-// The call that is checked: what messages say of it.
+// The call being checked, as messages name it.
 struct CallSite {
   std::string_view call;
   int device = 0;
-  std::function<std::string()> line = [] { return std::string(); };  // its problem line, asked for by refusals only
+  std::function<std::string()> line = [] { return std::string(); };  // the problem line; only refusals ask for it
 };
-CallSite site_of(const core::Plan& plan);  // to be used while the plan lives
+CallSite site_of(const core::Plan& plan);  // valid while the plan lives
 
 struct Placed {
   std::string_view name;
   const void* data;  // null: nothing is touched
 };
 
-// Nothing is read from an empty tensor, wherever it points.
+// Memory to check. An empty tensor may point anywhere: nothing is read from it.
 template <class Pointer>
 Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   const bool empty = t.sizes[0] == 0 || t.sizes[1] == 0 || t.sizes[2] == 0 || t.sizes[3] == 0;
@@ -40,8 +40,8 @@ void check_placements(const core::Plan& plan, const BackwardTensors& t, const co
 // Throws Error(invalid_argument) if the stream belongs to another device.
 void check_stream(void* stream, const CallSite& site);
 
-// Throws Error(invalid_argument) if memory is not reachable from the call's device. Neighbours in the list often share
-// an allocation, as those of PyTorch's allocator do: then it is asked for once.
+// Throws Error(invalid_argument) if the call's device cannot access the memory. Consecutive entries often share an
+// allocation, as tensors of PyTorch do; it is then looked up once.
 void check_memory(std::span<const Placed> memory, const CallSite& site);
 
 }  // namespace fovea::cuda

@@ -1,4 +1,5 @@
-// First the idle block of the stream; then the driver: one memory pool per device, which keeps its memory until told.
+// A workspace is the stream's idle block, or else comes from the driver: one memory pool per device, which keeps freed
+// memory until empty_pool().
 #include "cuda/runtime/workspace_pool.h"
 
 #include <cuda.h>
@@ -18,8 +19,6 @@
 
 namespace fovea::cuda {
 namespace {
-
-constexpr std::size_t kMaxDevices = 64;
 
 cudaMemPool_t pool_of(int device) {
   static std::array<std::once_flag, kMaxDevices> made;
@@ -41,7 +40,8 @@ IdleBlocks& idle_of(int device) {
   return all[static_cast<std::size_t>(device)];
 }
 
-// Id of a stream of the current device; none if the driver does not tell. Then nothing is kept for the stream.
+// The driver's id of a stream of the current device; none if the driver is too old to tell. Then the stream keeps no
+// block.
 std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   static const auto stream_id = driver_function<decltype(&cuStreamGetId)>("cuStreamGetId");
   unsigned long long id = 0;
@@ -49,7 +49,7 @@ std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   return id;
 }
 
-// A failure leaves the memory in the pool; a call cannot report that to its caller.
+// A failure leaves the memory in the pool. It is not reported: this also runs while an error unwinds.
 void free_in_order(void* data, cudaStream_t stream) {
   if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
 }
@@ -57,17 +57,17 @@ void free_in_order(void* data, cudaStream_t stream) {
 // The idle block of the stream if it is large enough; a smaller one is freed.
 Buffer take_idle(int device, std::int64_t bytes, cudaStream_t stream) {
   const std::optional<std::uint64_t> id = id_of(stream);
-  const IdleBlock left = id ? idle_of(device).take(*id) : IdleBlock{};
-  if (left.bytes >= bytes) return {left.data, left.bytes};
-  if (left.data != nullptr) free_in_order(left.data, stream);
+  const IdleBlock idle = id ? idle_of(device).take(*id) : IdleBlock{};
+  if (idle.bytes >= bytes) return {idle.data, idle.bytes};
+  if (idle.data != nullptr) free_in_order(idle.data, stream);
   return {};
 }
 
-// Frees all idle blocks of the current device, after their work has ended.
-void give_idle_back(int device) {
+// Waits for the work of the current device and frees all its idle blocks.
+void free_idle_blocks(int device) {
   const std::vector<IdleBlock> all = idle_of(device).take_all();
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  for (const IdleBlock& left : all) free_in_order(left.data, cudaStreamLegacy);
+  for (const IdleBlock& idle : all) free_in_order(idle.data, cudaStreamLegacy);
   check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
@@ -98,7 +98,7 @@ Buffer allocate_workspace(const core::Plan& plan, void* stream) {
                 .hint = "pass a workspace of workspace_bytes() that lives as long as the graph",
                 .line = site.line()});
   }
-  if (const Buffer left = take_idle(site.device, bytes, cuda_stream); left.data != nullptr) return left;
+  if (const Buffer idle = take_idle(site.device, bytes, cuda_stream); idle.data != nullptr) return idle;
   void* data = nullptr;
   const cudaError_t status =
       cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(site.device), cuda_stream);
@@ -134,14 +134,14 @@ std::int64_t pool_peak(int device) { return pool_attribute(device, cudaMemPoolAt
 
 void reset_pool_peak(int device) {
   const CurrentDevice current(device);
-  give_idle_back(device);
+  free_idle_blocks(device);
   std::uint64_t none = 0;
   check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
 }
 
 void empty_pool(int device) {
   const CurrentDevice current(device);
-  give_idle_back(device);
+  free_idle_blocks(device);
   check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
 }
 

@@ -138,7 +138,7 @@ std::map<std::string, std::string> Machine::facts() const {
   if (const auto devices = cuda::device_facts(); !devices.empty()) {
     const auto& d = devices.front();
     facts["gpu_limits"] =
-        fmt::format("sm_{}{}, {} SMs, {} memory, {} L2, {} shared, {:.0f} MHz", d.major, d.minor, d.multiprocessors,
+        fmt::format("sm_{}{}, {} SMs, {} memory, {} L2, {} shared, {:.0f} MHz", d.major, d.minor, d.sm_count,
                     binary_size(d.memory_bytes), binary_size(d.l2_bytes), binary_size(d.shared_bytes), d.max_clock_mhz);
     facts["gpu_driver"] = cuda::driver_text();
   }

@@ -1,6 +1,6 @@
-// Backward for dK and dV: a thread block holds a K/V tile and streams Q and dO tiles past it, of every query head of
-// the group, so that every dK and dV row has one owner. Scores are computed transposed (rows are keys): P^T and dS^T
-// are then in registers the A operands of the second MMAs.
+// Backward for dK and dV: a thread block holds a K/V tile and streams the Q and dO tiles of all query heads of the
+// group past it. So every dK and dV row has one owner. Scores are computed transposed (rows are keys): P^T and dS^T are
+// then already in registers as A operands of the second MMAs.
 #pragma once
 
 #include "cuda/attention/any/cluster_combine.cuh"
@@ -40,8 +40,8 @@ struct BackwardDkDvShared {
   std::byte v[Tile::kShape.rows() * kPitch];
   std::byte streamed[2 * kStages][kStream * kPitch];  // Q and dO
   alignas(16) float lse_delta[kStages][2][kStream];   // lse and delta
-  alignas(16) typename Mma::Stage stage;
-  DkDvWork work;  // some tiles have no registers left for it
+  alignas(16) typename Mma::PStaging p_staging;
+  DkDvWork work;  // for tiles that have no registers left for it
 };
 
 template <class Element, class Tile>
@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_stationary(BackwardDkDvShared<Element, Tile
   constexpr TileShape kTile = Tile::kShape;
   const auto gK = rows_of<Element>(p.k, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_qk);
   const auto gV = rows_of<Element>(p.v, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_v);
-  load_by(gK.vector && gV.vector, [&](auto chunks) {
+  dispatch_chunked(gK.vector && gV.vector, [&](auto chunks) {
     load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.k, gK, work.first_row);
     if (work.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.v, gV, work.first_row);
   });
@@ -109,7 +109,7 @@ __device__ __forceinline__ void probabilities(typename Mma::Scores& p, const flo
   if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
 }
 
-// dS^T = P^T (dP^T - delta), in place of P^T; dP^T = V dO^T.
+// dS^T = P^T (dP^T - delta), in place of P^T; dP^T = V dO^T. Masked again, since 0 times an infinite dP^T is NaN.
 template <class Mma, int kStream>
 __device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const typename Mma::Scores& dp,
                                                 const float (&delta)[kStream], bool masked, const DkDvWork& work,
@@ -123,8 +123,8 @@ __device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const t
   if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
 }
 
-// One Q tile: P^T, dV += P^T dO, dS^T, dK += dS^T Q; loads the next tile meanwhile. Everything has arrived when the
-// step starts, except dO with a single stage, which arrives while P^T is computed.
+// One Q tile: P^T, dV += P^T dO, dS^T, dK += dS^T Q; the next tile is loaded meanwhile. All copies have arrived when
+// the step starts, except dO with a single stage: it arrives while P^T is computed.
 template <class Element, class Tile, bool kBoth>
 __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipeline,
                                           DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients, int step,
@@ -150,7 +150,7 @@ __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipe
     ptx::cp_async_wait<0>();
     __syncthreads();  // dO has arrived
   }
-  if (work.dv) Mma::multiply(gradients.dv, scores, dout, shared.stage);
+  if (work.dv) Mma::multiply(gradients.dv, scores, dout, shared.p_staging);
   if (work.dk) {
     typename Mma::Scores dp;
     Mma::multiply_transposed(dp, shared.v, dout);
@@ -161,11 +161,11 @@ __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipe
     pipeline.load_queries(step + 1);
     next = pipeline.read_lse_delta(step + 1);
   }
-  if (work.dk) Mma::multiply(gradients.dk, scores, q, shared.stage);
+  if (work.dk) Mma::multiply(gradients.dk, scores, q, shared.p_staging);
   if (more) pipeline.store_lse_delta(step + 1, next);
 }
 
-// All steps, with synchronous MMAs.
+// All steps with synchronous MMAs.
 template <class Element, class Tile, bool kBoth>
 __device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& pipeline,
                                               DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients) {
@@ -183,8 +183,8 @@ __device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& 
   }
 }
 
-// All steps with asynchronous MMAs, for both gradients and rows of whole chunks: V dO^T overlaps with computing P^T,
-// and P^T dO with dS^T.
+// All steps with asynchronous MMAs: V dO^T overlaps with computing P^T, and P^T dO with dS^T. Only if both gradients
+// are wanted and all rows are whole chunks.
 template <class Element, class Tile>
 __device__ __forceinline__ void dkdv_overlapped(const QPipelineOf<Element, Tile>& pipeline,
                                                 DkDvAccumulators<MmaPolicy<Element, Tile>, true>& gradients) {
@@ -266,14 +266,14 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   } else {
     dkdv_in_order<Element, Tile, kBoth>(pipeline, gradients);
   }
-  const DkDvWork again = dkdv_work<Tile, kBoth>(p, ptx::block_index());
+  const DkDvWork recomputed = dkdv_work<Tile, kBoth>(p, ptx::block_index());  // takes no registers in the main loop
   static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
   auto* values = reinterpret_cast<float*>(&shared);
   const auto write = [&](const typename Mma::Accumulator& acc, float factor, const GradientOutput& to) {
-    write_gradient<Mma>(values, acc, factor, p, to, again.tile, again.first_row);
+    write_gradient<Mma>(values, acc, factor, p, to, recomputed.tile, recomputed.first_row);
   };
-  if (again.dk) write(gradients.dk, s.scale, {p.dk, p.partial_first, s.heads_kv, s.len_k, s.dim_qk});
-  if (again.dv) write(gradients.dv, 1.0f, {p.dv, p.partial_second, s.heads_kv, s.len_k, s.dim_v});
+  if (recomputed.dk) write(gradients.dk, s.scale, {p.dk, p.partial_first, s.heads_kv, s.len_k, s.dim_qk});
+  if (recomputed.dv) write(gradients.dv, 1.0f, {p.dv, p.partial_second, s.heads_kv, s.len_k, s.dim_v});
 }
 
 template <class Element, class Tile>

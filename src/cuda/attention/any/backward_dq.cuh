@@ -1,5 +1,5 @@
-// Backward for dQ: a thread block holds a tile of Q and dO and streams K/V tiles past it. It recomputes S and dP, which
-// backward_dkdv computes as well, so that every dQ row has one owner: no atomics, and the same bits on every run.
+// Backward for dQ: a thread block holds a tile of Q and dO and streams K/V tiles past it. It computes S and dP, as
+// backward_dkdv does, so that every dQ row has one owner. There are no atomics, and every run gives the same bits.
 #pragma once
 
 #include "cuda/attention/any/cluster_combine.cuh"
@@ -22,33 +22,14 @@ struct BackwardDqShared {
   std::byte dout[Tile::kShape.rows() * kPitch];
   std::byte streamed[2 * kStages][kStream * kPitch];
   float lse[Tile::kShape.rows()], delta[Tile::kShape.rows()];
-  alignas(16) typename Mma::Stage stage;
-  Element *keys, *values;  // of the sequence; in registers they would spill
+  alignas(16) typename Mma::PStaging p_staging;
+  const Element *keys, *values;  // of the sequence; in registers they would spill
 };
-
-struct DqWork {
-  WorkTile tile;
-  int first_row;
-  Range kv_tiles, unmasked;
-};
-
-template <class Tile>
-__device__ __forceinline__ DqWork dq_work(const BackwardParameters& p, unsigned cta) {
-  constexpr TileShape kTile = Tile::kShape;
-  const Shape& s = p.shape;
-  DqWork work{.tile = work_tile_of(cta, p.split, p.grid)};
-  work.first_row = (p.grid.tiles - 1 - work.tile.index) * kTile.rows();  // longest rows of a causal mask first
-  const int last = min(work.first_row + kTile.rows(), s.len_q) - 1;
-  work.kv_tiles = split_range(tiles_of(keys_of_any(s, work.first_row, last), kTile.stream), p.split, work.tile.split);
-  const Range all = keys_of_all(s, work.first_row, last);
-  work.unmasked = {(all.begin + kTile.stream - 1) / kTile.stream, all.end / kTile.stream};
-  return work;
-}
 
 // lse and delta of the tile's rows. Rows beyond the last query get lse = +inf, so their probabilities are 0.
 template <int kRows>
 __device__ __forceinline__ void load_lse_delta(float (&lse)[kRows], float (&delta)[kRows], const BackwardParameters& p,
-                                               const DqWork& work) {
+                                               const QTileWork& work) {
   const std::int64_t sequence = static_cast<std::int64_t>(work.tile.batch) * p.shape.heads_q + work.tile.head;
   for (int i = static_cast<int>(threadIdx.x); i < kRows; i += static_cast<int>(blockDim.x)) {
     const bool inside = work.first_row + i < p.shape.len_q;
@@ -86,7 +67,7 @@ __device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const t
 template <class Element, class Tile>
 __device__ __forceinline__ void dq_step(BackwardDqShared<Element, Tile>& shared,
                                         KvPipeline<Element, Tile, BackwardDqShared<Element, Tile>>& pipeline,
-                                        typename MmaPolicy<Element, Tile>::Accumulator& dq, const DqWork& work,
+                                        typename MmaPolicy<Element, Tile>::Accumulator& dq, const QTileWork& work,
                                         const Shape& s, int kv_tile) {
   using Mma = MmaPolicy<Element, Tile>;
   constexpr bool kSingleStage = Tile::kShape.stages == 1;
@@ -106,7 +87,7 @@ __device__ __forceinline__ void dq_step(BackwardDqShared<Element, Tile>& shared,
     __syncthreads();  // all threads are done with V
     pipeline.load_next_keys(kv_tile + 1);
   }
-  Mma::multiply(dq, scores, pipeline.keys(kv_tile), shared.stage);
+  Mma::multiply(dq, scores, pipeline.keys(kv_tile), shared.p_staging);
 }
 
 // The same with asynchronous MMAs, which overlap with the arithmetic between them.
@@ -114,7 +95,7 @@ template <class Element, class Tile>
 __device__ __forceinline__ void dq_step_overlapped(BackwardDqShared<Element, Tile>& shared,
                                                    KvPipeline<Element, Tile, BackwardDqShared<Element, Tile>>& pipeline,
                                                    typename MmaPolicy<Element, Tile>::Accumulator& dq,
-                                                   const DqWork& work, const Shape& s, int kv_tile) {
+                                                   const QTileWork& work, const Shape& s, int kv_tile) {
   using Mma = MmaPolicy<Element, Tile>;
   static_assert(Tile::kShape.stages > 1);
   typename Mma::Scores scores, dp;
@@ -131,8 +112,8 @@ __device__ __forceinline__ void dq_step_overlapped(BackwardDqShared<Element, Til
   Mma::template wait<0>(dq);
 }
 
-// At the end. This kernel may run concurrently with backward_dkdv, and a kernel that waits for this one must wait for
-// both. One thread block waits on its behalf; the others exit and make room.
+// Call at the end. This kernel may run concurrently with backward_dkdv, and whoever waits for this kernel must wait for
+// both. So one thread block waits for backward_dkdv; the others exit and make room.
 __device__ __forceinline__ void wait_in_first_cta() {
   if (ptx::block_index() == 0) ptx::griddepcontrol_wait();
 }
@@ -148,7 +129,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   ptx::griddepcontrol_launch_dependents();
   if (!p.preprocess_done) ptx::griddepcontrol_wait();
   const Shape& s = p.shape;
-  const DqWork work = dq_work<Tile>(p, ptx::block_index());
+  const QTileWork work = q_tile_work<Tile>(p, ptx::block_index());
   if (p.split.splits > 1 && !p.split.in_cluster && work.kv_tiles.begin >= work.kv_tiles.end)  // a split without work
     return wait_in_first_cta();
   const int batch = work.tile.batch, head_kv = key_head(work.tile.head, p.grid);
@@ -160,7 +141,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   if (work.kv_tiles.begin < work.kv_tiles.end) {
     const auto gQ = rows_of<Element>(p.q, batch, work.tile.head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, batch, work.tile.head, s.len_q, s.dim_v);
-    load_by(gQ.vector && gDout.vector && pipeline.vector(), [&](auto chunks) {
+    dispatch_chunked(gQ.vector && gDout.vector && pipeline.vector(), [&](auto chunks) {
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, work.first_row);
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.dout, gDout, work.first_row);
       pipeline.load(chunks, work.kv_tiles.begin);
@@ -189,9 +170,9 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
     }
   }
   static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
-  const DqWork again = dq_work<Tile>(p, ptx::block_index());
+  const QTileWork recomputed = q_tile_work<Tile>(p, ptx::block_index());  // takes no registers in the main loop
   write_gradient<Mma>(reinterpret_cast<float*>(&shared), dq, s.scale, p,
-                      {p.dq, p.partial_first, s.heads_q, s.len_q, s.dim_qk}, again.tile, again.first_row);
+                      {p.dq, p.partial_first, s.heads_q, s.len_q, s.dim_qk}, recomputed.tile, recomputed.first_row);
   wait_in_first_cta();
 }
 

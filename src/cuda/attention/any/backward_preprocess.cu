@@ -2,6 +2,7 @@
 // Delta is summed by the same instructions in the same order as dP = dO V^T. Where a row sees one key, O is that key's
 // V, and dP - delta must be exactly 0.
 #include "cuda/attention/any/parameters.h"
+#include "cuda/device/sequence.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
@@ -10,15 +11,15 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr int kChain = 128;  // columns of one chain of sums, as in mma_sync_policy.cuh
+constexpr int kChain = 128;  // longest accumulation chain, in columns; as in mma_sync_policy.cuh
 
-// Writes lse and delta of one row. `delta` is used unless the caller gave one.
+// Writes lse and delta of one row. A delta tensor of the caller overrides `delta`.
 __device__ __forceinline__ void write_row(const PreprocessParameters& p, std::int64_t sequence, int query,
                                           float delta) {
   const Shape& s = p.shape;
   const std::int64_t batch = sequence / s.heads_q, head = sequence % s.heads_q, row = sequence * s.len_q + query;
-  const auto at = [&](const TensorRef& t) {
-    return static_cast<const float*>(t.data)[batch * t.batch + head * t.head + query * t.row];
+  const auto at = [&](const ConstTensorRef& t) {
+    return static_cast<const float*>(t.data)[row_offset(t, batch, head, query)];
   };
   const float lse = at(p.lse);
   p.lse_result[row] = lse == -kInfinity ? kInfinity : lse;
@@ -34,9 +35,8 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   const std::int64_t sequence = row / s.len_q;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int query = static_cast<int>(row % s.len_q);
-  const auto row_of = [&](const TensorRef& t) {
-    return static_cast<const float*>(t.data) + sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head +
-           query * t.row;
+  const auto row_of = [&](const ConstTensorRef& t) {
+    return static_cast<const float*>(t.data) + row_offset(t, sequence / s.heads_q, sequence % s.heads_q, query);
   };
   float delta = 0.0f;
   if (p.delta.data == nullptr) {
@@ -64,10 +64,10 @@ __device__ __forceinline__ std::uint32_t operand(const Element* row, int column,
   return ptx::pack<Element>(static_cast<float>(row[column]), second);
 }
 
-// The same of an fp32 row, as the sum of two operands: high and low.
+// The same elements of an fp32 row, split into two operands: high + low.
 template <class Element>
-__device__ __forceinline__ void operands(const float* row, int column, int dim, std::uint32_t& high,
-                                         std::uint32_t& low) {
+__device__ __forceinline__ void split_operand(const float* row, int column, int dim, std::uint32_t& high,
+                                              std::uint32_t& low) {
   const float a = row != nullptr && column < dim ? row[column] : 0.0f;
   const float b = row != nullptr && column + 1 < dim ? row[column + 1] : 0.0f;
   high = ptx::pack<Element>(a, b);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void operands(const float* row, int column, int dim, 
   low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
 }
 
-// The rows that a lane reads: one of the upper eight of a tile, one of the lower eight; null beyond the last query.
+// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile; null beyond the last query.
 template <class Element>
 struct LaneRows {
   const Element *dout[2], *out[2];
@@ -99,7 +99,7 @@ __device__ __forceinline__ void add_columns(Diagonals& sums, const PreprocessPar
     const int at = column + i / 2 * 8;
     a[i] = operand(rows.dout[i % 2], at, dim, p.dout.vector);
     if (is_fp32) {
-      operands<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
+      split_operand<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
     } else {
       b[i] = operand(rows.out[i % 2], at, dim, p.out.vector);
     }
@@ -119,16 +119,14 @@ __global__ void __launch_bounds__(kPreprocessThreads)
     backward_preprocess(const __grid_constant__ PreprocessParameters p) {
   ptx::griddepcontrol_launch_dependents();
   const Shape& s = p.shape;
-  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;  // as in ptx/mma.cuh
   const int tiles = (s.len_q + 15) / 16;
   const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * kPreprocessThreads + threadIdx.x) / 32;
   const std::int64_t sequence = warp / tiles;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int first = static_cast<int>(warp % tiles) * 16;
-  const auto row_of = [&](const TensorRef& tensor, auto* data, int query) {
-    return query < s.len_q
-               ? data + sequence / s.heads_q * tensor.batch + sequence % s.heads_q * tensor.head + query * tensor.row
-               : nullptr;
+  const auto row_of = [&](const ConstTensorRef& t, auto* data, int query) {
+    return query < s.len_q ? data + row_offset(t, sequence / s.heads_q, sequence % s.heads_q, query) : nullptr;
   };
   Diagonals sums, first_chain;
   if (p.delta.data == nullptr) {
@@ -158,15 +156,9 @@ __global__ void __launch_bounds__(kPreprocessThreads)
 }  // namespace
 
 const void* preprocess_function(ElementKind kind) {
-  switch (kind) {
-    case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&backward_preprocess_fp32);
-    case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&backward_preprocess<__nv_bfloat16>);
-    case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&backward_preprocess<__half>);
-  }
-  return nullptr;
+  return by_kind(kind, reinterpret_cast<const void*>(&backward_preprocess_fp32),
+                 reinterpret_cast<const void*>(&backward_preprocess<__nv_bfloat16>),
+                 reinterpret_cast<const void*>(&backward_preprocess<__half>));
 }
 
 std::int64_t preprocess_ctas(ElementKind kind, std::int64_t sequences, std::int64_t len_q) {

@@ -1,6 +1,6 @@
 // The combine of a cluster's splits: every thread block sums a slice of the tile's rows over the shared memory of all
-// blocks of the cluster. Each starts with its own block and wraps around, so the order, and every bit, is the same on
-// every run.
+// thread blocks of the cluster. It starts with its own and wraps around. So the order of the sum, and every bit, is the
+// same on every run.
 #pragma once
 
 #include <bit>
@@ -23,12 +23,12 @@ struct ClusterCombine {
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0 && kGroups % kMaxCluster == 0);
 
-  // A cluster's size is a power of two. If these are as well, all threads of a warp have the same number of rows.
+  // A cluster's size is a power of two. Since these are too, all threads of a warp have the same number of rows.
   static_assert(std::has_single_bit(static_cast<unsigned>(kTile.rows())));
   static_assert(std::has_single_bit(static_cast<unsigned>(kGroups)) && kTile.rows() / kMaxCluster * kGroups >= 32);
 
   std::uint32_t address;  // of the values in shared memory
-  int splits, rank;       // thread blocks of the cluster, and this one's index
+  int splits, rank;       // thread blocks of the cluster, and the index of this one
   Range rows;             // of this thread: every kRowsAtOnce-th
   int column = static_cast<int>(threadIdx.x) % kGroups * 4;
 
@@ -38,7 +38,7 @@ struct ClusterCombine {
     rows = {rank * slice + static_cast<int>(threadIdx.x) / kGroups, (rank + 1) * slice};
   }
 
-  // This thread's rows where the block keeps the whole tile.
+  // This thread's rows if there is no cluster: then the thread block writes the whole tile.
   static __device__ __forceinline__ Range all_rows() { return {static_cast<int>(threadIdx.x) / kGroups, kTile.rows()}; }
 
   // Call before the cluster barrier: puts this block's accumulator into its shared memory.
@@ -101,9 +101,8 @@ struct GradientOutput {
 };
 
 // Writes a tile's accumulator times `factor` to a gradient, rows from `first_row` on: overwrites or accumulates,
-// combines with the cluster's other splits, or stores a partial. It goes by way of `values`, shared memory that this
-// block may still be reading: a short loop then writes whole rows, instead of a few columns here and there from
-// registers.
+// combines with the cluster's other splits, or stores a partial. The accumulator first goes to `values`, shared memory
+// that this thread block may still be reading. A short loop then writes whole rows, not scattered columns.
 template <class Mma>
 __device__ __forceinline__ void write_gradient(float* values, const typename Mma::Accumulator& acc, float factor,
                                                const BackwardParameters& p, const GradientOutput& to,
@@ -124,7 +123,7 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Mma
   const Combine combine(values, p.split, tile.split);
   Range rows = p.split.in_cluster ? combine.rows : Combine::all_rows();
   rows.end = combine.column < to.dim ? min(rows.end, to.len - first_row) : 0;
-  const std::int64_t offset = tile.batch * t.batch + tile.head * t.head;
+  const std::int64_t offset = row_offset(t, tile.batch, tile.head, 0);
 #pragma unroll 1
   for (int row = rows.begin; row < rows.end; row += Combine::kRowsAtOnce) {
     float sum[4] = {};

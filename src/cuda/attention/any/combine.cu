@@ -1,7 +1,7 @@
-// Split-KV combine, and the same for gradients: partials are summed in the order of the splits, so every run gives the
-// same bits.
+// Split-KV combine, and the same for gradients. Partials are summed in a fixed order, so every run gives the same bits.
 #include "cuda/attention/any/parameters.h"
 #include "cuda/attention/any/work_tile.cuh"
+#include "cuda/device/sequence.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/device/store.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
@@ -9,16 +9,9 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr int kVector = 4;            // columns per thread
+constexpr int kVector = 4;            // columns per thread, as in threads_of_row()
 constexpr int kSplitsAtOnce = 4;      // splits that a thread of combine_gradients has in flight
 static_assert(kMaxSplits <= 2 * 32);  // a lane of combine_forward holds the states of two splits at most
-
-// Threads per row, each kVector columns at a time: 32, or fewer for narrow rows.
-__device__ __forceinline__ int threads_of_row(int dim) {
-  int threads = 1;
-  while (threads < 32 && threads * kVector < dim) threads *= 2;
-  return threads;
-}
 
 __device__ __forceinline__ void read_partial(float (&values)[kVector], const float* row, int column, int dim) {
   if (dim % kVector == 0) {
@@ -29,8 +22,8 @@ __device__ __forceinline__ void read_partial(float (&values)[kVector], const flo
   }
 }
 
-// One warp per row. Each lane computes the rescale factors of one or two splits; then groups of lanes each sum every
-// n-th split.
+// One warp per row. Each lane computes the rescale factors of one or two splits. Then `groups` groups of lanes sum the
+// splits, each every groups-th one.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads)
     combine_forward(const __grid_constant__ CombineForwardParameters p) {
@@ -51,7 +44,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   const float maximum = lanes_max<32>(fmaxf(states[0].maximum, states[1].maximum));
   const float row_max = finite_max(maximum);
   float factors[2], sum = 0.0f;
-  unsigned written[2];  // false for a split without keys
+  unsigned written[2];  // bit masks: 0 for a split that saw no key of the row, and wrote no partial
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     written[i] = __ballot_sync(0xffffffffu, states[i].sum != 0.0f);
@@ -60,7 +53,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   }
   const FinalRow done = finalize_row(maximum, lanes_sum<32>(sum), s);
   const auto offset = [&](const TensorRef& t) {
-    return sequence / s.heads_q * t.batch + sequence % s.heads_q * t.head + query * t.row;
+    return row_offset(t, sequence / s.heads_q, sequence % s.heads_q, query);
   };
   if (lane == 0 && p.lse.data != nullptr) static_cast<float*>(p.lse.data)[offset(p.lse)] = done.lse;
   const int width = threads_of_row(s.dim_v), group = lane / width, groups = 32 / width;
@@ -86,32 +79,34 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
   }
 }
 
+// `threads` threads per row, which add the splits in order.
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads)
     combine_gradients(const __grid_constant__ CombineGradientsParameters p) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
-  const unsigned block = blockIdx.x;
+  const unsigned cta = blockIdx.x;
   const int last = p.count - 1;
-  const PartialGradient& sum = p.sums[block >= p.sums[last].first_cta ? last : block >= p.sums[1].first_cta ? 1 : 0];
-  const int threads = threads_of_row(sum.dim), lane = static_cast<int>(threadIdx.x) % threads;
-  const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * sum.heads * sum.len;
-  const std::int64_t thread = static_cast<std::int64_t>(block - sum.first_cta) * kMemoryKernelThreads + threadIdx.x;
+  const PartialGradient& gradient = p.gradients[cta >= p.gradients[last].first_cta ? last
+                                                : cta >= p.gradients[1].first_cta  ? 1
+                                                                                   : 0];
+  const int threads = threads_of_row(gradient.dim), lane = static_cast<int>(threadIdx.x) % threads;
+  const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * gradient.heads * gradient.len;
+  const std::int64_t thread = static_cast<std::int64_t>(cta - gradient.first_cta) * kMemoryKernelThreads + threadIdx.x;
   const std::int64_t row = thread / threads;
   if (row >= rows) return;
-  const std::int64_t index = row % sum.len, sequence = row / sum.len;
-  const std::int64_t offset =
-      sequence / sum.heads * sum.result.batch + sequence % sum.heads * sum.result.head + index * sum.result.row;
-  const int splits = sum.is_dkdv ? splits_of_key(p.shape, sum.split, static_cast<int>(index))
-                                 : splits_of_query(p.shape, sum.split, static_cast<int>(index));
-  for (int column = lane * kVector; column < sum.dim; column += threads * kVector) {
+  const std::int64_t index = row % gradient.len, sequence = row / gradient.len;
+  const std::int64_t offset = row_offset(gradient.result, sequence / gradient.heads, sequence % gradient.heads, index);
+  const int splits = gradient.is_dkdv ? splits_of_key(p.shape, gradient.split, static_cast<int>(index))
+                                      : splits_of_query(p.shape, gradient.split, static_cast<int>(index));
+  for (int column = lane * kVector; column < gradient.dim; column += threads * kVector) {
     float result[kVector] = {};
     for (int first = 0; first < splits; first += kSplitsAtOnce) {
       float values[kSplitsAtOnce][kVector] = {};
 #pragma unroll
       for (int i = 0; i < kSplitsAtOnce; ++i) {
         if (first + i < splits)
-          read_partial(values[i], sum.partial + ((first + i) * rows + row) * sum.dim, column, sum.dim);
+          read_partial(values[i], gradient.partial + ((first + i) * rows + row) * gradient.dim, column, gradient.dim);
       }
 #pragma unroll
       for (int i = 0; i < kSplitsAtOnce; ++i) {
@@ -119,34 +114,22 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
         for (int j = 0; j < kVector; ++j) result[j] += values[i][j];
       }
     }
-    store<Element, kVector>(sum.result, offset, column, sum.dim, p.accumulate, result);
+    store<Element, kVector>(gradient.result, offset, column, gradient.dim, p.accumulate, result);
   }
 }
 
 }  // namespace
 
 const void* combine_forward_function(ElementKind kind) {
-  switch (kind) {
-    case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&combine_forward<float>);
-    case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&combine_forward<__nv_bfloat16>);
-    case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&combine_forward<__half>);
-  }
-  return nullptr;
+  return by_kind(kind, reinterpret_cast<const void*>(&combine_forward<float>),
+                 reinterpret_cast<const void*>(&combine_forward<__nv_bfloat16>),
+                 reinterpret_cast<const void*>(&combine_forward<__half>));
 }
 
 const void* combine_gradients_function(ElementKind kind) {
-  switch (kind) {
-    case ElementKind::fp32:
-      return reinterpret_cast<const void*>(&combine_gradients<float>);
-    case ElementKind::bf16:
-      return reinterpret_cast<const void*>(&combine_gradients<__nv_bfloat16>);
-    case ElementKind::fp16:
-      return reinterpret_cast<const void*>(&combine_gradients<__half>);
-  }
-  return nullptr;
+  return by_kind(kind, reinterpret_cast<const void*>(&combine_gradients<float>),
+                 reinterpret_cast<const void*>(&combine_gradients<__nv_bfloat16>),
+                 reinterpret_cast<const void*>(&combine_gradients<__half>));
 }
 
 }  // namespace fovea::cuda::any

@@ -1,5 +1,5 @@
-// The time of tile choices: cycles of products, of the exponentials between them, of stores and combining, of launches,
-// in whole waves over the chip. The constants are those of arch_spec.h.
+// Predicts the time of tile choices: cycles of MMAs, exponentials, stores, combining and launches, in whole waves over
+// the chip. The constants are in arch_spec.h.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace fovea::cuda::any {
 
-// Cycles of a kernel that has the chip to itself, with combining.
+// Cycles of a kernel that runs alone on the chip, combining included.
 double cycles_of(const TileChoice& one, ElementKind kind, int device);
 
 struct Pair {

@@ -21,37 +21,16 @@ struct ForwardShared {
   static constexpr bool kSwapBuffers = false;
   alignas(128) std::byte q[Tile::kShape.rows() * kPitch];
   std::byte streamed[2 * Tile::kShape.stages][Tile::kShape.streamed_rows() * kPitch];
-  alignas(16) typename Mma::Stage stage;
+  alignas(16) typename Mma::PStaging p_staging;
   // Kept here instead of in registers through the main loop.
-  Element *keys, *values;  // of the sequence
+  const Element *keys, *values;  // of the sequence
   int first_row;
   Range unmasked;
   WorkTile tile;
 };
 
-// The work of one thread block: the Q tile from row `first_row` on and these K/V tiles. Those in `unmasked` need no
-// mask.
-struct ForwardWork {
-  WorkTile tile;
-  int first_row;
-  Range kv_tiles, unmasked;
-};
-
-template <class Tile>
-__device__ __forceinline__ ForwardWork forward_work(const ForwardParameters& p, unsigned cta) {
-  constexpr int kRows = Tile::kShape.rows(), kKeys = Tile::kShape.streamed_rows();
-  const Shape& s = p.shape;
-  ForwardWork work{.tile = work_tile_of(cta, p.split, p.grid)};
-  work.first_row = (p.grid.tiles - 1 - work.tile.index) * kRows;  // longest rows of a causal mask first
-  const int last = min(work.first_row + kRows, s.len_q) - 1;
-  work.kv_tiles = split_range(tiles_of(keys_of_any(s, work.first_row, last), kKeys), p.split, work.tile.split);
-  const Range all = keys_of_all(s, work.first_row, last);
-  work.unmasked = {(all.begin + kKeys - 1) / kKeys, all.end / kKeys};
-  return work;
-}
-
-// Online softmax of one tile: updates each row's maximum, rescales the accumulator, turns scores into probabilities
-// (relative to the maximum so far).
+// Online softmax of one tile: updates each row's maximum, rescales the accumulator, and turns scores into probabilities
+// relative to the maximum so far.
 template <class Mma>
 __device__ __forceinline__ void softmax_tile(typename Mma::Scores& scores, typename Mma::Accumulator& acc,
                                              RowState (&rows)[Mma::kRows], const Shape& s) {
@@ -73,7 +52,7 @@ __device__ __forceinline__ void softmax_tile(typename Mma::Scores& scores, typen
   }
 }
 
-// The work is read back from where stash_work put it.
+// Writes the finished Q tile. Reads the work back from shared memory, where stash_work put it.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p,
                                            typename MmaPolicy<Element, Tile>::Accumulator& acc,
@@ -98,8 +77,9 @@ __device__ __forceinline__ void write_tile(const ForwardParameters& p,
   }
 }
 
+// Saves what write_tile and the main loop read later, so that it takes no registers.
 template <class Element, class Tile, class Pipeline>
-__device__ __forceinline__ void stash_work(ForwardShared<Element, Tile>& shared, const ForwardWork& work,
+__device__ __forceinline__ void stash_work(ForwardShared<Element, Tile>& shared, const QTileWork& work,
                                            const Pipeline& pipeline) {
   if (threadIdx.x != 0) return;
   if (!Tile::kShape.warpgroup) shared.keys = pipeline.k.data, shared.values = pipeline.v.data;
@@ -128,7 +108,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
-  const ForwardWork work = forward_work<Tile>(p, ptx::block_index());
+  const QTileWork work = q_tile_work<Tile>(p, ptx::block_index());
   ptx::griddepcontrol_launch_dependents();
   if (p.split.splits > 1 && !p.split.in_cluster && work.kv_tiles.begin >= work.kv_tiles.end)
     return;  // a split without work
@@ -143,7 +123,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   const bool has_work = work.kv_tiles.begin < work.kv_tiles.end;
   if (has_work) {
     const auto gQ = rows_of<Element>(p.q, batch, work.tile.head, s.len_q, s.dim_qk);
-    load_by(gQ.vector && pipeline.k.vector, [&](auto chunks) {
+    dispatch_chunked(gQ.vector && pipeline.k.vector, [&](auto chunks) {
       load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, work.first_row);
       pipeline.load_keys(chunks, work.kv_tiles.begin);
     });
@@ -151,7 +131,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   pipeline.set_values(rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), work.kv_tiles.begin);
   stash_work(shared, work, pipeline);
   if (has_work) {
-    load_by(pipeline.v.vector, [&](auto chunks) { pipeline.load_values(chunks, work.kv_tiles.begin); });
+    dispatch_chunked(pipeline.v.vector, [&](auto chunks) { pipeline.load_values(chunks, work.kv_tiles.begin); });
     asm volatile("" ::"l"(p.out.row), "l"(p.lse.row));  // fetch the epilogue's parameters during the copies
     if (s.negate) [[unlikely]]
       negate_queries(shared);
@@ -176,7 +156,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
       __syncthreads();  // V has arrived, and all threads are done with K
       pipeline.load_after_softmax(kv_tile, last);
     }
-    Mma::multiply(acc, scores, pipeline.values(kv_tile) + warp_key * Layout::kPitch, shared.stage);
+    Mma::multiply(acc, scores, pipeline.values(kv_tile) + warp_key * Layout::kPitch, shared.p_staging);
   }
   write_tile<Element, Tile>(p, acc, rows, shared);
 }

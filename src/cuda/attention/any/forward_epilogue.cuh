@@ -1,5 +1,5 @@
-// The forward kernel's epilogue: combines what warps or thread blocks computed of the same rows, divides by the sum and
-// writes out and lse, or writes partials for combine.cu.
+// The forward kernel's epilogue: combines the warps or thread blocks that share rows, divides by the sum, and writes
+// out and lse. Or it writes partials for combine.cu.
 #pragma once
 
 #include "cuda/attention/any/cluster_combine.cuh"
@@ -14,14 +14,20 @@ namespace fovea::cuda::any {
 
 __device__ __forceinline__ void store_lse(const ForwardParameters& p, const WorkTile& tile, int query, float lse) {
   if (p.lse.data == nullptr) return;
-  static_cast<float*>(p.lse.data)[tile.batch * p.lse.batch + tile.head * p.lse.head + query * p.lse.row] = lse;
+  static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, query)] = lse;
 }
 
-__device__ __forceinline__ std::int64_t out_offset(const ForwardParameters& p, const WorkTile& tile, int query) {
-  return tile.batch * p.out.batch + tile.head * p.out.head + query * p.out.row;
+// Writes four columns of a row that is not yet divided by its sum; the thread of the first columns writes lse too.
+template <class Element>
+__device__ __forceinline__ void write_columns(const ForwardParameters& p, const WorkTile& tile, int query, int column,
+                                              float (&values)[4], const FinalRow& row) {
+  if (column == 0) store_lse(p, tile, query, row.lse);
+#pragma unroll
+  for (float& value : values) value *= row.inverse_sum;
+  store<Element, 4>(p.out, row_offset(p.out, tile.batch, tile.head, query), column, p.shape.dim_v, false, values);
 }
 
-// No other warp or block has these rows: results, or the partials of one split, straight from registers.
+// Writes results, or the partials of one split, straight from registers: no other warp or thread block has these rows.
 template <class Mma>
 __device__ __forceinline__ void write_forward(const ForwardParameters& p, const WorkTile& tile, int first_row,
                                               const typename Mma::Accumulator& acc,
@@ -42,13 +48,13 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
     } else {
       const FinalRow done = finalize_row(rows[i].maximum, sum, s);
       if (first_lane) store_lse(p, tile, query, done.lse);
-      store_row<Mma>(p.out, out_offset(p, tile, query), s.dim_v, acc[i], done.inverse_sum);
+      store_row<Mma>(p.out, row_offset(p.out, tile.batch, tile.head, query), s.dim_v, acc[i], done.inverse_sum);
     }
   }
 }
 
-// Combines the warps that own the same rows, in the order of their keys. `values`: shared memory that is no longer
-// read.
+// Combines the warps that own the same rows, in the order of their keys, and writes the rows. `values`: shared memory
+// that nobody reads any more.
 template <class Mma>
 __device__ __forceinline__ void combine_warps_and_write(const ForwardParameters& p, const WorkTile& tile, int first_row,
                                                         typename Mma::Accumulator& acc, RowState (&rows)[Mma::kRows],
@@ -92,15 +98,11 @@ __device__ __forceinline__ void combine_warps_and_write(const ForwardParameters&
       const float4 value = *reinterpret_cast<const float4*>(values + n * kWarpFloats + row * kPitch + column);
       total[0] += value.x, total[1] += value.y, total[2] += value.z, total[3] += value.w;
     }
-    const FinalRow done = finalize_row(maximum, sum, s);
-    if (column == 0) store_lse(p, tile, query, done.lse);
-#pragma unroll
-    for (float& value : total) value *= done.inverse_sum;
-    store<typename Mma::Element, 4>(p.out, out_offset(p, tile, query), column, s.dim_v, false, total);
+    write_columns<typename Mma::Element>(p, tile, query, column, total, finalize_row(maximum, sum, s));
   }
 }
 
-// Combines the thread blocks of a cluster, which are the splits of one tile: each writes a slice of its rows.
+// Combines the thread blocks of a cluster, which are the splits of one tile. Each writes a slice of the tile's rows.
 template <class Mma>
 __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameters& p, const WorkTile& tile,
                                                           int first_row, const typename Mma::Accumulator& acc,
@@ -119,7 +121,7 @@ __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameter
   const std::uint32_t state_address = shared_address(own_states);
   for (int row = combine.rows.begin; row < combine.rows.end; row += Combine::kRowsAtOnce) {
     const int query = first_row + row;
-    const bool is_row = query < s.len_q;  // nothing is read for other rows: every value that is read must be used
+    const bool is_row = query < s.len_q;  // other rows are not read: cluster_barrier_after_reads() wants all reads used
     float4 splits[kMaxCluster];
     combine.read(splits, row, is_row ? s.dim_v : 0);
     const CombinedState state = CombinedState::read<typename Mma::Exp>(
@@ -129,11 +131,8 @@ __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameter
 #pragma unroll
     for (int n = 0; n < kMaxCluster; ++n) Combine::add(total, splits[n], state.factor_of(n));
     if (!is_row) continue;
-    const FinalRow done = finalize_row(state.maximum, state.sum, s);
-    if (combine.column == 0) store_lse(p, tile, query, done.lse);
-#pragma unroll
-    for (float& value : total) value *= done.inverse_sum;
-    store<typename Mma::Element, 4>(p.out, out_offset(p, tile, query), combine.column, s.dim_v, false, total);
+    write_columns<typename Mma::Element>(p, tile, query, combine.column, total,
+                                         finalize_row(state.maximum, state.sum, s));
   }
   cluster_barrier_after_reads();  // other blocks may still read this block's shared memory
 }

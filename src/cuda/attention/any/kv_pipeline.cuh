@@ -52,17 +52,17 @@ struct KvPipeline {
     load_keys(chunks, kv_tile);
     load_values(chunks, kv_tile);
   }
-  // Call once all threads are done with the tile before. With a single stage, load K and V one by one.
+  // Call these once all threads are done with the previous tile. With a single stage, load K and V one by one.
   __device__ __forceinline__ void load_next_tile(int kv_tile) {
-    load_by(vector(), [&](auto chunks) { load(chunks, kv_tile); });
+    dispatch_chunked(vector(), [&](auto chunks) { load(chunks, kv_tile); });
   }
   __device__ __forceinline__ void load_next_keys(int kv_tile) {
-    load_by(vector(), [&](auto chunks) { load_keys(chunks, kv_tile); });
+    dispatch_chunked(vector(), [&](auto chunks) { load_keys(chunks, kv_tile); });
   }
   __device__ __forceinline__ void load_next_values(int kv_tile) {
-    load_by(vector(), [&](auto chunks) { load_values(chunks, kv_tile); });
+    dispatch_chunked(vector(), [&](auto chunks) { load_values(chunks, kv_tile); });
   }
-  // The copies that may be issued while the scores of `kv_tile` are computed.
+  // Issues the copies that may run while the scores of `kv_tile` are computed.
   __device__ __forceinline__ void load_during_scores(int kv_tile, bool first, bool last) {
     if (!kSingleStage && !last) load_next_tile(kv_tile + 1);
     if (kSingleStage && !first) load_next_values(kv_tile);

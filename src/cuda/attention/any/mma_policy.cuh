@@ -79,8 +79,8 @@ __device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offse
   }
 }
 
-// Floats per accumulator row in shared memory, for the combine of a cluster or of warps. Eight rows of float2 stores
-// then hit every bank once.
+// Floats per accumulator row in shared memory, when a cluster or warps combine. With this padding, float2 stores to
+// eight rows hit every bank once.
 template <class Mma>
 constexpr int kCombinePitch = Mma::kTile.dim + 8;
 
@@ -92,6 +92,7 @@ __device__ __forceinline__ void put_row(float* to, const float (&row)[Mma::kColu
     *reinterpret_cast<float2*>(to + Mma::column(j)) = {row[j] * factor, row[j + 1] * factor};
 }
 
+// One accumulator row times `factor`, to a dense row of partials.
 template <class Mma>
 __device__ __forceinline__ void store_partial_row(float* row, int dim, const float (&values)[Mma::kColumns],
                                                   float factor) {

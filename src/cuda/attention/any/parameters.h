@@ -16,7 +16,7 @@ constexpr int kMaxSplits = 64;
 // Split-KV, or split-Q for dK and dV: up to `splits` thread blocks work on one tile of `rows` stationary rows. Each
 // takes `tiles_per_split` streamed tiles of `streamed_rows` rows; under a mask a tile may have fewer splits with work.
 // Partials go to fp32 memory, [splits, batch, heads, len, dim], and combine.cu adds them in order. With `in_cluster`
-// the splits of a tile are one cluster: its thread blocks divide the streamed tiles evenly and combine over shared
+// the splits of a tile form one cluster. Its thread blocks divide the streamed tiles evenly and combine over shared
 // memory.
 struct Split {
   FastDivmod splits_divmod;
@@ -46,9 +46,10 @@ struct PartialState {
 struct ForwardParameters {
   Grid grid;
   Split split;
-  TensorRef q, k;
+  ConstTensorRef q, k;
   Shape shape;
-  TensorRef v, out, lse;         // lse.data may be null
+  ConstTensorRef v;
+  TensorRef out, lse;            // lse.data may be null
   float* partial_out = nullptr;  // not yet divided by the sum; not written where the sum is 0
   PartialState* partial_state = nullptr;
 };
@@ -59,11 +60,12 @@ static_assert(offsetof(ForwardParameters, shape) + offsetof(Shape, scale) <= 48 
 // lse = +inf, so its probabilities are 0.
 struct BackwardParameters {
   Shape shape;
-  TensorRef q, k, v, dout, dq, dk, dv;  // a gradient that is not wanted is null
+  ConstTensorRef q, k, v, dout;
+  TensorRef dq, dk, dv;  // a gradient that is not wanted is null
   const float* lse = nullptr;
   const float* delta = nullptr;
   bool accumulate = false;
-  bool preprocess_done = false;  // lse and delta are complete before this kernel can start
+  bool preprocess_done = false;  // lse and delta are complete when this kernel starts
   Split split;
   Grid grid;
   float* partial_first = nullptr;   // dk, or dq
@@ -72,7 +74,7 @@ struct BackwardParameters {
 
 struct PreprocessParameters {
   Shape shape;
-  TensorRef out, dout, lse, delta;  // delta.data null: computed from out and dout
+  ConstTensorRef out, dout, lse, delta;  // delta.data null: computed from out and dout
   float* lse_result = nullptr;
   float* delta_result = nullptr;
 };
@@ -99,7 +101,7 @@ struct CombineGradientsParameters {
   Shape shape;
   bool accumulate = false;
   int count = 0;
-  PartialGradient sums[3];
+  PartialGradient gradients[3];
 };
 
 // One compiled kernel. `separate_dk_dv`: different thread blocks compute dK and dV, so the grid is twice as large.
@@ -112,8 +114,13 @@ struct KernelInstance {
 
 enum class Kernel : std::uint8_t { forward, backward_dkdv, backward_dq };
 
-// Instances of one kernel and element type. Those of the same dim are in order of preference.
+// Instances of one kernel and element type, by head dimension; those of one dimension in order of preference.
 std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind);
+
+template <class T>
+T by_kind(ElementKind kind, T fp32, T bf16, T fp16) {
+  return kind == ElementKind::fp32 ? fp32 : kind == ElementKind::bf16 ? bf16 : fp16;
+}
 
 // Memory-bound kernels: one instance per element type.
 const void* preprocess_function(ElementKind kind);
@@ -123,8 +130,15 @@ const void* combine_gradients_function(ElementKind kind);
 constexpr int kMemoryKernelThreads = 256;
 constexpr int kPreprocessThreads = 64;  // few, to spread the rows of one head over all SMs
 
-// Never launched. Its launch bound is a warpgroup where the code that the device runs was compiled with wgmma, else one
-// warp; a newer device may run code of an older one.
+// Threads of a kernel of combine.cu per row of `dim` columns, four columns each: a power of two, at most a warp.
+constexpr int threads_of_row(int dim) {
+  int threads = 1;
+  while (threads < 32 && threads * 4 < dim) threads *= 2;
+  return threads;
+}
+
+// A kernel that is never launched. Its launch bound is a warpgroup if the code that the device runs was compiled with
+// wgmma, else a warp. (A newer device may run the code of an older one.)
 const void* wgmma_probe();
 constexpr int kWarp = 32, kWarpgroup = 128;
 

@@ -1,4 +1,4 @@
-// Tiles by head dimension and shared memory; of several that fit, the fastest by the estimates of estimate.h.
+// Chooses the fastest tile by the estimates of estimate.h, among those that fit the head dimension and shared memory.
 #include "cuda/attention/any/plan.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
 
-// Hands out parts of the workspace, 256-byte aligned.
+// Divides the workspace into arrays of floats, 256-byte aligned.
 struct Arena {
   std::int64_t bytes = 0;
   std::int64_t take(std::int64_t floats) {
@@ -30,7 +30,7 @@ struct Arena {
   }
 };
 
-// The fastest, and its cycles; null if there is none.
+// The fastest choice and its cycles; null if there are no choices.
 std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
   std::pair<const TileChoice*, double> best{nullptr, 0};
   for (const TileChoice& one : all) {
@@ -70,9 +70,9 @@ Shape shape_of(const AttentionProblem& p) {
 // The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a sequence together, so that its K
 // and V stay in the L2 cache. fp32 tiles reuse each byte more, so 128 rows are enough; the longest tiles of a causal
 // mask then come first over all sequences, and only short ones run at the end.
-Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
-  const std::int64_t tiles = std::max<std::int64_t>(divide_up(of_keys ? p.len_k : p.len_q, rows), 1);
-  const std::int64_t heads = std::max<std::int64_t>(of_keys ? p.heads_kv : p.heads_q, 1);
+Grid grid_of(const AttentionProblem& p, bool rows_are_keys, int rows) {
+  const std::int64_t tiles = std::max<std::int64_t>(divide_up(rows_are_keys ? p.len_k : p.len_q, rows), 1);
+  const std::int64_t heads = std::max<std::int64_t>(rows_are_keys ? p.heads_kv : p.heads_q, 1);
   const std::int64_t group = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1);
   const std::int64_t chunk = p.dtype != DType::fp32 ? tiles : rows < 128 && tiles % 2 == 0 ? 2 : 1;
   const std::int64_t round = chunk * heads * std::max<std::int64_t>(p.batch, 1);
@@ -87,18 +87,18 @@ Grid grid_of(const AttentionProblem& p, bool of_keys, int rows) {
 }
 
 template <class Plan>
-void set_tiles(Plan& plan, const TileChoice& chosen, const AttentionProblem& p, bool of_keys) {
+void set_tiles(Plan& plan, const TileChoice& chosen, const AttentionProblem& p, bool rows_are_keys) {
   plan.kernel = chosen.kernel;
   plan.split = chosen.splitting.split;
-  plan.grid = grid_of(p, of_keys, plan.split.rows);
+  plan.grid = grid_of(p, rows_are_keys, plan.split.rows);
   plan.shared_bytes = chosen.splitting.shared_bytes;
-  plan.blocks = chosen.load.tiles * plan.split.splits;
+  plan.ctas = chosen.load.tiles * plan.split.splits;
 }
 
-// Splits that a kernel of combine.cu combines.
+// Splits that a kernel of combine.cu combines: those of a cluster combine themselves.
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
-GradientPlan plan_keys(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
+GradientPlan plan_dkdv(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
   GradientPlan plan;
   set_tiles(plan, chosen, p, true);
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1) {
@@ -109,7 +109,7 @@ GradientPlan plan_keys(const TileChoice& chosen, const AttentionProblem& p, Aren
   return plan;
 }
 
-GradientPlan plan_queries(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
+GradientPlan plan_dq(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
   GradientPlan plan;
   set_tiles(plan, chosen, p, false);
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1)
@@ -118,7 +118,7 @@ GradientPlan plan_queries(const TileChoice& chosen, const AttentionProblem& p, A
 }
 
 // A kernel's code is loaded at its first use, which allocates driver memory. Do it here, before a call writes anything.
-void load(const void* function, const AttentionProblem& p) { threads_allowed(function, p.device.index); }
+void load_code(const void* function, const AttentionProblem& p) { threads_allowed(function, p.device.index); }
 
 std::string text_of(const KernelInstance& kernel, const Split& split) {
   const TileShape& t = kernel.tile;
@@ -138,7 +138,8 @@ std::string refusal(const AttentionProblem& p) {
   if (dim > 256) return "head dimension " + std::to_string(dim) + ", takes 1 to 256";
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
-  // The smallest tile has 32 rows. A tile has at most kMaxSplits splits, and only where tiles are few.
+  // kMaxGrid / 2 tiles of 32 rows, since tiles of 16 rows, or separate thread blocks for dK and dV, double the grid.
+  // There are splits only where tiles are few.
   const std::int64_t tiles = divide_up(std::max(p.len_q, p.len_k), 32) + 1;
   if (p.batch * p.heads_q > kMaxGrid / 2 / tiles)
     return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
@@ -169,16 +170,13 @@ ElementKind kind_of(DType type) {
 }
 
 std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind) {
-  const auto pick = [kind](auto fp32, auto bf16, auto fp16) {
-    return kind == ElementKind::fp32 ? fp32() : kind == ElementKind::bf16 ? bf16() : fp16();
-  };
   switch (kernel) {
     case Kernel::forward:
-      return pick(forward_fp32, forward_bf16, forward_fp16);
+      return by_kind(kind, forward_fp32, forward_bf16, forward_fp16)();
     case Kernel::backward_dkdv:
-      return pick(backward_dkdv_fp32, backward_dkdv_bf16, backward_dkdv_fp16);
+      return by_kind(kind, backward_dkdv_fp32, backward_dkdv_bf16, backward_dkdv_fp16)();
     case Kernel::backward_dq:
-      return pick(backward_dq_fp32, backward_dq_bf16, backward_dq_fp16);
+      return by_kind(kind, backward_dq_fp32, backward_dq_bf16, backward_dq_fp16)();
   }
   return {};
 }
@@ -202,14 +200,14 @@ ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& forced) 
     const std::int64_t rows = splits * p.batch * p.heads_q * p.len_q;
     plan.partial_out = arena.take(rows * p.dim_v);
     plan.partial_state = arena.take(rows * 2);
-    load(combine_forward_function(plan.kind), p);
+    load_code(combine_forward_function(plan.kind), p);
   }
   plan.workspace_bytes = arena.bytes;
   plan.tiles = text_of(*plan.kernel, plan.split);
   return plan;
 }
 
-BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, const PlanOverride& queries) {
+BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& dkdv, const PlanOverride& dq) {
   BackwardPlan plan(p);
   plan.kind = kind_of(p.dtype);
   plan.shape = shape_of(p);
@@ -218,30 +216,30 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& keys, 
   Arena arena;
   plan.lse = arena.take(p.batch * p.heads_q * p.len_q);
   plan.delta = arena.take(p.batch * p.heads_q * p.len_q);
-  std::vector<TileChoice> of_keys, of_queries;
-  if (p.wants_dk || p.wants_dv) of_keys = tile_choices(Kernel::backward_dkdv, p, keys);
-  if (p.wants_dq) of_queries = tile_choices(Kernel::backward_dq, p, queries);
+  std::vector<TileChoice> dkdv_choices, dq_choices;
+  if (p.wants_dk || p.wants_dv) dkdv_choices = tile_choices(Kernel::backward_dkdv, p, dkdv);
+  if (p.wants_dq) dq_choices = tile_choices(Kernel::backward_dq, p, dq);
   // Before sm_90 the kernels are serialized. 16-bit splits are mostly clusters, which are chosen as if they ran alone.
-  const bool together =
-      p.dtype == DType::fp32 && !of_keys.empty() && !of_queries.empty() && device_info(p.device.index).major >= 9;
+  const bool concurrent =
+      p.dtype == DType::fp32 && !dkdv_choices.empty() && !dq_choices.empty() && device_info(p.device.index).major >= 9;
   Pair pair;
-  if (together) {
-    pair = fastest_pair(of_keys, of_queries, p.device.index);
+  if (concurrent) {
+    pair = fastest_pair(dkdv_choices, dq_choices, p.device.index);
   } else {
-    if (const auto [best, cycles] = fastest(of_keys, p); best != nullptr) pair.dkdv = *best, pair.cycles += cycles;
-    if (const auto [best, cycles] = fastest(of_queries, p); best != nullptr) pair.dq = *best, pair.cycles += cycles;
+    if (const auto [best, cycles] = fastest(dkdv_choices, p); best != nullptr) pair.dkdv = *best, pair.cycles += cycles;
+    if (const auto [best, cycles] = fastest(dq_choices, p); best != nullptr) pair.dq = *best, pair.cycles += cycles;
   }
   plan.seconds = seconds_of(pair.cycles, p);
   if (pair.dkdv.kernel != nullptr) {
-    plan.keys = plan_keys(pair.dkdv, p, arena);
-    plan.tiles = "dk dv: " + text_of(*plan.keys.kernel, plan.keys.split);
+    plan.dkdv = plan_dkdv(pair.dkdv, p, arena);
+    plan.tiles = "dk dv: " + text_of(*plan.dkdv.kernel, plan.dkdv.split);
   }
   if (pair.dq.kernel != nullptr) {
-    plan.queries = plan_queries(pair.dq, p, arena);
-    plan.tiles += (plan.tiles.empty() ? "dq: " : "; dq: ") + text_of(*plan.queries.kernel, plan.queries.split);
+    plan.dq = plan_dq(pair.dq, p, arena);
+    plan.tiles += (plan.tiles.empty() ? "dq: " : "; dq: ") + text_of(*plan.dq.kernel, plan.dq.split);
   }
-  load(preprocess_function(plan.kind), p);
-  load(combine_gradients_function(plan.kind), p);
+  load_code(preprocess_function(plan.kind), p);
+  load_code(combine_gradients_function(plan.kind), p);
   plan.workspace_bytes = arena.bytes;
   return plan;
 }

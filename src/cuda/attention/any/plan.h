@@ -18,8 +18,8 @@ struct ForwardPlan final : attention::Plan {
   const KernelInstance* kernel = nullptr;
   Split split;
   Grid grid;
-  int shared_bytes = 0;     // of a thread block
-  std::int64_t blocks = 0;  // thread blocks
+  int shared_bytes = 0;  // of a thread block
+  std::int64_t ctas = 0;
   std::int64_t partial_out = -1, partial_state = -1;
 };
 
@@ -28,7 +28,7 @@ struct GradientPlan {
   Split split;
   Grid grid;
   int shared_bytes = 0;
-  std::int64_t blocks = 0;
+  std::int64_t ctas = 0;
   std::int64_t partial_first = -1, partial_second = -1;
 };
 
@@ -39,15 +39,15 @@ struct BackwardPlan final : attention::Plan {
   Shape shape;
   bool accumulate = false;
   std::int64_t preprocess_ctas = 0;
-  GradientPlan keys, queries;
+  GradientPlan dkdv, dq;
   std::int64_t lse = 0, delta = 0;
 };
 
 // The library's choice, or why these kernels do not take the problem.
 core::Prepared prepare(const AttentionProblem& problem, int);
 
-// With overrides instead of the choice; the kernels must take the problem.
+// With overrides that replace the library's choice, for measurements; the kernels must take the problem.
 ForwardPlan plan_forward(const AttentionProblem& problem, const PlanOverride& forced);
-BackwardPlan plan_backward(const AttentionProblem& problem, const PlanOverride& keys, const PlanOverride& queries);
+BackwardPlan plan_backward(const AttentionProblem& problem, const PlanOverride& dkdv, const PlanOverride& dq);
 
 }  // namespace fovea::cuda::any

@@ -12,9 +12,8 @@
 
 namespace fovea::cuda::any {
 
-// The work of one thread block: the K/V tile from row `first_row` on of one key head. Steps run over the Q tiles of all
-// query heads of the group: step n is Q tile n % count of head n / count, counted from the first Q tile that sees a
-// key.
+// The work of one thread block: the K/V tile of one key head, from row `first_row` on. Steps run over the Q tiles of
+// all query heads of the group. With `count` Q tiles in q_tiles, step n is Q tile n % count of head n / count.
 struct DkDvWork {
   WorkTile tile;
   int first_row;
@@ -22,7 +21,7 @@ struct DkDvWork {
   Range steps, q_tiles, unmasked;
 };
 
-// Of one query row. Rows beyond the last query have lse = +inf, so their probabilities are 0.
+// lse and delta of one query row. Rows beyond the last query have lse = +inf, so their probabilities are 0.
 struct LseDelta {
   float lse = kInfinity, delta = 0.0f;
 };
@@ -53,7 +52,7 @@ struct QPipeline {
   __device__ __forceinline__ std::int64_t row(int step) const {
     return (static_cast<std::int64_t>(work.tile.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + first(step);
   }
-  __device__ __forceinline__ Rows<Element> rows(const TensorRef& t, int dim, int step) const {
+  __device__ __forceinline__ Rows<Element> rows(const ConstTensorRef& t, int dim, int step) const {
     return rows_of<Element>(t, work.tile.batch, head(step), p.shape.len_q, dim);
   }
   __device__ __forceinline__ void load(auto chunks, std::byte* tile, const Rows<Element>& from, int step) const {
@@ -62,12 +61,12 @@ struct QPipeline {
   }
   __device__ __forceinline__ void load_queries(int step) const {
     const auto gQ = rows(p.q, p.shape.dim_qk, step);
-    load_by(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
+    dispatch_chunked(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
     ptx::cp_async_commit();
   }
   __device__ __forceinline__ void load_dout(int step) const {
     const auto gDout = rows(p.dout, p.shape.dim_v, step);
-    load_by(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
+    dispatch_chunked(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
     ptx::cp_async_commit();
   }
   __device__ __forceinline__ bool vector() const {
@@ -75,13 +74,13 @@ struct QPipeline {
     return p.q.vector && p.dout.vector && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
   }
   __device__ __forceinline__ void load_both(int step) const {
-    load_by(vector(), [&](auto chunks) {
+    dispatch_chunked(vector(), [&](auto chunks) {
       load(chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
       load(chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
     });
     ptx::cp_async_commit();
   }
-  // Read into registers ahead of use, so that no thread waits for them.
+  // Reads lse and delta into registers ahead of their use, so that no thread waits for them.
   __device__ __forceinline__ LseDelta read_lse_delta(int step) const {
     const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
     if (i >= kTile.stream || query >= p.shape.len_q) return {};
@@ -93,8 +92,8 @@ struct QPipeline {
   }
 };
 
-// Addresses of this thread's next copies of Q and dO, and of lse (first half of the threads) or delta (second half).
-// Used where registers are left for it.
+// Addresses of this thread's next copies: of Q and dO, and of lse (first half of the threads) or delta (second half).
+// Only for tiles that have registers left for them.
 template <class Element, class Tile, class Shared>
 struct QPrefetch {
   static constexpr TileShape kTile = Tile::kShape;

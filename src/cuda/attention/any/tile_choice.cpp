@@ -1,4 +1,4 @@
-// The tiles that fit a problem and a device, and the splits that each may be worth.
+// The tiles that fit a problem and a device, and the splits worth considering for each.
 #include "cuda/attention/any/tile_choice.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ double density(const AttentionProblem& p) {
 
 Workload workload_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
   const TileShape& tile = instance.tile;
-  const bool of_keys = kernel == Kernel::backward_dkdv;
-  const std::int64_t stationary = of_keys ? p.len_k : p.len_q, streamed = of_keys ? p.len_q : p.len_k;
-  const std::int64_t heads = of_keys ? p.heads_kv : p.heads_q;
-  const std::int64_t group = of_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
+  const bool rows_are_keys = kernel == Kernel::backward_dkdv;
+  const std::int64_t stationary = rows_are_keys ? p.len_k : p.len_q, streamed = rows_are_keys ? p.len_q : p.len_k;
+  const std::int64_t heads = rows_are_keys ? p.heads_kv : p.heads_q;
+  const std::int64_t group = rows_are_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const std::int64_t roles = instance.separate_dk_dv ? 2 : 1;
   Workload load{.kernel = kernel};
   load.tiles = divide_up(stationary, tile.rows()) * p.batch * heads * roles;
@@ -30,22 +30,22 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t whole = divide_up(streamed, tile.streamed_rows());
   load.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
   load.work = density(p) * static_cast<double>(load.tiles * whole * group);
-  // Tiles at the edges of a window compute masked pairs too.
+  // Tiles at the edges of a window also compute masked pairs.
   if (p.mask.left != Mask::kUnlimited)
     load.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
   load.work = std::min(load.work, static_cast<double>(load.tiles * load.longest));
   load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
-  load.result_floats = static_cast<double>(of_keys                     ? p.dim_qk + p.dim_v
+  load.result_floats = static_cast<double>(rows_are_keys               ? p.dim_qk + p.dim_v
                                            : kernel == Kernel::forward ? p.dim_v
                                                                        : p.dim_qk) /
                        static_cast<double>(roles);
-  load.results = of_keys ? 2 : 1;
+  load.results = rows_are_keys ? 2 : 1;
   return load;
 }
 
-// Calls `with(instance)` for every instance that takes the problem: of the smallest dim, fitting shared memory. Among
-// the tiles without split_warps and wgmma, one ends the list: in forward the first with two 16-row tiles per warp, in
-// backward the first of which several fit an SM.
+// Calls `with(instance)` for the instances of the smallest head dimension that holds the problem's, if they fit shared
+// memory. The list ends with the first tile without split_warps and wgmma that, in forward, has two 16-row MMA tiles
+// per warp or, in backward, fits an SM several times.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -60,11 +60,11 @@ void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   }
 }
 
-// The least shared memory with which at most `resident` thread blocks fit an SM. Otherwise the chip puts the thread
-// blocks of a cluster on few SMs and leaves others idle.
-int spread_bytes(const KernelInstance& kernel, std::int64_t resident, int device) {
+// The least shared memory with which at most `ctas_per_sm` thread blocks fit an SM. With less, the chip places the
+// thread blocks of a cluster on few SMs and leaves others idle.
+int spread_bytes(const KernelInstance& kernel, std::int64_t ctas_per_sm, int device) {
   constexpr int kReserved = 1024;  // per thread block
-  const auto one_more = static_cast<int>(device_info(device).shared_per_sm / (resident + 1)) - kReserved;
+  const auto one_more = static_cast<int>(device_info(device).shared_per_sm / (ctas_per_sm + 1)) - kReserved;
   return std::clamp(one_more / 128 * 128 + 128, kernel.shared_bytes,
                     std::max(kernel.shared_bytes, usable_shared_memory(device)));
 }
@@ -87,19 +87,19 @@ Split cluster_of(int blocks, const TileShape& tile) {
           .in_cluster = true};
 }
 
-// As few thread blocks per SM as possible while all fit; capacity 0 if there are no such clusters.
+// Clusters with as few thread blocks per SM as possible while all fit; capacity 0 if the chip has no such clusters.
 Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, int cluster, int device) {
   const TileShape& tile = kernel.tile;
   const std::int64_t sms = device_info(device).sm_count, all = load.tiles * cluster;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
-  for (auto most = std::clamp<std::int64_t>(divide_up(all, sms), 1, std::max(resident, 1));; ++most) {
-    const int bytes = spread_bytes(kernel, most, device);
+  for (auto ctas_per_sm = std::clamp<std::int64_t>(divide_up(all, sms), 1, std::max(resident, 1));; ++ctas_per_sm) {
+    const int bytes = spread_bytes(kernel, ctas_per_sm, device);
     const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
-    if (capacity < all && most < resident) continue;
+    if (capacity < all && ctas_per_sm < resident) continue;
     return {.split = cluster_of(cluster, tile),
             .shared_bytes = bytes,
-            .resident = static_cast<double>(resident),
-            .most = static_cast<double>(most),
+            .max_ctas_per_sm = static_cast<double>(resident),
+            .ctas_per_sm = static_cast<double>(ctas_per_sm),
             .capacity = static_cast<double>(capacity)};
   }
 }
@@ -112,26 +112,26 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
   const std::int64_t sms = device_info(device).sm_count;
   const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
   std::vector<Splitting> all;
-  const auto add_parts = [&](std::int64_t splits) {
+  const auto add_splits = [&](std::int64_t splits) {
     all.push_back({.split = split_into(splits, tile, load),
                    .shared_bytes = kernel.shared_bytes,
-                   .resident = static_cast<double>(resident),
-                   .most = static_cast<double>(resident),
+                   .max_ctas_per_sm = static_cast<double>(resident),
+                   .ctas_per_sm = static_cast<double>(resident),
                    .capacity = static_cast<double>(sms * resident)});
   };
   const auto add_cluster = [&](int cluster) {
     if (const Splitting one = cluster_splitting(kernel, load, cluster, device); one.capacity > 0) all.push_back(one);
   };
   if (forced.splits > 0) {
-    forced.in_cluster ? add_cluster(forced.splits) : add_parts(forced.splits);
+    forced.in_cluster ? add_cluster(forced.splits) : add_splits(forced.splits);
     return all;
   }
-  add_parts(1);
+  add_splits(1);
   if (tile.split_warps > 1 || load.tiles >= 4 * sms * resident) return all;
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
-    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_parts(splits);
+    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_splits(splits);
   }
-  if (kernel.separate_dk_dv) return all;  // neighbouring thread blocks compute different gradients
+  if (kernel.separate_dk_dv) return all;  // no clusters: neighbouring thread blocks compute different gradients
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
     if (cluster <= load.longest) add_cluster(cluster);
   }

@@ -1,4 +1,4 @@
-// Every tile choice for a kernel of a problem: a kernel instance, and splits of its streamed operand.
+// The tile choices for a kernel of a problem. A choice is a kernel instance and a way to split its streamed operand.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,24 @@ namespace fovea::cuda::any {
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// The work of a kernel: `tiles` tiles that visit `work` streamed tiles in all, and `longest` at most.
+// The work of a kernel with one of its tiles.
 struct Workload {
   Kernel kernel = Kernel::forward;
-  std::int64_t tiles = 0, longest = 0;
-  double work = 0;
-  double products = 0;       // MMAs per streamed tile, of rows x streamed rows x dim each
-  double result_floats = 0;  // that a split writes, per row of the tile
-  double results = 1;        // gradients, or 1: results that are combined
+  std::int64_t tiles = 0;    // stationary tiles of the problem
+  std::int64_t longest = 0;  // streamed tiles that one of them visits at most
+  double work = 0;           // streamed tiles that all of them visit
+  double products = 0;       // MMAs of rows x streamed rows x dim per streamed tile
+  double result_floats = 0;  // floats that a split writes per row of the tile
+  double results = 1;        // tensors to combine: 2 for dK and dV, else 1
 };
 
-// Splits that are combined through memory or in a cluster.
+// One way to split the tiles, through memory or in clusters, and how the thread blocks then fit the chip.
 struct Splitting {
   Split split;
-  int shared_bytes = 0;  // of a thread block
-  double resident = 0;   // thread blocks that fit an SM
-  double most = 0;       // that fit with this much shared memory
-  double capacity = 0;   // on the chip
+  int shared_bytes = 0;        // of a thread block; clusters ask for more than they need, to be spread over the SMs
+  double max_ctas_per_sm = 0;  // thread blocks that fit an SM with the shared memory that the kernel needs
+  double ctas_per_sm = 0;      // thread blocks that fit an SM with `shared_bytes`
+  double capacity = 0;         // thread blocks that fit the chip with `shared_bytes`
 };
 
 struct TileChoice {

@@ -1,5 +1,5 @@
-// Every tile in use, with the shared memory it needs where that is more than every GPU has. Preferred tiles come first;
-// the last of each head dimension fits every GPU. Measurements: docs/kernels/cuda_any_notebook.md.
+// Every tile in use. Preferred tiles come first; the last of each head dimension fits every GPU. Tiles that do not fit
+// every GPU name their shared memory. Measurements: docs/kernels/cuda_any_notebook.md.
 #pragma once
 
 #include "cuda/device/tile_shape.h"
