@@ -45,7 +45,7 @@ Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input,
 3 the disk is full, 4 no such device, 130 interrupted.
 
 )";
-constexpr double kTrialSeconds = 0.1;  // sampling for less than this is a trial: little time is spent on the ceilings
+constexpr double kTrialSeconds = 0.1;  // shorter sampling is a trial, and its ceilings are measured briefly
 constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
 constexpr std::size_t kManyCells = 2000;
 constexpr double kLongSweep = 3600;
@@ -61,7 +61,7 @@ constexpr double kLongSweep = 3600;
               .hint = hint});
 }
 
-// "a,,b" has three words, the second of them empty: whoever reads the list refuses it.
+// Splits at commas. "a,,b" has three words; readers of the list refuse the empty one.
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
   for (std::size_t start = 0; !list.empty() && start <= list.size();) {
@@ -156,7 +156,7 @@ Environment environment_of(const BenchOptions& o, const Machine& machine, const 
   return e;
 }
 
-// Memory, threads and ceilings are those of one device.
+// The device of all cases: memory limit, threads and ceilings are for one device.
 DeviceKind device_of(const std::vector<verification::Case>& cases) {
   const DeviceKind device = cases.empty() ? DeviceKind::cpu : cases.front().device();
   for (const verification::Case& c : cases) {
@@ -166,7 +166,7 @@ DeviceKind device_of(const std::vector<verification::Case>& cases) {
   return device;
 }
 
-// Implementations are those of one operation.
+// The operation of all cases: implementations belong to one operation.
 const verification::Operation& operation_of(const std::vector<verification::Case>& cases) {
   const verification::Operation& operation = *cases.front().operation;
   for (const verification::Case& c : cases) {
@@ -177,7 +177,7 @@ const verification::Operation& operation_of(const std::vector<verification::Case
   return operation;
 }
 
-// What is free, less what every worker takes by itself: on a GPU its context and the memory that flushes the cache.
+// Free memory minus each worker's fixed need: on a GPU, its context and the buffer that flushes the cache.
 std::int64_t usable_memory(DeviceKind device, const Machine& machine, std::size_t contenders) {
   if (device == DeviceKind::cpu) return machine.available_bytes;
   constexpr std::int64_t kPerWorker = std::int64_t{1} << 30;
@@ -192,7 +192,7 @@ void check_baseline(const std::string& baseline, const std::vector<Contender>& c
   refuse("--baseline", "not timed in this run", baseline, fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-// Options that contradict each other, and those that would have no effect.
+// Refuses options that contradict each other or would have no effect.
 void check_options(const BenchOptions& o) {
   if (o.preset.empty() == o.problem.empty())
     refuse("--preset", "wants exactly one of --preset and --problem", o.preset.empty() ? "neither" : "both",
@@ -274,7 +274,7 @@ std::vector<std::string> typed_words() {
   return words;
 }
 
-// What is timed.
+// Options that say what is timed.
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
                    "grid of problems: quick, report-a, report-b,\nreport-d2, report-d3, report-e, h200-dense")
@@ -308,7 +308,7 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
       ->type_name("PATH");
 }
 
-// How it is timed, and what becomes of the times.
+// Options that say how to time, and where the times go.
 void add_timing_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--timing", o.timing,
                    "GPU only. cold: L2 flushed before each run (the\ndefault). hot: an untimed run first. graph: mean\n"

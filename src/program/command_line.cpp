@@ -37,7 +37,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// CLI11 words these as arithmetic.
+// Rewords messages that CLI11 writes as arithmetic.
 std::string plain_words(const std::string& what) {
   const std::string option = what.substr(0, what.find(':'));
   if (what.find(": At Most 1 required but received") != std::string::npos) return option + " is given more than once";
@@ -59,7 +59,7 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text + (&at == &app ? "\n  verbs:  " + joined(known_words(app, false)) : "") + help;
   }
-  // Of the words left over an option is at fault before the value that follows it.
+  // Among the remaining words, an option is to blame rather than the value after it.
   const auto fault = std::find_if(left.begin(), left.end(), [](const auto& one) { return one.starts_with("-"); });
   const std::string& whole = fault == left.end() ? left.front() : *fault;
   const std::string word = whole.substr(0, whole.find('='));
@@ -84,7 +84,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 std::string shareable_command(const std::vector<std::string>& words) {
   std::vector<std::string> shared;
   for (const std::string& word : words) {
-    std::string kept;  // whole: "--impl=/home/me/a.so:f,/b.so:g" has two paths
+    std::string kept;  // a word may have several paths: "--impl=/home/me/a.so:f,/b.so:g"
     for (std::size_t start = 0; start < word.size();) {
       const std::size_t end = std::min(word.find_first_of(",=", start), word.size() - 1) + 1;
       const std::string part = word.substr(start, end - start);

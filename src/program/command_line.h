@@ -1,4 +1,4 @@
-// Words of the command line that are not understood: one line, the nearest word that would be, and where to look.
+// Refusals of the command line: one line with the nearest known word and the help to read.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,22 +8,22 @@
 
 namespace fovea::program {
 
-// What to print for a command line that does not parse; ends with an end of line.
+// The message for a command line that does not parse; ends with a line end.
 std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
 
-// The words as one line for a shell, quoted where it needs that.
+// The words as one line for a shell, quoted if necessary.
 std::string shell_line(const std::vector<std::string>& words);
 
-// The same for a record that others will read: of every path only the name of the file.
+// The same for a record that others will read: paths are shortened to file names.
 std::string shareable_command(const std::vector<std::string>& words);
 
-// Any text but none: an empty value is a variable of a script that was not set.
+// Refuses empty text, which usually comes from an unset variable of a script.
 CLI::Validator not_empty();
 
 // A number within [least, most]; unlike CLI::Range it refuses NaN.
 CLI::Validator number_within(double least, double most);
 
-// A whole number within [least, most] as it would be printed: CLI11 takes 010 for 8 and 2^64 for 2^64 - 1.
+// A whole number within [least, most] in canonical form. CLI11 itself reads 010 as 8 and 2^64 as 2^64 - 1.
 CLI::Validator whole_number_within(std::uint64_t least, std::uint64_t most);
 
 }  // namespace fovea::program

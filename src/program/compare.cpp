@@ -1,4 +1,4 @@
-// fovea compare: two files of records laid side by side, with verdicts, for people, scripts and CI.
+// fovea compare: compares two files of records and prints verdicts, for people, scripts and CI.
 #include <fmt/format.h>
 
 #include <cstdio>

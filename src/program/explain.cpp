@@ -1,4 +1,4 @@
-// fovea explain: the walk through the list of implementations for one problem, and what the chosen one would do.
+// fovea explain: prints the verdicts of all implementations on one problem, and the plan of the chosen one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Facts {
   verification::Case c;
   verification::CasePlan plan;
   verification::Cost cost;
-  double floor_s = 0;        // no kernel of this machine is faster
+  double floor_s = 0;        // a lower bound for any kernel on this machine
   std::int64_t tensors = 0;  // bytes of inputs and outputs
 };
 
@@ -44,7 +44,7 @@ Facts facts_of(const std::string& line, const std::string& implementation) {
   Facts facts{.c = verification::parse_case(line), .plan = {}, .cost = {}};
   check_name(implementation, *facts.c.operation);
   facts.plan = facts.c.operation->plan(facts.c, implementation);
-  // What forward would keep is of interest whichever pass is asked for.
+  // The saved state is printed for every pass.
   const verification::Case both = facts.c.with("pass", "e2e");
   facts.plan.saved_bytes = facts.c.operation->plan(both, facts.plan.implementation).saved_bytes;
   facts.cost = facts.c.operation->cost(facts.c);

@@ -1,4 +1,4 @@
-// fovea info: what this machine has and can do, and what runs on it.
+// fovea info: prints the machine's facts and ceilings, and the implementations that run on it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -55,7 +55,7 @@ void print_ceilings(const Machine& machine) {
   }
 }
 
-// Whether it takes a part of the cells with these classes of element type and pass.
+// Whether it takes some of the cells with this element type and pass.
 bool takes_some(const Operation& operation, const ImplementationFacts& implementation, const std::string& dtype,
                 const std::string& pass) {
   const std::vector<verification::Axis> axes = operation.axes();
@@ -79,9 +79,9 @@ bool takes_some(const Operation& operation, const ImplementationFacts& implement
   return false;
 }
 
-// Element types and passes of which it takes at least a part: "fp32 bf16 fp16, forward and backward".
+// The element types and passes of which it takes some cells: "fp32 bf16 fp16, forward and backward".
 std::string takes(const Operation& operation, const ImplementationFacts& implementation) {
-  // What a GPU's implementation takes follows from the GPU: without one there is nothing to ask.
+  // A GPU implementation's answers depend on the GPU, so without one there are none.
   if (implementation.device == DeviceKind::cuda && !implementation.unavailable.empty()) return {};
   std::map<std::string, std::string> types_of;  // by the passes
   for (const std::string_view dtype : operation.keys().find("dtype")->words) {
@@ -116,7 +116,7 @@ Json implementations_json() {
   return list;
 }
 
-// What a problem line of each operation may say, as its help tells people.
+// The keys of each operation's problem line, as in the help.
 Json operations_json() {
   constexpr const char* kinds[] = {"word", "count", "number", "seed"};
   Json list = Json::array();

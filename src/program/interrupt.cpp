@@ -1,4 +1,4 @@
-// The handlers only count; everything else happens where the count is read.
+// The handlers only count. Code that reads the count does the rest.
 #include "program/interrupt.h"
 
 #include <unistd.h>

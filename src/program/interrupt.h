@@ -1,4 +1,4 @@
-// Ctrl-C and its kin: the first asks the sweep to end politely, the second leaves at once.
+// Interrupts such as Ctrl-C: the first asks the sweep to end cleanly, the second ends the process at once.
 #pragma once
 
 namespace fovea::program {
@@ -8,7 +8,7 @@ void watch_interrupts();
 
 bool interrupted();
 
-// Thrown from the middle of a cell once interrupted() is true; the cell is abandoned.
+// Thrown within a cell once interrupted() is true; the cell is abandoned.
 struct Interrupted {};
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// Writing a whole file, or a line at its end, and making the folder for it.
+// Writes a whole file, or appends to it, and makes its folder.
 #include "program/output_file.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Files that a verb leaves behind, and what becomes of a verb that cannot write one.
+// Output files of a verb, and the error if one cannot be written.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@ namespace fovea::program {
 
 inline constexpr int kOutputLost = 3;  // exit code
 
-// The disk is full (or the quota, or the file size limit), or takes no writes. What was written before is intact.
+// The disk, the quota or the file size limit is full, or the disk takes no writes. Earlier output is intact.
 struct OutputLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -18,8 +18,8 @@ enum class WriteMode { anew, at_end };
 // Throws OutputLost with the path and the system's reason.
 void write_file(const std::string& path, const std::string& text, WriteMode mode = WriteMode::anew);
 
-// Makes the folder and those above it. Throws OutputLost where the disk is full, else
-// std::filesystem::filesystem_error.
+// Makes the folder and its parents. Throws OutputLost if the disk is full, std::filesystem::filesystem_error for other
+// failures.
 void make_folder(const std::string& path);
 
 }  // namespace fovea::program

@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
   return action();
 }
 
-// What could not be written was not said. A reader that has left a pipe wanted no more.
+// Fails if stdout could not be written, unless the reader of a pipe has closed it.
 int end_output(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
@@ -71,8 +71,8 @@ int end_output(int code) {
 }  // namespace
 
 int fovea::program::run_program(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has enough (`| head`) ends the output, not the work
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails
+  std::signal(SIGPIPE, SIG_IGN);  // after `| head` ends, the work continues without output
+  std::signal(SIGXFSZ, SIG_IGN);  // at the file size limit, write() fails instead
   int code = 1;
   try {
     code = run(argc, argv);

@@ -3,8 +3,8 @@
 
 namespace fovea::program {
 
-// Runs the verb of the command line and returns the exit code. Operations that were registered before take part in
-// every verb.
+// Runs the verb of the command line and returns the exit code. Every verb knows the operations that were registered
+// before.
 int run_program(int argc, char** argv);
 
 }  // namespace fovea::program

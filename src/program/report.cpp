@@ -1,4 +1,4 @@
-// fovea report: starts the Python package that makes reports of records (python/fovea_report).
+// fovea report: starts the Python package that makes reports from records (python/fovea_report).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,8 +53,8 @@ bool can_report(const std::string& python) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// The Python that was named, else the first that can report of FOVEA_PYTHON, the environment that the set-up makes, and
-// python3 of the path; empty if none can.
+// The Python that the option names. Otherwise the first with the needed packages: FOVEA_PYTHON, the set-up's virtual
+// environment, python3 of the path. Empty if none has them.
 std::string reporting_python(const std::string& named) {
   std::vector<std::string> candidates;
   const char* const told = std::getenv("FOVEA_PYTHON");
@@ -75,7 +75,7 @@ fs::path program_path() {
   return fs::read_symlink("/proc/self/exe", none);
 }
 
-// The folder that holds the package: the one told, else of an installation, else of the sources.
+// The folder of the package: the configured one, or of the installation, or of the sources.
 std::string package_folder() {
   if (const char* const told = std::getenv("FOVEA_PYTHON_FOLDER")) return told;
   std::error_code none;

@@ -1,4 +1,4 @@
-// The verbs of the program: each adds its subcommand, and when chosen sets what the program runs.
+// The verbs of the program. Each adds its subcommand, whose callback sets the action to run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,8 +6,8 @@
 
 namespace fovea::program {
 
-// Exit codes: 0 done, 1 something failed or was slower, 2 bad usage or input, 3 the output could not be written, 4 no
-// such device, 130 interrupted.
+// Exit codes: 0 success, 1 a check failed or a comparison was slower, 2 bad usage or input, 3 output could not be
+// written, 4 no such device, 130 interrupted.
 using Action = std::function<int()>;
 
 void add_info(CLI::App& app, Action& action);

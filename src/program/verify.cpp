@@ -1,4 +1,4 @@
-// fovea verify: random cases on every implementation against the reference; a failing one is made small and printed.
+// fovea verify: compares every implementation with the reference in random cases; shrinks and prints a failing case.
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 using verification::Case;
 using verification::Operation;
 
-// The cases of the line, on the device that it names or else that of --device, which ends up in the options.
+// The cases of the line. If the line names a device, it replaces --device in the options.
 std::vector<Case> replayed_cases(VerifyOptions& o) {
   std::vector<Case> cases = o.problem.empty() ? std::vector<Case>{} : verification::parse_sweep(o.problem);
   const bool named = names_device(o.problem);

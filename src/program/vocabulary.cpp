@@ -1,4 +1,4 @@
-// One table of words for everything that reads records: the reports generate their tables, labels and marks from it.
+// One table of words for all readers of records. Reports generate their tables, labels and marks from it.
 #include "program/vocabulary.h"
 
 #include <algorithm>
@@ -14,9 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How reports print a key, where its name alone would not do. `noun` stands before a value, or nothing where values
-// speak for themselves. `shown`: `title` names the table that a row belongs to; `column` and `axis` tell its rows
-// apart, and curves run over `axis`.
+// How reports print a key if its name is not enough. `noun` precedes a value; empty if values need no noun. `shown`:
+// `title` appears in a table's title, `column` and `axis` become columns of its rows, and curves run over `axis`.
 struct Printed {
   std::string_view key, noun, shown;
 };
@@ -40,7 +39,7 @@ std::string_view kind_of(const core::Key& key) {
   return key.kind == core::KeyKind::word ? "word" : key.kind == core::KeyKind::number ? "number" : "size";
 }
 
-// The key that this one takes its value from unless told otherwise: its fallback, or one that its formula names.
+// The key from which this one takes its value by default: its fallback, or the one that its formula names.
 std::string followed(const core::Key& key, const core::KeyTable& table) {
   for (const core::Key& other : table.keys) {
     const bool named =
@@ -96,7 +95,7 @@ Json flags() {
       flag("sampled_check", "", true, "checked on sampled rows and keys")};
 }
 
-// Patterns of names, in the order of columns: baselines first, the library last, so that the eye ends on it.
+// Patterns of names, in the order of columns: baselines first, the library last.
 Json implementation_kinds() {
   Json kinds = Json::array();
   const auto add = [&kinds](std::string_view names, std::string_view kind) {

@@ -1,4 +1,4 @@
-// fovea worker: the child process of the bench. Reads commands, runs the kernel on shared memory, answers with times.
+// fovea worker: the child process of a bench. It reads commands, runs the kernel on shared memory and returns times.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The case that is prepared, with the memory that its kernel works in: the shared blocks, or copies on a device.
+// The prepared case, with the memory of its kernel: the shared blocks, or copies on a device.
 struct Prepared {
   Prepared(const verification::Case& the_case, const TensorPlaces& places, const std::string& timing, bool ours)
       : c(the_case),
@@ -39,7 +39,7 @@ struct Prepared {
     return on_device() ? TensorMemory(device_inputs.data(), device_outputs.data(), {DeviceKind::cuda, 0})
                        : TensorMemory(inputs, outputs);
   }
-  // Waits for the device, so that whatever went wrong there is told here.
+  // Waits for the device, so that its errors are reported here.
   void bring_back() {
     if (on_device()) device_outputs.download(outputs.data());
   }
@@ -90,7 +90,7 @@ class Worker {
     return {{"ok", true}};
   }
 
-  // The call first: on a device it may hold memory of its own. Other workers need what is left.
+  // Drops the call first, because on a device it may hold memory, which other workers need.
   Json drop() {
     const bool on_device = prepared_ && prepared_->on_device();
     call_.reset();
@@ -134,7 +134,7 @@ class Worker {
 
   std::string spec_;
   std::unique_ptr<Prepared> prepared_;
-  std::unique_ptr<TimedCall> call_;  // before its tensors it goes
+  std::unique_ptr<TimedCall> call_;  // declared last, so destroyed before its tensors
 };
 
 Json guarded_answer(Worker& worker, const std::string& line) {
@@ -169,7 +169,7 @@ int serve(const std::string& spec) {
     if (std::fputs(reply.c_str(), replies) < 0 || std::fflush(replies) != 0) break;
   }
   std::free(line);
-  // Libraries of the kernel may misbehave at exit; nothing is left to be saved here.
+  // Skips exit handlers: libraries of the kernel may misbehave in theirs.
   _exit(0);
 }
 

@@ -1,4 +1,4 @@
-// Pairs of rows, their ratios, their mean.
+// Pairs of rows, their ratios and the geometric mean.
 #include "program/bench/against.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ struct Pair {
   }
 };
 
-// Cells that both have timed, of one implementation of ours.
+// The cells of one of our implementations that both programs have timed.
 std::vector<Pair> pairs_of(const Contender& old, const std::vector<verification::Case>& cases,
                            const std::map<std::pair<std::string, std::string>, const Row*>& rows) {
   Contender now = old;

@@ -1,4 +1,4 @@
-// The order of things in a cell: refuse what cannot run, check, time, judge.
+// The steps of a cell: refuse contenders that cannot run, check answers, time, rate.
 #include "program/bench/cell.h"
 
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kProbeSeconds = 0.01;
-constexpr double kLaunchBoundSeconds = 20e-6;  // below this a call's fixed cost, waking threads above all, decides
-constexpr int kCrashesToGiveUp = 3;            // in a row: what crashes in every cell need not crash in a thousand
+constexpr double kLaunchBoundSeconds = 20e-6;  // shorter calls are mostly fixed cost, such as waking threads
+constexpr int kCrashesToGiveUp = 3;            // after so many crashes in a row a contender no longer runs
 
 void fail(Row& row, const std::string& status, const std::string& reason) {
   row.status = status;
@@ -57,7 +57,8 @@ Json prepare_command(const verification::Case& c, const std::string& implementat
           {"tensors", tensors}};
 }
 
-// `pooled` and `launches` end with those beside the samples; nothing where one of the latter is not known.
+// The last elements of `pooled` and `launches` belong to the samples. Nullopt if the launches of a sample are not
+// known.
 std::optional<LaunchShare> launch_share(const std::vector<double>& samples, const std::vector<double>& pooled,
                                         const std::vector<double>& launches) {
   const auto known = [](double seconds) { return !std::isnan(seconds); };
@@ -113,7 +114,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
   return rows;
 }
 
-// Whether there is memory for the inputs; if not, every open row says so.
+// Returns whether there is memory for the inputs. If not, every open row becomes oom.
 bool CellBench::allocate_inputs(const verification::Case& c, std::vector<Entry>& entries) {
   places_ = places_of(c);
   try {
@@ -137,7 +138,7 @@ std::string CellBench::timer() const {
                              : "cuda_events";
 }
 
-// One entry per implementation: `flash` and the name it resolves to are the same.
+// One entry per implementation: `flash` and the name that it resolves to share one.
 std::vector<CellBench::Entry> CellBench::entries_for(const verification::Case& c,
                                                      const std::function<bool(const std::string&)>& wanted) const {
   std::vector<Entry> entries;
@@ -168,12 +169,12 @@ Row CellBench::blank_row(const verification::Case& c, const CellPlan& plan) cons
   return row;
 }
 
-// Where the host is timed, the caller's and, if the launches turn out to be known, the pool's.
+// Bytes of workspaces. With timing=host there are two: the caller's, and the pool's if the launches are known.
 std::int64_t CellBench::workspaces_of(const Entry& entry) const {
   return entry.plan.workspace_bytes * (times_the_host() ? 2 : 1);
 }
 
-// The estimate alone ends the row where the tensors and what the implementation says it needs exceed the limit.
+// Ends a row as oom before it runs, if its tensors and the implementation's planned memory exceed the limit.
 void CellBench::refuse_too_large(const verification::Case& c, Entry& entry) const {
   const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
@@ -187,8 +188,8 @@ void CellBench::refuse_too_large(const verification::Case& c, Entry& entry) cons
   entry.open = false;
 }
 
-// Contenders that are timed against each other hold their memory at the same time; where that is too much for the
-// machine they are timed in groups.
+// Contenders that are timed in turns hold their memory at the same time. If that is too much for the machine, they are
+// timed in groups.
 std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verification::Case& c,
                                                                   std::vector<Entry>& entries) const {
   const auto unknown = static_cast<std::int64_t>(c.operation->cost(c).scratch_bytes);
@@ -223,7 +224,7 @@ void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& 
     entry.row.peer = contender.old_version.empty() ? reply.value("peer", "") : "fovea " + contender.old_version;
     count_memory(c, entry, reply);
   } catch (const WorkerFailure& failure) {
-    // What touched memory that is not there has spoilt the device for the whole process.
+    // After an illegal memory access the process can no longer use the device.
     if (settings_.device == DeviceKind::cuda && failure.status == "error") process.kill();
     return fail(entry.row, failure.status, failure.reason);
   } catch (const Error& error) {
@@ -262,7 +263,7 @@ void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>&
   }
   if (timed.empty()) return;
   const DeviceKind device = c.device();
-  // A look at a cell that lasts milliseconds is not worth probes that last longer.
+  // If a cell is sampled for only milliseconds, its probes must not take longer.
   const double probe = std::min(kProbeSeconds, settings_.limits.repeat_for / 10);
   const auto probed = [&] { return times_the_host() ? 0 : probe_flops(device, c.dtype(), settings_.threads, probe); };
   const auto product = settings_.ceilings.find(product_name(device, c.dtype()));
@@ -318,7 +319,7 @@ void CellBench::judge(const verification::Case& c, Entry& entry, std::vector<dou
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
 
-// What was computed in that time, and whether it can be. Time that the host alone is kept says neither.
+// Computes the row's rates and flags impossible ones. With timing=host the time is the host's, and rates mean nothing.
 void CellBench::rate(const verification::Case& c, Entry& entry, const RowCeiling& ceiling) const {
   Row& row = entry.row;
   const TimeStatistics& t = *row.time_s;
@@ -334,7 +335,7 @@ void CellBench::rate(const verification::Case& c, Entry& entry, const RowCeiling
   if (row.ceiling && is_low_probe(ceiling, impossible ? 0 : row.flops / t.median)) row.flags.emplace_back("low_probe");
 }
 
-// A timeout tells nothing: a hang and a problem that is too large look alike.
+// Timeouts do not count: a hang looks like a problem that is too large.
 void CellBench::count_crashes(const Entry& entry) {
   int& in_a_row = crashes_[entry.contender];
   if (entry.row.status == "crashed") {
@@ -344,7 +345,7 @@ void CellBench::count_crashes(const Entry& entry) {
   }
 }
 
-// On a GPU the medians of what was read while its runs were under way, on a CPU what is measured now.
+// Clock and power: on a GPU the medians of the values read during its runs, on a CPU measured now.
 void CellBench::read_state(Entry& entry) const {
   if (settings_.device == DeviceKind::cpu) {
     if (const double clock = measured_clock_mhz(); clock > 0) entry.row.clock_mhz = clock;
@@ -365,8 +366,8 @@ double CellBench::fastest_honest(const verification::Case& c) const {
 WorkerProcess& CellBench::worker(std::size_t contender) {
   auto& process = workers_[contender];
   if (!process) {
-    // The inputs are shared and count once; what a worker allocates itself has to fit beside them. On a GPU the limit
-    // is one of the device's memory, which the worker is told.
+    // The inputs are shared and count once; a worker's own allocations must fit besides them. On a GPU the limit is for
+    // the device's memory, and the worker enforces it.
     const std::int64_t limit = settings_.device == DeviceKind::cpu ? settings_.memory_limit : 0;
     const WorkerSettings settings{contenders_[contender].command, settings_.threads, limit};
     process = std::make_unique<WorkerProcess>(settings, inputs_);
@@ -380,7 +381,7 @@ void CellBench::drop_all() {
     try {
       process->call({{"command", "drop"}}, settings_.limits.timeout);
       process->outputs().resize(0);
-    } catch (const WorkerFailure&) {  // it is gone, and with it all that was to be dropped
+    } catch (const WorkerFailure&) {  // the process has ended, and its memory is free
     }
   }
 }

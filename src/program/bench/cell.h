@@ -1,5 +1,5 @@
-// One cell of a sweep: a case, all contenders. Inputs are made once, every answer is checked, then all are timed
-// against each other.
+// One cell of a sweep: a case and all contenders. Inputs are made once and every answer is checked. Then the contenders
+// are timed in turns.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ namespace fovea::program {
 struct CellSettings {
   SamplingLimits limits;
   int threads = 1;
-  std::int64_t memory_limit = 0;           // bytes that a cell may take; never 0 once the sweep begins
-  std::uint64_t seed = 0;                  // of the order of turns
+  std::int64_t memory_limit = 0;           // bytes that a cell may use; not 0 once the sweep begins
+  std::uint64_t seed = 0;                  // for the order of turns
   DeviceKind device = DeviceKind::cpu;     // of all cases
   std::string timing = "cold";             // cold, hot, graph or host: of a GPU
   std::map<std::string, double> ceilings;  // of this run: probe_all or probe_gpu
@@ -35,13 +35,13 @@ class CellBench {
 
   const std::vector<Contender>& contenders() const { return contenders_; }
   int threads() const { return settings_.threads; }
-  // That of a GPU, which depends on what was asked for; each kind of worker names its own of a CPU.
+  // The timer on a GPU, which depends on the options. On a CPU each kind of worker names its own.
   std::string timer() const;
   double samples_for() const { return settings_.limits.repeat_for; }
   void sample_for(double seconds) { settings_.limits.repeat_for = seconds; }
 
-  // Rows of the contenders for which `wanted` (called with the resolved name) holds, in the contenders' order. Throws
-  // Interrupted.
+  // Runs the contenders for which `wanted` (called with the resolved name) returns true. Returns their rows in the
+  // contenders' order. Throws Interrupted.
   std::vector<Row> run(const verification::Case& c,
                        const std::function<bool(const std::string& implementation)>& wanted,
                        const std::function<void(const RoundReport&)>& after_turn);
@@ -51,13 +51,13 @@ class CellBench {
     std::size_t contender;
     CellPlan plan;
     Row row;
-    bool open = true;                          // nothing has gone wrong with it yet
+    bool open = true;                          // false after a refusal or a failure
     std::optional<PowerMeter> meter;           // of the processor, while it is timed
-    std::vector<double> clocks_mhz, powers_w;  // of a GPU, one a turn
-    // Beside each sample, the warm-up's first: its launches alone, and the call with a workspace of the library's pool;
-    // NaN where not known.
+    std::vector<double> clocks_mhz, powers_w;  // of a GPU, one per turn
+    // For each sample, warm-up included: seconds of its launches alone, and of the call with a workspace from the
+    // library's pool; NaN if not known.
     std::vector<double> launches, pooled;
-    std::vector<bool> host_bound;  // likewise: whether it may hold the time that the host took
+    std::vector<bool> host_bound;  // for each sample: whether it may include time of the host
   };
 
   std::vector<Entry> entries_for(const verification::Case& c,
@@ -87,7 +87,7 @@ class CellBench {
   SharedBlock inputs_;
   TensorPlaces places_;
   EnergyCounter energy_;
-  std::vector<int> crashes_;  // per contender: in how many cells in a row
+  std::vector<int> crashes_;  // per contender: consecutive cells in which it crashed
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
 };
 

@@ -1,4 +1,4 @@
-// From the words of the command line to commands of workers, and from a case to a plan.
+// Turns names of the command line into worker commands, and a case into a plan.
 #include "program/bench/contender.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ constexpr std::string_view kTorchGpuRows[] = {"torch.flash", "torch.cudnn", "tor
                                               "torch.math",  "torch.eager", "torch.compile"};
 constexpr std::string_view kWithoutScores[] = {"torch.flash", "torch.cudnn", "torch.efficient"};
 
-// The Python side: beside an installed program, else in the sources it was built from.
+// The Python worker: next to an installed program, or else in the sources that it was built from.
 std::string worker_script() {
   if (const char* folder = std::getenv("FOVEA_PYTHON_FOLDER")) return std::string(folder) + "/bench/fovea_worker.py";
   std::error_code none;
@@ -145,7 +145,7 @@ std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProg
   return contenders;
 }
 
-// An older program chooses for itself; how much memory that takes is guessed from this one.
+// The older program chooses for itself. Its memory is estimated with this program's plan.
 CellPlan plan_old(const Contender& contender, const Case& c) {
   const CasePlan plan = c.operation->plan(c.backwards() ? c.with("pass", "e2e") : c, contender.of_old);
   return {contender.name, "", plan.workspace_bytes, plan.saved_bytes};
@@ -156,7 +156,7 @@ CellPlan plan_cell(const Contender& contender, const Case& c) {
   CellPlan cell{.implementation = contender.name};
   if (!contender.ours) return cell;
   CasePlan plan = c.operation->plan(c, contender.name);
-  // Backward runs after a forward, whether that is timed or not.
+  // Backward always runs after a forward, even if only backward is timed.
   if (!c.forwards() && plan.refusal().empty()) plan = c.operation->plan(c.with("pass", "e2e"), plan.implementation);
   cell.refusal = plan.refusal();
   if (!cell.refusal.empty()) return cell;

@@ -1,4 +1,4 @@
-// Who is timed: our implementations, peers of a Python, and anybody's kernel, each by the words of --impl and --with.
+// The contenders of a bench: our implementations, Python peers and foreign kernels, as named by --impl and --with.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +10,43 @@
 namespace fovea::program {
 
 struct Contender {
-  std::string name;                  // as asked for: flash, cpu.avx2, torch.sdpa, my_kernel.py:attention
-  std::vector<std::string> command;  // that starts its worker
+  std::string name;                  // as requested: flash, cpu.avx2, torch.sdpa, my_kernel.py:attention
+  std::vector<std::string> command;  // starts its worker
   bool ours = false;                 // an implementation of the library's list
-  bool holds_scores = true;          // another's that may allocate whole score matrices
-  std::string of_old = {};           // name@old: the name of ours that an older program runs under it
-  std::string old_version = {};      // what that program says of itself
+  bool holds_scores = true;          // a foreign one that may allocate whole score matrices
+  std::string of_old = {};           // for name@old: the name that the older program knows
+  std::string old_version = {};      // the older program's version
 };
 
-// An older `fovea`, whose implementations are timed beside ours of the same names. Throws Error(invalid_argument) for a
-// file that is no such program.
+// An older `fovea`, whose implementations are timed along with ours of the same names. Throws Error(invalid_argument) if
+// the file is not a fovea program.
 struct OldProgram {
   explicit OldProgram(const std::string& path);
   std::string path, version;
 };
 inline constexpr std::string_view kOldSuffix = "@old";
 
-// Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for one that is named twice.
+// Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for a repeated name.
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
                                      const std::string& python, DeviceKind device,
                                      const verification::Operation& operation);
-// Ours again, as the older program runs them.
+// Adds the older program's versions of our contenders.
 std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old);
 
-// What one of ours would do with a case: which implementation, and how much memory that takes.
+// The implementation that would run a case for a contender, and the memory that it would need.
 struct CellPlan {
-  std::string implementation;  // resolved; the contender's own name for others
-  std::string refusal;         // why it does not take the case; empty if it does
+  std::string implementation;  // the resolved name; for foreign contenders, their own
+  std::string refusal;         // empty if it takes the case
   std::int64_t workspace_bytes = 0, saved_bytes = 0;
 };
 CellPlan plan_cell(const Contender& contender, const verification::Case& c);
 
-// Bytes of inputs and outputs that exist before a backward pass.
+// Bytes of the inputs and outputs that exist before a backward pass.
 std::int64_t forward_tensor_bytes(const verification::Case& c);
 // All tensors of the case.
 std::int64_t tensor_bytes(const verification::Case& c);
 
-// What may be asked for by name: `flash` and every implementation, each name once.
+// The names that may be requested: `flash` and every implementation, each name once.
 std::vector<std::string> known_names(const verification::Operation& operation);
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// The table of presets, written in the language of problem lines.
+// The table of presets, written as problem lines.
 #include "program/bench/presets.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Presets: named grids of cases, with the implementations and conditions they are meant for.
+// Presets: named grids of cases, with implementations and conditions.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace fovea::program {
 
-enum class Scale : std::uint8_t { quick, full };  // quick: a cut of the grid that two cores finish in minutes
+enum class Scale : std::uint8_t { quick, full };  // quick: a part of the grid that two cores finish in minutes
 
 struct Preset {
   std::string name;                          // report-b
-  std::string conditions;                    // what is common to all cases, in words
-  std::vector<std::string> implementations;  // what runs where --impl says nothing
+  std::string conditions;                    // the common properties of all cases, in words
+  std::vector<std::string> implementations;  // run if --impl is not given
   std::vector<std::string> full;             // sweep lines; each case is one problem and one pass
   std::vector<std::string> quick;
-  double budget_s = 0;  // what the whole sweep should take; 0: as long as it takes
+  double budget_s = 0;  // seconds that the whole sweep should take; 0: no budget
 };
 
-// THE table. To add a preset, add a row.
+// The table of presets. To add a preset, add a row.
 const std::vector<Preset>& presets();
 
-// Throws Error(invalid_argument) that names the nearest preset if there is none of this name.
+// Throws Error(invalid_argument) with the nearest preset if none has this name.
 const Preset& find_preset(std::string_view name);
 
-// The cases of a preset in the order of its lines; none twice.
+// The cases of a preset in the order of its lines, without duplicates.
 std::vector<verification::Case> preset_cases(std::string_view name, Scale scale);
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// What a person sees while a sweep runs: one living line on a terminal, one plain line per row elsewhere.
+// Progress of a sweep for people: one line that is updated on a terminal, one plain line per row elsewhere.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@ std::string duration_text(double seconds);
 
 class Progress {
  public:
-  // `total` rows, of which `done` were there before. Writes to stderr.
+  // `total` rows, of which `done` existed before this run. Writes to stderr.
   Progress(std::size_t total, std::size_t done);
   ~Progress();
 
   void on_turn(const RoundReport& report);
   void on_row(const Row& row);
-  // A cell has ended: names that resolved to one implementation gave one row.
+  // A cell has ended. Names that resolve to one implementation share a row, so rows are counted anew.
   void on_cell(std::size_t rows_so_far);
   std::size_t done() const { return done_; }
 
  private:
-  std::string position() const;  // [12/120] and, once something has been measured, the time left
+  std::string position() const;  // [12/120], and the time left once it can be estimated
   void show(const std::string& text);
 
   std::size_t total_, done_, measured_ = 0;

@@ -1,4 +1,4 @@
-// Which times may be compared, and who is fastest.
+// The rules of comparison.
 #include "program/bench/ranking.h"
 
 namespace fovea::program {
@@ -22,9 +22,9 @@ const Row* fastest_of(const std::vector<const Row*>& rows) {
   bool has_rival = false;
   for (const Row* const row : rows) {
     if (row == best) continue;
-    has_rival = true;  // one that ran out of memory or time is beaten too
+    has_rival = true;  // a row that ran out of memory or time is beaten too
     if (!is_timed(*row) || row->has_flag("impossible")) continue;
-    // A launch-bound cell does not win, but while it is faster nobody else does.
+    // A launch-bound row does not win, but no slower row wins either.
     if (best == nullptr || row->time_s->median < best->time_s->median || !told_apart(*row, *best)) return nullptr;
   }
   return has_rival ? best : nullptr;

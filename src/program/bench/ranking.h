@@ -1,4 +1,4 @@
-// Which times may be compared, and who is fastest: one rule for the table of a bench and for reports.
+// Which times may be compared, and which is fastest. The table of a bench and reports share these rules.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@ namespace fovea::program {
 
 bool is_timed(const Row& row);
 
-// May it enter a comparison? Impossible times and times of little but the call itself may not.
+// Whether a row may enter a comparison. Impossible and launch-bound times may not.
 bool is_ranked(const Row& row);
 
-// Can two times be told apart? Those of quiet cells can; where one is noisy, if their quartiles do not overlap.
+// Whether two times can be told apart: always if neither is noisy, otherwise if their quartiles do not overlap.
 bool told_apart(const Row& a, const Row& b);
 
-// The fastest of the rows of one problem; null unless it is told apart from every other, and there is another.
+// The fastest row of one problem; null if there is no other row, or if it cannot be told apart from one of them.
 const Row* fastest_of(const std::vector<const Row*>& rows);
 
 }  // namespace fovea::program

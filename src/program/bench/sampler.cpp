@@ -1,4 +1,4 @@
-// Rounds of turns. Whatever disturbs the machine while a round lasts disturbs all contenders alike.
+// Rounds of turns: a disturbance of the machine during a round affects all contenders alike.
 #include "program/bench/sampler.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kWarmRuns = 3;
 constexpr double kWarmSeconds = 0.05;
-constexpr double kLongestWarmUp = 0.3;  // by the clock: a sample may be one of many runs that it took
+constexpr double kLongestWarmUp = 0.3;  // wall-clock seconds: taking one sample may need many runs
 constexpr double kLongRun = 1.0;        // a run this long needs no three warm-up runs
 
 using Clock = std::chrono::steady_clock;
@@ -52,9 +52,9 @@ class Turn {
   void take() {
     const int runs = std::min<int>(runs_per_turn(), kMostSamples - static_cast<int>(outcome_.samples.size()));
     guarded([&] {
-      // The first run after another's turn finds foreign caches; where runs are short it would stand out.
+      // After another contender's turn, caches hold its data. If runs are short, the first one would stand out.
       const auto taken = source_.sample(runs, runs > 1 ? 1 : 0);
-      // Whole nanoseconds: finer digits are noise and would only lengthen the records.
+      // Rounds to nanoseconds: further digits are noise and would only lengthen the records.
       for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
     });
     if (!done_) done_ = enough();

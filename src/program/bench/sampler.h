@@ -1,4 +1,4 @@
-// The sampling engine: warm-up, interleaved rounds in random order, and when to stop. Knows nothing of processes.
+// The sampling engine: warm-up, interleaved rounds in random order, and when to stop. It does not know processes.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 namespace fovea::program {
 
 struct SamplingLimits {
-  double repeat_for = 10;  // most seconds of samples per contender
-  double timeout = 60;     // most seconds that a contender may take before it has the least number of samples
+  double repeat_for = 10;  // maximum seconds of samples per contender
+  double timeout = 60;     // maximum seconds until a contender has the minimum number of samples
 };
 
 inline constexpr int kLeastSamples = 3;
 inline constexpr int kMostSamples = 500;
-inline constexpr int kEnoughSamples = 20;      // before the noise may end the sampling
+inline constexpr int kEnoughSamples = 20;      // at least so many before low noise may end the sampling
 inline constexpr double kEnoughSeconds = 0.3;  // likewise
-inline constexpr double kQuietNotch = 0.005;   // half-width of the median's 95 % notch that counts as settled
+inline constexpr double kQuietNotch = 0.005;   // below this half-width of the median's 95 % notch, the noise is low
 inline constexpr double kNoisySpread = 0.05;   // (q3 - q1) / median above which a row is flagged noisy
-inline constexpr double kMostHostBound = 0.1;  // share of the samples above which a row is flagged host_bound
-inline constexpr double kRoundSeconds = 0.02;  // a contender's turn: long enough to be alone with its caches
+inline constexpr double kMostHostBound = 0.1;  // share of host-bound samples above which a row is flagged host_bound
+inline constexpr double kRoundSeconds = 0.02;  // a contender's turn: long enough to fill the caches with its own data
 
-// One that is sampled. `sample` makes `lead` untimed runs, then `runs` timed ones, and may throw WorkerFailure, which
-// ends this contender alone.
+// A contender to sample. `sample` makes `lead` untimed runs, then `runs` timed ones. It may throw WorkerFailure, which
+// ends only this contender.
 struct SampleSource {
   std::string name;
   std::function<std::vector<double>(int runs, int lead)> sample;
@@ -41,15 +41,15 @@ struct RoundReport {  // for the progress line
   double median;
 };
 
-// Samples all sources against each other. `seed` fixes the order of turns.
+// Samples all sources in turns. `seed` fixes the order of turns.
 std::vector<SampleOutcome> sample_interleaved(const std::vector<SampleSource>& sources, const SamplingLimits& limits,
                                               std::uint64_t seed,
                                               const std::function<void(const RoundReport&)>& after_turn = {});
 
-// Of the last `samples` runs, whether too many may hold the time of the host that enqueued them.
+// Whether too many of the last `samples` runs may include the time that the host took to enqueue them.
 bool is_host_bound(const std::vector<bool>& runs, std::ptrdiff_t samples);
 
-// Half-width of the notch round the median (McGill, Tukey and Larsen 1978), relative to the median.
+// Half-width of the notch around the median (McGill, Tukey and Larsen 1978), relative to the median.
 double relative_notch(const std::vector<double>& samples);
 
 }  // namespace fovea::program

@@ -23,7 +23,7 @@ namespace fovea::program {
 namespace {
 
 constexpr int kInterrupted = 130;
-// flops/s of the slowest contender worth timing, double-precision check included; on a GPU that check has a limit.
+// flops/s of the slowest contender, including the check against the reference; on a GPU the check is sampled.
 constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
 constexpr double kGpuCheckSeconds = 5;
 
@@ -127,7 +127,7 @@ void print_failures(const std::vector<Row>& rows) {
   }
 }
 
-// What the times of each problem are put in relation to: `flash` is one implementation here and another there.
+// The implementation that each problem's ratios refer to. `flash` resolves to different ones for different problems.
 std::map<std::string, std::string> baselines_of(const CellBench& bench, const SweepSettings& settings) {
   std::map<std::string, std::string> baselines;
   for (const Contender& contender : bench.contenders()) {

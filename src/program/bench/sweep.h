@@ -1,4 +1,4 @@
-// A sweep: cells times contenders, with a file that survives, progress and a polite end.
+// A sweep: cells times contenders, with a crash-safe record file, progress and a clean end after an interrupt.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ struct SweepSettings {
   std::string output;  // file of records; empty: none
   bool resume = false, force = false, json = false;
   std::string baseline;
-  double budget_s = 0;         // what the sweep should take: sets how long each cell is sampled; 0: no budget
-  std::string resume_command;  // what to type to go on
+  double budget_s = 0;         // seconds that the sweep should take; limits the sampling of each cell; 0: no budget
+  std::string resume_command;  // the command line that continues the sweep
 };
 
-// Returns the exit code. Prints the table, or with `json` the rows, to stdout and everything else to stderr.
+// Returns the exit code. Prints the table, or with `json` the rows, to stdout, and everything else to stderr.
 int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment);
 
-// How long to sample each of the rows that are left, in the seconds that are left: half of a row's share, the other
-// half is for its check and warm-up. Never more than `longest`, and never nothing: a slow machine takes longer.
+// Seconds of sampling for each remaining row: half of its share of the remaining time. The other half is for the check
+// and the warm-up. At most `longest`, and never 0: a slow machine exceeds the budget.
 double share_of_budget(double seconds_left, std::size_t rows_left, double longest);
 
-// Seconds that the sweep may take at most, by a rough rate of this machine.
+// An upper estimate of the sweep's seconds, from a rough rate of this machine.
 double estimated_seconds(const std::vector<verification::Case>& cases, std::size_t contenders,
                          const SamplingLimits& limits);
 

@@ -18,7 +18,7 @@
 namespace fovea::program {
 namespace {
 
-// Characters on the screen: UTF-8 continuation bytes and escape sequences take no room.
+// Width on the screen: UTF-8 continuation bytes and escape sequences have no width.
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -83,7 +83,7 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   return bold(text + " *", colour);
 }
 
-// What the marks mean, of those that occur.
+// Explains the marks that occur in the rows.
 std::string legend_of(const std::vector<Row>& rows) {
   const auto occurs = [&rows](std::string_view flag) {
     return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
@@ -131,12 +131,12 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 namespace {
 
-// A problem line taken apart; `parsed` where it is one of an operation that this program knows.
+// The words of a problem line; `parsed` is set if this program knows the operation.
 struct LineWords {
   explicit LineWords(const std::string& line) : words(words_of(line)) {
     try {
       parsed = verification::parse_case(line);
-    } catch (const Error&) {  // shown whole
+    } catch (const Error&) {  // an unknown line is shown as it is
     }
   }
   // The word of the key, or "".
@@ -144,7 +144,7 @@ struct LineWords {
     const auto found = std::find_if(words.begin(), words.end(), [&](const auto& one) { return key_of(one) == key; });
     return found == words.end() ? "" : *found;
   }
-  // Whether the key says nothing beside the line's other words.
+  // Whether the key's value follows from the line's other words.
   bool follows(const std::string& key) const {
     const core::Key* const known = parsed ? parsed->values.table().find(key) : nullptr;
     return known != nullptr && verification::is_fallback(*parsed, *known);

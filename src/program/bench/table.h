@@ -1,4 +1,4 @@
-// Plain tables for people: problems down, implementations across, the best time marked, failures as words.
+// Plain tables: one row per problem, one column per implementation, the best time marked, failures as words.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@ std::string time_text(double seconds);
 // Columns padded to their widest cell; the first row is the header. Widths count characters, not bytes.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
-// The problem lines without the words that all of them share, and those shared words.
+// The problem lines without their common words, and the common words.
 struct ShortLines {
   std::string common;
   std::vector<std::string> lines;
 };
 ShortLines shorten(const std::vector<std::string>& lines);
 
-// The table that ends a bench. `baselines` (problem -> implementation) adds each time's ratio to the one of its
-// problem; `colour` sets the head and the fastest in bold.
+// The table at the end of a bench. `baselines` (problem -> implementation) adds the ratio of each time to its problem's
+// baseline. `colour` prints the header and the fastest times in bold.
 std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines, bool colour);
 
-// Whether output on this stream may hold colour: a terminal, NO_COLOR unset, TERM not dumb.
+// Whether output to this descriptor may have colour: it is a terminal, NO_COLOR is unset, TERM is not dumb.
 bool colour_wanted(int descriptor);
 
 }  // namespace fovea::program

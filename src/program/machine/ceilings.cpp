@@ -1,4 +1,4 @@
-// The probes of the engines, under the names that records use.
+// Runs the engines' probes and names them as records do.
 #include "program/machine/ceilings.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int kProductRounds = 5;
 constexpr double kLongProbe = 0.05;
 constexpr int kMoreProbes = 3;
 
-// One square product on every thread at once, each with matrices of its own.
+// One square product on every thread at once, each with its own matrices.
 double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   constexpr std::int64_t n = kProductSize;
   const auto start = std::chrono::steady_clock::now();
@@ -41,7 +41,7 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   return 2.0 * n * n * n * threads / took.count();
 }
 
-// 0 where memory runs out: a run that is short of it is still a run.
+// 0 if memory runs out, so that a run continues without this ceiling.
 double rate_if_room(const std::function<double()>& probe) {
   try {
     return probe();

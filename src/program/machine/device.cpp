@@ -1,4 +1,4 @@
-// The refusal that names what was found instead.
+// Builds the refusal from the devices that were found.
 #include "program/machine/device.h"
 
 #include <fmt/format.h>

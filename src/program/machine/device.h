@@ -1,4 +1,4 @@
-// Whether the device that was asked for is there.
+// Whether the requested device exists.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace fovea::program {
 
 inline constexpr int kNoDevice = 4;  // exit code
 
-// Why none of the implementations can run on the device, as several lines for stderr; empty if one of them can.
-// `instead` is what would ask for the CPU.
+// Why no implementation can run on the device, as several lines for stderr; empty if one can. `instead` is the option
+// that requests the CPU.
 std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead = "--device cpu");
 
 }  // namespace fovea::program

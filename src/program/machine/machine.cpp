@@ -1,4 +1,4 @@
-// Facts of the machine, read from /proc and /sys; what is not there stays empty.
+// Reads facts of the machine from /proc and /sys; missing ones stay empty.
 #include "program/machine/machine.h"
 
 #include <fmt/format.h>
@@ -113,7 +113,7 @@ Machine this_machine() {
   m.gpus = gpus();
   utsname names{};
   if (uname(&names) == 0) {
-    const std::string release = names.release;  // behind the first dash are words of whoever built it
+    const std::string release = names.release;  // after the first dash come the distributor's words
     m.system = std::string(names.sysname) + " " + release.substr(0, release.find('-')) + " " + names.machine;
   }
   return m;
@@ -169,7 +169,7 @@ double datasheet_flops(const Machine& machine, int threads, bool sixteen_bit) {
   double per_cycle = has("avx512f") ? 64 : has("avx2") || has("avx") ? 32 : 16;
   if (sixteen_bit && has("avx512_bf16")) per_cycle = 128;
   if (sixteen_bit && has("amx_bf16")) per_cycle = 2048;
-  // A system that hides its highest clock may still raise it above what is measured now.
+  // If the system hides its highest clock, it may still exceed the measured one.
   const double clock = std::max(machine.max_clock_mhz, 1.25 * measured_clock_mhz());
   return clock > 0 ? per_cycle * clock * 1e6 * std::min(threads, machine.processors) : 0;
 }

@@ -7,7 +7,7 @@
 namespace fovea::program {
 namespace {
 
-// The number behind the word `oom_kill` in a file of "word number" lines.
+// The number after the word `oom_kill` in a file of "word number" lines.
 std::optional<std::int64_t> counted_in(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -17,7 +17,7 @@ std::optional<std::int64_t> counted_in(const std::string& path) {
   return std::nullopt;
 }
 
-// "0::/user.slice" is a group of v2, "9:memory:/user.slice" one of v1. Inside a container the group may stand at the
+// "0::/user.slice" is a group of v2, "9:memory:/user.slice" is one of v1. Inside a container the group may be at the
 // root.
 std::optional<std::int64_t> counted_for_group(const std::string& root) {
   std::ifstream file(root + "/proc/self/cgroup");

@@ -1,4 +1,4 @@
-// How often the system's out-of-memory killer has struck: the evidence that tells its kills from anybody else's.
+// Counts the kills of the system's out-of-memory killer, to distinguish them from other kills.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace fovea::program {
 
-// Kills counted for our control group, or where that cannot be read for the whole machine; 0 where neither is told.
-// A count that has risen while a process lived is evidence. `root` stands before /proc and /sys.
+// Kills in our control group or, if that cannot be read, on the whole machine; 0 if neither is known. A count that rose
+// while a process lived is evidence. `root` is prepended to /proc and /sys.
 std::int64_t oom_kills(const std::string& root = {});
 
 }  // namespace fovea::program

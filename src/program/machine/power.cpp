@@ -1,4 +1,4 @@
-// Reading the energy counters. Only packages count: cores and memory controllers are parts of them.
+// Reads the energy counters. Only packages count: they include cores and memory controllers.
 #include "program/machine/power.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kShortest = 0.01;  // the counters move about once a millisecond: less would be mostly rounding
+constexpr double kShortest = 0.01;  // counters advance about once per millisecond, so shorter times are too inaccurate
 
 std::optional<double> number_in(const std::string& path) {
   std::ifstream file(path);
@@ -31,7 +31,7 @@ EnergyCounter::EnergyCounter(const std::string& folder) {
   std::error_code none;
   for (const auto& zone : fs::directory_iterator(folder, none)) {
     const std::string name = name_of(zone.path()), file = (zone.path() / "energy_uj").string();
-    // One package may be shown twice, by its registers and by its memory interface.
+    // A package may appear twice: through its registers (MSR) and through its memory interface (MMIO).
     const bool known = std::any_of(packages_.begin(), packages_.end(), [&](const auto& p) { return p.name == name; });
     if (known || !name.starts_with("package-")) continue;
     const auto now = number_in(file), range = number_in((zone.path() / "max_energy_range_uj").string());

@@ -1,4 +1,4 @@
-// Power of the processor's packages, by the energy counters that the system may show (RAPL).
+// Power of the processor's packages, from RAPL energy counters if the system shows them.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@ class EnergyCounter {
  public:
   explicit EnergyCounter(const std::string& folder = "/sys/class/powercap");
 
-  // Joules of all packages since the counter was made; nothing where the system does not tell.
+  // Joules of all packages since this object was constructed; nullopt without counters.
   std::optional<double> joules();
 
  private:
   struct Package {
     std::string name, file;
-    double range, last;  // microjoules; at `range` the counter starts again from 0
+    double range, last;  // microjoules; the counter wraps to 0 at `range`
   };
   std::vector<Package> packages_;
   double microjoules_ = 0;
@@ -30,7 +30,7 @@ class PowerMeter {
   explicit PowerMeter(EnergyCounter& energy) : energy_(&energy) {}
   void begin();
   void end();
-  std::optional<double> watts() const;  // nothing where the turns were too short to tell
+  std::optional<double> watts() const;  // nullopt if the turns were too short
 
  private:
   EnergyCounter* energy_;

@@ -14,8 +14,8 @@
 namespace fovea::program {
 namespace {
 
-constexpr double kSmallChange = 0.005;  // below this, nobody can act on a difference
-constexpr double kWideSpread = 0.1;     // above this, equal medians may hide a change of that size
+constexpr double kSmallChange = 0.005;  // smaller differences count as the same
+constexpr double kWideSpread = 0.1;     // with a wider spread, equal medians do not mean equal times
 constexpr double kClockChange = 0.03;
 
 double spread_of(const TimeStatistics& t) { return t.q3 - t.q1; }
@@ -60,7 +60,7 @@ bool one_thread_count(const Records& records) {
                      [&](const Row& row) { return row.threads == records.rows.front().threads; });
 }
 
-// A processor that ran at another clock explains a change better than the code does.
+// Notes a different clock, which may explain a change better than the code does.
 void note_clock(Comparison& comparison) {
   double sum = 0;
   int cells = 0;

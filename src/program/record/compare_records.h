@@ -1,4 +1,4 @@
-// Two files of records laid side by side: which cells changed by more than their spreads, and which cannot be told.
+// Compares two files of records: which cells changed by more than their spreads, and which cannot be decided.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ std::string_view to_string(Verdict verdict);
 
 struct Judgement {
   Verdict verdict = Verdict::unclear;
-  double ratio = 1;    // median time of b over that of a: below 1, b is faster
+  double ratio = 1;    // median of b / median of a: below 1, b is faster
   std::string reason;  // in words
 };
 
-// Wants two rows with times. Faster or slower: the quartile intervals do not touch and the medians are further apart
-// than either interval is wide. Same: each median lies within the other's interval, and both intervals are narrow.
+// Both rows must have times. Faster or slower: the quartile intervals do not touch, and the medians differ by more than
+// the width of either interval. Same: each median lies within the other's interval, and both intervals are narrow.
 Judgement judge(const Row& a, const Row& b);
 
-// The rows belong to the records that were compared, which must outlive this.
+// The pointers refer to the compared records, which must outlive this.
 struct ComparedCell {
   const Row* a;
   const Row* b;
@@ -38,23 +38,23 @@ struct GeometricMean {
 };
 
 struct Comparison {
-  std::vector<ComparedCell> cells;                                // a time on both sides
-  std::vector<std::pair<const Row*, const Row*>> status_changes;  // one status in a, another in b
+  std::vector<ComparedCell> cells;                                // with times in both files
+  std::vector<std::pair<const Row*, const Row*>> status_changes;  // with different statuses in a and b
   std::vector<const Row*> only_a, only_b;
-  std::vector<std::string> notes;  // what the reader should know beside the verdicts
+  std::vector<std::string> notes;  // other facts that the reader should know
 
   std::int64_t count(Verdict verdict) const;
-  bool any_slower() const;  // also true where b has no time for a cell that a has timed
+  bool any_slower() const;  // also true if b has no time for a cell that a timed
 };
 
-// What must agree before two files can be compared, one sentence for each that does not: machine, threads, build.
+// Differences that forbid a comparison, one sentence each: machine, threads, build.
 std::vector<std::string> condition_differences(const Records& a, const Records& b);
 
-// Pairs rows by problem line, implementation and threads. With `across_threads` the thread count is left out where
-// both files have only one.
+// Pairs rows by problem line, implementation and threads. With `across_threads`, threads are ignored if each file has
+// only one thread count.
 Comparison compare_records(const Records& a, const Records& b, bool across_threads);
 
-// By implementation; the empty name stands for all. Times flagged impossible are left out.
+// By implementation; the empty name means all. Leaves out times that are flagged impossible.
 std::map<std::string, GeometricMean> geometric_means(const Comparison& comparison);
 
 }  // namespace fovea::program

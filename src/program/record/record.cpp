@@ -59,7 +59,7 @@ T value(const Json& object, const char* key) {
   }
 }
 
-// Of what is counted or measured: no such number is negative.
+// Reads a count or a measurement, which must not be negative.
 template <class T>
 T amount(const Json& object, const char* key) {
   const T number = value<T>(object, key);

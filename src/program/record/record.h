@@ -1,5 +1,5 @@
-// What a run leaves behind: one environment block per session, then one row per (problem, implementation).
-// docs/record.schema.json is the same as a JSON schema; docs/bench.md says how each figure is come by.
+// The records of a run: one environment per session, then one row per (problem, implementation).
+// docs/record.schema.json is their JSON schema; docs/bench.md says how each figure is measured.
 #pragma once
 
 #include <cstdint>
@@ -21,52 +21,52 @@ inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      
                                                  "sampled_check", "inaccurate", "low_probe",    "host_bound"};
 
 struct Source {
-  std::string commit;  // of the sources the program was built from; "unknown" outside a repository
-  bool dirty = false;  // built with changes that are not committed
+  std::string commit;  // of the program's sources; "unknown" outside a repository
+  bool dirty = false;  // the sources had uncommitted changes
   bool operator==(const Source&) const = default;
 };
 
 struct TimeStatistics {
   double median = 0, min = 0, mean = 0, std = 0, q1 = 0, q3 = 0;  // seconds
   std::int64_t n = 0;
-  std::vector<double> samples;  // every one, in the order taken
+  std::vector<double> samples;  // all samples, in the order of measurement
 };
-// Quartiles interpolate linearly; std is that of a sample (n - 1). Wants at least one sample.
+// Quartiles interpolate linearly; std divides by n - 1. There must be at least one sample.
 TimeStatistics statistics_of(std::vector<double> samples);
 
 struct ErrorFigures {
   double rel_l2 = 0, max_abs = 0, ratio_to_plain = 0;  // NaN is written as null
 };
 
-// What limits a row: rates measured in the same run, just before and after the row's samples.
+// The ceiling of a row: rates measured in the same run, just before and after the row's samples.
 struct RowCeiling {
   double flops_per_s = 0;   // the larger of the two probes and of the best library product of the run
   double probe_before = 0;  // multiply-add probe at the row's thread count and type
-  double probe_after = 0;   // the best of several where best_product beat the first
+  double probe_after = 0;   // the best of several if best_product beat the first
   double best_product = 0;  // best library matrix product of the run; 0 if none was measured
 };
 
-// Of what a call keeps the host: its launches alone, and the rest. Samples of the call and of its launches take turns,
-// so that the machine's pace is the same for both; these are the medians of the latter and of the differences.
+// The host's time in a call, split into the launches and the rest. Samples of the call and of its launches alternate,
+// so that the machine's speed is the same for both. These are medians of the launches and of the differences.
 struct LaunchShare {
   double median_s = 0, beyond_s = 0;
-  std::optional<double> pooled_beyond_s = {};  // where the workspace was not the caller's, if the call wants one
+  std::optional<double> pooled_beyond_s = {};  // the rest, with a workspace from the library's pool; if it needs one
 };
 
 struct Row {
   std::string problem;  // canonical problem line
   std::string impl;     // resolved name: cpu.avx2, never flash
   std::string status;   // one of kRowStatuses
-  std::string reason;   // empty where status is ok
+  std::string reason;   // empty if status is ok
   std::vector<std::string> flags;
-  std::optional<TimeStatistics> time_s;  // only where status is ok
-  std::optional<LaunchShare> launches;   // of timer cuda_host, where the launches are known
+  std::optional<TimeStatistics> time_s;  // only if status is ok
+  std::optional<LaunchShare> launches;   // only with timer cuda_host, if the launches are known
   double flops = 0, bytes = 0;           // of the problem, whatever the kernel executed
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling
   std::optional<RowCeiling> ceiling;
   std::optional<std::int64_t> workspace_bytes;               // most bytes of scratch at once
-  std::optional<std::int64_t> saved_bytes;                   // kept between forward and backward beside out and lse
+  std::optional<std::int64_t> saved_bytes;                   // saved state, besides out and lse
   std::optional<std::int64_t> memory_before_backward_bytes;  // inputs + outputs + saved
   std::map<std::string, ErrorFigures> error;                 // per tensor: out lse dq dk dv
   int threads = 0;
@@ -74,38 +74,39 @@ struct Row {
   std::optional<double> clock_mhz, power_w;
   std::string timer;    // steady_clock, perf_counter, cuda_events, cuda_events_hot, cuda_graph, cuda_host
   std::string machine;  // Environment::machine
-  std::string peer;     // the framework that ran it and its version: PyTorch 2.9.1; empty if none did
+  std::string peer;     // the framework that ran it, with version: PyTorch 2.9.1; empty without one
 
   bool times_the_host() const { return timer == "cuda_host"; }  // how long a call keeps it, not how long it runs
   bool has_flag(std::string_view flag) const;
 };
 
-// Facts of one session. `facts` are words for people and for the comparison of two files, in the order shown.
+// Facts of one session. `facts` are shown to people, and compared between two files.
 struct Environment {
-  std::string machine;  // what must agree for two files to be comparable
+  std::string machine;  // Machine::id: equal for files that may be compared
   std::string date;     // UTC, ISO 8601
   std::string command;
   Source source;
-  std::string source_digest;  // of the sources the program was built from; empty in records of earlier versions
+  std::string source_digest;  // of the program's sources; empty in records of earlier versions
   std::string version;
   int threads = 0;
   std::map<std::string, std::string> facts;  // cpu, isa, caches, memory, os, compiler, gpu, ...
-  std::map<std::string, double> ceilings;    // flops/s and bytes/s by name of the probe
+  std::map<std::string, double> ceilings;    // flops/s or bytes/s, by name of the probe
 };
 
-// Did programs of the same sources write both? Where the commit does not tell, the digest does.
+// Whether programs of the same sources wrote both. If the commit does not decide, the digest does.
 bool same_build(const Environment& a, const Environment& b);
 
-// One line of JSON, without the end of line.
+// One line of JSON, without a line end.
 std::string json_line(const Environment& environment);
 std::string json_line(const Row& row);
 
-// Throw std::runtime_error naming the key that is missing or wrong.
+// Throw std::runtime_error with the key that is missing or wrong.
 Environment environment_of(std::string_view json);
 Row row_of(std::string_view json);
-std::variant<Environment, Row> record_of(std::string_view json);  // whichever its `schema` says
+std::variant<Environment, Row> record_of(std::string_view json);  // the key `schema` decides
 
-// Two rows measure the same thing if these agree. Of timers only those of a GPU count, which differ in what they time.
+// Two rows measure the same thing if their keys are equal. Only a GPU's timers are part of the key, because they time
+// different things.
 std::string key_of(const Row& row);
 std::string key_of(std::string_view problem, std::string_view impl, int threads, std::string_view timer);
 

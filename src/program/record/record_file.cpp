@@ -1,4 +1,4 @@
-// Reading and appending records. A line counts when its end of line is on disk; everything else follows from that.
+// Reads and appends records. A line is valid only once its line end is on disk.
 #include "program/record/record_file.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ std::string build_of(const Environment& e) {
   return "commit " + e.source.commit + (e.source.dirty ? " with changes that are not committed" : "") + digest;
 }
 
-// A parser must not be led into deep recursion or gigabytes by a file that is no record at all.
+// Refuses lines that would lead the parser into deep recursion or gigabytes of memory.
 void check_shape(std::string_view line) {
   if (static_cast<std::int64_t>(line.size()) > kLongestLine) throw std::runtime_error("a line longer than 64 MiB");
   int depth = 0;
@@ -68,7 +68,7 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // False at the end. `whole` tells whether the line has its end of line, which is cut off.
+  // Returns false at the end. `whole`: the line had a line end, which is removed.
   bool next(std::string_view& line, bool& whole) {
     const ssize_t length = getline(&line_, &capacity_, file_);
     if (length <= 0) return false;
@@ -107,7 +107,7 @@ void read_line(Records& records, std::unordered_map<std::string, std::size_t>& s
   }
 }
 
-// What a run that was cut short may leave behind: the beginning of a record, or the zeros of blocks never written.
+// Whether an interrupted run may have left this line: the beginning of a record, or zeros of blocks never written.
 bool could_be_torn(std::string_view line) {
   constexpr std::string_view start = "{\"schema\":\"fovea.";
   std::string begun;
@@ -117,7 +117,7 @@ bool could_be_torn(std::string_view line) {
   return start.starts_with(begun) || line.find_first_not_of('\0') == std::string_view::npos;
 }
 
-// Waits a little: a child of a run that was just killed may hold the lock for a moment, until it becomes a worker.
+// Retries for a moment: a forked child of a killed run may hold the lock until it executes the worker.
 bool lock(int descriptor) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return true;
@@ -206,7 +206,7 @@ void RecordFile::append_line(const std::string& line) {
     return;
   }
   if (ftruncate(descriptor_, end_) != 0) {
-  }  // what was there stays valid even if the torn line stays behind it
+  }  // earlier rows are valid even if the torn line remains after them
   throw OutputLost(path_ + ": " + std::strerror(done == text.size() ? errno : error));
 }
 

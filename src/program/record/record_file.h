@@ -9,36 +9,36 @@
 
 namespace fovea::program {
 
-// A file that cannot be used as it is; what() says why, with the byte position where there is one.
+// A file that cannot be used; what() says why, with the byte position if there is one.
 struct RecordFileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct Records {
   std::vector<Environment> environments;  // one per session that wrote to the file
-  std::vector<Row> rows;                  // in file order; of rows with the same key only the last
+  std::vector<Row> rows;                  // in file order; only the last row of each key
   std::vector<std::size_t> environment_of_row;
-  std::int64_t valid_bytes = 0;  // up to the end of the last whole line
-  std::string warning;           // a torn last line that was left out; empty if there is none
+  std::int64_t valid_bytes = 0;  // up to the end of the last complete line
+  std::string warning;           // about a torn last line, which was left out; empty without one
 };
 
-// Reads a whole file. Throws RecordFileError for anything but a torn last line.
+// Reads a whole file. A torn last line is allowed; anything else that is wrong throws RecordFileError.
 Records load_records(const std::string& path);
 
-// Appends rows, each with one write and one fsync, or throws OutputLost. Cuts off a torn last line when it opens an
-// existing file.
+// Appends rows, each with one write and one fsync, or throws OutputLost. Removes a torn last line from an existing
+// file.
 class RecordFile {
  public:
-  // Creates the file, or with `resume` goes on in one that may exist. Refuses files that are not records or were
-  // written on another machine or by a build of other sources (unless `force`). Writes the environment, which is the
-  // probe that the disk takes rows.
+  // Creates the file, or with `resume` continues one that may exist. Refuses files that are not records. Unless
+  // `force`, also refuses files from another machine or a build of other sources. Writes the environment, which shows
+  // at once whether the disk takes rows.
   RecordFile(const std::string& path, const Environment& environment, bool resume, bool force);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
   void append(const Row& row);
-  const Records& before() const { return before_; }  // what the file held when it was opened
+  const Records& before() const { return before_; }  // the file's records when it was opened
   const std::string& path() const { return path_; }
 
  private:

@@ -1,4 +1,4 @@
-// Counting cells and printing them.
+// Counts cells and prints them.
 #include "program/verify/coverage.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How many cases ran per implementation and class of the operation's axes.
+// Counts the cases that ran, per implementation and cell of the operation's axes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,12 +20,12 @@ class Coverage {
     std::string cell;  // cpu.avx2 bf16 backward causal blhd d<=64
     std::int64_t executed;
   };
-  // Cells that the implementation takes and that ran less often than `wanted`. They are of the device.
+  // Cells that an implementation of the device takes but that ran less often than `wanted`.
   std::vector<Shortage> below(std::int64_t wanted, bool forward, bool backward, DeviceKind device) const;
 
-  std::string text() const;  // a table: the classes of the last axis are its columns
+  std::string text() const;  // a table with the classes of the last axis as columns
   nlohmann::json json() const;
-  void add(const nlohmann::json& rows);  // what another process counted
+  void add(const nlohmann::json& rows);  // adds another process's counts
 
  private:
   using Counts = std::vector<std::int64_t>;  // per cell; the last axis varies fastest

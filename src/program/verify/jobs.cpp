@@ -1,4 +1,4 @@
-// One pipe per process: it closes when the process has ended, whatever ended it.
+// One pipe per process. It closes when the process ends for any reason.
 #include "program/verify/jobs.h"
 
 #include <poll.h>
@@ -47,7 +47,7 @@ struct Part {
   std::string said;
 };
 
-// Takes what the pipe holds; closes it at its end.
+// Reads the available bytes of the pipe; closes it at the end.
 void listen(Part& part) {
   char buffer[65536];
   const ssize_t got = read(part.pipe, buffer, sizeof buffer);
@@ -66,7 +66,7 @@ std::vector<nlohmann::json> run_in_processes(int count,
   if (memory == MAP_FAILED) fail_system("no shared memory for the progress");
   auto* const progress = new (memory) SharedProgress{};
   std::vector<Part> parts(static_cast<std::size_t>(count));
-  std::fflush(nullptr);  // or every process would print what is still buffered
+  std::fflush(nullptr);  // otherwise every process would print the buffered text
   for (int index = 0; index < count; ++index) {
     Part& one = parts[static_cast<std::size_t>(index)];
     int ends[2];
@@ -76,7 +76,7 @@ std::vector<nlohmann::json> run_in_processes(int count,
     if (one.process < 0) fail_system("no further process");
     if (one.process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) _exit(127);  // it was killed before that
+      if (getppid() != parent) _exit(127);  // the parent was killed before prctl
       const bool told = write_all(ends[1], part(index, *progress).dump());
       std::fflush(nullptr);
       _exit(told ? 0 : 1);

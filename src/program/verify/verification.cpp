@@ -1,4 +1,4 @@
-// Running cases, judging outcomes, shrinking what fails, printing.
+// Runs cases, judges outcomes, shrinks failing cases, prints.
 #include "program/verify/verification.h"
 
 #include <fmt/format.h>
@@ -27,9 +27,9 @@ using verification::Outcome;
 using verification::Trial;
 
 constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
-constexpr std::int64_t kManyCases = 200;  // below, one process does
+constexpr std::int64_t kManyCases = 200;  // fewer run in one process
 
-// What a signal handler can still say: which case was running.
+// The running case, formatted in advance, because a signal handler can only write existing bytes.
 char crash_note[2048];
 
 void report_crash(int signal_number) {
@@ -41,7 +41,7 @@ void report_crash(int signal_number) {
   _exit(1);
 }
 
-// The command that runs a case again; threads of 0 are those of its seed.
+// The command that runs a case again; with threads = 0, the case's seed gives the number of threads.
 std::string replay_of(const Case& c, std::string_view implementation, int threads) {
   const char* const device = c.device() == DeviceKind::cuda ? " --device cuda" : "";
   const std::string given = threads > 0 ? fmt::format(" --threads {}", threads) : "";
@@ -124,7 +124,7 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
     case Outcome::Kind::refused:
       break;
   }
-  // A cell that the support matrix promises must not refuse.
+  // An implementation must not refuse a cell that the support matrix promises.
   const Pass pass = c.backwards() ? Pass::backward : Pass::forward;
   const auto support = operation_.support_of(implementation, operation_.cell_of(c, pass)).support;
   if (support == verification::Support::yes) {
@@ -135,7 +135,7 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
   }
 }
 
-// Every smaller case is tried as its line would replay it, with the variation that follows from the line.
+// Tries every smaller case with the variation of its own line, so that the printed line replays the failure.
 void Verification::fail(const Case& c, const ImplementationFacts& implementation, const Outcome& outcome) {
   ++tally_.failed;
   lost_ = options_.device == "cuda" && cuda::device_lost();
@@ -263,7 +263,7 @@ int Verification::run() {
     };
     for (const auto& part_tally : run_in_processes(jobs, part, [this](const auto& p) { show_progress(p); })) {
       if (part_tally.is_null()) {
-        ++tally_.failed;  // the process has printed the case that ended it
+        ++tally_.failed;  // the crashed process has printed its case
       } else {
         tally_.add(part_tally);
       }

@@ -1,4 +1,4 @@
-// A run of `fovea verify`: cases of one operation on its implementations, failures made small.
+// A run of `fovea verify`: runs cases of one operation on its implementations and shrinks failures.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
   std::vector<std::string> implementations;
   std::string operation;
-  std::string device;  // empty: the line's, else cpu
+  std::string device;  // empty: the line's device, or cpu
   std::vector<std::string> passes;
   std::string problem;
   int threads = 0, jobs = 0;
@@ -27,7 +27,7 @@ struct VerifyOptions {
 
 bool names_device(const std::string& line);
 
-// What came of some cases.
+// Counts of outcomes.
 struct Tally {
   explicit Tally(const verification::Operation& operation) : coverage(operation) {}
 
@@ -51,7 +51,7 @@ struct Tally {
 
 class Verification {
  public:
-  // `replayed`: instead of random cases.
+  // `replayed`: the cases to run instead of random ones.
   Verification(const VerifyOptions& options, const verification::Operation& operation,
                const std::vector<verification::Case>& replayed);
 
@@ -77,8 +77,8 @@ class Verification {
   const verification::MakeDeviceCall make_device_call_;
   std::vector<verification::ImplementationFacts> implementations_;
   Tally tally_;
-  bool is_part_ = false;  // one of several processes: another prints the last line
-  bool lost_ = false;     // the device, for this process
+  bool is_part_ = false;  // one of several processes; the parent prints the summary
+  bool lost_ = false;     // this process can no longer use the device
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_;
 };
 

@@ -1,4 +1,4 @@
-// The bridge from shared memory to the verification library.
+// Connects shared memory with the verification library.
 #include "program/worker/answer_check.h"
 
 #include <functional>

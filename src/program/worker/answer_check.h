@@ -1,4 +1,4 @@
-// Checks what a worker left in shared memory, before any of it is timed.
+// Checks a worker's results in shared memory before the contender is timed.
 #pragma once
 
 #include <map>
@@ -14,21 +14,21 @@ namespace fovea::program {
 void fill_inputs(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs);
 
 struct AnswerCheck {
-  std::string wrong;  // what is wrong, with the tensor's name; empty if all is right
+  std::string wrong;  // the error, with the tensor's name; empty if the answer is right
   bool sampled = false;
   bool inaccurate = false;  // a foreign answer beyond the contract's bound but within kForeignSlack of it
   std::map<std::string, ErrorFigures> error;
 };
 
-// Frameworks round where the contract does not (bf16 scores, above all). That is not wrong, but it is said.
+// Frameworks round more than the contract allows (bf16 scores, above all). Such answers pass but are flagged.
 inline constexpr double kForeignSlack = 8;
 
 enum class BackwardReads : std::uint8_t {
-  outputs,    // what its forward wrote, so the expected gradients depend on it
-  own_state,  // what it saved itself
+  outputs,    // the outputs of its forward, so the expected gradients depend on them
+  own_state,  // its own saved state
 };
 
-// Checks all contenders of one case; what the answer should be is worked out once.
+// Checks all contenders of one case; computes the expected results once.
 class AnswerChecker {
  public:
   AnswerChecker(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs)
@@ -48,7 +48,7 @@ class AnswerChecker {
   const TensorPlaces& places_;
   const SharedBlock& inputs_;
   std::optional<verification::Expectation> forward_, backward_;
-  bool foreign_ = false, inaccurate_ = false;  // of the answer that is being checked
+  bool foreign_ = false, inaccurate_ = false;  // of the current answer
 };
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// Rows and values in the shapes that verification wants.
+// Converts rows and values to verification's types.
 #include "program/worker/device_reference.h"
 
 #include <utility>

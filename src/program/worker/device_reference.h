@@ -6,7 +6,7 @@
 
 namespace fovea::program {
 
-// On a GPU by its plain double-precision kernels, unless its memory is full: then, and for all other devices, the CPU.
+// Uses a GPU's double-precision kernels, or the CPU if the GPU's memory is full. For the CPU it is empty.
 verification::ReferenceEvaluator reference_evaluator(DeviceKind device);
 
 }  // namespace fovea::program

@@ -1,4 +1,4 @@
-// Of the host or of the first GPU.
+// Memory of the host or of the first GPU.
 #include "program/worker/owned_memory.h"
 
 #include <new>

@@ -1,4 +1,4 @@
-// Memory that lasts from one prepare to the next, where the case's tensors are.
+// Memory on the device of the case's tensors, which lives until the next `prepare`.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace fovea::program {
 class OwnedMemory {
  public:
   OwnedMemory() = default;
-  OwnedMemory(DeviceKind device, std::int64_t bytes);  // not zeroed; throws what the allocation throws
-  Buffer buffer() const;                               // null where no bytes were wanted
+  OwnedMemory(DeviceKind device, std::int64_t bytes);  // not zeroed; throws if the allocation fails
+  Buffer buffer() const;                               // null if `bytes` was 0
 
  private:
   struct Free {

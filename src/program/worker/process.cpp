@@ -1,5 +1,5 @@
-// Starting, stopping and listening to a worker. Between answers it is stopped, so that threads which spin for their
-// next work take nothing from the worker that is being timed.
+// Starts a worker, stops it and reads its answers. Between answers it is stopped (SIGSTOP), so that its spinning
+// threads do not disturb the worker that is timed.
 #include "program/worker/process.h"
 
 #include <fcntl.h>
@@ -86,14 +86,14 @@ void WorkerProcess::start() {
   }
 }
 
-// Runs in the child between fork and exec: only calls that are safe there.
+// Runs in the child between fork and exec, so it may only make async-signal-safe calls.
 void WorkerProcess::become_worker(pid_t parent, int commands, int replies, int log, char* const* arguments,
                                   char* const* environment) const {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);                                     // no orphan outlives a parent that was killed
-  if (getppid() != parent) _exit(127);                                  // it was killed before that
-  for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the parent hears them and decides
+  prctl(PR_SET_PDEATHSIG, SIGKILL);                                     // the child ends if its parent is killed
+  if (getppid() != parent) _exit(127);                                  // the parent was killed before prctl
+  for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the parent handles them
   for (const int signal : {SIGTERM, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
-  // Numbers above those wanted first, so that no dup2 closes one that is still needed.
+  // First moves all descriptors to high numbers, so that no dup2 closes one that is still needed.
   const int sources[] = {log, log, inputs_.descriptor(), outputs_.descriptor(), commands, replies};
   const int targets[] = {1, 2, protocol::kInputs, protocol::kOutputs, protocol::kCommands, protocol::kReplies};
   int raised[6];
@@ -108,7 +108,7 @@ void WorkerProcess::become_worker(pid_t parent, int commands, int replies, int l
   }
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (write(score, "1000", 4) < 0) {
-  }  // if memory runs out, this process goes and not the parent with the records
+  }  // if memory runs out, the system kills this process and not the parent, which holds the records
   close(score);
   execvpe(arguments[0], arguments, environment);
   const char message[] = "could not be started: no such program\n";
@@ -167,7 +167,7 @@ std::string WorkerProcess::receive(double timeout_s) {
   }
 }
 
-// The pipe is closed: the process has ended or will at once.
+// Called when the pipe is closed: the process has ended or is about to.
 void WorkerProcess::fail_ended() {
   int status = 0;
   waitpid(pid_, &status, 0);
@@ -177,7 +177,7 @@ void WorkerProcess::fail_ended() {
   const std::string said = words.empty() ? "" : ": " + words;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills(settings_.system_root) > oom_kills_)
     throw WorkerFailure{"oom", "the system killed the process because memory ran out"};
-  // Thrown where nobody catches it, as in a thread of the kernel, it ends the process.
+  // An uncaught bad_alloc, as in a thread of the kernel, ends the process.
   if (words.find("std::bad_alloc") != std::string::npos)
     throw WorkerFailure{"oom", "an allocation failed and the process ended" + said};
   if (WIFSIGNALED(status)) throw WorkerFailure{"crashed", std::string(strsignal(WTERMSIG(status))) + said};

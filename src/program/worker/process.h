@@ -1,4 +1,4 @@
-// One worker: a child process that holds a kernel. It may crash, hang or run out of memory; the parent only gets told.
+// One worker: a child process that runs a kernel. It may crash, hang or run out of memory without harm to the parent.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +14,16 @@
 
 namespace fovea::program {
 
-// How a call to a worker ended without an answer; status is one of kRowStatuses.
+// Why a call to a worker got no answer; status is one of kRowStatuses.
 struct WorkerFailure {
   std::string status, reason;
 };
 
 struct WorkerSettings {
   std::vector<std::string> command;  // program and arguments
-  int threads = 1;                   // told to every threading library through the environment
+  int threads = 1;                   // passed to all threading libraries through the environment
   std::int64_t memory_limit = 0;     // bytes of private memory; 0: none
-  std::string system_root;           // before /proc and /sys, where the out-of-memory killer's counter is read
+  std::string system_root;           // prepended to /proc and /sys, for the out-of-memory killer's counter
 };
 
 class WorkerProcess {
@@ -33,8 +33,8 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // Sends one command and waits for its answer, starting the process if none lives. Throws WorkerFailure (the process
-  // is gone after crashed, timeout and oom by kill; the next call starts a new one) or Interrupted.
+  // Sends one command and waits for its answer; starts the process if necessary. Throws WorkerFailure or Interrupted.
+  // After a crash, a timeout or an oom kill the process has ended, and the next call starts a new one.
   nlohmann::ordered_json call(const nlohmann::ordered_json& command, double timeout_s);
 
   void kill();
@@ -55,7 +55,7 @@ class WorkerProcess {
   const SharedBlock& inputs_;
   SharedBlock outputs_;
   pid_t pid_ = -1;
-  std::int64_t oom_kills_ = 0;  // counted when the process was last known to live
+  std::int64_t oom_kills_ = 0;  // the count when the process was last known to be alive
   int commands_ = -1, replies_ = -1, log_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// Layout of a case's tensors and the memory they lie in.
+// The layout of a case's tensors, and their memory.
 #include "program/worker/shared_tensors.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 namespace fovea::program {
 namespace {
 
-constexpr std::int64_t kSpacing = 4096;  // every tensor starts on a page of its own
+constexpr std::int64_t kSpacing = 4096;  // every tensor starts on its own page
 
 [[noreturn]] void fail_memory(std::int64_t bytes) {
   core::fail({.status = Status::out_of_memory,
@@ -56,7 +56,7 @@ SharedBlock::~SharedBlock() {
 
 void SharedBlock::resize(std::int64_t bytes) {
   unmap();
-  // Cutting to nothing first gives the pages back, so that the next case starts from fresh zeros.
+  // Truncating to 0 first frees the pages, so that the next case starts with zeros.
   if (ftruncate(descriptor_, 0) != 0 || ftruncate(descriptor_, bytes) != 0) fail_memory(bytes);
   bytes_ = bytes;
   map(true);

@@ -1,5 +1,4 @@
-// The tensors of one case in memory that parent and worker share: what is read in one block, what is written in
-// another.
+// The tensors of one case in memory that parent and worker share: one block of inputs, one of outputs.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace fovea::program {
 
-// Where each tensor of a case lies, in the operation's order.
+// The place of each tensor of a case, in the operation's order.
 struct TensorPlaces {
   struct Place {
     verification::TensorSpec tensor;
@@ -22,7 +21,7 @@ struct TensorPlaces {
 };
 TensorPlaces places_of(const verification::Case& c);
 
-// An unnamed file in memory, mapped. Grows as cases ask; gone when the last process that has it open ends.
+// A mapped, unnamed file in memory. It grows with the cases and disappears with the last process that has it open.
 class SharedBlock {
  public:
   explicit SharedBlock(const char* name);
@@ -46,7 +45,7 @@ class SharedBlock {
   std::int64_t bytes_ = 0;
 };
 
-// Where the two blocks lie: the shared ones themselves, or copies of them on a device.
+// The two blocks: the shared ones themselves, or copies on a device.
 struct TensorMemory {
   TensorMemory(const SharedBlock& the_inputs, const SharedBlock& the_outputs)
       : inputs(the_inputs.data()), outputs(the_outputs.data()) {}
@@ -58,7 +57,7 @@ struct TensorMemory {
 MutableTensorView view_of(const TensorPlaces::Place& place, const TensorMemory& memory);
 verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemory& memory);
 
-// Poison is a NaN in every type. `untouched`: nothing but poison in the tensor.
+// Poison is a NaN in every type. `untouched`: the tensor has nothing but poison.
 void poison(const SharedBlock& block);
 bool untouched(const MutableTensorView& view);  // of a dense tensor
 

@@ -1,4 +1,4 @@
-// Memory by the plan, then a call that takes it.
+// Allocates the plan's memory and prepares calls that use it.
 #include "program/worker/timed_call.h"
 
 #include "core/check.h"
@@ -19,7 +19,7 @@ TimedCall::TimedCall(const Case& c, const verification::TensorSet& tensors, cons
     call_ = c.operation->prepare_foreign(c, tensors, call);
     return;
   }
-  // Backward runs after a forward, whether that is timed or not.
+  // Backward always runs after a forward, even if only backward is timed.
   const Case both = c.backwards() ? c.with("pass", "e2e") : c;
   const CasePlan plan = c.operation->plan(both, settings.implementation);
   if (std::string reason = plan.refusal(); !reason.empty())

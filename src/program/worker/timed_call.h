@@ -1,4 +1,4 @@
-// What a worker times: calls of a case on an implementation of the library, or on somebody's C function.
+// The calls that a worker times: a case on an implementation of the library, or on a foreign C function.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace fovea::program {
 
-// How calls are prepared, beside the case.
+// Settings of the calls that are not in the case.
 struct TimedSettings {
   std::string implementation;  // or ./lib.so:symbol
   int threads = 1;
-  void* stream = nullptr;    // of a GPU
-  bool may_allocate = true;  // false: calls are captured in a graph
+  void* stream = nullptr;    // on a GPU
+  bool may_allocate = true;  // false: calls may be captured in a graph
 };
 
 class TimedCall {
  public:
-  // The tensors stay where they are for as long as this lives.
+  // The tensors must stay in place while this exists.
   TimedCall(const verification::Case& c, const verification::TensorSet& tensors, const TimedSettings& settings);
 
-  void forward() const { current_->forward(); }    // for a backward that follows, or for its own sake
-  void backward() const { current_->backward(); }  // wants an earlier forward()
+  void forward() const { current_->forward(); }
+  void backward() const { current_->backward(); }  // requires an earlier forward()
 
-  // Whether calls have a workspace of the caller's; from now on they take it, or one of the library's pool instead.
+  // Whether calls have a caller's workspace; and a switch between it and the library's pool for later calls.
   bool has_workspace() const { return workspace_.buffer().data != nullptr; }
   void use_pool(bool wanted) { current_ = wanted ? &pooled_ : &call_; }
 
-  // Counted while the calls ran; nothing where it cannot be known.
+  // Counted while the calls ran; nullopt if not known.
   std::optional<std::int64_t> workspace_bytes() const;
   std::optional<std::int64_t> saved_bytes() const;
 

@@ -1,4 +1,4 @@
-// The three clocks.
+// The three timers.
 #include "program/worker/timer.h"
 
 #include <chrono>
@@ -40,7 +40,7 @@ class DeviceTimer final : public WorkerTimer {
   cuda::StreamTimer timer_;
 };
 
-// Calls have a workspace of the caller's; beside them the same calls without.
+// Times calls with a caller's workspace, and the same calls without it.
 class DeviceCallTimer final : public WorkerTimer {
  public:
   explicit DeviceCallTimer(bool with_launches) : timer_(with_launches) {}
