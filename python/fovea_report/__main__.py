@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Folder:
-    """The folder that a report is written to. It keeps a list of what a report put there, so that the next one takes that
-    away and nothing else."""
+    """The folder that a report is written to. It keeps a list of the report's files, so that the next report removes these
+    and no others."""
 
     LIST = "files.txt"
 
@@ -32,7 +32,7 @@ class Folder:
         try:
             (path / "tables").mkdir(parents=True, exist_ok=True)
         except OSError as failed:
-            raise Refused(f"{path}: no folder that can be written to ({failed.strerror})") from None
+            raise Refused(f"{path}: cannot be written to ({failed.strerror})") from None
         self.remove_earlier()
 
     def remove_earlier(self) -> None:
@@ -47,14 +47,14 @@ class Folder:
         (self.path / name).write_text(text, encoding="utf-8")
 
     def made(self, name: str) -> None:
-        """The list grows line by line, so that it is true even after an interruption."""
+        """The list grows line by line, so that it is right even after an interruption."""
         (self.path / name).parent.mkdir(exist_ok=True)
         with (self.path / self.LIST).open("a", encoding="utf-8") as listed:
             listed.write(f"{name}\n")
 
 
 def begin() -> None:
-    """In each process that draws, which would go on to its next picture after a KeyboardInterrupt, and outlive its parent."""
+    """Prepares a process that draws: it would otherwise continue after a KeyboardInterrupt, and outlive its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
@@ -71,18 +71,18 @@ def draw_all(report: Report, folder: Folder) -> None:
 
 
 def printable(text: str) -> str:
-    """What a record says must not steer a terminal."""
+    """Escapes control characters: the text of a record must not control the terminal."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fovea report", description="Tables and pictures of one or several records.")
+    parser = argparse.ArgumentParser(prog="fovea report", description="Make tables and pictures from files of records.")
     parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench wrote")
-    parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write (report)")
-    parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (naive)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write to (report)")
+    parser.add_argument("--baseline", default="", help="implementation to compute speed-ups over (naive)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--program", default=str(ROOT / "build/release/fovea"), help="the fovea that is asked for its words")
+    parser.add_argument("--program", default=str(ROOT / "build/release/fovea"), help="fovea program that prints the vocabulary")
     parser.add_argument("--published", type=Path, default=ROOT / "data/published", help="folder of published tables")
     return parser.parse_args()
 
@@ -114,7 +114,7 @@ def main() -> int:
         print(printable(f"fovea report: {refused}"), file=sys.stderr)
         return REFUSED
     except OSError as lost:
-        print(f"fovea report: could not be written: {lost.filename or options.output}: {lost.strerror}", file=sys.stderr)
+        print(f"fovea report: {lost.filename or options.output} could not be written: {lost.strerror}", file=sys.stderr)
         return OUTPUT_LOST
     return OK
 

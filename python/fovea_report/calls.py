@@ -1,4 +1,4 @@
-"""Tables and sentences of times that are no times of a run: calls in a graph, and how long a call keeps the host."""
+"""Tables and sentences of calls in a graph, and of the host time of a call. These are not times of single runs."""
 
 import math
 
@@ -8,16 +8,16 @@ from .study import Study, conditions, configurations, in_order, plural, versus
 from .table import NOTHING, Cell, Column, Table, figure
 from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
 
-TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host"}
+TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host busy"}
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
 MEANINGS = {
-    "cuda_graph": "Up to 100 calls captured in a CUDA graph, each waiting for the one before: time of the graph on the device "
-                  "over the number of calls. Ratio: time of the fastest of the others over the own.",
-    "cuda_host": "Time of the host until a call returns, whatever the device still does; not a time that the problem takes. "
-                 "Mean of many calls in a row; this library's with a workspace of the caller's, peers' with the Python that "
-                 "calls them. Launches: the same kernels enqueued without the call. Pool: with a workspace of the library's "
-                 "pool, where a call wants one."}
-LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us", "pooled_beyond": "beyond them with the pool, us"}
+    "cuda_graph": "Device time of a CUDA graph of up to 100 dependent calls, divided by the number of calls. Ratio: time of the "
+                  "fastest other implementation over the time of this one.",
+    "cuda_host": "Host time until a call returns, while the device may still work: not the time of the problem. Mean of many "
+                 "calls in a row. Calls of this library use the caller's workspace; times of peers include the Python that "
+                 "calls them. Launches: the same kernels launched without the call. Pool: calls with a workspace of the "
+                 "library's pool, if they need one."}
+LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us", "pooled_beyond": "beyond the launches with the pool, us"}
 
 
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
@@ -29,7 +29,7 @@ def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
 
 
 def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
-    """This library's rows against the fastest of the others."""
+    """This library's rows against the fastest other implementation."""
     return versus(rows[(rows.kind == "library") & rows.ranked], rows[(rows.kind != "library") & rows.ranked])
 
 
@@ -82,17 +82,17 @@ def said_of_calls(study: Study) -> list[str]:
 def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
-    text = f"A call of {name} keeps the host at most {figure(rows['median'].max() * 1e6)} us in {plural(len(rows), 'cell')}"
+    text = f"A call of {name} keeps the host busy for at most {figure(rows['median'].max() * 1e6)} us in {plural(len(rows), 'cell')}"
     if rows.beyond.notna().any():
         worst = next(rows.loc[[rows.beyond.astype(float).idxmax()]].itertuples())
-        text += (f"; beyond its launches at most {figure(worst.beyond * 1e6)} us ({study.word(worst.pass_)}, "
+        text += (f"; beyond its kernel launches, at most {figure(worst.beyond * 1e6)} us ({study.word(worst.pass_)}, "
                  f"{study.label(worst)})")
     if rows.pooled_beyond.notna().any():
-        text += f", with a workspace of the library's pool at most {figure(rows.pooled_beyond.max() * 1e6)} us"
+        text += f"; with the library's workspace pool, at most {figure(rows.pooled_beyond.max() * 1e6)} us"
     return [text + "."]
 
 
 def said_of_graph(study: Study, name: str, pass_: str, rows: pd.DataFrame, slower: int) -> str:
     return (f"In a graph of dependent calls {name} takes {figure(rows['median'].min() * 1e6)} to "
-            f"{figure(rows['median'].max() * 1e6)} us {study.word(pass_)} in {plural(len(rows), 'cell')}; slower than another in "
-            f"{slower or 'none'}.")
+            f"{figure(rows['median'].max() * 1e6)} us {study.word(pass_)} in {plural(len(rows), 'cell')}, "
+            f"{f'slower than another implementation in {slower} of them' if slower else 'never slower than another implementation'}.")

@@ -29,7 +29,7 @@ def shade(ratio: float) -> tuple:
 
 
 def draw(picture: Picture, looks: Looks, folder: Path, with_panels: bool = True) -> list[str]:
-    """Writes the PNG; returns its panels as SVG, ready to stand in a page, if they are wanted."""
+    """Writes the PNG; returns its panels as SVG for a page, if `with_panels`."""
     style.apply()
     save_png(together(picture, looks), folder / f"{picture.name}.png")
     panels = picture.panels if with_panels else []
@@ -99,7 +99,7 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         look = looks[series.look or series.name]
         x, y = [one.x for one in series.points], [one.y for one in series.points]
         dashes = (0, (4, 2)) if series.dashed else look.dashes
-        # Lines that lie on one another show as lines within lines.
+        # Lines that coincide are drawn with different widths, so that all show.
         inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
         wide = 1.7 + 1.3 * inner
         axes.plot(x, y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
@@ -182,7 +182,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
 
 
 def mark_missing(axes, panel: Panel, looks: Looks) -> None:
-    """Who has no time where: a line for each at the top, its marker and its word at the length."""
+    """Marks missing times: a line for each implementation at the top, with its marker and the status at the length."""
     rows = [series for series in panel.series if series.missing]
     if not rows:
         return
@@ -230,7 +230,7 @@ def ratio_axis(axes) -> None:
 
 
 def log_labels(axis) -> None:
-    """Labels at 1, 2, 5 where the decades alone would be fewer than three."""
+    """Labels at 1, 2 and 5 of each decade where there are fewer than three decades."""
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if 0 < low < high else 1
     axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if decades < 2.2 else (1,), numticks=12))
@@ -258,7 +258,7 @@ def svg_of(panel: Panel, picture: Picture, looks: Looks, name: str) -> str:
 
 
 def small(text: str, name: str) -> str:
-    """A part of a page: no prologue, names of its own, no group without a purpose, a tenth of a point at most."""
+    """An SVG to embed in a page: no prologue, unique names, no useless groups, coordinates to a tenth of a point."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)

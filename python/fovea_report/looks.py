@@ -1,4 +1,4 @@
-"""One look for all pictures: fonts, and a colour, a marker and dashes of its own for each name."""
+"""The style of all pictures: fonts, and for each name a colour, a marker and dashes."""
 
 import colorsys
 import math
@@ -29,13 +29,13 @@ class Look:
 
 
 class Looks:
-    """Who looks how, the same in every picture of a report; `first` take the first looks."""
+    """The look of each name, the same in every picture of a report; the names in `first` get the first looks."""
 
     def __init__(self, names: list[str], first: list[str] = ()) -> None:
         self.of: dict[str, Look] = {}
         for name in [*first, *names]:
             self.__getitem__(name)
-        if first:  # whatever of this library ran is flash beside published figures
+        if first:  # beside published figures, this library's implementation is called flash
             self.of["flash"] = self.of[first[0]]
 
     def __getitem__(self, name: str) -> Look:
@@ -67,7 +67,7 @@ def contrast(a: str, b: str) -> float:
 
 
 def for_dark(colour: str) -> str:
-    """The same hue, light enough on dark paper."""
+    """The same hue, light enough to be read on dark paper."""
     hue, light, strong = colorsys.rgb_to_hls(*(int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)))
     while True:
         found = "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, light, min(strong, 0.75)))
@@ -89,7 +89,7 @@ def apply() -> None:
 
 
 def wrap(words: str, width: int) -> str:
-    """Breaks where there is a space; what is joined by a comma and a space stays with its noun."""
+    """Breaks lines after commas, or at any space if a piece between two commas is wider than `width`."""
     joined = words.replace(", ", ",\0").replace(" ", "\u00a0").replace("\0", " ")
     fits = max(map(len, joined.split(" ")), default=0) <= width
     return "\n".join(textwrap.wrap(joined if fits else words, width, break_on_hyphens=False))
@@ -101,7 +101,7 @@ def plain(value: float) -> str:
 
 
 def rows_of_legend(figure, handles: list, top: float) -> int:
-    """As many columns as the figure is wide enough for; the number of rows that takes."""
+    """Draws the legend in as many columns as fit the figure, and returns its number of rows."""
     for columns in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, handlelength=2.6,
                               columnspacing=1.6)

@@ -1,4 +1,4 @@
-"""The sentences of a report: rules applied to the rows. No result is typed here."""
+"""The sentences of a report: rules applied to the rows. No result is written by hand."""
 
 import math
 
@@ -29,21 +29,21 @@ def where(study: Study, row: Row) -> str:
 def headline(study: Study) -> str:
     names = f"{plural(len(study.implementations), 'implementation')}: {', '.join(study.implementations)}."
     if study.rows.empty:
-        return f"{plural(len(study.calls), 'cell')} of calls in a graph or of the host's time, by {names}"
-    return f"{plural(study.rows['at'].nunique(), 'configuration')} by {names}" + "".join(f" {said}" for said in winners(study)[:1])
+        return f"{plural(len(study.calls), 'cell')} of --timing graph or host, {names}"
+    return f"{plural(study.rows['at'].nunique(), 'configuration')}, {names}" + "".join(f" {said}" for said in winners(study)[:1])
 
 
 def winners(study: Study) -> list[str]:
-    """Who won among the cells that the same implementations shared; the largest such set first."""
+    """Who won the configurations that the same set of implementations ran; the largest set first."""
     contenders = study.rows.groupby("at").impl.agg(frozenset)
     sets = contenders[contenders.map(len) > 1].value_counts()
     said = []
     for names, cells in sets.items():
         rows = study.rows[study.rows["at"].map(contenders).map(lambda one: one == names)]
         wins = rows[rows.best].impl.value_counts()
-        won = f": {', '.join(f'{name} {n}' for name, n in wins.items())}" if len(wins) else ""
+        won = f": {', '.join(f'{name} won {n}' for name, n in wins.items())}" if len(wins) else ""
         shared = [name for name in study.implementations if name in names]
-        said.append(f"Of {plural(cells, 'configuration')} that {', '.join(shared[:-1])} and {shared[-1]} shared, {wins.sum()} "
+        said.append(f"{wins.sum()} of the {plural(cells, 'configuration')} shared by {', '.join(shared[:-1])} and {shared[-1]} "
                     f"{'has' if wins.sum() == 1 else 'have'} a clear winner{won}.")
     return said
 
@@ -56,15 +56,15 @@ def observations(study: Study) -> list[str]:
 
 
 def verdicts(ups: SpeedUps) -> str:
-    return (f"{ratio(ups.mean)} ({ups.interval}) in the geometric mean of {plural(ups.pairs, 'configuration')}: {ups.wins} won, "
-            f"{ups.losses} lost, {ups.ties} that cannot be told apart")
+    return (f"geometric mean speed-up {ratio(ups.mean)} (95 % interval {ups.interval}) over {plural(ups.pairs, 'configuration')}: "
+            f"{plural(ups.wins, 'win')}, {ups.losses} {'loss' if ups.losses == 1 else 'losses'}, {plural(ups.ties, 'tie')}")
 
 
 def extremes(study: Study, pairs: pd.DataFrame, said: str = "") -> str:
     least, most = at_least(pairs, "ratio"), at_most(pairs, "ratio")
     if len(pairs) == 1:
         return ""
-    return f"; least {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), most {ratio(most.ratio)} ({where(study, most)})"
+    return f"; smallest {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), largest {ratio(most.ratio)} ({where(study, most)})"
 
 
 def over_the_baseline(study: Study) -> list[str]:
@@ -80,17 +80,17 @@ def over_the_baseline(study: Study) -> list[str]:
 
 
 def against_the_best(study: Study) -> list[str]:
-    """The harder comparison: with whichever of the others is fastest at each configuration."""
+    """The harder comparison: with the fastest other implementation of each configuration."""
     said = []
     for name in study.own(study.rows):
         pairs = versus(study.rows[study.rows.impl == name], study.rows[study.rows.kind != "library"])
         if found := speed_ups(pairs):
-            said.append(f"{name} over the fastest of the others: {verdicts(found)}{extremes(study, pairs, '{0.rival_impl}, ')}.")
+            said.append(f"{name} over the fastest other implementation: {verdicts(found)}{extremes(study, pairs, '{0.rival_impl}, ')}.")
     return said
 
 
 def against_each_baseline(study: Study) -> list[str]:
-    """The forward by type, each of which has kernels of its own."""
+    """Forward by type, since each type has its own kernels."""
     said = []
     for baseline in (name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline"):
         ups = versus(study.rows, study.rows[study.rows.impl == baseline])
@@ -101,7 +101,7 @@ def against_each_baseline(study: Study) -> list[str]:
 
 
 def curves(study: Study, rows: pd.DataFrame):
-    """Rows that differ in the length only, by title."""
+    """Groups of rows that differ only in length, by title."""
     def title(row: Row) -> str:
         columns = study.operation(row).title(row.case, ("column",))
         return f"{row.title}, {columns}" if columns else row.title
@@ -119,12 +119,12 @@ def growth(study: Study) -> list[str]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
             start, along = min(law.start for law in laws.values()), study.operation(first(rows)).along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
-            found[pass_] = reach, f"From {along} {start:.0f} to {reach:.0f} time grows ({title}) as {text}{noisy}."
+            found[pass_] = reach, f"Time from {along} {start:.0f} to {reach:.0f} ({title}) grows as {text}{noisy}."
     return [said for _, said in found.values()]
 
 
 def memory(study: Study) -> list[str]:
-    """State between forward and backward, where the baseline holds most."""
+    """The memory held between forward and backward, at the problem where the baseline holds most."""
     rows = study.rows[study.rows.timed & (study.rows.pass_ != "fwd") & study.rows.held.notna()]
     base = rows[rows.impl == study.baseline].set_index("at").held
     said = []
@@ -144,7 +144,7 @@ def ceilings(study: Study) -> list[str]:
         if rows.empty:
             continue
         best = at_most(rows, "ceiling_share")
-        above = "; above 100 % the machine gave the probes less" if best.ceiling_share > 1 else ""
+        above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
         said.append(f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
                     f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
     return said
@@ -164,7 +164,7 @@ def accuracy(study: Study) -> list[str]:
 
 
 def sums(study: Study) -> list[str]:
-    """Forward and backward together should take what they take one by one."""
+    """Forward and backward together should take as long as the sum of the two."""
     quiet = study.rows[study.rows.ranked & ~study.rows.noisy.astype(bool)]
     times = {(row.problem, row.impl, row.timer): row.median for row in quiet.itertuples()}
     def alone(row: Row, pass_: str) -> float:

@@ -1,4 +1,4 @@
-"""What the pictures of a report show: panels of points, decided here. Drawing them is the part of drawing.py."""
+"""Decides what the pictures of a report show: panels of points. drawing.py draws them."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from .study import (Row, Study, conditions, configurations, fit_power_laws, grou
 from .tables import passes_of, time_cell, varying
 from .vocabulary import Key, short
 
-MOST_PANELS = 12  # of one picture; more make several pictures
+MOST_PANELS = 12  # per picture; more panels make several pictures
 UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
          "published": "speed-up"}
 
@@ -31,7 +31,7 @@ class Point:
 class Series:
     name: str
     points: list[Point] = field(default_factory=list)
-    missing: list[tuple[float, str]] = field(default_factory=list)  # where, and the word that stands there
+    missing: list[tuple[float, str]] = field(default_factory=list)  # where, and the status that is shown there
     fit: Any = None
     look: str = ""  # whose colour and marker, if not the name's
     dashed: bool = False
@@ -103,7 +103,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
                    "Median time on logarithmic axes, bars span the quartiles; dashed: the fitted power of the length n.",
                    lambda row: Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None),
         *by_length(study, "speedup", f"Speed-up over {base}",
-                   f"Above the line faster than {base}, below it slower; bars span what the quartiles of both allow.", speed_up),
+                   f"Above the line faster than {base}, below it slower; bars: the range that the quartiles of both allow.", speed_up),
         *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
                    "Forward: inputs, outputs and scratch.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
         *roofline(study),
@@ -115,7 +115,7 @@ def clean(row: Row) -> bool:
 
 
 def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
-    """Cuts a long list; suffixes of name and title tell the parts apart."""
+    """Splits a long list; suffixes of name and title tell the parts apart."""
     count = math.ceil(len(found) / most)
     for n in range(count):
         of = found[n * len(found) // count:(n + 1) * len(found) // count]
@@ -159,8 +159,8 @@ def by_length(study: Study, kind: str, title: str, description: str, point: Poin
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Rows with one configuration at each length: told apart by as few sizes as that takes. A batch that shrinks as the
-    length grows, so that their product stays, is one sweep."""
+    """Splits rows into sweeps with one configuration at each length, by as few sizes as possible. A batch that shrinks as
+    the length grows, with a constant product, makes one sweep."""
     operation = study.operation(next(rows.itertuples()))
     sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
     for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
@@ -205,7 +205,7 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                     found.append((panel_title(title, study, pass_), group, series))
         for suffix, part_words, part in parts(found, MOST_PANELS):
             yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
-                          "Operations that the problem asks over the median time, by length. Pale bars: flagged.",
+                          "Floating-point operations of the problem over the median time, by length. Pale bars: flagged.",
                           conditions(study, pd.concat([rows for _, rows, _ in part])),
                           [Panel(title, series, study.operations[rows.op.iloc[0]].along) for title, rows, series in part])
 
@@ -220,7 +220,7 @@ def heat_maps(study: Study) -> Iterator[HeatMap]:
 
 
 def row_label(keys: list[Key], row: Row) -> str:
-    """Words first, then sizes, in as few letters as tell them apart."""
+    """Words first, then sizes, as short as possible."""
     said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
     said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
     return " ".join(filter(None, [*said, row.runner]))
@@ -237,7 +237,7 @@ def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[
 
 
 def roofline(study: Study) -> list[Picture]:
-    """Rate against operations per byte, under the ceilings measured in the same run; of each shape the longest."""
+    """Rate against operations per byte for the longest length of each shape, under the ceilings measured in the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
     panels = []
     rows = rows.assign(device=[case.get("device", "") for case in rows.case], dtype=[case.get("dtype", "") for case in rows.case],
@@ -257,9 +257,9 @@ def roofline(study: Study) -> list[Picture]:
         panels.append(Panel(", ".join(filter(None, [dtype, device])), series, ceilings=(group.ceiling.max(), bandwidth)))
     if not panels:
         return []
-    return [Picture("roofline", "roofline", "Roofline", "Rate against the operations per byte that the problem asks, the longest "
-                    "length of each shape, under the ceilings measured in the same run. A point above its roof beat the probe: "
-                    f"its row is flagged low_probe, or the machine gave the probe less.", conditions(study, rows), panels)]
+    return [Picture("roofline", "roofline", "Roofline", "Rate against the operations per byte of the problem, for the longest length "
+                    "of each shape, under the ceilings measured in the same run. A point above the roof was faster than the probe: "
+                    f"its row is flagged low_probe, or the probe ran while the machine was slower.", conditions(study, rows), panels)]
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:

@@ -1,4 +1,4 @@
-"""Published tables beside what was measured here. Each table is a CSV file with a description beside it (data/published)."""
+"""Published tables beside the figures measured here. Each table is a CSV file with a description (data/published)."""
 
 import csv
 import math
@@ -18,11 +18,11 @@ from .vocabulary import Key, parse_case, short
 
 @dataclass
 class Published:
-    """One published table: its figures, a row each, and how it counts and judges."""
+    """One published table: its figures, one row each, and its description."""
 
     says: dict[str, Any]  # the description
     figures: pd.DataFrame
-    keys: list[str]  # of the problem line, which make two problems the same
+    keys: list[str]  # keys of the problem line that identify a problem
 
     def __getattr__(self, name: str) -> str:
         """letter, preset, title, hardware, rule: as described."""
@@ -45,9 +45,9 @@ class Published:
 
 @dataclass(frozen=True)
 class Side:
-    """What one side, here or published, has for a problem, a pass and a role."""
+    """The figures of one side, here or published, for a problem, a pass and a role."""
 
-    word: str = "-"  # stands instead of the time
+    word: str = "-"  # the status shown instead of the time; empty if there is a time
     mean: float = math.nan
     std: float = math.nan
     min: float = math.nan
@@ -90,7 +90,7 @@ def read_published(description: Path) -> Published:
 
 
 def milliseconds_of(text: str) -> float:
-    """Milliseconds, or 10^6 bytes over 10^9, as seconds; NaN for a word."""
+    """The number over 1000: milliseconds as seconds. NaN for a word."""
     try:
         return float(text) / 1e3
     except ValueError:
@@ -244,7 +244,7 @@ def formula_bytes(report: Published, case: dict) -> float:
 
 
 def comparisons(book: Book) -> list[str]:
-    """Geometric mean of the eager form over flash, here and published, where both have it."""
+    """Geometric mean of the speed-up of flash over the eager form, here and published, where both have one."""
     said = []
     eager = book.report.says.get("eager")
     for pass_ in PASSES if eager else []:
@@ -256,14 +256,14 @@ def comparisons(book: Book) -> list[str]:
                 pairs.append((here[0].mean / here[1].mean, there[0].mean / there[1].mean))
         if pairs:
             ours, theirs = (geometric_mean(pd.Series(side)) for side in zip(*pairs))
-            said.append(f"{book.study.word(pass_)}: flash over {eager} in the geometric mean of "
+            said.append(f"{book.study.word(pass_)}: geometric mean speed-up of flash over {eager} in "
                         f"{plural(len(pairs), 'shared configuration')}: {ratio(ours)} here, {ratio(theirs)} published.")
     said += [sentence for pass_ in (PASSES if eager else []) for sentence in crossings(book, pass_)]
     return said + (memory_against_formula(book) if "formula" in book.report.says else [])
 
 
 def crossings(book: Book, pass_: str) -> list[str]:
-    """From which length on flash is faster than the eager form, by type; here and published."""
+    """The length from which on flash is faster than the eager form, by type; here and published."""
     said = []
     for kind in dict.fromkeys(case.get("dtype", "") for case in book.cases.values()):
         found = []
@@ -278,7 +278,7 @@ def crossings(book: Book, pass_: str) -> list[str]:
             above = [x for x in won if x > max(lost, default=0)]
             found.append(f"from length {short(min(above))} on" if above else "at no length" if won else "")
         if all(found):
-            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} here, {found[1]} as published.")
+            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and {found[1]} (published).")
     return said
 
 
@@ -292,7 +292,7 @@ def memory_against_formula(book: Book) -> list[str]:
         beyond += [one.memory - formula] if not math.isnan(one.memory) else []
     counted = len({key for key, pass_, role in book.here if pass_ == "bwd" and role == "naive"
                    and not book.ours(key, "bwd", role).word})
-    said = f"Memory before backward of naive is {book.report.says['formula_words']} (1 MB = 10^6 bytes). "
+    said = f"naive holds before backward {book.report.says['formula_words']} (1 MB = 10^6 bytes). "
     if off:
         said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {plural(counted, 'cell')}. "
     return [said + f"The published column is up to {max(beyond) / 1e6:.0f} MB above it."] if beyond else [said.strip()]
@@ -317,7 +317,7 @@ def findings(report: Published) -> list[str]:
 
 
 def compute(rule: str, facts: dict[str, Any]) -> Any:
-    """An expression of a description, over the words of a problem or the columns of a table."""
+    """Evaluates an expression of a description, on the words of a problem or the columns of a table."""
     return eval(rule, {"__builtins__": {}}, facts)
 
 
@@ -329,7 +329,7 @@ class Figures(string.Formatter):
 
 
 def pages(study: Study, folder: Path) -> list[Page]:
-    """Of the reports of which at least one figure was measured here."""
+    """A page for each report with at least one figure that was measured here."""
     found = []
     for description in sorted(folder.glob("*.toml")):
         report = read_published(description)

@@ -29,7 +29,7 @@ def parse_line(line: str) -> dict[str, Any]:
     if record["status" if wanted is ROW_KEYS else "version"] == "ok":
         times = record.get("time_s") or {}
         if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
-            raise ValueError("a row that is ok and has no time")
+            raise ValueError("a row with status ok that has no time")
     return record
 
 
@@ -47,7 +47,7 @@ def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
         try:
             record = parse_line(line.decode())
             if not whole:
-                raise ValueError("a line without its end")
+                raise ValueError("the line has no end")
         except (ValueError, RecursionError) as failed:
             if not whole and position > 0:
                 return rows, environments, f"{path}: the last line is torn and was left out"
@@ -90,7 +90,7 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
 
 
 def measurement(row: dict[str, Any]) -> tuple:
-    """Rows that agree in this measure the same thing. Of timers only a GPU's count, which differ in what they time."""
+    """Rows with the same key measure the same thing. Only timers of a GPU are part of it: they time different things."""
     timer = row["timer"] if row["timer"].startswith("cuda_") else ""
     return row["problem"], row["impl"], row["threads"], timer, row["machine"]
 
@@ -100,8 +100,8 @@ def place(row: dict[str, Any]) -> tuple:
 
 
 def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
-    """Rows, environments and warnings. Of rows that measure the same thing, the file that timed the most peers at its problem counts, of equals the last:
-    this library and its peers are then of one run."""
+    """Rows, environments and warnings. Duplicate rows: the file that timed the most peers at the problem wins, of equals the
+    last. So the times of this library and of its peers come from one run."""
     kept: dict[tuple, tuple[int, dict]] = {}
     environments: list[dict[str, Any]] = []
     warnings: list[str] = []

@@ -53,24 +53,24 @@ class Report:
         return [one for one in (self.summary, self.memory, self.accuracy, self.failures, *self.times, *pages) if one]
 
     def of_page(self, page: Page | None) -> list[Picture]:
-        """The pictures of a published report; without one the general ones."""
+        """The pictures of a published report, or the general ones if `page` is None."""
         letter = page.report.letter if page else ""
         return [one for one in self.pictures
                 if (one.name.startswith(f"published-{letter}") if letter else not one.name.startswith("published-"))]
 
     def first_pictures(self) -> list[Picture]:
-        """One of each kind; the others are behind a fold."""
+        """The first picture of each kind; the others are behind a fold."""
         first: dict[str, Picture] = {}
         for one in self.of_page(None):
             first.setdefault(one.kind, one)
         return list(first.values())[:5]
 
     def shown_pictures(self) -> list[Picture]:
-        """Those inside the page: the first ones, and the first of each published report. The others are files."""
+        """The pictures embedded in the page: the first ones, and the first of each published report. The others are files."""
         return [*self.first_pictures(), *(self.of_page(page)[0] for page in self.pages if self.of_page(page))]
 
     def styles(self) -> dict[str, str]:
-        """The looks of all panels, each with the name of its class: told once instead of thousands of times."""
+        """The CSS styles of all panels with the names of their classes: written once instead of thousands of times."""
         found = re.findall(r'style="([^"]*)"', "".join(itertools.chain.from_iterable(self.panels.values())))
         return {look: f"s{n}" for n, look in enumerate(dict.fromkeys(found))}
 

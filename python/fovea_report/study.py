@@ -15,7 +15,7 @@ from .vocabulary import Operation, Refused, Vocabulary
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
-CALL_TIMERS = ("cuda_graph", "cuda_host")  # no times of a run
+CALL_TIMERS = ("cuda_graph", "cuda_host")  # their rows are not times of single runs
 Row = Any  # a row of a table, as DataFrame.itertuples gives it
 
 
@@ -24,10 +24,10 @@ class Study:
     vocabulary: Vocabulary
     operations: dict[str, Operation]
     environments: list[dict[str, Any]]
-    rows: pd.DataFrame  # times of runs
+    rows: pd.DataFrame  # times of single runs
     calls: pd.DataFrame  # times in a graph of calls, and of the host
     implementations: list[str]  # in the order shown: baselines, reference, peers, this library
-    baseline: str  # what speed-ups are over
+    baseline: str  # the implementation that speed-ups are computed over
     warnings: list[str]
 
     @property
@@ -53,24 +53,24 @@ class Study:
 
 
 def told_apart(a: Row, b: Row) -> bool:
-    """Two times of quiet cells are told apart; where one is noisy, if their quartiles do not overlap."""
+    """Whether two times can be told apart: neither is noisy, or their quartiles do not overlap."""
     return not (a.noisy or b.noisy) or a.q3 < b.q1 or b.q3 < a.q1
 
 
 def fastest(cells: list[Row]) -> Row | None:
-    """The fastest row of one problem, if it is told apart from every other and there is another."""
+    """The fastest row of one problem, if there are others and it can be told apart from each."""
     ranked = [row for row in cells if row.ranked]
     if not ranked or len(cells) < 2:
         return None
     best = min(ranked, key=lambda row: row.median)
     rivals = [row for row in cells if row.possible and row.Index != best.Index]
-    # A launch-bound cell does not win, but while it is faster nobody else does.
+    # A launch-bound cell does not win; but if it is faster than the best ranked cell, no cell wins.
     beaten = all(row.median >= best.median and told_apart(row, best) for row in rivals)
     return best if beaten else None
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[Row, dict[str, Row]]]:
-    """The same problem by all implementations: any of its rows, and the row of each."""
+    """For each problem: any of its rows, and the row of each implementation."""
     found: dict[int, dict[str, Row]] = {}
     for row in rows.itertuples():
         found.setdefault(row.at, {})[row.impl] = row
@@ -86,7 +86,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     implementations = sorted(dict.fromkeys(rows.impl), key=vocabulary.rank)
     rows["axis"], rows["x"] = zip(*(operations[row.op].axis(row.case) for row in rows.itertuples()))
     rows["hot"] = rows.timer == "cuda_events_hot"
-    # Configurations are told apart by what may change a time: the problem, and who ran and timed it.
+    # Whatever may change a time makes another configuration: the problem, the machine, the threads, the way of timing.
     is_call = rows.timer.isin(CALL_TIMERS)
     rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "machine", rows.timer.where(is_call, "")],
                               sort=False).ngroup()
@@ -114,7 +114,7 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
 
 
 def runners(rows: pd.DataFrame) -> list[str]:
-    """Who ran and timed each row, where the records differ in it."""
+    """The machine, threads and cache state of each row, where the records differ in them."""
     threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
     return [", ".join(filter(None, ["hot" if row.hot else "", row.machine if machines else "",
                                     plural(row.cpu_threads, "thread") if threads and row.cpu_threads else ""]))
@@ -132,15 +132,15 @@ def pass_order(pass_: str) -> int:
 
 
 def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Rows in order, by table."""
+    """The rows of each table, in order."""
     rows = in_order(study, rows)
     keys = rows[by] if isinstance(by, str) else pd.Series([by(row) for row in rows.itertuples()], rows.index)
     yield from rows.groupby(keys, sort=False)
 
 
 def versus(rows: pd.DataFrame, rivals: pd.DataFrame) -> pd.DataFrame:
-    """Every row with the fastest of `rivals` at its configuration. `ratio`: the rival's time over the own, where both
-    are possible. `counted`: may it enter a claim? Both must be ranked and told apart."""
+    """Every row with the fastest of `rivals` at its configuration. `ratio`: the rival's time over the row's time, if both
+    are possible. `counted`: whether the pair is a win or a loss, not a tie: both are ranked and can be told apart."""
     pick = rivals[rivals.possible].sort_values("median", kind="stable").drop_duplicates("at").set_index("at")
     columns = ["impl", "median", "q1", "q3", "noisy", "ranked"]
     pairs = rows[rows.possible].join(pick[columns].rename(columns=lambda name: f"rival_{name}"), on="at", how="inner")
@@ -166,8 +166,7 @@ def geometric_mean(ratios: pd.Series) -> float:
 
 @dataclass(frozen=True)
 class SpeedUps:
-    """Of every pair that has a ratio: the mean with its 95 % bootstrap interval, and how many were won, lost, or cannot be
-    told apart."""
+    """The geometric mean of the ratios of all pairs, its 95 % bootstrap interval, and the wins, losses and ties."""
 
     mean: float
     low: float
@@ -205,8 +204,8 @@ class PowerLaw:
 
 
 def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
-    """Least squares on logarithms, for all implementations of a curve over the same lengths: the longer half of those that
-    all who have three share, three at least and a factor of four apart. Cells that may not be ranked are left out."""
+    """Least squares on logarithms. All implementations with at least three lengths are fitted over the same lengths: the
+    longer half of the lengths that they share, at least three, over at least a factor of four. Unranked cells are left out."""
     points = rows[rows.ranked & ~rows.axis.str.contains(":")]
     lengths = {name: set(own.x) for name, own in points.groupby("impl") if own.x.nunique() >= 3}
     common = sorted(set.intersection(*lengths.values())) if lengths else []
@@ -248,7 +247,7 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
 
 
 def other_load(environment: dict[str, Any]) -> float:
-    """The load when the session began, if it was more than the session itself brings."""
+    """The load when the session began, if it was higher than the session's own threads cause."""
     try:
         load = round(float(environment["facts"].get("load", 0)))
     except ValueError:

@@ -11,7 +11,7 @@ from .table import (NOTHING, Cell, Column, Table, count, figure, identifier, mil
 from .vocabulary import Key
 
 OVER_PEERS = "over the fastest peer"
-PEER = "torch.flash"  # what the rates of a GPU are set beside
+PEER = "torch.flash"  # the peer that the rates of a GPU are compared with
 
 
 def word_cell(study: Study, row: Row) -> Cell:
@@ -25,7 +25,7 @@ def time_note(study: Study, row: Row) -> str:
 
 
 def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
-    """A time in ms, or in us with the scale 1e6; the word where there is none."""
+    """A time in ms, or in us with the scale 1e6; the status if there is no time."""
     if row is None:
         return Cell("-", style="muted", note="not measured")
     if not row.timed:
@@ -38,7 +38,7 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
 
 
 def ratio_cell(pair: Row | None, row: Row | None = None, base: Row | None = None, study: Study | None = None) -> Cell:
-    """A speed-up of `versus`; the word of either side where it has no time."""
+    """The speed-up of a pair of `versus`, or the status of the side that has no time."""
     if pair is not None:
         style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
         return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}" if pair.kind == "library" else "")
@@ -53,7 +53,7 @@ def by_cell(pairs: pd.DataFrame) -> dict[tuple[int, str], Row]:
 
 
 def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> list[Key]:
-    """The keys that tell these rows apart, and those of the axis."""
+    """The keys that tell these rows apart, and the keys of the axis."""
     keys: list[Key] = []
     for name in rows.op.unique():
         cases = list(rows[rows.op == name].case)
@@ -77,7 +77,7 @@ def key_cells(keys: list[Key], row: Row) -> list[Cell]:
 
 def shape_table(study: Study, name: str, title: str, said: str, rows: pd.DataFrame, unit: str, base: str,
                 compared: list[str], without: tuple = ()) -> Table:
-    """A line per shape: what each implementation takes, its speed-up over `base`, and over the fastest peer."""
+    """A line per shape: the time or rate of each implementation, its speed-up over `base`, and over the fastest peer."""
     ups = by_cell(versus(rows, rows[rows.impl == base]))
     peers = by_cell(over_peers(rows))
     present, keys = study.present(rows), varying(study, rows, without)
@@ -96,8 +96,8 @@ def shape_table(study: Study, name: str, title: str, said: str, rows: pd.DataFra
 
 
 def time_tables(study: Study) -> list[Table]:
-    """One per pass, words, and sizes that are no column."""
-    said = ("Median time, \u00b1 half the interquartile range; rate of the operations that the problem asks. Fastest in bold. "
+    """One table per combination of pass, words, and sizes that are not columns."""
+    said = ("Median time \u00b1 half the interquartile range; floating-point operations of the problem per second. Fastest in bold. "
             f"Speed-up over {study.baseline}.")
     return [shape_table(study, "time", title, said, rows, "ms", study.baseline,
                         [name for name in study.present(rows) if name != study.baseline])
@@ -111,7 +111,7 @@ def rate_tables(study: Study) -> list[Table]:
         return ", ".join(filter(None, said))
     tables = []
     for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title):
-        table = shape_table(study, "rate", name, "Operations that the problem asks over the median time; fastest in bold.", rows,
+        table = shape_table(study, "rate", name, "Floating-point operations of the problem over the median time; fastest in bold.", rows,
                             "TFLOP/s", PEER, study.own(rows) if PEER in set(rows.impl) else [], ("pass", "dtype"))
         table.title = f"Rates on a GPU: {name}"
         tables.append(table)
@@ -131,7 +131,7 @@ def summary_table(study: Study) -> Table:
     decided = set(study.rows[study.rows.best]["at"])
     table = Table("summary", "Who is fastest, and by how much",
                   f"Speed-ups are over {study.baseline}: the geometric mean of all pairs with a time, with its 95 % bootstrap "
-                  "interval. Ties cannot be told apart: one of the two is flagged launch-bound or host-bound, or noisy with "
+                  "interval. In a tie, one of the two is flagged launch-bound or host-bound, or noisy with "
                   f"quartiles that overlap. {conditions(study, study.rows)}.",
                   [Column("pass", number=False), Column("implementation", number=False),
                    *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
@@ -170,7 +170,7 @@ def memory_table(study: Study) -> Table:
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = Table("memory", "Bytes held, by problem",
                   "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). Scratch: "
-                  f"most workspace at once in any pass. {conditions(study, study.rows)}.",
+                  f"the peak workspace of any pass. {conditions(study, study.rows)}.",
                   [*key_columns(keys), *(Column(name, "before backward") for name in names),
                    *(Column(name, "scratch") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
@@ -198,9 +198,9 @@ def accuracy_table(study: Study) -> Table:
         for row in study.all.itertuples() for tensor, error in row.error.items()],
         columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
     table = Table("accuracy", "Worst error, by implementation, type and tensor",
-                  "Worst over all cells of the error against double precision. Ratio to plain: the error over the error of a "
-                  "plain evaluation in the same type, floor included; a time is shown only where it is at most 2 forward and 3 "
-                  f"backward. {conditions(study, study.all)}.",
+                  "Worst error of all cells against the double-precision reference. Ratio to plain: the error over the error of a "
+                  "plain evaluation in the same type, floor included; a time is shown only if the ratio is at most 2 (forward) "
+                  f"or 3 (backward). {conditions(study, study.all)}.",
                   [*(Column(head, number=False) for head in ("implementation", "type", "tensor")),
                    *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
     worst = errors.groupby(["impl", "type", "tensor"])
@@ -213,7 +213,7 @@ def accuracy_table(study: Study) -> Table:
 
 def failures_table(study: Study) -> Table:
     table = Table("without-a-time", "Cells without a time",
-                  "Every row whose status is not ok, with the reason recorded; whole problem lines are in rows.csv.",
+                  "Every row without status ok, with the recorded reason; whole problem lines are in rows.csv.",
                   [Column(head, number=False) for head in ("status", "implementation", "problem", "reason")])
     for row in study.all.itertuples():
         if not row.timed:

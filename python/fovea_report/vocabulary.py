@@ -11,7 +11,7 @@ Case = Mapping[str, Any]  # a problem line: key to word, whole number or number
 
 
 class Refused(Exception):
-    """Bad input, said in a sentence."""
+    """Bad input, described in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Key:
     noun: str = ""  # stands before the value; where empty, the value speaks for itself
     shown: str = "title"  # title, column or axis
     values: Mapping[str, str] = field(default_factory=dict)
-    follows: str = ""  # the key whose value this one takes unless told otherwise
+    follows: str = ""  # the key whose value is this key's default
     usual: str = ""  # the value that needs no mention
 
     def text(self, value: Any) -> str:
@@ -44,7 +44,7 @@ class Operation:
         return [key for key in self.keys if key.shown in places]
 
     def axis(self, case: Case) -> tuple[str, float]:
-        """Where a curve has this case: 4k, or 1:4k where the keys of the axis differ; and the last one's value."""
+        """The place of a case on a curve: its label (4k, or 1:4k where the keys of the axis differ) and the last key's value."""
         values = [case[key.word] for key in self.shown("axis") if key.word in case]
         texts = list(dict.fromkeys(short(value) for value in values))
         return ":".join(texts) or "-", float(values[-1]) if values else 0.0
@@ -55,7 +55,7 @@ class Operation:
         return next((key.noun or key.word for key in self.shown("axis")), "")
 
     def title(self, case: Case, places: Iterable[str] = ("title",), without: Iterable[str] = ()) -> str:
-        """What the cases of one table share; the pass first."""
+        """The keys that the cases of one table share; the pass first."""
         chosen = [key for key in self.keys if key.shown in places and key.word in case and key.word not in without]
         chosen.sort(key=lambda key: (key.word != "pass", key.kind != "word"))
         return ", ".join(key.text(case[key.word]) for key in chosen if not self.goes_without(key, case))
@@ -73,7 +73,7 @@ class Operation:
         return ", ".join([*said, *filter(None, [self.title(case, ("column",), without), self.title(case, ("title",), without)])])
 
     def order(self, case: Case) -> tuple:
-        """Sorts cases: words as they are listed, then sizes, those of the axis last."""
+        """Sorts cases: by words in the order of their list, then by sizes, the axis last."""
         words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word"]
         sizes = [value if isinstance(value := case.get(key.word, 0), (int, float)) else math.inf  # unlimited
                  for place in ("title", "column", "axis") for key in self.shown(place) if key.kind != "word"]
@@ -124,7 +124,7 @@ class Vocabulary:
         return self.statuses.get(word, word)
 
     def operation(self, name: str, cases: list[Case]) -> Operation:
-        """As described, or else read off its cases."""
+        """The operation as described, or else as its cases show it."""
         if name in self.operations:
             return with_axis(with_numbers_named(self.operations[name], cases), cases)
         words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
@@ -136,7 +136,7 @@ class Vocabulary:
 
 
 def with_axis(operation: Operation, cases: list[Case]) -> Operation:
-    """Curves run over the size that has the most values, unless the operation says over which."""
+    """Curves run over the operation's axis, or else over the size that has the most values."""
     sizes = [key.word for key in operation.keys if key.kind == "size" and key.word != "seed"]
     if operation.shown("axis") or not sizes:
         return operation
@@ -145,7 +145,7 @@ def with_axis(operation: Operation, cases: list[Case]) -> Operation:
 
 
 def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:
-    """A number that follows from another key needs no mention, unless it differs where that key does not."""
+    """A number that another key determines is not mentioned, unless it varies while that key does not."""
     def follows(key: Key) -> bool:
         pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
         return len(pairs) == len({second for _, second in pairs})
@@ -190,9 +190,9 @@ def vocabulary_of(info: Mapping[str, Any]) -> Vocabulary:
 
 
 def ask(program: str) -> Vocabulary:
-    """Asks the program for its words."""
+    """The vocabulary that the program prints."""
     try:
         done = subprocess.run([program, "info", "--json", "--quick"], capture_output=True, text=True, check=True)
         return vocabulary_of(json.loads(done.stdout))
     except (OSError, subprocess.CalledProcessError, ValueError, KeyError, TypeError) as failed:
-        raise Refused(f"`{program} info --json` does not say its words ({failed}); name the program with --program") from None
+        raise Refused(f"`{program} info --json` prints no vocabulary ({failed}); name the program with --program") from None

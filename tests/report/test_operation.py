@@ -18,7 +18,7 @@ def test_it_has_tables_sentences_and_pictures(tmp_path: Path):
     subprocess.run([PROGRAM, "bench", "--problem", line, "--repeat-for", "0.01", "-o", str(record)], check=True, capture_output=True)
     done = subprocess.run([PROGRAM, "report", str(record), "-o", str(out), "--python", sys.executable], check=True,
                           capture_output=True, text=True)
-    assert done.stdout.startswith("6 configurations by 1 implementation: rows.plain")
+    assert done.stdout.startswith("6 configurations, 1 implementation: rows.plain")
     with (out / "tables/time-forward-fp32.csv").open() as text:
         assert [one["rows"] for one in csv.DictReader(text)] == ["32", "64", "128"]
     assert (out / "pictures/growth-fwd.png").exists() and "row_scaling" in (out / "rows.csv").read_text()

@@ -48,7 +48,7 @@ def test_figures_measured_here_stand_beside_the_printed_ones(study):
     assert found["here", "flash"]["forward (mean)"].text == "1.01", "the faster of the two of this library"
     assert found["here", "flash"]["forward (speed-up)"].text == "4.00\u00d7"
     assert any("4.00\u00d7 here" in said for said in page.comparisons)
-    assert "forward, bf16: flash is faster at every d from length 512 on here, from length 512 on as published." in page.comparisons
+    assert "forward, bf16: flash is faster at every d from length 512 on (here) and from length 512 on (published)." in page.comparisons
 
 
 def test_rows_of_one_machine_and_thread_count_are_compared(study):
