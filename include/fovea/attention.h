@@ -59,9 +59,8 @@ struct ForwardTensors {
   Buffer saved = {};           // optional: state for backward of the same implementation; explain() tells its size
 };
 
-// `out` and `lse` come from the forward call. `delta`, if given, replaces rowsum(dout * out), and `out` may then be
-// absent. With the lse and delta of all keys, this computes gradients of attention whose keys are split over several
-// calls.
+// `out` and `lse` come from the forward call. `delta`, if given, replaces rowsum(dout * out); then `out` may be absent.
+// If the keys of one attention are split over several calls, give each call the lse and delta over all keys.
 struct BackwardTensors {
   TensorView q = {}, k = {}, v = {}, out = {}, lse = {}, dout = {};
   TensorView delta = {};
@@ -71,8 +70,8 @@ struct BackwardTensors {
 };
 
 // Calls compute in the default floating-point mode (round to nearest, subnormal numbers kept) and leave the calling
-// thread's mode as it was. Throw Error. invalid_argument, unsupported and out_of_memory come before any output is
-// written. `cancelled` (the flag was raised) and `error` (a device or library failed) leave the outputs unspecified.
+// thread's mode as it was. They throw Error. With status invalid_argument, unsupported or out_of_memory, no output was
+// written; with `cancelled` (the flag was raised) or `error` (a device or library failed), outputs are unspecified.
 FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
@@ -94,8 +93,8 @@ FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const Attent
 // if no implementation takes the problem.
 FOVEA_API std::int64_t workspace_bytes(const AttentionProblem& problem, std::string_view implementation = {});
 
-// How the implementation of one problem is chosen: the verdict of every implementation, in order. The first that accepts
-// leads; a later one replaces it only if both predict a time and its time is smaller.
+// How the implementation of one problem is chosen: the verdict of every implementation, in order. The first that
+// accepts leads; a later one replaces it only if both predict a time and its time is smaller.
 struct Explanation {
   struct Step {
     std::string name = {};

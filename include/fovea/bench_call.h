@@ -41,9 +41,8 @@ struct fovea_bench_call {
   struct fovea_bench_tensor out, lse; /* lse is fp32 [batch, heads_q, len_q]; writing it is optional */
   struct fovea_bench_tensor dout;     /* null in a forward call, as are the gradients */
   struct fovea_bench_tensor dq, dk, dv;
-  int device; /* where the tensors are */
-  void*
-      stream; /* CUDA: a cudaStream_t to enqueue on; the call need not wait. The legacy default stream serves as well */
+  int device;   /* where the tensors are */
+  void* stream; /* CUDA: a cudaStream_t to enqueue on; the call need not wait. The legacy default stream works too */
   int64_t mask_left, mask_right; /* of windows, else 0 */
 };
 

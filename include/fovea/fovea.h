@@ -5,7 +5,7 @@
 // Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
 // A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
 // function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.
-// Nothing is kept after a call returns.
+// The library keeps no pointer to a struct after a call returns.
 // All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
 // every tensor and what is refused: attention.h, tensor.h, problem.h.
 #pragma once
@@ -50,7 +50,7 @@ enum {
 // strides of an output must not make elements overlap (tensor.h).
 typedef struct fovea_tensor {
   size_t struct_size;
-  void* data;  // never written through where the tensor is an input
+  void* data;  // not written if the tensor is an input
   int32_t dtype;
   int32_t rank;  // 4
   int64_t sizes[4];
@@ -60,8 +60,8 @@ typedef struct fovea_tensor {
   int64_t buffer_bytes;  // bytes that may be accessed from `data` on; 0: unknown, so not checked
 } fovea_tensor;
 
-// Memory of the caller: 64-byte aligned; must not overlap any tensor of the call, nor another buffer. It is always a member
-// of another struct and has no struct_size of its own.
+// Memory of the caller: 64-byte aligned; must not overlap any tensor of the call, nor another buffer. It is always a
+// member of another struct and has no struct_size of its own.
 typedef struct fovea_buffer {
   void* data;
   int64_t bytes;
@@ -90,7 +90,7 @@ typedef struct fovea_options {
   void* stream;                 // CUDA; a cudaStream_t
   fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
   int64_t mask_left;            // windows: keys that a row sees before its own, 0 to 2^62, or FOVEA_UNLIMITED
-  int64_t mask_right;           // and after it
+  int64_t mask_right;           // windows: keys that a row sees after its own
 } fovea_options;
 
 typedef struct fovea_forward_tensors {
@@ -150,8 +150,8 @@ FOVEA_API fovea_status fovea_describe_backward(const fovea_backward_tensors* ten
 FOVEA_API fovea_status fovea_workspace_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 FOVEA_API fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 
-// How the implementation is chosen, as text. Writes at most `capacity` bytes, including the final zero, and sets `needed`
-// (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
+// How the implementation is chosen, as text. Writes at most `capacity` bytes, including the final zero, and sets
+// `needed` (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
 FOVEA_API fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text,
                                      size_t capacity, size_t* needed);
 
@@ -162,7 +162,7 @@ typedef struct fovea_linear_options {
   const fovea_external_thread_pool* thread_pool;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
-  fovea_buffer workspace;       // at least what the functions below tell; null: the library's own pool
+  fovea_buffer workspace;       // at least fovea_explain_linear_*'s bytes; null: the library's own pool
   int32_t threads;              // CPU; 0: the default
   int32_t reserved;             // 0
 } fovea_linear_options;
@@ -185,8 +185,8 @@ FOVEA_API fovea_status fovea_linear_forward(const fovea_linear_forward_tensors* 
 FOVEA_API fovea_status fovea_linear_backward(const fovea_linear_backward_tensors* tensors,
                                              const fovea_linear_options* options);
 
-// Bytes of workspace that the call needs, and how it would be computed: `text`, `capacity` and `needed` as
-// fovea_explain.
+// The bytes of workspace that the call needs, and as text how the implementation is chosen: `text`, `capacity` and
+// `needed` are those of fovea_explain.
 FOVEA_API fovea_status fovea_explain_linear_forward(const fovea_linear_forward_tensors* tensors,
                                                     const fovea_linear_options* options, int64_t* workspace_bytes,
                                                     char* text, size_t capacity, size_t* needed);

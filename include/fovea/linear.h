@@ -51,8 +51,7 @@ struct LinearProblem {
   bool bias = false;
   bool wants_dx = true, wants_dweight = true, wants_dbias = false;
   bool accumulate = false, accumulate_dx = false;
-  bool copies_x = false,
-       copies_dy = false;  // does not lie in memory as products read it, so the workspace holds a copy
+  bool copies_x = false, copies_dy = false;  // strides that products cannot read: the workspace holds a copy
 
   std::int64_t rows() const { return batch * len; }
   std::int64_t columns_in() const { return heads_in * dim_in; }
@@ -66,9 +65,7 @@ FOVEA_API double flops(const LinearProblem& problem);
 // Bytes of all inputs read once and all outputs written once.
 FOVEA_API double bytes(const LinearProblem& problem);
 
-// Throws Error with status invalid_argument, unsupported or out_of_memory before any output is written; `cancelled` if
-// the flag was raised, or `error` if a device or library underneath failed, which leave the outputs unspecified.
-// The same bits for any number of threads.
+// Throw Error as attention_forward does (attention.h). Give the same bits for any number of threads.
 FOVEA_API void linear_forward(const LinearForwardTensors& tensors, const LinearOptions& options = {});
 FOVEA_API void linear_backward(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
 
@@ -76,13 +73,13 @@ FOVEA_API void linear_backward(const LinearBackwardTensors& tensors, const Linea
 FOVEA_API LinearProblem describe(const LinearForwardTensors& tensors, const LinearOptions& options = {});
 FOVEA_API LinearProblem describe(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
 
-// Bytes of workspace that the implementation which would run needs. Throws as attention's (attention.h).
+// Workspace that the chosen implementation needs, in bytes. Throws as attention's function does (attention.h).
 FOVEA_API std::int64_t workspace_bytes(const LinearProblem& problem, std::string_view implementation = {});
 
-// The walk through the list of implementations for one problem.
+// How the implementation of one problem is chosen (attention.h).
 FOVEA_API Explanation explain(const LinearProblem& problem, std::string_view implementation = {});
 
-// Best first.
+// The implementations of Linear, best first.
 FOVEA_API std::vector<ImplementationInfo> linear_implementations();
 
 }  // namespace fovea

@@ -10,7 +10,7 @@ namespace fovea {
 struct Mask {
   enum class Alignment : std::uint8_t {
     none,           // nothing to align: every key is seen
-    equal_lengths,  // offset 0; refused where len_q != len_k, since both conventions below are in use there
+    equal_lengths,  // offset 0; refused if len_q != len_k, where either alignment below could be meant
     top_left,       // offset 0: row i stands at key i
     bottom_right,   // offset len_k - len_q: the last row stands at the last key
   };
@@ -19,7 +19,7 @@ struct Mask {
 
   Alignment alignment = Alignment::none;
   std::int64_t left = kUnlimited;   // keys before the row's own: 0 to kLargestBound, or kUnlimited
-  std::int64_t right = kUnlimited;  // keys after it
+  std::int64_t right = kUnlimited;  // keys after the row's own
 
   static const Mask none;                 // every key
   static const Mask causal;               // left unlimited, right 0

@@ -12,7 +12,7 @@ namespace fovea {
 
 enum class Pass : std::uint8_t { forward, backward };
 
-// What an implementation is chosen by. Build one with describe() (attention.h) or by hand.
+// The properties of a call that decide its implementation. Build one with describe() (attention.h) or by hand.
 struct AttentionProblem {
   Pass pass = Pass::forward;
   std::int64_t batch = 1;

@@ -23,7 +23,7 @@ using Sizes = std::array<std::int64_t, 4>;
 // A [batch, heads, length, dim] tensor; the log-sum-exp uses dim = 1. Strides count elements, not bytes.
 // The last dimension must be contiguous (stride 1). A stride of 0 (broadcast) is allowed on inputs only; negative
 // strides are refused; the stride of a dimension of size 1 is ignored. Strides of an output must not make elements
-// overlap: sorted, each is at least the extent of all dimensions with smaller strides.
+// overlap: each is at least the extent of all dimensions with smaller strides.
 template <class Pointer>
 struct BasicTensorView {
   Pointer data = nullptr;

@@ -17,8 +17,8 @@ struct ExternalThreadPool {
               void* argument) = nullptr;
 };
 
-// Threads that a call uses if its options do not say: FOVEA_THREADS, or else the processors of this process's affinity
-// when the library was loaded, limited by the CPU quota of its control group.
+// The number of threads of a call with options.threads 0: FOVEA_THREADS if set. Otherwise the number of processors that
+// this process was allowed when the library was loaded, limited by the CPU quota of its control group.
 FOVEA_API int default_threads();
 
 }  // namespace fovea
