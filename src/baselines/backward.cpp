@@ -1,4 +1,4 @@
-// Backward, pass by pass: dv from the probabilities, then dq and dk from the gradient of the scores.
+// Backward, pass by pass: dv from P, then dq and dk from dS.
 #include "baselines/backward.h"
 
 #include <algorithm>
@@ -24,19 +24,19 @@ struct Run {
   const core::RunContext& context;
   BackwardMemory memory;
   Operand q, k, v, dout;
-  Weights probabilities{};
+  PairMatrix probabilities{};
   const RowPasses& passes = row_passes();
 
   std::int64_t group() const { return problem.heads_q / problem.heads_kv; }
 
-  // Calls task(block) for blocks of query rows of every head.
+  // Calls task(block) for all blocks of query rows of every head.
   template <class Task>
   void pass(Task task) const {
     for_each_block(context, problem.batch, problem.heads_q, problem.len_q, task);
   }
 };
 
-// The block's rows of to = a b^T, a with one row per query, b with one per key.
+// Computes the block's rows of to = a b^T; a has one row per query, b one per key.
 void query_key_product(const Run& run, const RowBlock& block, const Operand& a, const Operand& b, std::int64_t dim,
                        float* to) {
   const AttentionProblem& p = run.problem;
@@ -66,11 +66,11 @@ void recompute_probabilities(const Run& run) {
   });
 }
 
-Weights find_probabilities(const Run& run) {
+PairMatrix find_probabilities(const Run& run) {
   const AttentionProblem& p = run.problem;
   if (!p.saved_state) {
     recompute_probabilities(run);
-    return weights_in(p, run.memory.probabilities);
+    return pair_matrix_in(p, run.memory.probabilities);
   }
   const void* saved = saved_probabilities(run.tensors.saved);
   if (p.dtype != DType::fp16) return {saved, p.dtype, p.len_k};
@@ -78,10 +78,11 @@ Weights find_probabilities(const Run& run) {
     const std::int64_t first = score_index(p, block.batch, block.head, block.first);
     widen_row(run.memory.probabilities + first, p.dtype, saved, first, block.rows * p.len_k);
   });
-  return weights_in(p, run.memory.probabilities);
+  return pair_matrix_in(p, run.memory.probabilities);
 }
 
-// delta = rowsum(dout * out), unless it was given. Saved probabilities need no delta: see differentiate_softmax.
+// Computes delta = rowsum(dout * out), unless it was given. Saved probabilities need no delta: see
+// differentiate_softmax.
 void find_delta(const Run& run) {
   const AttentionProblem& p = run.problem;
   const TensorView &given = run.tensors.delta, &out = run.tensors.out;
@@ -102,15 +103,15 @@ void find_delta(const Run& run) {
   });
 }
 
-// One row of probabilities as floats, in `memory` if they are not.
+// One row of probabilities as floats, converted into `memory` if they have another type.
 const float* wide_row(const linear::MatrixBatch& row, std::vector<float>& memory) {
   if (row.dtype == DType::fp32) return static_cast<const float*>(row.data);
   widen_row(memory.data(), row.dtype, row.data, 0, std::ssize(memory));
   return memory.data();
 }
 
-// From the gradient of the probabilities to that of the scores, in place. With saved probabilities delta is their mean
-// of the gradients, as frameworks compute it, here divided by their sum: rounded to 16 bits, they miss 1 by too much.
+// Turns dP into dS, in place. With saved P, delta is rowsum(P * dP), as frameworks compute it. It is divided by
+// rowsum(P), because P rounded to 16 bits does not sum to 1 well enough.
 void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   const AttentionProblem& p = run.problem;
   const bool by_mean = p.saved_state && !run.tensors.delta;
@@ -121,7 +122,8 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
     float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
     const float* probabilities = wide_row(all.from(row, 0), wide);
-    // Fused, masked pairs are not read: their gradients are zero. The other forms do as frameworks and pass over all.
+    // The fused form does not read masked pairs, whose gradients are zero. The others process all pairs, as frameworks
+    // do.
     const VisibleKeys read = form == Form::fused ? visible_keys(p, row) : VisibleKeys{0, p.len_k};
     const float mean =
         by_mean ? run.passes.weighted_mean(gradients + read.begin, probabilities + read.begin, read.end - read.begin)
@@ -134,7 +136,7 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   }
 }
 
-// Naive, the scale is a pass of its own.
+// The naive form scales in a separate pass.
 void scale_gradients(const Run& run, const RowBlock& block) {
   const AttentionProblem& p = run.problem;
   for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
@@ -149,7 +151,7 @@ void score_gradients(const Run& run, Form form) {
     query_key_product(run, block, run.dout, run.v, run.problem.dim_v, run.memory.gradients);
   };
   const auto softmax = [&run, form](const RowBlock& block) { differentiate_softmax(run, form, block); };
-  if (form == Form::fused) {  // the softmax while the product's rows are in the cache
+  if (form == Form::fused) {  // runs the softmax while the product's rows are in the cache
     run.pass([&](const RowBlock& block) {
       product(block);
       softmax(block);
@@ -164,7 +166,7 @@ void score_gradients(const Run& run, Form form) {
 // dq = factor * gradients k
 void query_gradient(const Run& run, float factor) {
   const AttentionProblem& p = run.problem;
-  const Weights gradients = weights_in(p, run.memory.gradients);
+  const PairMatrix gradients = pair_matrix_in(p, run.memory.gradients);
   const Result dq = result(run.tensors.dq, run.memory.dq, p.accumulate);
   run.pass([&](const RowBlock& block) {
     linear::blas::multiply_fastest({.m = block.rows,
@@ -178,8 +180,8 @@ void query_gradient(const Run& run, float factor) {
   deliver(run.context, dq, run.tensors.dq, p.accumulate);
 }
 
-// view = factor * sum over the heads of a key head's group of weights^T rows
-void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const Weights& weights,
+// view = factor * sum of pair_matrix^T rows over the query heads of a key head's group
+void key_gradient(const Run& run, const MutableTensorView& view, float* scratch, const PairMatrix& pair_matrix,
                   const Operand& rows, float factor) {
   const AttentionProblem& p = run.problem;
   const Result to = result(view, scratch, p.accumulate);
@@ -193,7 +195,7 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* scratch,
                                       .n = view.sizes[3],
                                       .k = p.len_q,
                                       .alpha = factor,
-                                      .a = weights.matrix(p, batch, query_head).from(0, first).transpose(),
+                                      .a = pair_matrix.matrix(p, batch, query_head).from(0, first).transpose(),
                                       .b = rows.matrix(batch, query_head),
                                       .beta = member == 0 ? 0.0f : 1.0f,
                                       .c = to.rows(batch, head, first)});
@@ -226,10 +228,10 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   if (!p.wants_dq && !p.wants_dk) return;
   find_delta(run);
   score_gradients(run, form);
-  // The vectorized form leaves the scaling to the products.
+  // In the vectorized form the products scale.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   if (p.wants_dq) query_gradient(run, factor);
-  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, weights_in(p, memory.gradients), run.q, factor);
+  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, pair_matrix_in(p, memory.gradients), run.q, factor);
 }
 
 }  // namespace fovea::baselines

@@ -1,5 +1,4 @@
-// Backward over the whole score matrix: probabilities (saved or recomputed), their gradient, that of the scores, and
-// the products that make dq, dk, dv.
+// Backward over the whole score matrix: P (saved or recomputed), dP, dS, and the products that give dq, dk and dv.
 #pragma once
 
 #include "baselines/form.h"

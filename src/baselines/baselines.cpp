@@ -56,7 +56,7 @@ attention::Implementation entry(Form form) {
           .device = DeviceKind::cpu,
           .variant = static_cast<int>(form),
           .automatic = false,
-          .reproducible = false,  // the libraries promise nothing
+          .reproducible = false,  // the libraries do not promise the same bits
           .unavailable = [](int) { return linear::blas::unavailable(); },
           .prepare = prepare,
           .forward = run_forward,
@@ -66,9 +66,9 @@ attention::Implementation entry(Form form) {
 }  // namespace
 
 std::span<const attention::Implementation> implementations() {
-  static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(
-      std::initializer_list<attention::Implementation>{entry(Form::naive), entry(Form::vectorized),
-                                                       entry(Form::fused)});
+  static const auto& all =
+      core::never_destroyed<std::vector<attention::Implementation>>(std::initializer_list<attention::Implementation>{
+          entry(Form::naive), entry(Form::vectorized), entry(Form::fused)});
   return all;
 }
 

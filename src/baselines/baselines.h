@@ -1,5 +1,5 @@
-// What attention costs when the whole score matrix is kept and matrix products come from a library: the forms that
-// published comparisons call naive, vectorized and compiled.
+// Attention that keeps the whole score matrix and uses a library's matrix products: the forms that published
+// comparisons call naive, vectorized and compiled.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Cutting work into blocks.
+// Splits work into blocks.
 #include "baselines/blocks.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 namespace fovea::baselines {
 namespace {
 
-constexpr std::int64_t kMostRows = 256;   // a block of the widest common matrices stays near the last-level cache
-constexpr std::int64_t kFewestRows = 32;  // below this the library's packing of the other operand shows
+constexpr std::int64_t kMostRows = 256;   // a block of the widest common matrices about fits in the last-level cache
+constexpr std::int64_t kFewestRows = 32;  // with fewer, the library's packing of the other operand costs too much
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void run_tasks(const core::RunContext& context, std::int64_t count, const std::f
 
 void for_each_block(const core::RunContext& context, std::int64_t batch, std::int64_t heads, std::int64_t rows,
                     const std::function<void(const RowBlock&)>& task) {
-  // Four blocks a thread even out their ends.
+  // With four blocks per thread, threads end at about the same time.
   const std::int64_t wanted = std::max<std::int64_t>(1, 4 * context.threads / std::max<std::int64_t>(1, batch * heads));
   const std::int64_t block = std::clamp((rows + wanted - 1) / wanted, kFewestRows, kMostRows);
   const std::int64_t blocks = (rows + block - 1) / block;

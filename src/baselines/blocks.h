@@ -1,4 +1,4 @@
-// Work in parallel: a matrix per (batch, query head) cut into blocks of rows, or a list of independent tasks.
+// Parallel work: a list of independent tasks, or blocks of rows of one matrix per (batch, query head).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct RowBlock {
   std::int64_t first, rows;
 };
 
-// Calls task for blocks that cover `rows` rows of each of batch * heads matrices.
+// Calls `task` for blocks that together cover `rows` rows of each of batch * heads matrices.
 void for_each_block(const core::RunContext& context, std::int64_t batch, std::int64_t heads, std::int64_t rows,
                     const std::function<void(const RowBlock&)>& task);
 

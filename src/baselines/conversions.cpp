@@ -1,4 +1,4 @@
-// The row passes' conversions, by type.
+// Selects the row passes' conversions by type.
 #include "baselines/conversions.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void narrow_row(void* to, DType type, std::int64_t index, const float* from, std
 }
 
 void narrow_in_place(DType type, float* row, std::int64_t count) {
-  constexpr std::int64_t kPiece = 512;  // a copy, since the narrow elements overlap those that are still to be read
+  constexpr std::int64_t kPiece = 512;  // goes through a copy: narrow elements overlap floats that are still to be read
   std::uint16_t piece[kPiece];
   auto* to = reinterpret_cast<char*>(row);
   for (std::int64_t first = 0; first < count; first += kPiece) {

@@ -1,4 +1,4 @@
-// How many elements the tensors of a problem have.
+// The number of elements of a problem's tensors.
 #pragma once
 
 #include <cstdint>

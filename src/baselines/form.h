@@ -1,4 +1,4 @@
-// The three ways of getting from scores to probabilities.
+// The three ways to compute probabilities from scores.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace fovea::baselines {
 
 enum class Form : std::uint8_t {
-  naive,       // scale, mask, softmax: each a pass over the matrix, as eager framework code does
-  vectorized,  // the product scales; one pass for the log-sum-exp, one for exp(score - lse)
+  naive,       // one pass each for scale, mask and softmax, as in eager framework code
+  vectorized,  // the product scales; one pass for lse, one for exp(score - lse)
   fused,       // scale, mask and softmax in one pass
 };
 

@@ -1,4 +1,4 @@
-// Forward, pass by pass; each pass runs over all rows before the next begins.
+// Forward, pass by pass; each pass runs over all rows before the next one starts.
 #include "baselines/forward.h"
 
 #include <limits>
@@ -20,12 +20,12 @@ struct Run {
   const ForwardTensors& tensors;
   const core::RunContext& context;
   float* scores;         // the whole matrix
-  void* kept = nullptr;  // 16-bit probabilities for backward; null where the matrix itself is kept or none is
+  void* kept = nullptr;  // 16-bit probabilities for backward; null if the matrix itself is saved, or nothing
   const RowPasses& passes = row_passes();
 
   std::int64_t heads_per_key_head() const { return problem.heads_q / problem.heads_kv; }
 
-  // One pass over the matrix: task(row of scores, its visible keys, block, number of the row).
+  // One pass over the matrix: calls task(row of scores, its visible keys, block, index of the row).
   template <class Task>
   void pass(Task task) const {
     const AttentionProblem& p = problem;
@@ -43,9 +43,9 @@ struct Run {
       narrow_in_place(DType::bf16, row_of_scores, problem.len_k);
   }
 
-  Weights probabilities() const {
+  PairMatrix probabilities() const {
     if (kept != nullptr && problem.dtype == DType::bf16) return {kept, DType::bf16, problem.len_k};
-    return weights_in(problem, scores);
+    return pair_matrix_in(problem, scores);
   }
 };
 
@@ -64,7 +64,7 @@ void score_product(const Run& run, const Operand& q, const Operand& k) {
 
 void output_product(const Run& run, const Operand& v, const Result& out) {
   const AttentionProblem& p = run.problem;
-  const Weights probabilities = run.probabilities();
+  const PairMatrix probabilities = run.probabilities();
   for_each_block(run.context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
     linear::blas::multiply_fastest({.m = block.rows,
                                     .n = p.dim_v,

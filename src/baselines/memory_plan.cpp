@@ -1,4 +1,4 @@
-// The layouts: what one call needs beside its tensors.
+// The layouts of forward and backward.
 #include "baselines/memory_plan.h"
 
 #include "baselines/counts.h"
@@ -6,7 +6,7 @@
 namespace fovea::baselines {
 namespace {
 
-// Hands out consecutive pieces; with a null base it only counts.
+// Hands out consecutive pieces of memory. With a null base it only counts.
 class Pieces {
  public:
   explicit Pieces(void* base) : base_(static_cast<char*>(base)) {}

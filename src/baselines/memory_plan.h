@@ -1,4 +1,4 @@
-// Where everything lies in the workspace: one layout that both the plan and the run compute.
+// The layout of the workspace, which both the plan and the run compute.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace fovea::baselines {
 
-// Floats, each 64-byte aligned. Copies of tensors are used only if a library cannot take them in place.
+// Arrays of floats, 64-byte aligned. Copies of tensors are used only if a library cannot read or write them in place.
 struct ForwardMemory {
   float *q, *k, *v, *out;
   LogSumExp* lse;  // [batch, heads_q, len_q]
-  float* scores;   // [batch, heads_q, len_q, len_k]; null where fp32 scores turn into the saved probabilities in place
+  float* scores;   // [batch, heads_q, len_q, len_k]; null if fp32 scores become the saved probabilities in place
   std::int64_t bytes;
 };
 ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
@@ -20,7 +20,7 @@ ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
 struct BackwardMemory {
   float *q, *k, *v, *dout, *dq, *dk, *dv;
   float* delta;          // [batch, heads_q, len_q]
-  float* probabilities;  // null where the products take the saved ones
+  float* probabilities;  // null if the products read the saved ones
   float* gradients;      // of the probabilities, then of the scores
   std::int64_t bytes;
 };

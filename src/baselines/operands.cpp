@@ -1,4 +1,4 @@
-// In place where a library can read or write the view, else a dense copy.
+// Uses a view in place if a library can read or write it, or else a dense copy.
 #include "baselines/operands.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace fovea::baselines {
 namespace {
 
-// Row stride of a view of elements that libraries take, if its rows can be read or written in place; 0 if not.
+// The row stride of a view that libraries can read or write in place; 0 for other views.
 template <class Pointer>
 std::int64_t library_stride(const BasicTensorView<Pointer>& view) {
   if (view.sizes[2] <= 1) return view.sizes[3];

@@ -1,4 +1,4 @@
-// Tensors as the matrix libraries want them: fp32 or bf16, rows of a common stride. What they can read in place stays.
+// Tensors in the form that matrix libraries take: fp32 or bf16, with one row stride. Suitable tensors stay in place.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace fovea::baselines {
 
-// Matrices [len, dim], one per (batch, head). fp16 is widened, since no library multiplies it.
+// Matrices [len, dim], one per (batch, head). fp16 is widened, because no library multiplies it.
 struct Operand {
   const void* data;
   DType dtype;
@@ -20,7 +20,7 @@ struct Operand {
   }
 };
 
-// The same for what products write, always in fp32.
+// The same for results of products, always in fp32.
 struct Result {
   float* data;
   std::int64_t batch_stride, head_stride, row_stride;
@@ -35,12 +35,10 @@ struct Result {
 // The view itself, or its copy in `scratch` (as many floats as the view has elements).
 Operand operand(const core::RunContext& context, const TensorView& view, float* scratch);
 
-// Where products may write what becomes `view`: the view itself, or `scratch`, as where it is added to what stands
-// there.
+// The memory that products write for `view`: the view itself, or `scratch`, for example if the view accumulates.
 Result result(const MutableTensorView& view, float* scratch, bool accumulate);
 
-// Brings what was written to `from` into the view, adding to what stands there if `accumulate`; nothing to do if the
-// products wrote to the view itself.
+// Copies `from` to the view, or adds it if `accumulate`. Does nothing if the products wrote to the view itself.
 void deliver(const core::RunContext& context, const Result& from, const MutableTensorView& view, bool accumulate);
 
 void fill_zero(const core::RunContext& context, const MutableTensorView& view);

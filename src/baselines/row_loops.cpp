@@ -1,5 +1,5 @@
 // The loops of RowPasses, compiled once for each instruction set (FOVEA_ROW_TARGET); the compiler vectorises them.
-// Everything but the table has internal linkage, so that no wide copy of a shared function can reach a narrow machine.
+// All but the table has internal linkage. Otherwise the linker could keep a copy that the processor cannot run.
 #include "baselines/row_passes.h"
 
 #if defined(__F16C__)
@@ -11,8 +11,8 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// e^x for x <= 88. Cody-Waite: x = n ln 2 + r, and 2^(r / ln 2) by a polynomial of degree 6, of relative error 2e-9
-// before rounding. Below the least normal number the result is 0.
+// e^x for x <= 88. Cody-Waite: x = n ln 2 + r, and e^r by a polynomial of degree 6 with relative error 2e-9 before
+// rounding. Results below the smallest normal number become 0.
 inline float exponential(float x) {
   constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -44,7 +44,7 @@ void hide(float* row, std::int64_t count, std::int64_t begin, std::int64_t end) 
   fill(row, end, count, -kInfinity);
 }
 
-// The score whose product with the factor is largest; infinite with that product -infinity if there is none.
+// The score with the largest factor * score. Without a score, the infinity for which factor * score is -infinity.
 float origin_of(const float* row, std::int64_t begin, std::int64_t end, float factor) {
   const float sign = factor < 0.0f ? -1.0f : 1.0f;
   float most = -kInfinity;
@@ -147,7 +147,7 @@ void widen_fp16(float* to, const std::uint16_t* from, std::int64_t count) {
   }
 }
 
-// See core::float_to_fp16 for the reasons of each branch.
+// core::float_to_fp16 explains each branch.
 std::uint16_t narrow_one_fp16(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;

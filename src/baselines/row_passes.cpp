@@ -1,4 +1,4 @@
-// Which compilation of the row loops this processor runs.
+// Chooses the compilation of the row loops for this processor.
 #include "baselines/row_passes.h"
 
 namespace fovea::baselines {
@@ -10,7 +10,7 @@ extern const RowPasses row_passes_avx2, row_passes_avx512;
 
 const RowPasses& row_passes() {
 #if defined(__x86_64__)
-  // The compiler's run-time library asks processor and operating system.
+  // __builtin_cpu_supports checks the processor and the operating system.
   static const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,15 +1,15 @@
-// Passes over one row of scores: everything between the two matrix products. A row is [begin, end) of visible keys
-// among `count`; hidden ones hold -inf as scores and 0 as probabilities.
+// Passes over one row of scores, for the work between the two matrix products. Keys [begin, end) of `count` are
+// visible. A hidden key has score -inf and probability 0.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::baselines {
 
-// Of factor * scores, in two parts, since their sum would lose what is small beside a large score.
+// The log-sum-exp of factor * scores, in two parts, because one float would lose small digits besides a large score.
 struct LogSumExp {
-  float origin;   // the score of the largest product
-  float log_sum;  // of the exponentials of factor * (score - origin); -infinity if there is no score
+  float origin;   // the score with the largest factor * score
+  float log_sum;  // log of the sum of exp(factor * (score - origin)); -infinity if there is no score
   float value(float factor) const { return origin * factor + log_sum; }
 };
 
@@ -20,14 +20,14 @@ struct RowPasses {
   void (*hide)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end);
   // Scores become probabilities: maximum, exponentials with their sum, division. Returns the log-sum-exp.
   float (*softmax)(float* row, std::int64_t count);
-  // The log-sum-exp of `factor` times the visible scores, which stay as they are.
+  // The log-sum-exp of `factor` times the visible scores. Does not change the row.
   LogSumExp (*log_sum_exp)(const float* row, std::int64_t begin, std::int64_t end, float factor);
   // Scores become probabilities exp(factor * (row - origin) - log_sum); hidden ones become 0.
   void (*exponentials)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor,
                        LogSumExp lse);
   // scale, hide and softmax at once. Returns the log-sum-exp.
   float (*masked_softmax)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor);
-  // row = probabilities * (row - delta) * factor: from the gradient of the probabilities to that of the scores.
+  // Turns dP into dS: row = probabilities * (row - delta) * factor.
   void (*softmax_gradient)(float* row, const float* probabilities, std::int64_t count, float delta, float factor);
   // Sum of weights * row over the sum of the weights; 0 if that is 0.
   float (*weighted_mean)(const float* row, const float* weights, std::int64_t count);

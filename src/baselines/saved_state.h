@@ -1,5 +1,5 @@
-// What forward keeps for backward: a header that tells which problem it belongs to, then the probabilities
-// [batch, heads_q, len_q, len_k] in the inputs' type.
+// The saved state: a header that identifies the problem, then the probabilities [batch, heads_q, len_q, len_k] in the
+// inputs' type.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ inline constexpr std::int64_t kSavedHeaderBytes = 64;
 std::int64_t saved_bytes(const AttentionProblem& problem);
 void* saved_probabilities(const Buffer& saved);
 
-// Of the implementation's name and everything that forward's probabilities depend on.
+// A hash of the implementation's name and of everything that the probabilities depend on.
 std::uint64_t fingerprint_of(const AttentionProblem& problem, std::string_view implementation);
 
-// Forward invalidates the header first and writes it last: a cancelled call leaves no state that looks whole.
+// Forward invalidates the header first and writes it last, so that a cancelled call leaves no valid state.
 void invalidate_saved_header(const Buffer& saved);
 void write_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
 
 // Throws Error(invalid_argument) if `saved` was not written by this implementation's forward of the same problem.
 void check_saved_header(const AttentionProblem& problem, std::string_view implementation, const Buffer& saved);
 
-// The refusal itself; `of_another`: there is a state, of another problem.
+// Throws that refusal; `of_another`: the buffer holds the state of another problem.
 [[noreturn]] void refuse_saved(const AttentionProblem& problem, std::string_view implementation, bool of_another);
 
 }  // namespace fovea::baselines

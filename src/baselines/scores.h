@@ -1,4 +1,4 @@
-// The score matrix [batch, heads_q, len_q, len_k] in memory, and which part of a row the mask leaves visible.
+// The score matrix [batch, heads_q, len_q, len_k] in memory, and the visible keys of a row.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ inline std::int64_t score_index(const AttentionProblem& p, std::int64_t batch, s
   return ((batch * p.heads_q + head) * p.len_q + row) * p.len_k;
 }
 
-// What a score matrix turned into, as an operand of products: fp32, or bf16, dense or at the beginning of fp32 rows.
-struct Weights {
+// P or dS as an operand of products. It lies in the memory of the scores, as fp32, or as bf16 in the first half of each
+// row.
+struct PairMatrix {
   const void* data;
   DType dtype;
   std::int64_t row_stride;  // elements
@@ -26,8 +27,8 @@ struct Weights {
   }
 };
 
-// Weights in the rows of a score matrix, narrowed in place where the inputs are bf16.
-inline Weights weights_in(const AttentionProblem& p, const float* scores) {
+// The operand in the rows of a score matrix; narrowed in place if the inputs are bf16.
+inline PairMatrix pair_matrix_in(const AttentionProblem& p, const float* scores) {
   const bool narrow = p.dtype == DType::bf16;
   return {scores, narrow ? DType::bf16 : DType::fp32, narrow ? 2 * p.len_k : p.len_k};
 }

@@ -126,7 +126,7 @@ class Chooser {
                          std::string(name_of(problem_.device.kind))};
     if (std::string reason = one.obstacle(); !reason.empty()) return {.refusal = std::move(reason)};
     if (Types::asks_reproducible(problem_) && !one.reproducible)
-      return {.refusal = "not bitwise reproducible; runs only if it is named and reproducible is false"};
+      return {.refusal = "not bitwise reproducible; runs only if it is named, with reproducible=false"};
     return one.prepared(problem_);
   }
 

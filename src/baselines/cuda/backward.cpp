@@ -1,5 +1,5 @@
-// Backward, pass by pass, all enqueued on the caller's stream: dv from the probabilities, then piece by piece the
-// gradient of the scores, and dq and dk from all of it.
+// Backward, pass by pass, all enqueued on the caller's stream: dv from P, then dS piece by piece, then dq and dk from
+// the whole of dS.
 #include "baselines/cuda/backward.h"
 
 #include <vector>
@@ -24,7 +24,7 @@ struct Run {
   std::vector<Strip> strips;
 };
 
-// A piece's share of the run.
+// The work of one piece.
 struct Part {
   const Run& run;
   const Strip& strip;
@@ -37,7 +37,7 @@ struct Part {
   RowPass pass(const Matrices& scores, bool masked, double factor) const {
     return pass_over(piece, scores, masked, factor);
   }
-  // The step's result is this one, in the type of the inputs.
+  // Enqueues the step that writes `result`, in the inputs' type.
   void finish(Step step, RowPass pass, const Matrices& result) const {
     pass.to = row_matrix(of_queries(result));
     enqueue(call, step, pass, piece.problem.dtype, piece.problem.dtype);
@@ -53,11 +53,11 @@ void find_probabilities(const Part& part) {
   part.finish(Step::exponentials, pass, run.probabilities);
 }
 
-// With saved probabilities delta is their mean of the gradients, as frameworks compute it, here divided by their sum:
-// rounded to 16 bits, they miss 1 by too much.
+// With saved P, delta is rowsum(P * dP), as frameworks compute it. It is divided by rowsum(P), because P rounded to 16
+// bits does not sum to 1 well enough.
 bool delta_by_mean(const Run& run) { return run.call.problem.saved_state && !run.tensors.delta; }
 
-// The gradient of the probabilities, and from it that of the scores.
+// Computes dP, and dS from it.
 void differentiate_scores(const Part& part) {
   const Run& run = part.run;
   const AttentionProblem& p = part.piece.problem;
@@ -70,7 +70,7 @@ void differentiate_scores(const Part& part) {
                      part.of_keys(run.v), p.dim_v, gradients.within(first));
   }
   RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
-  pass.weights = row_matrix(part.of_queries(run.probabilities));
+  pass.probabilities = row_matrix(part.of_queries(run.probabilities));
   pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
   pass.delta_head = run.call.problem.len_q;
   if (!naive) return part.finish(Step::differentiate, pass, run.gradients);
@@ -78,8 +78,8 @@ void differentiate_scores(const Part& part) {
   part.finish(Step::scale, part.pass(gradients, false, p.scale), run.gradients);
 }
 
-// view = factor * sum over the heads of a key head's group of weights^T rows
-void key_gradient(const Run& run, const MutableTensorView& view, float* sums, const Matrices& weights,
+// view = factor * sum of pair_matrix^T rows over the query heads of a key head's group
+void key_gradient(const Run& run, const MutableTensorView& view, float* sums, const Matrices& pair_matrix,
                   const Matrices& rows, float factor) {
   const AttentionProblem& p = run.call.problem;
   const std::int64_t dim = view.sizes[3];
@@ -88,8 +88,9 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* sums, co
   for (const Strip& strip : run.strips) {
     const AttentionProblem part = columns_of(p, strip);
     if (part.len_k == 0) continue;
-    sum_over_queries({part, run.call.stream, run.call.products}, factor, weights.within(strip.query, strip.keys_before),
-                     rows.within(strip.query), dim, to.within(strip.keys_before), !apart && p.accumulate);
+    sum_over_queries({part, run.call.stream, run.call.products}, factor,
+                     pair_matrix.within(strip.query, strip.keys_before), rows.within(strip.query), dim,
+                     to.within(strip.keys_before), !apart && p.accumulate);
   }
   if (apart) copy(run.call, to, view, p.accumulate);
 }
@@ -132,7 +133,7 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
   if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, memory.delta);
-  // The vectorized form leaves the scaling to the products.
+  // In the vectorized form the products scale.
   const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   for (const Strip& strip : run.strips) {
     for (const Piece& piece : pieces_of(p, strip)) differentiate_scores({run, strip, piece});

@@ -75,7 +75,7 @@ attention::Implementation entry(Form form) {
           .device = DeviceKind::cuda,
           .variant = static_cast<int>(form),
           .automatic = false,
-          .reproducible = false,  // as on the CPU, so that the name promises one thing
+          .reproducible = false,  // as on the CPU, so that one name makes one promise
           .unavailable = obstacle,
           .prepare = prepare,
           .forward = run_forward,
@@ -87,9 +87,9 @@ attention::Implementation entry(Form form) {
 }  // namespace
 
 std::span<const attention::Implementation> implementations() {
-  static const auto& all = core::never_destroyed<std::vector<attention::Implementation>>(
-      std::initializer_list<attention::Implementation>{entry(Form::naive), entry(Form::vectorized),
-                                                       entry(Form::fused)});
+  static const auto& all =
+      core::never_destroyed<std::vector<attention::Implementation>>(std::initializer_list<attention::Implementation>{
+          entry(Form::naive), entry(Form::vectorized), entry(Form::fused)});
   return all;
 }
 

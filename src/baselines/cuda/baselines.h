@@ -1,4 +1,4 @@
-// The baselines on NVIDIA GPUs, under the names that they have on the CPU. Empty in a build without CUDA.
+// The baselines on NVIDIA GPUs, with the same names as on the CPU. Empty in a build without CUDA.
 #pragma once
 
 #include <span>

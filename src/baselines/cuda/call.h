@@ -1,4 +1,4 @@
-// One call: its problem, and where its work is enqueued.
+// One call: its problem and its stream.
 #pragma once
 
 #include "fovea/attention.h"
@@ -8,7 +8,7 @@ namespace fovea::cuda::baselines {
 struct Call {
   const AttentionProblem& problem;
   void* stream;
-  Buffer products;  // memory for the matrix library
+  Buffer products;  // the matrix library's workspace
 };
 
 }  // namespace fovea::cuda::baselines

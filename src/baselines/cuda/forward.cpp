@@ -1,5 +1,4 @@
-// Forward, pass by pass, all enqueued on the caller's stream: piece by piece to probabilities, then all of them times
-// v.
+// Forward, pass by pass, all enqueued on the caller's stream: P piece by piece, then P V at once.
 #include "baselines/cuda/forward.h"
 
 #include <limits>
@@ -29,7 +28,7 @@ struct Run {
     return result;
   }
 
-  // The step's result is the probabilities.
+  // Enqueues the step that writes the probabilities.
   void finish(Step step, RowPass pass) const {
     pass.to = row_matrix(probabilities);
     enqueue(call, step, pass, call.problem.dtype, call.problem.dtype);
@@ -90,7 +89,7 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
       }
       find_probabilities(form, run);
     }
-    // Zeros of 16 bits are read in less time than a launch takes.
+    // With 16 bits, reading the zeros takes less time than another launch.
     for (const Strip& part : p.dtype == DType::fp32 ? halves : whole) {
       const AttentionProblem rows = rows_of(p, part);
       sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(part.query), v, p.dim_v,

@@ -1,4 +1,4 @@
-// Forward over the whole score matrix: product, scores to probabilities by one of three forms, product.
+// Forward over the whole score matrix: S = Q K^T, P by one of three forms, P V.
 #pragma once
 
 #include "baselines/form.h"

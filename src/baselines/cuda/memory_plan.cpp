@@ -1,4 +1,4 @@
-// The layouts: what one call needs beside its tensors.
+// The layouts of forward and backward.
 #include "baselines/cuda/memory_plan.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using fovea::baselines::Form;
 
 constexpr std::int64_t kAlignment = 256;
 
-// Hands out consecutive pieces from the first aligned byte on; with a null base it only counts.
+// Hands out consecutive pieces of memory from the first aligned byte on. With a null base it only counts.
 class Layout {
  public:
   explicit Layout(void* base) : base_(static_cast<char*>(base)) {
@@ -35,7 +35,7 @@ class Layout {
   std::int64_t bytes_ = 0;
 };
 
-// What the library is given for parts of sums: what PyTorch gives it, less where the problem is small.
+// The library's workspace, for split-K sums: as large as PyTorch's, or smaller for small problems.
 Buffer product_memory(Layout& layout, const Counts& count) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
   const std::int64_t bytes = std::clamp(4 * count.pairs, kLeast, kMost);

@@ -1,4 +1,4 @@
-// Launches: how many threads a row gets, whether its vectors are aligned, what lies where.
+// Launches: threads per row, alignment of vectors, places in memory.
 #include "baselines/cuda/passes.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ TensorRef ref_of(const Matrices& m) {
   return {const_cast<void*>(m.data), m.batch, m.head, m.row, kind_of(m.dtype), false};
 }
 
-// Whether rows of `type` are made of aligned vectors of four.
+// Whether rows of `type` can be accessed as aligned vectors of four.
 bool is_vector(const RowMatrix& m, DType type) {
   return reinterpret_cast<std::uintptr_t>(m.data) % static_cast<std::uintptr_t>(4 * size_of(type)) == 0 &&
          m.row % 4 == 0 && m.head % 4 == 0;
@@ -44,13 +44,13 @@ void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
   launch_rows(tensor_copy_kernel(), pass.rows, kTensorPassThreads / 32, kTensorPassThreads, call, pass);
 }
 
-// Without a division by the heads: those of all batch elements follow each other at one stride.
+// The lse of all (batch, head) at one stride, so that kernels need no division by the heads.
 RowMatrix lse_of_sequences(const RowPass& pass) {
   const TensorRef& lse = pass.lse;
   return {lse.data, pass.heads_q == 1 ? lse.batch : lse.head, lse.row};
 }
 
-// Of rows of vectors.
+// Whether the kernels for short rows can run the pass, if its rows are vectors.
 bool is_short(const RowPass& pass, std::initializer_list<RowMatrix> matrices) {
   for (const RowMatrix& m : matrices) {
     constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
@@ -94,20 +94,20 @@ void enqueue_short_gradient(const Call& call, const RowPass& pass, DType to) {
   const ShortGradient gradient{.rows = short_rows(pass),
                                .factor = pass.factor,
                                .gradients = narrow(pass.scores),
-                               .weights = narrow(pass.weights),
+                               .probabilities = narrow(pass.probabilities),
                                .to = narrow(pass.to),
                                .delta = pass.delta,
                                .delta_head = static_cast<unsigned>(pass.delta_head)};
   launch_short(short_gradient_kernel(kind_of(to)), call, gradient);
 }
 
-// Rows of vectors, results of 16 bits: whether they were short.
+// Enqueues a kernel for short rows and returns true if the pass has one. Rows must be vectors, results 16 bits.
 bool enqueue_short(const Call& call, Step step, const RowPass& pass, DType to) {
   if (step == Step::softmax && is_short_softmax(pass)) {
     enqueue_short_softmax(call, pass, to);
     return true;
   }
-  if (step == Step::differentiate && is_short(pass, {pass.scores, pass.weights, pass.to})) {
+  if (step == Step::differentiate && is_short(pass, {pass.scores, pass.probabilities, pass.to})) {
     enqueue_short_gradient(call, pass, to);
     return true;
   }
@@ -146,9 +146,9 @@ RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, doubl
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to) {
   pass.threads = threads_of_row(pass.len_k, step);
   const bool vector = pass.len_k % 4 == 0 && is_vector(pass.scores, DType::fp32) && is_vector(pass.to, to) &&
-                      (step != Step::differentiate || is_vector(pass.weights, element));
+                      (step != Step::differentiate || is_vector(pass.probabilities, element));
   if (vector && to != DType::fp32 && enqueue_short(call, step, pass, to)) return;
-  constexpr int kShortRows = 4;  // of a block
+  constexpr int kShortRows = 4;  // per thread block
   const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
   launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,
               rows_of_block * pass.threads, call, pass);

@@ -1,4 +1,4 @@
-// Passes and copies as the calls enqueue them: shapes, strides and types of a problem turned into launches.
+// Enqueues passes and copies: turns shapes, strides and types of a problem into launches.
 #pragma once
 
 #include "baselines/cuda/call.h"
@@ -8,29 +8,30 @@
 
 namespace fovea::cuda::baselines {
 
-// The threads of a row: a power of two, at least a warp; all columns stay in registers if 512 threads can hold them.
+// The number of threads per row: a power of two, at least a warp. All columns stay in registers if 512 threads can hold
+// them.
 int threads_of_row(std::int64_t len_k, Step step);
 
-// As the passes see matrices [len_q, len_k] of neighbouring heads.
+// The passes' form of matrices [len_q, len_k] of neighbouring heads.
 RowMatrix row_matrix(const Matrices& pairs);
 
-// A pass over a piece's scores, its result in place. `factor` multiplies what the matrix holds. `masked`: the pass
-// knows which keys a row sees and reads no others.
+// A pass over a piece's scores with its result in place. `factor` multiplies the matrix. `masked`: the pass reads only
+// the keys that a row sees.
 RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, double factor);
 
-// `element` and `to` as row_pass_kernel has them.
+// `element` and `to` have the meaning of row_pass_kernel's.
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to);
 
-// delta = each row's sum of dout * out, or what was given, as dense floats.
+// Writes delta = rowsum(dout * out), or the given one, as dense floats.
 void enqueue_delta(const Call& call, const TensorView& out, const TensorView& dout, const TensorView& given,
                    float* delta);
 
 TensorRef ref(const TensorView& view);
 
-// A tensor that products read: the view itself or, if its rows overlap, its copy in `scratch`.
+// A tensor that products read: the view itself, or a copy in `scratch` if its rows overlap.
 Matrices operand(const Call& call, const TensorView& view, void* scratch);
 
-// One that products write: the view itself, since validation lets no output's rows overlap.
+// A tensor that products write: the view itself, because rows of a validated output do not overlap.
 Matrices result(const TensorView& view);
 
 // Dense [batch, heads, len, dim] memory.
@@ -39,7 +40,7 @@ Matrices dense(const void* data, DType dtype, const Sizes& sizes);
 // Dense [batch, heads_q, len_q, len_k] memory.
 Matrices pairs(const AttentionProblem& problem, const void* data, DType dtype);
 
-// A piece's scores: in `scratch`, or where their result will stand.
+// A piece's scores: in `scratch`, or in the memory of their result.
 Matrices scores_of(const Piece& piece, float* scratch, const Matrices& result);
 
 // A piece's part of the tensor [batch, heads_q, len_q, 1]; no data if the view has none.

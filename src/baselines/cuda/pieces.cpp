@@ -1,5 +1,5 @@
-// Strips that end where the mask does; equal shares of the batch, of the key heads or of a group, whichever is small
-// enough.
+// Strips end at the mask's edge. Pieces are equal shares of the batch, of the key heads or of a group, whichever is
+// small enough.
 #include "baselines/cuda/pieces.h"
 
 #include <algorithm>
@@ -12,16 +12,16 @@ namespace {
 using fovea::baselines::counts_of;
 using fovea::baselines::Form;
 
-// Of fp32 scores at a time. Pieces that stay in the L2 cache lost: more launches than the cache saves.
+// The fp32 scores of a piece. Pieces small enough for the L2 cache were slower, because of the additional launches.
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 20;
-constexpr std::int64_t kTile = 128;               // of a product
-constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip in a head
-constexpr std::int64_t kStripRows = 128 * kTile;  // of all heads, so that every SM has a tile
+constexpr std::int64_t kTile = 128;               // tile of a matrix product
+constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip, per head
+constexpr std::int64_t kStripRows = 128 * kTile;  // of a strip, over all heads: about one tile per SM
 constexpr std::int64_t kMostStrips = 64;
 
 std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// The size of equal shares of `count` of which none has more than `most`.
+// Splits `count` into the fewest equal shares of at most `most`; returns a share's size.
 std::int64_t share(std::int64_t count, std::int64_t most) {
   const std::int64_t shares = (count + most - 1) / most;
   return (count + shares - 1) / shares;
@@ -49,7 +49,7 @@ AttentionProblem part_of(const AttentionProblem& p, const Shares& shares) {
   return part;
 }
 
-// Whole tiles of keys that rows before `query` see some of, at least one.
+// The keys of all tiles that rows before `query` see, at least one tile.
 std::int64_t keys_seen(const AttentionProblem& p, std::int64_t query) {
   return std::min(p.len_k, up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
 }
@@ -58,7 +58,7 @@ bool leaves_out(Form form, const AttentionProblem& p) {
   return form == Form::fused && p.mask != Mask::none && p.heads_q == p.heads_kv;
 }
 
-// That make products large enough to fill the chip.
+// Rows of a strip whose products are large enough to fill the GPU.
 std::int64_t least_rows(const AttentionProblem& p) {
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads_q);
   return up(std::max(kLeastRows, kStripRows / heads), kTile);
@@ -67,7 +67,7 @@ std::int64_t least_rows(const AttentionProblem& p) {
 std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
   if (!leaves_out(form, p)) return p.len_q;
   const std::int64_t rows = std::max(least_rows(p), up(p.len_q / kMostStrips, kTile));
-  const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // the launches of few strips cost more
+  const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // then the additional launches cost more
   return saves_little ? p.len_q : rows;
 }
 

@@ -1,5 +1,5 @@
-// Heads of a group are folded into the rows of one product where their rows follow each other at one stride; the rest
-// is left to strided batches.
+// Folds the heads of a group into the rows of one product if their rows have one stride. Strided batches cover the
+// other dimensions.
 #include "baselines/cuda/products.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ using linear::MatrixBatch;
 using linear::Spread;
 using linear::StridedBatch;
 
-// Columns of one sum of 16-bit products: tensor cores cut off what a sum cannot hold. At odd dimensions and lengths 128
-// missed the bound (docs/kernels/baselines.md).
+// Terms of one sum of 16-bit products: tensor cores truncate the sum's low bits. With 128 terms, odd dimensions and
+// lengths missed the bound (docs/kernels/baselines.md).
 std::int64_t chain_of(std::int64_t dim, std::int64_t len_k) { return dim % 128 == 0 && len_k % 8 == 0 ? 128 : 64; }
 
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
 
-// Of a tensor with query heads, and of one with key heads.
+// The strides of a tensor with query heads, and of one with key heads.
 Spread query_spread(const AttentionProblem& p, const Matrices& m) {
   return {m.batch, group_of(p) * m.head, group_of(p) > 1 ? m.head : 0};
 }
@@ -40,7 +40,7 @@ struct Operand {
   bool transposed = false;
 };
 
-// Every product of the shape, `members` of each group.
+// Computes all products of one shape, `members` for each group.
 void multiply_all(const Call& call, BatchedProduct product, std::int64_t members, const Operand& a, const Operand& b,
                   const Operand& c) {
   const AttentionProblem& p = call.problem;
@@ -72,25 +72,25 @@ void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& ke
   }
 }
 
-void sum_over_keys(const Call& call, float factor, const Matrices& weights, const Matrices& values, std::int64_t dim,
-                   const Matrices& result, bool accumulate) {
+void sum_over_keys(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& values,
+                   std::int64_t dim, const Matrices& result, bool accumulate) {
   const AttentionProblem& p = call.problem;
-  const std::int64_t folded = folds(p, weights) && folds(p, result) ? group_of(p) : 1;
+  const std::int64_t folded = folds(p, pair_matrix) && folds(p, result) ? group_of(p) : 1;
   multiply_all(call, {.m = folded * p.len_q, .n = dim, .k = p.len_k, .alpha = factor, .beta = accumulate ? 1.0f : 0.0f},
-               group_of(p) / folded, {weights, query_spread(p, weights)}, {values, key_spread(values)},
+               group_of(p) / folded, {pair_matrix, query_spread(p, pair_matrix)}, {values, key_spread(values)},
                {result, query_spread(p, result)});
 }
 
-void sum_over_queries(const Call& call, float factor, const Matrices& weights, const Matrices& rows, std::int64_t dim,
-                      const Matrices& result, bool accumulate) {
+void sum_over_queries(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& rows,
+                      std::int64_t dim, const Matrices& result, bool accumulate) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = adds_members_apart(p, rows) ? 1 : group_of(p);
   multiply_all(call, {.m = p.len_k, .n = dim, .k = folded * p.len_q, .alpha = factor, .beta = accumulate ? 1.0f : 0.0f},
-               group_of(p) / folded, {weights, query_spread(p, weights), true}, {rows, query_spread(p, rows)},
+               group_of(p) / folded, {pair_matrix, query_spread(p, pair_matrix), true}, {rows, query_spread(p, rows)},
                {result, key_spread(result)});
 }
 
-// The weights of a group are those of all its rows: dense, they always fold.
+// Only `rows` decides: pair matrices are dense, so they always fold.
 bool adds_members_apart(const AttentionProblem& p, const Matrices& rows) { return !folds(p, rows); }
 
 }  // namespace fovea::cuda::baselines

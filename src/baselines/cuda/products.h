@@ -7,7 +7,7 @@
 
 namespace fovea::cuda::baselines {
 
-// Matrices [len, dim] or [len_q, len_k], one per (batch, head): strides in elements, neighbouring columns adjacent.
+// Matrices [len, dim] or [len_q, len_k], one per (batch, head). Strides count elements; columns are contiguous.
 struct Matrices {
   const void* data = nullptr;
   DType dtype = DType::fp32;
@@ -32,17 +32,17 @@ struct Matrices {
 void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& keys, std::int64_t dim,
                       const Matrices& scores);
 
-// result[h] = factor * weights[h] values[h / group]: [len_q, len_k] times [len_k, dim]. Added to what is there if
-// `accumulate`.
-void sum_over_keys(const Call& call, float factor, const Matrices& weights, const Matrices& values, std::int64_t dim,
-                   const Matrices& result, bool accumulate);
+// result[h] = factor * pair_matrix[h] values[h / group]: [len_q, len_k] times [len_k, dim]. Adds to `result` if
+// `accumulate`. A pair matrix is P or dS.
+void sum_over_keys(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& values,
+                   std::int64_t dim, const Matrices& result, bool accumulate);
 
-// result[key head] = factor * sum over its group of weights[h]^T rows[h]: [len_k, len_q] times [len_q, dim].
-void sum_over_queries(const Call& call, float factor, const Matrices& weights, const Matrices& rows, std::int64_t dim,
-                      const Matrices& result, bool accumulate);
+// result[key head] = factor * sum over its group of pair_matrix[h]^T rows[h]: [len_k, len_q] times [len_q, dim].
+void sum_over_queries(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& rows,
+                      std::int64_t dim, const Matrices& result, bool accumulate);
 
-// Whether sum_over_queries adds a group's members one after the other instead of in one product: a 16-bit result would
-// be rounded in between.
+// Whether sum_over_queries adds a group's members one after the other instead of in one product. A 16-bit result would
+// be rounded after each.
 bool adds_members_apart(const AttentionProblem& problem, const Matrices& rows);
 
 }  // namespace fovea::cuda::baselines

@@ -1,4 +1,4 @@
-// A row of scores cut among threads: who holds which columns, and what is read and written of them.
+// A row of scores split among threads: the columns that each thread holds, loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@ namespace fovea::cuda::baselines {
 // The rows of a thread block: one, or one per warp.
 struct RowCursor {
   std::int64_t row;
-  int thread;  // of the row's
+  int thread;  // index among the row's threads
 
   __device__ __forceinline__ explicit RowCursor(int threads) {
-    row = static_cast<std::int64_t>(blockIdx.x) * at_once(blockDim.x, threads) + at_once(threadIdx.x, threads);
+    row = static_cast<std::int64_t>(blockIdx.x) * rows_of(blockDim.x, threads) + rows_of(threadIdx.x, threads);
     thread = static_cast<int>(threadIdx.x) & (threads - 1);
   }
   __device__ __forceinline__ void advance(int threads) {
-    row += static_cast<std::int64_t>(gridDim.x) * at_once(blockDim.x, threads);
+    row += static_cast<std::int64_t>(gridDim.x) * rows_of(blockDim.x, threads);
   }
 
  private:
-  static __device__ __forceinline__ int at_once(unsigned count, int threads) {
+  static __device__ __forceinline__ int rows_of(unsigned count, int threads) {
     return static_cast<int>(count >> (__ffs(threads) - 1));  // a power of two
   }
 };
 
-// Divisions of 64 bits cost a row of a few hundred columns a part of its time.
+// Avoids 64-bit divisions, which take a noticeable part of the time of a row of a few hundred columns.
 __device__ __forceinline__ std::int64_t quotient(std::int64_t value, int divisor) {
   if (value <= 0xffffffffll) return static_cast<unsigned>(value) / static_cast<unsigned>(divisor);
   return value / divisor;
 }
 
-// A row of the pass, and where it lies in a matrix.
+// A row of the pass, and its place in a matrix.
 struct Row {
-  std::int64_t index, sequence;  // of (batch, head)
+  std::int64_t index, sequence;  // sequence: index of (batch, head)
   int query;
 
   __device__ __forceinline__ Row(const RowPass& p, std::int64_t row) : index(row), sequence(quotient(row, p.len_q)) {
@@ -48,7 +48,7 @@ struct Row {
   }
 };
 
-// It sees the keys before this one; at most 0 where it sees none.
+// The row sees the keys before this one; at most 0 if it sees none.
 __device__ __forceinline__ int end_of_keys(const RowPass& p, const Row& row) {
   return p.masked ? min(p.len_k, row.query + p.window_end) : p.len_k;
 }
@@ -64,7 +64,7 @@ __device__ __forceinline__ float2 exchanged(float2 value, int step) {
   return {exchanged(value.x, step), exchanged(value.y, step)};
 }
 
-// Over the threads of a row; `combine` of two, its neutral element 0 or what every thread has at least.
+// Reduces over the threads of a row; `combine` combines two values.
 template <class Value, class Combine>
 __device__ __forceinline__ Value over_row(Value value, int threads, Combine combine) {
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ __forceinline__ Value over_row(Value value, int threads, Combine comb
   __syncthreads();
   value = of_warp[0];
   for (int warp = 1; warp < threads / 32; ++warp) value = combine(value, of_warp[warp]);
-  __syncthreads();  // the next one may write
+  __syncthreads();  // the next reduction may write now
   return value;
 }
 
@@ -126,9 +126,9 @@ __device__ __forceinline__ void write(Element* to, const float (&values)[kVector
     *to = Element(values[0]);
 }
 
-// A thread's columns of a chunk of its row: kSteps vectors of kVector neighbours. A warp's threads lie side by side,
-// and its vectors behind each other: they differ by constants. Blocks of a warp's columns behind the last key cost
-// nothing: these passes would else be bound by instructions.
+// A thread's columns of a chunk of its row: kSteps vectors of kVector neighbours. The vectors of a warp's threads are
+// adjacent, and a thread's vectors have constant distances. Blocks of columns after the last key are skipped, because
+// these passes would otherwise be bound by instructions.
 template <int kVector, int kSteps>
 struct Part {
   static constexpr int kStep = 32 * kVector, kBlock = 128;  // columns of a warp
@@ -148,7 +148,7 @@ struct Part {
     live = (end - of_warp + kBlock - 1) / kBlock;
   }
 
-  // Columns before `end` as they are, `otherwise` behind; nothing else is read.
+  // Loads columns before `end` and sets the others of their block to `otherwise`.
   template <class Element>
   __device__ __forceinline__ void load(const Element* row, int end, float otherwise) {
     const Element* const from = row + first;
@@ -159,7 +159,8 @@ struct Part {
     }
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      if (block + 1 != live) [[likely]] continue;  // in those before, all are seen
+      if (block + 1 != live) [[likely]]
+        continue;  // only the last block can hold columns after `end`
 #pragma unroll
       for (int s = block * kStepsOfBlock; s < (block + 1) * kStepsOfBlock; ++s) {
 #pragma unroll
@@ -168,7 +169,7 @@ struct Part {
     }
   }
 
-  // Zeros behind the keys.
+  // Stores the columns, with zeros after the last visible key.
   template <class Element>
   __device__ __forceinline__ void store(Element* row, int length) const {
     Element* const to = row + first;

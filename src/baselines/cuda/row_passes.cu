@@ -1,19 +1,19 @@
-// Passes over rows of scores, bound by memory: what the registers of 512 threads hold of a row is read once, kept there
-// and written once. Longer rows go in chunks; the softmax takes none of these, log_sum_exp and exponentials do its
-// work. A thread reads and writes the same columns: results may stand in place.
+// Passes over rows of scores, bound by memory. If the registers of 512 threads can hold a row, it is read once and
+// written once. Longer rows go in chunks; the softmax does not take them, and log_sum_exp and exponentials replace it.
+// A thread reads and writes the same columns, so results may be in place.
 #include "baselines/cuda/row.cuh"
 
 namespace fovea::cuda::baselines {
 namespace {
 
 template <int kVector>
-constexpr int kBlocksAtOnce = kVector == 4 ? 2 : 1;  // single elements take registers too many for two
+constexpr int kBlocksPerSm = kVector == 4 ? 2 : 1;  // with single elements, two would need too many registers
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
 template <int kVector>
-constexpr int kWideBlocksAtOnce = 1;  // code for some kernels takes more here
+constexpr int kWideBlocksPerSm = 1;  // here some kernels need more registers
 #else
 template <int kVector>
-constexpr int kWideBlocksAtOnce = kBlocksAtOnce<kVector>;
+constexpr int kWideBlocksPerSm = kBlocksPerSm<kVector>;
 #endif
 
 template <int kVector>
@@ -21,9 +21,9 @@ using Scores = Part<kVector, kRowValues / kVector>;
 template <int kVector>
 using HalfScores = Part<kVector, kRowValues / kVector / 2>;
 
-// Relative to the largest score of a row: a hidden one's -inf gives 0. The difference is taken before it is scaled: the
-// largest weight is then exactly 1, however large the scores are. What is rounded to 16 bits needs no exponential that
-// is good to 24.
+// exp(scaled difference from the row's largest score); a hidden score's -inf gives 0. Scaling after the subtraction
+// makes the largest result exactly 1, even if scores are large. Results that are rounded to 16 bits use the approximate
+// exp2.
 template <class Element>
 struct Exponential {
   float scale;
@@ -37,8 +37,8 @@ struct Exponential {
   }
 };
 
-// The exponential of what is not above 1, good to a unit of the last place: where all scores of a row are equal, so are
-// the errors of its weights, and with those of expf three equal scores missed the bound. Below 2^-126 it is 0.
+// exp(x) for results up to 1, to 1 ulp. If all scores of a row are equal, its probabilities have equal errors; with
+// expf's errors, three equal scores missed the bound. Results below 2^-126 become 0.
 __device__ __forceinline__ float exponential_to_a_unit(float x) {
   if (x < -87.0f) return 0.0f;
   const float n = rintf(x * kLog2e);
@@ -62,35 +62,35 @@ __device__ __forceinline__ void load_scores(Scores<kVector>& part, const RowPass
   if (p.sign < 0.0f) part.each([&](int s, int i) { part.values[s][i] *= -1.0f; });
 }
 
-// The largest of these scores and those before.
+// The largest of these scores and `before`.
 template <int kVector>
 __device__ __forceinline__ float largest(Scores<kVector>& part, float before) {
   part.each([&](int s, int i) { before = fmaxf(before, part.values[s][i]); });
   return before;
 }
 
-// Scores become weights; returns their sum.
-template <class Weight, int kVector>
-__device__ __forceinline__ float weigh(Scores<kVector>& part, float reference, const Weight& weight) {
+// Replaces scores by exp(score - maximum); returns their sum.
+template <class Exp, int kVector>
+__device__ __forceinline__ float exponentiate(Scores<kVector>& part, float maximum, const Exp& exp) {
   float sum = 0.0f;
-  part.each([&](int s, int i) { sum += part.values[s][i] = weight(part.values[s][i] - reference); });
+  part.each([&](int s, int i) { sum += part.values[s][i] = exp(part.values[s][i] - maximum); });
   return sum;
 }
 
-__device__ __forceinline__ float lse_of(float reference, float sum, const RowPass& p) {
-  return sum == 0.0f ? -kInfinity : fmaf(reference, p.abs_scale, logf(sum));
+__device__ __forceinline__ float lse_of(float maximum, float sum, const RowPass& p) {
+  return sum == 0.0f ? -kInfinity : fmaf(maximum, p.abs_scale, logf(sum));
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) softmax(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksPerSm<kVector>) softmax(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
     Scores<kVector> part;
     load_scores(part, p, row, end_of_keys(p, row), 0, at.thread);
-    const float reference = finite_max(row_max(largest(part, -kInfinity), p.threads));
-    const float sum = row_sum(weigh(part, reference, Exponential<Element>(p)), p.threads);
-    if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, row) = lse_of(reference, sum, p);
+    const float maximum = finite_max(row_max(largest(part, -kInfinity), p.threads));
+    const float sum = row_sum(exponentiate(part, maximum, Exponential<Element>(p)), p.threads);
+    if (p.lse.data != nullptr && at.thread == 0) *lse_of_row(p, row) = lse_of(maximum, sum, p);
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     part.each([&](int s, int i) { part.values[s][i] *= inverse; });
     part.store(row.of<Element>(p.to), p.len_k);
@@ -98,40 +98,39 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) softm
 }
 
 template <int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
+__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksPerSm<kVector>)
     log_sum_exp(const __grid_constant__ RowPass p) {
 #pragma unroll 1
   for (RowCursor at(p.threads); at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
     const int end = end_of_keys(p, row), chunks = Scores<kVector>::chunks(end, p.threads);
     Scores<kVector> part;
-    float most = -kInfinity;
+    float own_maximum = -kInfinity;
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       load_scores(part, p, row, end, chunk, at.thread);
-      most = largest(part, most);
+      own_maximum = largest(part, own_maximum);
     }
-    const float reference = finite_max(row_max(most, p.threads));
+    const float maximum = finite_max(row_max(own_maximum, p.threads));
     float sum = 0.0f;
 #pragma unroll 1
-    for (int chunk = chunks - 1;;) {  // the last one is still there
-      sum += weigh(part, reference, Exponential<float>(p));
+    for (int chunk = chunks - 1;;) {  // the last chunk is still in registers
+      sum += exponentiate(part, maximum, Exponential<float>(p));
       if (--chunk < 0) break;
       load_scores(part, p, row, end, chunk, at.thread);
     }
     sum = row_sum(sum, p.threads);
     if (at.thread != 0) continue;
-    // Every weight of the row inherits the logarithm's error, hence what its rounding left out.
+    // Every probability of the row inherits the logarithm's error, so the rounding error is kept too.
     const double logarithm = log(double{sum});
     const float rounded = sum == 0.0f ? -kInfinity : static_cast<float>(logarithm);
-    p.statistics[row.index] = {reference, rounded,
-                               sum == 0.0f ? 0.0f : static_cast<float>(logarithm - double{rounded})};
-    if (p.lse.data != nullptr) *lse_of_row(p, row) = lse_of(reference, sum, p);
+    p.statistics[row.index] = {maximum, rounded, sum == 0.0f ? 0.0f : static_cast<float>(logarithm - double{rounded})};
+    if (p.lse.data != nullptr) *lse_of_row(p, row) = lse_of(maximum, sum, p);
   }
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksPerSm<kVector>)
     exponentials(const __grid_constant__ RowPass p) {
   RowCursor at(p.threads);
   const int chunks = HalfScores<kVector>::chunks(p.len_k, p.threads);
@@ -148,16 +147,16 @@ __global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>)
       part.load(row.of<float>(p.scores), end, hidden);
       part.each([&](int s, int i) {
         float& v = part.values[s][i];
-        const float weight = exponential_to_a_unit(fmaf(v - origin, p.factor, -of.log_sum));
-        v = v == hidden ? 0.0f : fmaf(-of.left_out, weight, weight);
+        const float probability = exponential_to_a_unit(fmaf(v - origin, p.factor, -of.log_sum));
+        v = v == hidden ? 0.0f : fmaf(-of.left_out, probability, probability);
       });
       part.store(row.of<Element>(p.to), p.len_k);
     }
   }
 }
 
-template <class Weight, class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
+template <class Probability, class Element, int kVector>
+__global__ void __launch_bounds__(kMostRowThreads, kWideBlocksPerSm<kVector>)
     differentiate(const __grid_constant__ RowPass p) {
   using Half = HalfScores<kVector>;
   RowCursor at(p.threads);
@@ -166,19 +165,20 @@ __global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
   for (; at.row < p.rows; at.advance(p.threads)) {
     const Row row(p, at.row);
     const int end = end_of_keys(p, row);
-    Half gradients, weights;
+    Half gradients, probabilities;
     const auto load = [&](int chunk) {
       gradients.place(end, chunk, at.thread, p.threads);
-      weights.place(end, chunk, at.thread, p.threads);
+      probabilities.place(end, chunk, at.thread, p.threads);
       gradients.load(row.of<float>(p.scores), end, 0.0f);
-      weights.load(row.of<const Weight>(p.weights), end, 0.0f);
+      probabilities.load(row.of<const Probability>(p.probabilities), end, 0.0f);
     };
-    float2 sums = {0.0f, 0.0f};  // of weights * gradients, and of weights
+    float2 sums = {0.0f, 0.0f};  // of P * dP, and of P
 #pragma unroll 1
     for (int chunk = p.delta != nullptr ? 0 : Half::chunks(end, p.threads) - 1; chunk >= 0; --chunk) {
       load(chunk);
       gradients.each([&](int s, int i) {
-        sums = {fmaf(weights.values[s][i], gradients.values[s][i], sums.x), sums.y + weights.values[s][i]};
+        const float probability = probabilities.values[s][i];
+        sums = {fmaf(probability, gradients.values[s][i], sums.x), sums.y + probability};
       });
     }
     float delta = 0.0f;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
     for (int chunk = 0;;) {
       gradients.each([&](int s, int i) {
         float& g = gradients.values[s][i];
-        g = weights.values[s][i] * (g - delta) * p.factor;
+        g = probabilities.values[s][i] * (g - delta) * p.factor;
       });
       gradients.store(row.of<Element>(p.to), p.len_k);
       if (++chunk == chunks) break;
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kWideBlocksAtOnce<kVector>)
 }
 
 template <class Element, int kVector>
-__global__ void __launch_bounds__(kMostRowThreads, kBlocksAtOnce<kVector>) scale(const __grid_constant__ RowPass p) {
+__global__ void __launch_bounds__(kMostRowThreads, kBlocksPerSm<kVector>) scale(const __grid_constant__ RowPass p) {
   RowCursor at(p.threads);
   const int chunks = Scores<kVector>::chunks(p.len_k, p.threads);
 #pragma unroll 1

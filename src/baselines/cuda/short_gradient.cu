@@ -7,7 +7,7 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-// Both of a register. Moved, not converted: code of the conversion needs a register too many.
+// Unpacks both halves of a register. Shifts instead of conversions, which would need one register too many.
 template <class Element>
 __device__ __forceinline__ float2 unpacked(unsigned pair);
 
@@ -21,22 +21,22 @@ __device__ __forceinline__ float2 unpacked<__half>(unsigned pair) {
   return __half22float2(reinterpret_cast<const __half2&>(pair));
 }
 
-// Of the first kLive blocks; both 0 behind the row's last key.
+// dP and P of the first kLive blocks; 0 after the row's last key.
 template <class Element, int kLive>
 struct Pairs {
   alignas(16) float gradients[kLive][4];
-  uint2 weights[kLive];  // as they lie in memory
+  uint2 probabilities[kLive];  // packed
 
-  // Both leave the L2 cache first: the gradients of the scores stay there for the next products.
+  // Loads with __ldcs, so that both leave the L2 cache first and dS stays there for the next products.
   __device__ __forceinline__ void load(const ShortGradient& p, const ShortRow& row) {
     const float* const from = row.columns<const float>(p.gradients);
-    const Element* const weight = row.columns<const Element>(p.weights);
+    const Element* const packed = row.columns<const Element>(p.probabilities);
 #pragma unroll
     for (int block = 0; block < kLive; ++block) {
       float4 four{0.0f, 0.0f, 0.0f, 0.0f};
-      weights[block] = {0, 0};
+      probabilities[block] = {0, 0};
       if (has_keys<kLive>(row, block)) {
-        weights[block] = __ldcs(reinterpret_cast<const uint2*>(weight + block * kBlock));
+        probabilities[block] = __ldcs(reinterpret_cast<const uint2*>(packed + block * kBlock));
         four = __ldcs(reinterpret_cast<const float4*>(from + block * kBlock));
       }
       *reinterpret_cast<float4*>(gradients[block]) = four;
@@ -47,28 +47,28 @@ struct Pairs {
       last = (kLive - 1) * kBlock + i < row.seen ? last : 0.0f;
     }
   }
-  __device__ __forceinline__ float weight(int block, int i) const {
-    const float2 two = unpacked<Element>(i < 2 ? weights[block].x : weights[block].y);
+  __device__ __forceinline__ float probability(int block, int i) const {
+    const float2 two = unpacked<Element>(i < 2 ? probabilities[block].x : probabilities[block].y);
     return i % 2 == 0 ? two.x : two.y;
   }
   __device__ __forceinline__ float mean_gradient() const {
-    float sum = 0.0f, of_weights = 0.0f;
+    float sum = 0.0f, of_probabilities = 0.0f;
 #pragma unroll
     for (int block = 0; block < kLive; ++block) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sum = fmaf(weight(block, i), gradients[block][i], sum);
-        of_weights += weight(block, i);
+        sum = fmaf(probability(block, i), gradients[block][i], sum);
+        of_probabilities += probability(block, i);
       }
     }
     sum = lanes_sum<32>(sum);
-    of_weights = lanes_sum<32>(of_weights);
-    return of_weights > 0.0f ? __fdividef(sum, of_weights) : 0.0f;
+    of_probabilities = lanes_sum<32>(of_probabilities);
+    return of_probabilities > 0.0f ? __fdividef(sum, of_probabilities) : 0.0f;
   }
-  // Zeros behind the keys.
+  // Stores dS, with zeros after the last visible key.
   __device__ __forceinline__ void store(Element* to, const ShortRow& row, float delta, float factor) const {
     const auto pair = [&](int block, int i) {
-      const auto one = [&](int at) { return weight(block, at) * (gradients[block][at] - delta) * factor; };
+      const auto one = [&](int at) { return probability(block, at) * (gradients[block][at] - delta) * factor; };
       return ptx::pack<Element>(one(i), one(i + 1));
     };
 #pragma unroll
@@ -91,7 +91,8 @@ __device__ __forceinline__ void differentiate(const ShortGradient& p, const Shor
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kShortRowThreads, kAtOnce) short_gradient(const __grid_constant__ ShortGradient p) {
+__global__ void __launch_bounds__(kShortRowThreads, kBlocksPerSm)
+    short_gradient(const __grid_constant__ ShortGradient p) {
   for_row_of_warp(p.rows, [&](const ShortRow& row, auto live) { differentiate<Element, live()>(p, row); });
 }
 

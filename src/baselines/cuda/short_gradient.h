@@ -1,17 +1,17 @@
-// What the host hands to the gradient of short rows of scores, and where its kernels are.
+// The arguments of the gradient of short rows of scores, and its kernels.
 #pragma once
 
 #include "baselines/cuda/short_rows.h"
 
 namespace fovea::cuda::baselines {
 
-// Step::differentiate of gradients and weights that are read for the last time; the weights, 0 where they are hidden,
-// and the result have 16 bits, and no two lie in one place.
+// Step::differentiate of dP and P that are read for the last time. P (0 for hidden keys) and the result have 16 bits.
+// No two of the matrices share memory.
 struct ShortGradient {
   ShortRows rows;
   float factor;
-  ShortMatrix gradients, weights, to;
-  const float* delta;  // as RowPass has it
+  ShortMatrix gradients, probabilities, to;
+  const float* delta;  // as in RowPass
   unsigned delta_head;
 };
 

@@ -1,5 +1,5 @@
-// A warp's short row: which columns its threads hold, and code for each number of blocks of columns with keys. A row
-// waits for memory most of its time, hence many warps of few registers; what bounds such a pass then are instructions.
+// A warp's short row: the columns that its threads hold, and code for each number of blocks with visible keys. A row
+// mostly waits for memory, so many warps with few registers run at once. Then instructions bound the pass.
 #pragma once
 
 #include <type_traits>
@@ -11,14 +11,14 @@ namespace fovea::cuda::baselines {
 
 constexpr int kBlock = 128;  // columns of a warp's vectors
 constexpr int kBlocks = kShortRow / kBlock;
-constexpr int kAtOnce = 12;  // thread blocks per SM, that is 48 warps
+constexpr int kBlocksPerSm = 12;  // thread blocks, that is 48 warps
 
-// Columns count from the thread's first one.
+// Columns are counted from the thread's first one.
 struct ShortRow {
   unsigned sequence, query;
   int thread;
-  int seen;    // columns with keys
-  int length;  // columns
+  int seen;    // columns with visible keys
+  int length;  // all columns
 
   __device__ __forceinline__ ShortRow(const ShortRows& rows, unsigned row)
       : sequence(quotient(row, rows.by_len_q)), thread(static_cast<int>(threadIdx.x % 32)) {
@@ -39,8 +39,8 @@ struct ShortRow {
 template <int kCount>
 using Live = std::integral_constant<int, kCount>;
 
-// A kernel's whole work: `pass(row, Live<n>())` for this warp's row, n of whose blocks have keys; a row without keys
-// has one, of which it sees nothing.
+// The body of a kernel: calls pass(row, Live<n>()) for this warp's row, where n is its number of blocks with visible
+// keys. A fully masked row has n = 1.
 template <class Pass>
 __device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass) {
   ptx::griddepcontrol_wait();
@@ -54,7 +54,7 @@ __device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass
   return pass(row, Live<kBlocks>());
 }
 
-// One of kLive blocks: the last has keys only up to some thread.
+// Whether the thread has visible keys in a block. Only the last of kLive blocks may have none.
 template <int kLive>
 __device__ __forceinline__ bool has_keys(const ShortRow& row, int block) {
   return block + 1 < kLive || block * kBlock < row.seen;

@@ -1,4 +1,4 @@
-// What the host hands to passes over short rows: which rows, and where they lie in a matrix.
+// The arguments that passes over short rows share: the rows, and their places in a matrix.
 #pragma once
 
 #include "baselines/cuda/row_passes.h"
@@ -6,20 +6,20 @@
 
 namespace fovea::cuda::baselines {
 
-// As RowMatrix, of less than 2^32 elements from head to head.
+// Like RowMatrix, with strides below 2^32 elements.
 struct ShortMatrix {
   void* data;
   unsigned head, row;
 };
 
-// Of up to kShortRow columns. All rows start at multiples of four elements.
+// Rows of up to kShortRow columns that start at multiples of four elements.
 struct ShortRows {
   unsigned count, len_q;  // less than 2^31
   FastDivmod by_len_q;
-  int len_k, window_end;  // query i sees the keys before both, i + window_end and len_k
+  int len_k, window_end;  // query i sees the keys before min(len_k, i + window_end)
 };
 
 constexpr int kShortRow = 512;
-constexpr int kShortRowThreads = 128;  // of a block, a warp for each row
+constexpr int kShortRowThreads = 128;  // per thread block; one warp per row
 
 }  // namespace fovea::cuda::baselines

@@ -15,8 +15,8 @@ __device__ __forceinline__ float over_warp(const float (&of_columns)[4], Combine
   return value;
 }
 
-// The first kLive blocks' scores; those behind the row's last key are -infinity. They leave the L2 cache first: the
-// probabilities stay there for the next product.
+// Loads the scores of the first kLive blocks; after the row's last key they are -infinity. __ldcs makes them leave the
+// L2 cache first, so that the probabilities stay there for the next product.
 template <int kLive>
 __device__ __forceinline__ void load(float (&values)[kLive][4], const ShortRow& row, const float* scores, float sign) {
 #pragma unroll
@@ -37,7 +37,7 @@ __device__ __forceinline__ void load(float (&values)[kLive][4], const ShortRow& 
   }
 }
 
-// Zeros behind the keys.
+// Stores the probabilities, with zeros after the last visible key.
 template <int kLive, class Element>
 __device__ __forceinline__ void store(const float (&values)[kLive][4], const ShortRow& row, Element* to, float factor) {
 #pragma unroll
@@ -52,31 +52,31 @@ __device__ __forceinline__ void store(const float (&values)[kLive][4], const Sho
   }
 }
 
-// The difference is taken before it is scaled: the largest weight is then exactly 1, and a sum that is not 0 from 1 to
-// kShortRow.
+// Scaling after the subtraction makes the largest exponential exactly 1, so a sum is 0 or from 1 to kShortRow.
 template <class Element, int kLive>
 __device__ __forceinline__ void softmax(const ShortSoftmax& p, const ShortRow& row) {
   alignas(16) float values[kLive][4];
   load(values, row, row.columns<const float>(p.scores), p.sign);
-  float most[4] = {-kInfinity, -kInfinity, -kInfinity, -kInfinity}, sums[4]{};
+  float maxima[4] = {-kInfinity, -kInfinity, -kInfinity, -kInfinity}, sums[4]{};
 #pragma unroll
   for (const auto& block : values)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) most[i] = fmaxf(most[i], block[i]);
-  const float reference = finite_max(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));
+    for (int i = 0; i < 4; ++i) maxima[i] = fmaxf(maxima[i], block[i]);
+  const float maximum = finite_max(over_warp(maxima, [](float a, float b) { return fmaxf(a, b); }));
   const float scale = p.abs_scale * kLog2e;
 #pragma unroll
   for (auto& block : values)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] += block[i] = ptx::exp2_approx((block[i] - reference) * scale);
+    for (int i = 0; i < 4; ++i) sums[i] += block[i] = ptx::exp2_approx((block[i] - maximum) * scale);
   const float sum = over_warp(sums, [](float a, float b) { return a + b; });
   store(values, row, row.columns<Element>(p.to), sum == 0.0f ? 0.0f : __fdividef(1.0f, sum));
   if (p.lse.data != nullptr && row.thread == 0)
-    *row.of<float>(p.lse) = sum == 0.0f ? -kInfinity : fmaf(reference, p.abs_scale, logf(sum));
+    *row.of<float>(p.lse) = sum == 0.0f ? -kInfinity : fmaf(maximum, p.abs_scale, logf(sum));
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kShortRowThreads, kAtOnce) short_softmax(const __grid_constant__ ShortSoftmax p) {
+__global__ void __launch_bounds__(kShortRowThreads, kBlocksPerSm)
+    short_softmax(const __grid_constant__ ShortSoftmax p) {
   for_row_of_warp(p.rows, [&](const ShortRow& row, auto live) { softmax<Element, live()>(p, row); });
 }
 

@@ -1,16 +1,16 @@
-// What the host hands to the softmax of short rows, and where its kernels are.
+// The arguments of the softmax of short rows, and its kernels.
 #pragma once
 
 #include "baselines/cuda/short_rows.h"
 
 namespace fovea::cuda::baselines {
 
-// Step::softmax of scores that are read for the last time, and 16-bit probabilities elsewhere.
+// Step::softmax of scores that are read for the last time. The 16-bit probabilities are not in place.
 struct ShortSoftmax {
   ShortRows rows;
-  float abs_scale, sign;  // as RowPass has them
+  float abs_scale, sign;  // as in RowPass
   ShortMatrix scores, to;
-  ShortMatrix lse;  // of one element a row; data may be null
+  ShortMatrix lse;  // one element per row; data may be null
 };
 
 const void* short_softmax_kernel(ElementKind to);

@@ -1,4 +1,4 @@
-// A warp for each row; the type of element is asked at every element, since these tensors are small beside the scores.
+// One warp per row. Every element checks its type at run time, because these tensors are small compared to the scores.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

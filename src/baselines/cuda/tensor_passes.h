@@ -7,7 +7,8 @@
 
 namespace fovea::cuda::baselines {
 
-// Every row of [batch, heads, len, dim]: to = from, or += if `accumulate` (fp32 only); `value` where from.data is null.
+// For every row of [batch, heads, len, dim]: to = from, or += if `accumulate` (fp32 only). If from.data is null, to =
+// value.
 struct TensorCopy {
   std::int64_t rows = 0;
   int heads = 1, len = 0, dim = 0;
@@ -16,7 +17,7 @@ struct TensorCopy {
   bool accumulate = false;
 };
 
-// delta[row] = the row's sum of dout * out.
+// delta = rowsum(dout * out).
 struct DeltaPass {
   std::int64_t rows = 0;
   int heads = 1, len = 0, dim = 0;
@@ -24,7 +25,7 @@ struct DeltaPass {
   float* delta = nullptr;
 };
 
-constexpr int kTensorPassThreads = 256;  // a warp for each row
+constexpr int kTensorPassThreads = 256;  // one warp per row
 
 const void* tensor_copy_kernel();
 const void* delta_kernel();
