@@ -25,6 +25,7 @@
 
 #include "fovea/error.h"
 #include "fovea/export.h"
+#include "fovea/plan.h"
 #include "fovea/problem.h"
 #include "fovea/tensor.h"
 #include "fovea/threads.h"
@@ -49,7 +50,8 @@ struct AttentionOptions {
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t
   Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
-  bool reproducible = true;  // false also admits implementations that are not bitwise reproducible
+  bool reproducible = true;    // false also admits implementations that are not bitwise reproducible
+  const Plan* plan = nullptr;  // of prepare() for this very problem; null: chosen by the call
 };
 
 struct ForwardTensors {
@@ -88,6 +90,10 @@ FOVEA_API void merge_partials(std::span<const PartialResult> parts, const Mutabl
 // with status invalid_argument.
 FOVEA_API AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options = {});
+
+// Chooses an implementation for the problem and plans its runs, for AttentionOptions::plan. A call refuses a plan of
+// another problem, device or implementation (invalid_argument). Throws Error as workspace_bytes does.
+FOVEA_API Plan prepare(const AttentionProblem& problem, std::string_view implementation = {});
 
 // Workspace that the chosen implementation needs, in bytes. Throws Error with status invalid_argument, or unsupported
 // if no implementation takes the problem.

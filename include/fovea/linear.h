@@ -21,6 +21,7 @@ struct LinearOptions {
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t. Work is enqueued, nothing waits
   Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
+  const Plan* plan = nullptr;                       // of prepare() for this very problem; null: chosen by the call
 };
 
 struct LinearForwardTensors {
@@ -72,6 +73,10 @@ FOVEA_API void linear_backward(const LinearBackwardTensors& tensors, const Linea
 // The problem that a call with these tensors and options would pose. Throws Error with status invalid_argument.
 FOVEA_API LinearProblem describe(const LinearForwardTensors& tensors, const LinearOptions& options = {});
 FOVEA_API LinearProblem describe(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
+
+// Chooses an implementation for the problem and plans its runs, for LinearOptions::plan. A call refuses a plan of
+// another problem, device or implementation (invalid_argument). Throws Error as workspace_bytes does.
+FOVEA_API Plan prepare(const LinearProblem& problem, std::string_view implementation = {});
 
 // Workspace that the chosen implementation needs, in bytes. Throws as attention's function does (attention.h).
 FOVEA_API std::int64_t workspace_bytes(const LinearProblem& problem, std::string_view implementation = {});

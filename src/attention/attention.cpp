@@ -41,7 +41,7 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
   constexpr std::string_view call = "attention_forward";
   core::guarded(call, [&] {
     const AttentionProblem problem = core::validate(tensors, options, call);
-    const auto choice = Chooser(problem, options.implementation).choose(call);
+    const auto choice = core::choice_of<attention::Types>(problem, options, call);
     if (is_empty(problem)) return;
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
@@ -54,12 +54,19 @@ void attention_backward(const BackwardTensors& tensors, const AttentionOptions& 
   constexpr std::string_view call = "attention_backward";
   core::guarded(call, [&] {
     const AttentionProblem problem = core::validate(tensors, options, call);
-    const auto choice = Chooser(problem, options.implementation).choose(call);
+    const auto choice = core::choice_of<attention::Types>(problem, options, call);
     if (is_empty(problem)) return;
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
       choice->implementation->backward(*choice->plan, tensors, context);
     });
+  });
+}
+
+Plan prepare(const AttentionProblem& problem, std::string_view implementation) {
+  return core::guarded("prepare", [&] {
+    core::validate(problem, "prepare");
+    return core::prepared<attention::Types>(problem, implementation);
   });
 }
 

@@ -1,4 +1,4 @@
-// For the public calls of every operation, after the choice: provides the workspace, or explains the choice.
+// For the public calls of every operation: the caller's plan or a choice, then its workspace; or the choice explained.
 #pragma once
 
 #include <string_view>
@@ -11,6 +11,33 @@ namespace fovea::core {
 // Throws Error(invalid_argument) if a buffer was given and is smaller than the plan needs.
 void check_buffer(const Plan& plan, std::string_view argument, const Buffer& buffer, std::int64_t wanted,
                   std::string_view hint);
+
+// Says which of these the caller's plan was not made for: this call, device, implementation or problem.
+[[noreturn]] void refuse_plan(const fovea::Plan& given, std::string_view call, const Device& device,
+                              std::string_view implementation, std::string line);
+
+// The plan that `prepare` returns.
+template <class Types>
+fovea::Plan prepared(const typename Types::Problem& problem, std::string_view implementation) {
+  const auto choice = Chooser<Types>(problem, implementation).choose("prepare");
+  return {choice->implementation->name, choice, *choice->plan};
+}
+
+// What the call runs: the plan that it was given, or else the choice for its problem. Throws Error(invalid_argument) if
+// the plan is another problem's.
+template <class Types, class Options>
+std::shared_ptr<const Choice<Types>> choice_of(const typename Types::Problem& problem, const Options& options,
+                                               std::string_view call) {
+  if (options.plan == nullptr) return Chooser<Types>(problem, options.implementation).choose(call);
+  const fovea::Plan& given = *options.plan;
+  if (given.held() != nullptr && given.held()->call == call) {
+    auto choice = std::static_pointer_cast<const Choice<Types>>(given.choice());
+    const std::string_view name = options.implementation;
+    const bool is_named = name.empty() || name == choice->name || name == given.implementation();
+    if (is_named && choice->problem == problem) return choice;
+  }
+  refuse_plan(given, call, problem.device, options.implementation, Types::line(problem));
+}
 
 // Workspace that the implementation allocates itself; released even if the call throws.
 template <class Types>

@@ -39,7 +39,7 @@ void linear_forward(const LinearForwardTensors& tensors, const LinearOptions& op
   constexpr std::string_view call = "linear_forward";
   core::guarded(call, [&] {
     const LinearProblem problem = linear::validate(tensors, options, call);
-    const auto choice = Chooser(problem, options.implementation).choose(call);
+    const auto choice = core::choice_of<linear::Types>(problem, options, call);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
       choice->implementation->forward(*choice->plan, tensors, context);
     });
@@ -50,7 +50,7 @@ void linear_backward(const LinearBackwardTensors& tensors, const LinearOptions& 
   constexpr std::string_view call = "linear_backward";
   core::guarded(call, [&] {
     const LinearProblem problem = linear::validate(tensors, options, call);
-    const auto choice = Chooser(problem, options.implementation).choose(call);
+    const auto choice = core::choice_of<linear::Types>(problem, options, call);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
       choice->implementation->backward(*choice->plan, tensors, context);
     });
@@ -63,6 +63,13 @@ LinearProblem describe(const LinearForwardTensors& tensors, const LinearOptions&
 
 LinearProblem describe(const LinearBackwardTensors& tensors, const LinearOptions& options) {
   return core::guarded("describe", [&] { return linear::validate(tensors, options, "describe"); });
+}
+
+Plan prepare(const LinearProblem& problem, std::string_view implementation) {
+  return core::guarded("prepare", [&] {
+    linear::validate(problem, "prepare");
+    return core::prepared<linear::Types>(problem, implementation);
+  });
 }
 
 std::int64_t workspace_bytes(const LinearProblem& problem, std::string_view implementation) {

@@ -1,0 +1,39 @@
+// A plan that the caller keeps: the implementation chosen for one problem, and everything that its runs need besides
+// tensors. `prepare` of attention.h or linear.h makes one; a call that is given it chooses nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "fovea/export.h"
+
+namespace fovea {
+
+namespace core {
+struct Plan;
+}
+
+// Immutable and cheap to copy; any number of threads may run it at once. It belongs to the process that prepared it.
+class FOVEA_API Plan {
+ public:
+  // Holds nothing; calls refuse it.
+  Plan() = default;
+  // `choice` and `plan` are the library's own.
+  Plan(std::string_view implementation, std::shared_ptr<const void> choice, const core::Plan& plan);
+
+  std::string_view implementation() const { return implementation_; }  // cpu.avx512; empty if it holds nothing
+  std::int64_t workspace_bytes() const;
+  std::int64_t saved_bytes() const;  // saved state that forward keeps for backward
+  double predicted_seconds() const;  // 0: no prediction
+
+  const core::Plan* held() const { return plan_; }  // for the library
+  const std::shared_ptr<const void>& choice() const { return choice_; }
+
+ private:
+  std::string_view implementation_;
+  std::shared_ptr<const void> choice_;  // keeps `plan_` alive
+  const core::Plan* plan_ = nullptr;
+};
+
+}  // namespace fovea
