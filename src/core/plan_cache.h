@@ -25,6 +25,7 @@ class PlanCache {
   // One cache for each type of value.
   static PlanCache& instance() {
     static auto& cache = never_destroyed<PlanCache>();
+    (void)&made_at_load_;
     return cache;
   }
 
@@ -104,6 +105,9 @@ class PlanCache {
       shared_.slots[shared_.last].swap(value);
     }  // releases the evicted value, outside the lock
   }
+
+  // Constructs the cache while the program is loaded, so that fork() cannot interrupt its construction.
+  static inline const bool made_at_load_ = (instance(), true);
 
   ForkSafeMutex mutex_;
   Ring<kShared> shared_;
