@@ -85,7 +85,7 @@ TEST(Exact, OneHotValuesShowTheVisibleKeys) {
   }
 }
 
-TEST(Exact, SmallIntegersWithEqualWeightsAreExact) {
+TEST(Exact, SmallIntegersWithEqualProbabilitiesAreExact) {
   // Scale 0 and a power of two of keys: weights are 2^-n, sums of small integers are exact in every type.
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
     const std::string line = "b=2 hq=3 lq=19 lk=64 d=16 dv=24 data=integers scale=0 dtype=" + std::string(dtype);
@@ -205,7 +205,7 @@ void fill_rows(const MutableTensorView& view, std::int64_t first, std::int64_t e
 
 // What a row may not see does not change a bit of it: neither keys of its out, lse and dq, nor queries of a key's dk
 // and dv.
-TEST(Exact, KeysBehindTheMaskDoNotInterfere) {
+TEST(Exact, HiddenKeysDoNotChangeResults) {
   constexpr std::int64_t kRow = 41;  // rows up to this one do not see keys from `hidden` on
   for (const char* mask : {"causal_top_left", "causal_bottom_right"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {

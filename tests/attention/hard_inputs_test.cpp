@@ -36,7 +36,7 @@ void expect_right_with(const std::string& line, Change change) {
   }
 }
 
-TEST(HardInputs, RowsWithoutKeysAreExactlyZero) {
+TEST(HardInputs, FullyMaskedRowsAreExactlyZero) {
   for (const char* lengths : {"lq=34 lk=1", "lq=146 lk=1", "lq=300 lk=17", "lq=65 lk=64", "lq=129 lk=3"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const verification::AttentionCase c = verification::attention_case(

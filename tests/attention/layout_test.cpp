@@ -125,7 +125,7 @@ TEST(Layout, BatchStridesBeyondThirtyTwoBits) {
   }
 }
 
-TEST(Layout, StridesOfSizeOneDimensionsMeanNothing) {
+TEST(Layout, StridesOfSizeOneDimensionsAreIgnored) {
   for (const std::int64_t strange : {std::int64_t{0}, std::int64_t{3}, std::int64_t{1} << 40, std::int64_t{-7}}) {
     for (const char* shape : {"b=1 hq=1 lq=1 lk=1 d=1", "b=1 hq=1 lq=9 lk=17 d=8", "b=1 hq=4 hkv=1 lq=1 lk=30 d=8"}) {
       const verification::AttentionCase c = verification::attention_case("pass=e2e " + std::string(shape));
@@ -207,7 +207,7 @@ TEST(Layout, PackedQueriesKeysAndValues) {
 }
 
 // out, dout and the gradients each with strides of their own.
-TEST(Layout, EveryTensorItsOwnLayout) {
+TEST(Layout, EveryTensorWithItsOwnLayout) {
   const verification::AttentionCase c = verification::attention_case("pass=e2e b=2 hq=4 hkv=2 lq=37 lk=50 d=16 dv=24");
   verification::AttentionCase turned = c, loose = c;
   turned.layout = verification::Layout::blhd;

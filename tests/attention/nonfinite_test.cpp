@@ -125,7 +125,7 @@ struct Row {
 
 class Nonfinite : public testing::TestWithParam<Row> {};
 
-TEST_P(Nonfinite, PoisonsWhatMaySeeIt) {
+TEST_P(Nonfinite, PoisonsOnlyResultsThatMaySeeIt) {
   for (const char* mask : {"none", "causal_top_left"}) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const Strike strike{GetParam().tensor,

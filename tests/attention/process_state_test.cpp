@@ -129,7 +129,7 @@ TEST(ProcessState, WorkersRunOnTheProcessorsOfTheProcess) {
 
 std::atomic<int> handled{0};
 
-TEST(ProcessState, WorkersTakeNoSignals) {
+TEST(ProcessState, WorkersReceiveNoSignals) {
   expect_in_child([] {
     signal(SIGUSR1, [](int) { ++handled; });
     forward_of_subnormals(4);
@@ -153,7 +153,7 @@ TEST(ProcessState, EnvironmentIsReadWhenTheLibraryIsLoaded) {
   });
 }
 
-TEST(ProcessState, CallsBesideAChangingEnvironment) {
+TEST(ProcessState, CallsWhileTheEnvironmentChanges) {
   expect_in_child([] {
     std::atomic<bool> stop{false};
     std::thread changing([&] {
@@ -167,7 +167,7 @@ TEST(ProcessState, CallsBesideAChangingEnvironment) {
 }
 
 // A thread that is in the cache while another forks leaves no lock behind in the child.
-TEST(ProcessState, ForkBesideACallLeavesTheChildItsWorkspaces) {
+TEST(ProcessState, ForkDuringACallLeavesTheChildWorkspaces) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a fork of a threaded process is beyond the thread sanitizer";
 #endif

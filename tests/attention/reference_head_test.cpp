@@ -36,7 +36,7 @@ TEST(Reference, MasksEqualWrittenOutMatrices) {
   EXPECT_EQ(matrix(Mask::causal_bottom_right, 5, 2), "00 00 00 10 11 ");
 }
 
-TEST(Reference, WindowsAreTheWrittenOutMatrices) {
+TEST(Reference, WindowsEqualWrittenOutMatrices) {
   constexpr std::int64_t kAll = Mask::kUnlimited;
   EXPECT_EQ(matrix(Mask::window(1, 0), 4, 4), "1000 1100 0110 0011 ");
   EXPECT_EQ(matrix(Mask::window(0, 0), 3, 3), "100 010 001 ");
@@ -77,7 +77,7 @@ std::int64_t differences(const AttentionProblem& problem, const KeyWindow& windo
 }
 
 // An interval that is wrong by one key at either end, in either direction, must not pass the comparison below.
-TEST(Reference, AnIntervalThatIsWrongByOneKeyDiffers) {
+TEST(Reference, DiffersFromAnIntervalThatIsWrongByOneKey) {
   for (const Mask& mask : {Mask::window(3, 0), Mask::window_top_left(2, 1), Mask::window_bottom_right(2, 1),
                            Mask::window_bottom_right(0, 0), Mask::window_top_left(0, 3)}) {
     for (const auto& [len_q, len_k] : {std::pair<std::int64_t, std::int64_t>{8, 8}, {8, 6}, {6, 8}}) {
@@ -94,7 +94,7 @@ TEST(Reference, AnIntervalThatIsWrongByOneKeyDiffers) {
 }
 
 // A mistake in the interval that kernels read must not be in what judges them.
-TEST(Reference, TheOracleSharesNoMaskCode) {
+TEST(Reference, SharesNoMaskCode) {
   for (std::int64_t len_q = 0; len_q < 9; ++len_q) {
     for (std::int64_t len_k = 0; len_k < 9; ++len_k) {
       for (const Mask& mask : masks_around(len_k)) {
@@ -251,7 +251,7 @@ TEST(Reference, EqualScoresGiveTheMeanAndTheLogarithmOfTheCount) {
   EXPECT_NEAR(out, (double{v[0]} + v[1] + v[2] + v[3]) / 4, 12 * 0x1p-53 * size);
 }
 
-TEST(Reference, RowsWithoutKeysAreZeroAndSendNoGradient) {
+TEST(Reference, FullyMaskedRowsAreZeroAndGiveNoGradient) {
   AttentionProblem p{.len_q = 3, .len_k = 1, .dim_qk = 2, .dim_v = 2, .mask = Mask::causal_bottom_right};
   Tensors t(p);
   t.values[0][0] = t.values[3][1] = std::numeric_limits<float>::quiet_NaN();  // in rows that see nothing

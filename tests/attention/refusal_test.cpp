@@ -33,7 +33,7 @@ TEST(Refusal, MissingTensors) {
   });
 }
 
-TEST(Refusal, NullIsFineForEmptyTensors) {
+TEST(Refusal, NullIsAcceptedForEmptyTensors) {
   for (const std::string& engine : engines_of_all_types()) {
     const AttentionOptions options{.implementation = engine};
     ForwardTensors t{.q = {.sizes = {1, 2, 0, 8}}, .k = {.sizes = {1, 2, 0, 8}}, .v = {.sizes = {1, 2, 0, 8}}};
@@ -99,7 +99,7 @@ TEST(Refusal, ZeroDimensionsAndZeroKeyHeads) {
   });
 }
 
-TEST(Refusal, QueryHeadsThatAreNoMultipleOfKeyHeads) {
+TEST(Refusal, QueryHeadsThatAreNotAMultipleOfKeyHeads) {
   const auto heads = [](std::int64_t count) {
     return [count](Call& c) {
       c.k_is([count](TensorView& k) { k.sizes = {1, count, 1, 8}, k.strides = dense_strides(k.sizes); });
@@ -312,7 +312,7 @@ TEST(Refusal, ImpossibleOptions) {
   });
 }
 
-TEST(Refusal, WindowsThatCannotBe) {
+TEST(Refusal, ImpossibleWindows) {
   constexpr std::int64_t kAll = Mask::kUnlimited, kTooMany = Mask::kLargestBound + 1;
   const auto refused = [](const char* name, const Mask& mask, const char* argument, std::vector<const char*> words) {
     return Refusal{name, [mask](Call& c) { c.options.mask = mask; }, argument, std::move(words)};

@@ -82,7 +82,7 @@ void expect_strips(const std::string& line, std::size_t count) {
   }
 }
 
-TEST(CudaPieces, StripsEndWhereTheMaskDoes) {
+TEST(CudaPieces, StripsEndAtTheEdgeOfTheMask) {
   expect_strips("b=4 hq=16 lq=2048 lk=2048 dtype=bf16 mask=causal", 8);
   expect_strips("b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 1);
   expect_strips("b=4 hq=16 lq=512 lk=512 dtype=fp32 mask=causal", 1);
@@ -113,7 +113,7 @@ void expect_products(Form form, const std::string& line, std::size_t count) {
   EXPECT_EQ(parts.back().keys, strip.keys);
 }
 
-TEST(CudaPieces, ProductsOfOneStripLeaveOutABlock) {
+TEST(CudaPieces, ProductsOfASingleStripSkipAHiddenBlock) {
   expect_products(Form::fused, "b=4 hq=16 lq=512 lk=512 dtype=bf16 mask=causal", 2);
   expect_products(Form::fused, "b=4 hq=16 lq=512 lk=512 dtype=fp32 mask=causal", 2);
   expect_products(Form::fused, "b=4 hq=16 lq=700 lk=699 dtype=fp16 mask=causal_bottom_right", 2);
@@ -136,7 +136,7 @@ TEST(CudaPieces, CoverEveryHeadOnce) {
   expect_cover("b=1 hq=1 lq=1 lk=1 dtype=bf16", 1);
 }
 
-TEST(CudaPieces, Fp32AndProblemsWithoutPairsAreNotCut) {
+TEST(CudaPieces, Fp32AndProblemsWithoutPairsAreOnePiece) {
   expect_cover("b=4 hq=16 lq=2048 lk=2048 dtype=fp32", 1);
   EXPECT_TRUE(all_pieces(Form::fused, problem("b=2 hq=4 lq=3 lk=0 dtype=bf16")).empty());
 }

@@ -46,7 +46,7 @@ TEST(CLinear, BackwardAccumulatesOnRequest) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(layer.dbias[i], dbias[i]);
 }
 
-TEST(CLinear, ExplainTellsTheWorkspace) {
+TEST(CLinear, ExplainShowsTheWorkspace) {
   Layer layer;
   fovea_linear_options options = {.struct_size = sizeof(fovea_linear_options), .implementation = "cpu.own"};
   int64_t bytes = -1;

@@ -220,7 +220,7 @@ std::vector<Refusal> refusals_of_options() {
 
 class CRefusal : public testing::TestWithParam<Refusal> {};
 
-TEST_P(CRefusal, SaysWhatAndWritesNothing) {
+TEST_P(CRefusal, NamesTheArgumentAndWritesNothing) {
   const Refusal& refusal = GetParam();
   for (const bool backward : {false, true}) {
     if (!(backward ? refusal.backward : refusal.forward)) continue;

@@ -62,7 +62,7 @@ TEST(StructSize, FieldsThatAnOlderCallerLacksAreZero) {
   EXPECT_EQ(known.b, 0);
 }
 
-TEST(StructSize, NewerCallerIsTakenWhereItsFieldsAreZero) {
+TEST(StructSize, NewerCallerIsAcceptedIfItsNewFieldsAreZero) {
   EXPECT_EQ(read(Third{sizeof(Third), 5, 6, 0}).b, 6);
   const std::string text = refusal_of([] { read(Third{sizeof(Third), 5, 6, 7}); });
   for (const char* word : {"`thing`", "got:    32 bytes", "wanted: 24 bytes", "newer"})
@@ -137,7 +137,7 @@ TEST(StructSize, EveryFunctionTakesStructsOfANewerHeader) {
   EXPECT_NE(std::strstr(fovea_last_error(), "`options`"), nullptr) << fovea_last_error();
 }
 
-TEST(StructSize, InitRefusesWhatNoTensorCanBe) {
+TEST(StructSize, InitRefusesImpossibleTensors) {
   fovea_tensor tensor = {sizeof tensor};
   const auto refused = [&](std::int32_t dtype, std::int64_t length, const char* word) {
     EXPECT_EQ(fovea_init_dense_tensor(&tensor, nullptr, dtype, 1, 2, length, 4), FOVEA_INVALID_ARGUMENT);

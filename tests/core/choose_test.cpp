@@ -96,7 +96,7 @@ TEST_F(Choose, ALaterOneReplacesItOnlyIfBothPredictATime) {
   EXPECT_EQ(chosen(1), "first");
 }
 
-TEST_F(Choose, TheWalkTellsEveryVerdictAndPrediction) {
+TEST_F(Choose, TheWalkListsEveryVerdictAndPrediction) {
   fill({entry("slow", 3), entry("named", 1, false), entry("fast", 2)});
   const Types::Problem problem{.size = 5};
   const auto verdicts = TestChooser(problem, {}).walk();
@@ -106,7 +106,7 @@ TEST_F(Choose, TheWalkTellsEveryVerdictAndPrediction) {
   EXPECT_EQ(TestChooser::leader(verdicts)->name, "fast");
 }
 
-TEST_F(Choose, NothingIsRememberedOfARefusal) {
+TEST_F(Choose, RefusalsAreNotCached) {
   fill({entry("only", 1)});
   for (int n = 0; n < 2; ++n) {
     EXPECT_THROW(chosen(-1), Error);
@@ -114,7 +114,7 @@ TEST_F(Choose, NothingIsRememberedOfARefusal) {
   }
 }
 
-TEST_F(Choose, EachNewProblemIsPlannedOnceAndARepeatedOneNever) {
+TEST_F(Choose, EachNewProblemIsPlannedOnceAndARepeatedOneIsFound) {
   fill({entry("only", 1)});
   const auto made = [before = TestChooser::Cache::instance().made()] {
     return TestChooser::Cache::instance().made() - before;
@@ -132,7 +132,7 @@ TEST_F(Choose, EachNewProblemIsPlannedOnceAndARepeatedOneNever) {
   EXPECT_EQ(made(), 102);
 }
 
-TEST_F(Choose, WhatARegisteredImplementationChangesIsSeenAtOnce) {
+TEST_F(Choose, ANewImplementationInvalidatesCachedChoices) {
   fill({entry("first", 2)});
   EXPECT_EQ(chosen(7), "first");
   const Implementation<Types> more[] = {entry("faster", 1)};
@@ -140,7 +140,7 @@ TEST_F(Choose, WhatARegisteredImplementationChangesIsSeenAtOnce) {
   EXPECT_EQ(chosen(7), "faster");
 }
 
-TEST_F(Choose, EvictionEndsNoRunningCall) {
+TEST_F(Choose, EvictionKeepsPlansThatAreInUse) {
   fill({entry("only", 1)});
   const Types::Problem problem{.size = 1};
   const auto held = TestChooser(problem, {}).choose("test");
@@ -150,7 +150,7 @@ TEST_F(Choose, EvictionEndsNoRunningCall) {
 }
 
 // Eight threads ask for more problems than there are slots, and the process is forked meanwhile.
-TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
+TEST_F(Choose, ManyThreadsAndForkedChildrenFindTheirPlans) {
   fill({entry("only", 1)});
   constexpr int kProblems = 300, kRounds = 20000;
   std::atomic<int> wrong{0}, running{8};
@@ -189,7 +189,7 @@ TEST_F(Choose, ManyThreadsManyProblemsAndForks) {
 }
 
 // A plan is asked for by what a thread destroys at its end, after its own slots are gone.
-TEST_F(Choose, AThreadMayAskWhileItEnds) {
+TEST_F(Choose, DestructorsOfAnEndingThreadMayChoose) {
   fill({entry("only", 1)});
   static std::atomic<int> answered;
   answered = 0;

@@ -104,7 +104,7 @@ TEST(Contract, EachGradientAloneHasTheSameBits) {
   }
 }
 
-TEST(Contract, AnOutsideDeltaReplacesOut) {
+TEST(Contract, AGivenDeltaReplacesOut) {
   const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=16 seed=6");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors t = solve(c, name);
@@ -126,7 +126,7 @@ TEST(Contract, AnOutsideDeltaReplacesOut) {
   }
 }
 
-TEST(Contract, AccumulatingAddsToWhatWasThere) {
+TEST(Contract, AccumulatingAddsToTheGradient) {
   for (const AttentionCase& c :
        verification::attention_sweep("pass=e2e b=2 hq=4 hkv=2 lq=60 lk=90,1100 d=17 dtype=fp32,bf16 seed=7")) {
     for (const std::string& name : available(c.problem)) {
@@ -146,7 +146,7 @@ TEST(Contract, AccumulatingAddsToWhatWasThere) {
   }
 }
 
-TEST(Contract, WideResultsRoundToTheNarrowOnes) {
+TEST(Contract, Fp32ResultsRoundToThe16BitOnes) {
   for (const AttentionCase& c : verification::attention_sweep("b=1 hq=2 lq=60 lk=90 d=20 dtype=bf16,fp16 seed=8")) {
     for (const std::string& name : available(c.problem)) {
       const CaseTensors narrow = verification::make_tensors(c), wide = verification::make_tensors(c, DType::fp32);

@@ -13,14 +13,14 @@ namespace {
 
 TEST(Isa, ScalarAlwaysRuns) { EXPECT_TRUE(missing(Isa::scalar).empty()); }
 
-TEST(Isa, EachGrantsThoseBeforeIt) {
+TEST(Isa, EachIncludesTheEarlierOnes) {
   for (const Isa isa : {Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
     const Isa before = static_cast<Isa>(static_cast<int>(isa) - 1);
     EXPECT_TRUE(!missing(isa).empty() || missing(before).empty());
   }
 }
 
-TEST(Isa, TheCompilerAgrees) {
+TEST(Isa, DetectionAgreesWithTheCompiler) {
 #if defined(__x86_64__)
   EXPECT_EQ(missing(Isa::avx2).empty(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
   EXPECT_EQ(missing(Isa::avx512).empty(), __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -45,7 +45,7 @@ TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
 }
 
 // Started with FOVEA_CPU_ISA=scalar by CMake: the list is made once per process.
-TEST(Isa, ACapLeavesTheOthersToTheirNames) {
+TEST(Isa, ImplementationsAboveACapRunWhenNamed) {
   if (std::getenv("FOVEA_EXPECT_CAP") == nullptr) GTEST_SKIP() << "runs in a process of its own";
   const verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   EXPECT_EQ(explain(c.problem).chosen, "cpu.scalar");
@@ -53,7 +53,7 @@ TEST(Isa, ACapLeavesTheOthersToTheirNames) {
   EXPECT_EQ(explain(c.problem, "cpu.avx2").chosen, missing(Isa::avx2).empty() ? "cpu.avx2" : "");
 }
 
-TEST(Isa, OneThatIsMissingSaysWhy) {
+TEST(Isa, AMissingOneGivesTheReason) {
   const verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8 dtype=bf16");
   for (const auto& one : implementations()) {
     if (one.obstacle().empty()) continue;
@@ -68,7 +68,7 @@ TEST(Isa, OneThatIsMissingSaysWhy) {
   }
 }
 
-TEST(Isa, NoStateIsSaved) {
+TEST(Isa, ImplementationsRefuseToSaveState) {
   verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   c.problem.saved_state = true;
   for (const auto& one : implementations()) EXPECT_NE(one.prepared(c.problem).refusal, "");

@@ -90,7 +90,7 @@ void expect_close(const verification::HostTensor& got, const std::vector<float>&
       << name << ": " << std::sqrt(error / norm) << ", plain " << std::sqrt(plain_error / norm);
 }
 
-TEST(Score, AStageIsFilledInForwardAndBackward) {
+TEST(Score, ASoftcapStageIsRightInForwardAndBackward) {
   for (const double scale : {0.7, -0.7}) {
     verification::AttentionCase c =
         verification::attention_case("pass=e2e hq=2 hkv=1 lq=37 lk=150 d=8 mask=causal_bottom_right");

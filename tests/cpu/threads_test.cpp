@@ -76,7 +76,7 @@ TEST(Threads, AnExternalPoolIsUsedAndGivesTheSameBits) {
   EXPECT_GT(host.tasks, 0);
 }
 
-TEST(Threads, ALenderThatDoesNotRunEveryTaskIsAnError) {
+TEST(Threads, AnExternalPoolThatSkipsATaskIsAnError) {
   using RunTasks = void (*)(void*, std::int64_t, void (*)(void*, std::int64_t, int), void*);
   const RunTasks none = [](void*, std::int64_t, void (*)(void*, std::int64_t, int), void*) {};
   const RunTasks not_the_last = [](void*, std::int64_t count, void (*task)(void*, std::int64_t, int), void* argument) {
@@ -101,7 +101,7 @@ TEST(Threads, ALenderThatDoesNotRunEveryTaskIsAnError) {
   }
 }
 
-TEST(Threads, CallersAtOnce) {
+TEST(Threads, SimultaneousCallers) {
   const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=130 lk=90 d=16 seed=4");
   const CaseTensors expected = solve(c, forced(c, "cpu.scalar"));
   std::vector<std::thread> callers;
@@ -145,7 +145,7 @@ TEST(Threads, EachTaskRunsOnceWhoeverTakesIt) {
   }
 }
 
-TEST(Threads, EveryItemOnceAndRunnersApart) {
+TEST(Threads, EveryItemRunsOnceAndWorkersDoNotOverlap) {
   for (const int workers : {1, 2, 4}) {
     std::vector<int> done(1000, 0);
     std::vector<std::atomic<int>> inside(4);
@@ -159,7 +159,7 @@ TEST(Threads, EveryItemOnceAndRunnersApart) {
   }
 }
 
-TEST(Threads, AStoppedItemStopsTheRest) {
+TEST(Threads, AnItemThatReturnsFalseStopsTheRest) {
   std::atomic<int> done{0};
   EXPECT_FALSE(for_each_item(nullptr, 2, 100000, [&](std::int64_t item, int) { return ++done, item != 10; }));
   EXPECT_LT(done, 100000);
@@ -185,7 +185,7 @@ TEST(Threads, ARaisedFlagCancels) {
   }
 }
 
-class Groups : public testing::Test {
+class ControlGroups : public testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) const {
     const std::filesystem::path whole = root_ + path;
@@ -198,34 +198,34 @@ class Groups : public testing::Test {
                       testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
-TEST_F(Groups, TheTightestQuotaOfVersion2) {
+TEST_F(ControlGroups, TheSmallestQuotaOfVersion2) {
   write("/membership", "0::/a/b\n");
   write("/mount/a/b/cpu.max", "max 100000\n");
   write("/mount/a/cpu.max", "350000 100000\n");
   EXPECT_EQ(processors(), 3);
 }
 
-TEST_F(Groups, AQuotaBelowOneProcessor) {
+TEST_F(ControlGroups, AQuotaBelowOneProcessor) {
   write("/membership", "0::/\n");
   write("/mount/cpu.max", "50000 100000\n");
   EXPECT_EQ(processors(), 1);
 }
 
-TEST_F(Groups, Version1AndAPathThatOnlyTheHostKnows) {
+TEST_F(ControlGroups, Version1AndAPathThatOnlyTheHostKnows) {
   write("/membership", "4:cpu,cpuacct:/docker/123\n3:memory:/x\n");
   write("/mount/cpu/cpu.cfs_quota_us", "200000\n");
   write("/mount/cpu/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(processors(), 2);
 }
 
-TEST_F(Groups, NoLimit) {
+TEST_F(ControlGroups, NoLimit) {
   write("/membership", "4:cpu:/\n");
   write("/mount/cpu/cpu.cfs_quota_us", "-1\n");
   write("/mount/cpu/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(processors(), 0);
 }
 
-TEST(DefaultThreads, TheEnvironmentDecides) {
+TEST(DefaultThreads, FollowTheEnvironmentVariable) {
   EXPECT_EQ(core::thread_count_of("3"), 3);
   for (const char* text : {"none", "0", "-1", "3x"}) EXPECT_THROW(core::thread_count_of(text), Error) << text;
   if (core::environment("FOVEA_THREADS").empty()) {

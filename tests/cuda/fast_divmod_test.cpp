@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLargest = (std::uint32_t{1} << 31) - 1;
 
-TEST(FastDivmod, DividesAsDivisionDoes) {
+TEST(FastDivmod, EqualsDivision) {
   std::mt19937 random(7);
   std::vector<std::uint32_t> divisors = {kLargest, kLargest - 1, std::uint32_t{1} << 31};
   for (std::uint32_t d = 1; d <= 300; ++d) divisors.push_back(d);

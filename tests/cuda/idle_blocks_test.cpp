@@ -13,7 +13,7 @@ namespace {
 
 char memory[4 * IdleBlocks::kMostBlocks];  // addresses only
 
-TEST(IdleBlocks, AreTheStreamsThatUsedThem) {
+TEST(IdleBlocks, AreReusedOnlyOnTheirStream) {
   IdleBlocks idle;
   EXPECT_EQ(idle.take(1).data, nullptr);
   EXPECT_TRUE(idle.keep({1, memory, 100}));
@@ -26,14 +26,14 @@ TEST(IdleBlocks, AreTheStreamsThatUsedThem) {
   EXPECT_EQ(idle.take(2).data, memory + 1);
 }
 
-TEST(IdleBlocks, TheLastKeptIsTakenFirst) {
+TEST(IdleBlocks, TheLastKeptIsReusedFirst) {
   IdleBlocks idle;
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(idle.keep({7, memory + i, 100 + i}));
   for (int i = 2; i >= 0; --i) EXPECT_EQ(idle.take(7).data, memory + i);
   EXPECT_EQ(idle.take(7).data, nullptr);
 }
 
-TEST(IdleBlocks, ThereIsAnEndOfBlocks) {
+TEST(IdleBlocks, TheirNumberIsLimited) {
   IdleBlocks idle;
   for (std::size_t i = 0; i < IdleBlocks::kMostBlocks; ++i) EXPECT_TRUE(idle.keep({i, memory + i, 1}));
   EXPECT_FALSE(idle.keep({1000, memory, 1}));
@@ -41,7 +41,7 @@ TEST(IdleBlocks, ThereIsAnEndOfBlocks) {
   EXPECT_TRUE(idle.keep({1000, memory, 1})) << "what was taken makes room";
 }
 
-TEST(IdleBlocks, ThereIsAnEndOfBytes) {
+TEST(IdleBlocks, TheirBytesAreLimited) {
   IdleBlocks idle;
   EXPECT_FALSE(idle.keep({1, memory, IdleBlocks::kMostBytes + 1}));
   EXPECT_EQ(idle.take(1).data, nullptr);
@@ -52,7 +52,7 @@ TEST(IdleBlocks, ThereIsAnEndOfBytes) {
   EXPECT_TRUE(idle.keep({3, memory, IdleBlocks::kMostBytes - 10})) << "what was taken makes room";
 }
 
-TEST(IdleBlocks, AllAreGivenBackAtOnce) {
+TEST(IdleBlocks, AllAreReleasedAtOnce) {
   IdleBlocks idle;
   EXPECT_TRUE(idle.take_all().empty());
   EXPECT_TRUE(idle.keep({1, memory, IdleBlocks::kMostBytes}));
@@ -61,7 +61,7 @@ TEST(IdleBlocks, AllAreGivenBackAtOnce) {
   EXPECT_TRUE(idle.keep({2, memory, IdleBlocks::kMostBytes}));
 }
 
-TEST(IdleBlocks, NoBlockIsTwoThreadsAtOnce) {
+TEST(IdleBlocks, NoBlockIsGivenToTwoThreads) {
   IdleBlocks idle;
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(idle.keep({1, memory + i, 1}));
   std::set<void*> held;

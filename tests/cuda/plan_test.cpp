@@ -123,7 +123,7 @@ void expect_whole_plans(const std::string& sweep) {
 constexpr const char* kProblems =
     "pass=bwd b=1,3 hq=1,6 hkv=1 lq=1,200,2k,16k d=16,64,128,256 dtype=fp32,bf16 mask=none,causal";
 
-TEST(Plan, HasWholeWorkOfEveryProblem) {
+TEST(Plan, CoversTheWorkOfEveryProblem) {
   for (const int processors : {1, 46, 132, 188}) {
     for (const int shared : {99 * 1024, 163 * 1024, kH200Shared}) {
       describe_device(shared == kH200Shared ? 9 : 8, processors, shared, 3);
@@ -132,7 +132,7 @@ TEST(Plan, HasWholeWorkOfEveryProblem) {
   }
 }
 
-TEST(Plan, HasWholeWorkOfEveryWindow) {
+TEST(Plan, CoversTheWorkOfEveryWindow) {
   for (const int processors : {1, 132}) {
     describe_device(processors == 1 ? 8 : 9, processors, kH200Shared, 3);
     expect_whole_windows(
@@ -159,7 +159,7 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
 }
 
 // wgmma tiles are taken where there is wgmma; elsewhere the same tile is slower than one of more rows.
-TEST(Plan, TakesTilesOfWarpgroupsWhereTheyAreFast) {
+TEST(Plan, ChoosesWgmmaTilesWhereTheyAreFast) {
   for (const std::string dim : {"64", "128"}) {
     for (const int capability : {8, 9, 12}) {
       describe_device(capability, 132, kH200Shared, 4);

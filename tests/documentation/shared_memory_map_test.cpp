@@ -51,7 +51,7 @@ std::string rows_of(const std::string& name, Kernel kernel, ElementKind kind, co
   return rows;
 }
 
-TEST(SharedMemoryMap, IsThatOfTheKernels) {
+TEST(SharedMemoryMap, MatchesTheKernels) {
   std::ifstream file(FOVEA_PAGE);
   const std::string page(std::istreambuf_iterator<char>(file), {});
   std::string map;

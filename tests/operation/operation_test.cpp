@@ -94,7 +94,7 @@ TEST_F(RowScaling, AWrongAnswerIsNotTimed) {
   EXPECT_EQ(rows[1].status, "mismatch");
 }
 
-TEST_F(RowScaling, KernelsOfOthersAreRefused) {
+TEST_F(RowScaling, ForeignKernelsAreRefused) {
   const auto rows = bench("op=row_scaling rows=8", bad_kernel("right"), 0);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].status, "unsupported") << rows[0].reason;
@@ -107,8 +107,8 @@ TEST_F(RowScaling, IsExplainedAndListed) {
   EXPECT_NE(fovea({"bench", "--help"}).out.find("op=row_scaling"), std::string::npos);
   const json info = json::parse(fovea({"info", "--quick", "--json"}).out);
   const json& operations = info["operations"];
-  const auto listed = std::find_if(operations.begin(), operations.end(),
-                                   [](const json& one) { return one["name"] == "row_scaling"; });
+  const auto listed =
+      std::find_if(operations.begin(), operations.end(), [](const json& one) { return one["name"] == "row_scaling"; });
   ASSERT_NE(listed, operations.end());
   EXPECT_EQ(
       (*listed)["keys"][2],

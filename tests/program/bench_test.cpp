@@ -19,7 +19,7 @@ const Row& only(const std::vector<Row>& rows) {
   return rows.at(0);
 }
 
-TEST(Bench, ARightCellHasATimeAndAllItsFigures) {
+TEST(Bench, ARightCellHasATimeAndAllFigures) {
   const std::vector<Row> rows = bench("lq=32 d=8 pass=fwd,bwd,e2e", "reference", 0);
   ASSERT_EQ(rows.size(), 3u);
   for (const Row& row : rows) {
@@ -58,7 +58,7 @@ struct BadKernel {
 class BadKernels : public testing::TestWithParam<BadKernel> {};
 
 // Every case runs beside a good kernel, whose row must come out right.
-TEST_P(BadKernels, LeaveARowAndHarmNobody) {
+TEST_P(BadKernels, LeaveARowAndStopNoOtherCell) {
   const BadKernel& bad = GetParam();
   const auto rows = bench("lq=8 d=4", bad_kernel(bad.symbol) + "," + bad_kernel("right"), bad.code, {"--timeout", "1"});
   ASSERT_EQ(rows.size(), 2u);
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Mismatches, BadKernels,
                                          BadKernel{"writes_nothing", "mismatch", "out was not written", 1}),
                          [](const auto& test) { return test.param.symbol; });
 
-TEST(Bench, AMismatchTellsItsErrorAndItsPlace) {
+TEST(Bench, AMismatchReportsItsErrorAndPosition) {
   const Row row = only(bench("lq=8 d=4", bad_kernel("slightly_wrong"), 1));
   EXPECT_NE(row.reason.find('7'), std::string::npos) << "the last of 8 rows is wrong: " << row.reason;
   EXPECT_GT(row.error.at("out").ratio_to_plain, 2);
@@ -150,7 +150,7 @@ TEST(Bench, ATimeUnderTheFloorIsFlaggedAndNotRanked) {
   EXPECT_LT(table.out.find("impossible"), mark) << "the impossible time is marked best:\n" << table.out;
 }
 
-TEST(Bench, FilesOfUnlikeRunsAreNotComparedUnlessForced) {
+TEST(Bench, FilesOfDifferentConditionsAreComparedOnlyIfForced) {
   const Folder folder;
   for (const char* threads : {"1", "2"}) {
     const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01",
@@ -184,7 +184,7 @@ TEST(Bench, BaselineMayBeCalledFlash) {
   EXPECT_NE(run.out.find("(1.00x)"), std::string::npos) << run.out;
 }
 
-TEST(Bench, AnOlderProgramTakesTurnsWithThisOne) {
+TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {
   const Folder folder;
   const std::string file = folder / "both.jsonl";
   const Ended run = fovea({"bench", "--problem", "lq=64 d=16 pass=fwd,e2e", "--impl", "cpu.scalar,naive", "--against",

@@ -8,7 +8,7 @@
 namespace fovea::program {
 namespace {
 
-TEST(Ceiling, AProbeAboveTheProductIsTakenAsItIs) {
+TEST(Ceiling, AProbeAboveTheProductIsNotRepeated) {
   const RowCeiling c = row_ceiling(2e11, 1.9e11, 1.8e11, []() -> double { throw std::logic_error("probed again"); });
   EXPECT_EQ(c.flops_per_s, 2e11);
   EXPECT_EQ(c.probe_before, 2e11);
@@ -27,7 +27,7 @@ TEST(Ceiling, AProbeThatTheProductBeatsIsRepeated) {
   EXPECT_FALSE(is_low_probe(c, 1e11));
 }
 
-TEST(Ceiling, AProbeThatStaysBelowTheProductIsNone) {
+TEST(Ceiling, AProbeThatStaysBelowTheProductIsNoCeiling) {
   int probes = 0;
   const RowCeiling c = row_ceiling(1.7e11, 1.91e11, 2.11e11, [&] { return 1.9e11 + 1e9 * ++probes; });
   EXPECT_EQ(probes, 3);
@@ -37,7 +37,7 @@ TEST(Ceiling, AProbeThatStaysBelowTheProductIsNone) {
   EXPECT_TRUE(is_low_probe(c, 1e11));
 }
 
-TEST(Ceiling, WithoutAProductThereIsNothingToReach) {
+TEST(Ceiling, WithoutAProductTheProbeIsNotRepeated) {
   const RowCeiling c = row_ceiling(1e11, 1.1e11, 0, []() -> double { throw std::logic_error("probed again"); });
   EXPECT_EQ(c.flops_per_s, 1.1e11);
   EXPECT_FALSE(is_low_probe(c, 1e11));

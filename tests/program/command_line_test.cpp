@@ -21,7 +21,7 @@ struct Refusal {
 
 class CommandLine : public testing::TestWithParam<Refusal> {};
 
-TEST_P(CommandLine, IsRefused) {
+TEST_P(CommandLine, BadWordsAreRefused) {
   const Refusal& wanted = GetParam();
   const Ended run = fovea(wanted.arguments);
   EXPECT_EQ(run.code, wanted.code) << run.err;
@@ -206,7 +206,7 @@ TEST(CommandLineOutput, ClosedPipesAndPlainTerminals) {
   }
 }
 
-TEST(CommandLineOutput, OutputThatIsLostIsAFailure) {
+TEST(CommandLineOutput, LostOutputIsAFailure) {
   for (const auto& arguments : std::vector<std::vector<std::string>>{
            {"explain", "--problem", kTiny},
            {"info", "--quick"},
@@ -240,7 +240,7 @@ TEST(CommandLineOutput, ExplainShowsTheWalk) {
 }
 
 // The formula of docs/kernels/baselines.md, for whichever pass is asked about.
-TEST(CommandLineOutput, ExplainTellsWhatABaselineKeepsForBackward) {
+TEST(CommandLineOutput, ExplainShowsTheSavedStateOfABaseline) {
   for (const char* pass : {"fwd", "bwd", "e2e"}) {
     const std::string line = "b=2 hq=3 lq=400 lk=300 d=64 dtype=bf16 pass=" + std::string(pass);
     for (const auto& run : {fovea({"explain", "--problem", line, "--impl", "naive", "--json"}),
@@ -262,7 +262,7 @@ TEST(CommandLineOutput, ExplainOfBothPassesAddsThem) {
   EXPECT_EQ(flops["e2e"], flops["fwd"] + flops["bwd"]);
 }
 
-TEST(CommandLineOutput, TheLargestSeedIsASeed) {
+TEST(CommandLineOutput, TheLargestSeedIsAccepted) {
   const Ended run = fovea({"verify", "--cases", "10", "--seed", "18446744073709551615", "--json"});
   const auto told = nlohmann::json::parse(run.out);
   EXPECT_EQ(told["cases"], 10);
@@ -313,7 +313,7 @@ TEST(CommandLineOutput, ExplainShowsEveryVerdict) {
   }
 }
 
-TEST(CommandLineOutput, ASeedOfZeroIsASeed) {
+TEST(CommandLineOutput, SeedZeroIsAccepted) {
   const auto rows = bench("lq=4 d=4 seed=7", "reference", 0, {"--seed", "0"});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_TRUE(rows[0].problem.ends_with(" seed=0")) << rows[0].problem;

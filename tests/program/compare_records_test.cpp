@@ -42,7 +42,7 @@ TEST_P(Verdicts, FollowFromTheSpreads) {
   EXPECT_NE(judgement.reason.find(GetParam().says), std::string::npos) << judgement.reason;
 }
 
-TEST_P(Verdicts, TurnRoundWithTheFiles) {
+TEST_P(Verdicts, AreInvertedIfTheFilesAreSwapped) {
   const Judgement judgement =
       judge(made_row("b=1", "flash", GetParam().after), made_row("b=1", "flash", GetParam().before));
   const Verdict wanted = GetParam().wanted == Verdict::faster   ? Verdict::slower
@@ -84,7 +84,7 @@ TEST(CompareRecords, GeometricMeansByImplementationAndOverAll) {
   EXPECT_EQ(means.at("").cells, 3);
 }
 
-TEST(CompareRecords, ListsWhatHasNoPartnerAndWhatChangedStatus) {
+TEST(CompareRecords, ListsUnpairedRowsAndChangedStatuses) {
   const Records a = records_of({made_row("b=1", "x", {1, 1, 1}), made_row("b=2", "x", {1, 1, 1}),
                                 failed_row("b=3", "x", "oom"), failed_row("b=4", "x", "oom")});
   const Records b = records_of({failed_row("b=1", "x", "crashed"), made_row("b=3", "x", {1, 1, 1}),
@@ -100,7 +100,7 @@ TEST(CompareRecords, ListsWhatHasNoPartnerAndWhatChangedStatus) {
   EXPECT_TRUE(comparison.any_slower()) << "a time was lost";
 }
 
-TEST(CompareRecords, NamesEveryUnlikeCondition) {
+TEST(CompareRecords, NamesEveryDifferentCondition) {
   Environment other = made_environment();
   other.machine = "Another processor";
   other.facts["build"] = "Debug";
@@ -122,7 +122,7 @@ TEST(CompareRecords, NamesEveryUnlikeCondition) {
   EXPECT_EQ(compare_records(a, b, true).cells.size(), 1u) << "forced: one thread count each";
 }
 
-TEST(CompareRecords, TellsThatTheClockChanged) {
+TEST(CompareRecords, NotesAChangedClock) {
   Row before = made_row("b=1", "x", {1, 1, 1}), after = before;
   before.clock_mhz = 3000;
   after.clock_mhz = 2400;

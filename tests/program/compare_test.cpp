@@ -26,7 +26,7 @@ class CompareVerb : public testing::Test {
   std::string a_ = folder_ / "a.jsonl", slower_ = folder_ / "slower.jsonl", other_ = folder_ / "other.jsonl";
 };
 
-TEST_F(CompareVerb, SaysSlowerAndFailsOnlyWhenAsked) {
+TEST_F(CompareVerb, PrintsSlowerAndFailsOnlyOnRequest) {
   const Ended plain = fovea({"compare", a_, slower_});
   EXPECT_EQ(plain.code, 0) << plain.err;
   EXPECT_NE(plain.out.find("1.500  slower"), std::string::npos) << plain.out;
@@ -36,14 +36,14 @@ TEST_F(CompareVerb, SaysSlowerAndFailsOnlyWhenAsked) {
   EXPECT_EQ(fovea({"compare", a_, a_, "--fail-on", "slower"}).code, 0);
 }
 
-TEST_F(CompareVerb, ALostTimeFailsToo) {
+TEST_F(CompareVerb, AMissingTimeFailsToo) {
   write_text(other_, text_of(made_environment(), {failed_row("b=1", "flash", "crashed")}));
   const Ended outcome = fovea({"compare", a_, other_, "--fail-on", "slower"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.out.find("ok -> crashed: made to fail"), std::string::npos) << outcome.out;
 }
 
-TEST_F(CompareVerb, TextOfRecordsIsNotObeyedByATerminal) {
+TEST_F(CompareVerb, ControlCharactersOfRecordsAreEscaped) {
   Row failed = failed_row("b=1", "flash", "crashed");
   failed.reason = "\033[31mred\nrum";
   write_text(other_, text_of(made_environment(), {failed}));
@@ -63,7 +63,7 @@ TEST_F(CompareVerb, PrintsTheSameAsJson) {
   EXPECT_TRUE(json.at("differences").empty());
 }
 
-TEST_F(CompareVerb, UnlikeMachinesNeedForce) {
+TEST_F(CompareVerb, DifferentMachinesNeedForce) {
   Environment environment = made_environment();
   environment.machine = "Another processor";
   Row moved = row(1.0);

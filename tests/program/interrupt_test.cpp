@@ -45,7 +45,7 @@ void wait_for_rows(const std::string& file, std::int64_t bytes) {
 
 class Signals : public testing::TestWithParam<int> {};
 
-TEST_P(Signals, EndPolitelyAndResume) {
+TEST_P(Signals, EndCleanlyAndResume) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(sweep_command(file, 1000), {.while_it_runs = [&](pid_t pid) {

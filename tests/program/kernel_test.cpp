@@ -75,7 +75,7 @@ TEST(OwnKernel, PythonThatFailsLeavesARow) {
   check("not_there", "error", "has no `not_there`", 1);
 }
 
-TEST(OwnKernel, WhatItSaysIsNotObeyedByATerminal) {
+TEST(OwnKernel, ControlCharactersOfItsOutputAreEscaped) {
   const std::string python = python_with_numpy();
   if (python.empty()) GTEST_SKIP() << "no Python with numpy";
   const Folder folder;
@@ -102,7 +102,7 @@ TEST(OwnKernel, NamesTheFrameworkItMeasures) {
   EXPECT_EQ(rows.at(0).peer, "Framework 1.2");
 }
 
-TEST(OwnKernel, APythonThatIsMissingIsARowToo) {
+TEST(OwnKernel, AMissingPythonIsARowToo) {
   const auto rows =
       bench("lq=8 d=4", FOVEA_SOURCE_FOLDER "/examples/my_kernel.py:attention", 1, {"--python", "/no/such/python"});
   EXPECT_EQ(rows.at(0).status, "crashed");

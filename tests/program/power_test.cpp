@@ -22,7 +22,7 @@ class Power : public testing::Test {
   Folder folder_;
 };
 
-TEST_F(Power, IsUnknownWhereTheSystemDoesNotTell) {
+TEST_F(Power, IsUnknownWithoutCounters) {
   EXPECT_FALSE(program::EnergyCounter(folder_ / "none").joules());
   program::EnergyCounter energy(folder_ / "");
   program::PowerMeter meter(energy);
@@ -32,7 +32,7 @@ TEST_F(Power, IsUnknownWhereTheSystemDoesNotTell) {
   EXPECT_FALSE(meter.watts());
 }
 
-TEST_F(Power, SumsThePackagesOnceAndPassesTheEndOfTheirRange) {
+TEST_F(Power, CountsEachPackageOnceAndHandlesWraparound) {
   zone("intel-rapl:0", "package-0", "1000000");
   zone("intel-rapl:0:0", "core", "500000");
   zone("intel-rapl-mmio:0", "package-0", "1000000");

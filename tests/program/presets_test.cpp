@@ -18,7 +18,7 @@ std::set<std::string> lines(const std::vector<verification::Case>& cases) {
   return set;
 }
 
-TEST(Presets, QuickScaleIsACutOfFull) {
+TEST(Presets, QuickScaleIsAPartOfFull) {
   for (const Preset& preset : presets()) {
     if (preset.name == "quick") continue;  // a cut of all the others
     const auto full = lines(preset_cases(preset.name, Scale::full));

@@ -52,7 +52,7 @@ Environment sample_environment(const std::string& machine = "m") {
           2,       {{"cpu", "\"quoted\" \xc3\xa9"}}, {{"fma", 1e11}}};
 }
 
-TEST(Record, RowsOfOtherTimersOfAGpuMeasureOtherThings) {
+TEST(Record, GpuTimersArePartOfTheKey) {
   Row row = sample_row();
   const std::string on_cpu = key_of(row);
   row.timer = "perf_counter";
@@ -140,7 +140,7 @@ TEST(Record, NumbersThatJsonCannotHoldBecomeNull) {
   EXPECT_NO_THROW(row_of(json_line(text)));
 }
 
-TEST(Record, RefusesWhatContradictsItself) {
+TEST(Record, RefusesContradictoryRows) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"status\":\"ok\"", "\"status\":\"fine\""},
                                  {"\"status\":\"ok\"", "\"status\":\"oom\""},
                                  {"\"threads\":2", "\"threads\":\"2\""},
@@ -158,7 +158,7 @@ TEST(Record, RefusesWhatContradictsItself) {
   }
 }
 
-TEST(SchemaChecker, FindsWhatDoesNotFit) {
+TEST(SchemaChecker, FindsViolations) {
   const auto schema = nlohmann::json::parse(read_text(FOVEA_RECORD_SCHEMA));
   const auto check = [&schema](const std::string& line) {
     return tests::schema_violation(schema, nlohmann::json::parse(line));

@@ -29,7 +29,7 @@ struct Pattern {
   }
 };
 
-TEST(Sampler, QuietSourcesEndByNoiseNoisyOnesByTime) {
+TEST(Sampler, QuietSourcesEndByTheirNoiseAndNoisyOnesByTime) {
   Pattern quiet{"quiet", {0.02}, nullptr}, noisy{"noisy", {0.01, 0.03, 0.02, 0.05}, nullptr};
   const auto outcomes = sample_interleaved({quiet.source(), noisy.source()}, {.repeat_for = 2}, 1);
   EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kEnoughSamples));
@@ -39,13 +39,13 @@ TEST(Sampler, QuietSourcesEndByNoiseNoisyOnesByTime) {
   EXPECT_LT(total, 2.2);
 }
 
-TEST(Sampler, AtLeastThreeSamplesHoweverLongTheyTake) {
+TEST(Sampler, TakesAtLeastThreeSamples) {
   Pattern slow{"slow", {30}, nullptr};
   const auto outcomes = sample_interleaved({slow.source()}, {.repeat_for = 10}, 1);
   EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kLeastSamples));
 }
 
-TEST(Sampler, ShortRunsEndAtTheMostSamples) {
+TEST(Sampler, ShortRunsEndAtTheMaximumOfSamples) {
   Pattern tiny{"tiny", {1e-6, 3e-6}, nullptr};
   const auto outcomes = sample_interleaved({tiny.source()}, {.repeat_for = 10}, 1);
   EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kMostSamples));
@@ -70,7 +70,7 @@ TEST(Sampler, TurnsInterleaveInChangingOrder) {
   EXPECT_GE(std::unique(orders.begin(), orders.end()) - orders.begin(), 4);
 }
 
-TEST(Sampler, AFailureEndsOneSourceAlone) {
+TEST(Sampler, AFailureEndsOnlyItsSource) {
   Pattern good{"good", {0.05}, nullptr};
   int calls = 0;
   const SampleSource bad{"bad", [&calls](int, int) -> std::vector<double> {
@@ -101,7 +101,7 @@ TEST(Sampler, MoreThanATenthOfTheSamplesMakeARowHostBound) {
   EXPECT_TRUE(is_host_bound(runs, 20));
 }
 
-TEST(Budget, ShortensTheSamplingOfTheRowsThatAreLeft) {
+TEST(Budget, ShortensTheSamplingOfRemainingRows) {
   EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 10), 0.6);
   EXPECT_DOUBLE_EQ(share_of_budget(120, 100, 0.5), 0.5) << "never longer than asked";
   EXPECT_GT(share_of_budget(-30, 10, 0.5), 0) << "a slow machine measures every row all the same";

@@ -20,13 +20,13 @@ TEST(Terminal, PlainTextElsewhere) {
   EXPECT_NE(run.err.find("[2/2]"), std::string::npos) << "one line per row: " << run.err;
 }
 
-TEST(Terminal, ColourOnATerminalOfNoWidth) {
+TEST(Terminal, ColourOnATerminalThatReportsNoWidth) {
   const Ended run = fovea(kTwoCells, {.terminal = true, .environment = {"TERM=xterm", "NO_COLOR="}});
   EXPECT_EQ(run.code, 0) << run.out;
   EXPECT_NE(run.out.find("\033[1m"), std::string::npos) << run.out;
 }
 
-TEST(Terminal, NoColourWhereItIsNotWanted) {
+TEST(Terminal, NoColourWithNoColorOrADumbTerminal) {
   for (const auto& variables : {std::vector<std::string>{"NO_COLOR=1", "TERM=xterm"}, {"NO_COLOR=", "TERM=dumb"}}) {
     const Ended run = fovea(kTwoCells, {.terminal = true, .environment = variables});
     EXPECT_EQ(run.code, 0) << run.out;
@@ -35,7 +35,7 @@ TEST(Terminal, NoColourWhereItIsNotWanted) {
 }
 
 // As when piped into `head`: no message, no signal, and the records are whole.
-TEST(Terminal, AReaderThatGoesAwayCostsNoRecords) {
+TEST(Terminal, AClosedPipeLosesNoRecords) {
   const Folder folder;
   for (const char* form : {"--json", "--yes"}) {
     auto arguments = kTwoCells;
@@ -50,14 +50,14 @@ TEST(Terminal, AReaderThatGoesAwayCostsNoRecords) {
   }
 }
 
-TEST(Devices, CpuWorksWhateverTheGpuVariablesSay) {
+TEST(Devices, CpuWorksWithAnyGpuVariables) {
   for (const char* variable : {"CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1", "CUDA_VISIBLE_DEVICES=junk"}) {
     EXPECT_EQ(fovea(kTwoCells, {.environment = {variable}}).code, 0);
     EXPECT_EQ(fovea({"info"}, {.environment = {variable}}).code, 0);
   }
 }
 
-TEST(Verbs, AllOfThemHelp) {
+TEST(Verbs, EveryVerbHasHelp) {
   const std::string overview = fovea({"--help"}).out;
   EXPECT_EQ(overview.find("worker"), std::string::npos) << "the worker is for the bench alone";
   for (const char* verb : {"info", "explain", "verify", "bench", "compare", "report"}) {
@@ -76,7 +76,7 @@ TEST(Verbs, AllOfThemHelp) {
   EXPECT_FALSE(version.out.empty());
 }
 
-TEST(Verbs, TheWorkerByHandSaysWhoStartsIt) {
+TEST(Verbs, TheWorkerStartedByHandSaysThatBenchStartsIt) {
   const Ended run = fovea({"worker", "--kernel", "reference"});
   EXPECT_EQ(run.code, 2);
   EXPECT_NE(run.err.find("fovea bench"), std::string::npos) << run.err;

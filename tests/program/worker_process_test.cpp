@@ -51,13 +51,13 @@ TEST_F(KilledWorker, IsCrashedIfSomebodyElseKilledIt) {
   EXPECT_NE(failure.reason.find("Killed"), std::string::npos) << failure.reason;
 }
 
-TEST_F(KilledWorker, SaysItselfThatAnAllocationFailed) {
+TEST_F(KilledWorker, ReportsAFailedAllocationItself) {
   const auto failure = failure_of("echo \"  what():  std::bad_alloc\" >&2; kill -ABRT $$", folder_ / "");
   EXPECT_EQ(failure.status, "oom") << failure.reason;
 }
 
 // A container's entry point is process 1, the parent of its workers as well as of orphans.
-TEST(WorkerProcess, RunsWhereTheParentIsProcess1) {
+TEST(WorkerProcess, RunsUnderAParentWithPid1) {
   const pid_t outer = fork();
   ASSERT_GE(outer, 0);
   if (outer == 0) {
@@ -75,7 +75,7 @@ TEST(WorkerProcess, RunsWhereTheParentIsProcess1) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(OomKills, AreThoseOfTheControlGroupFirst) {
+TEST(OomKills, AreCountedInTheControlGroupIfPossible) {
   const Folder folder;
   const std::string root = folder / "";
   EXPECT_EQ(oom_kills(root), 0) << "nothing is told";

@@ -56,12 +56,12 @@ TEST(RightAnswers, AreTimedOnEveryPassMaskAndLayout) {
   }
 }
 
-TEST(RightAnswers, InAnotherTypeAreRefusedByTheKernelItself) {
+TEST(RightAnswers, KernelsMayRefuseAType) {
   const auto rows = bench("lq=8 d=8 dtype=bf16,fp16", bad_kernel("right"), 0);
   for (const Row& row : rows) expect_no_time(row, "unsupported", "");
 }
 
-TEST(Timeouts, AHangWhileItIsTimedEndsTheCellAlone) {
+TEST(Timeouts, AHangDuringTimingEndsOnlyItsRow) {
   const auto rows =
       bench("lq=8 d=4", bad_kernel("hangs_when_timed") + "," + bad_kernel("right"), 0, {"--timeout", "0.5"});
   ASSERT_EQ(rows.size(), 2u);
@@ -94,7 +94,7 @@ TEST(Seeds, TheSameSeedGivesTheSameErrors) {
   EXPECT_NE(error_with("7"), error_with("8"));
 }
 
-TEST(Memory, ACellBeyondAnyMachinesMemoryIsARow) {
+TEST(Memory, ACellLargerThanAnyMemoryIsARow) {
   const auto rows = bench("b=64 hq=64 lq=1024k d=128", "flash", 0);
   ASSERT_EQ(rows.size(), 1u);
   expect_no_time(rows[0], "oom", "bytes");

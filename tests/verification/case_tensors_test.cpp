@@ -49,7 +49,7 @@ TEST(CaseTensors, RolesAndSeedsDiffer) {
   EXPECT_GT(values.size(), 45u);
 }
 
-TEST(CaseTensors, PaddingShowsForeignWrites) {
+TEST(CaseTensors, PaddingRevealsWritesOutsideTheTensor) {
   for (const char* place : {"strided", "guarded", "guarded_front"}) {
     for (const char* layout : {"bhld", "blhd"}) {
       const verification::AttentionCase c =
@@ -94,7 +94,7 @@ TEST(CaseTensors, EmptyTensorsAreMade) {
   }
 }
 
-TEST(CaseTensors, EveryFamilyIsFiniteButOne) {
+TEST(CaseTensors, EveryFamilyButNonfiniteIsFinite) {
   for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
       const verification::AttentionCase c =

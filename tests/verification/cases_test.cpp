@@ -14,7 +14,7 @@
 namespace fovea::verification {
 namespace {
 
-TEST(Cases, TheFirstOnesReachEveryCell) {
+TEST(Cases, TheFirstCasesReachEveryCell) {
   std::vector<int> visits(kCells, 0);
   for (std::uint64_t n = 0; n < 20 * kCells; ++n) {
     const verification::AttentionCase c = random_case(1, n);
@@ -29,7 +29,7 @@ std::size_t walked_cell(const verification::AttentionCase& c) {
   return index_of(cell_of(c, c.pass == verification::CasePass::fwd ? Pass::forward : Pass::backward));
 }
 
-TEST(Cases, AnyThatManyInARowAreInAsManyCells) {
+TEST(Cases, AsManyConsecutiveCasesAsCellsLieInDifferentCells) {
   for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{12345}, UINT64_MAX}) {
     for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{77}, std::uint64_t{1} << 40}) {
       std::set<std::size_t> cells;
@@ -40,7 +40,7 @@ TEST(Cases, AnyThatManyInARowAreInAsManyCells) {
 }
 
 // A sanitizer runs few cases.
-TEST(Cases, FewInARowHoldEveryTypePassMaskLayoutAndClassOfDimensions) {
+TEST(Cases, ShortRunsHaveEveryTypePassMaskLayoutAndClassOfDimensions) {
   for (std::uint64_t seed = 0; seed < kCells; ++seed) {
     std::set<std::pair<std::size_t, std::size_t>> types_and_passes;
     std::set<std::size_t> masks, layouts, dims;
@@ -59,7 +59,7 @@ TEST(Cases, FewInARowHoldEveryTypePassMaskLayoutAndClassOfDimensions) {
 }
 
 // A run on a GPU is cut among processes, each with a seed of its own: all begin at case 0.
-TEST(Cases, SharesOfConsecutiveSeedsTogetherReachEveryCell) {
+TEST(Cases, RunsOfConsecutiveSeedsTogetherReachEveryCell) {
   for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{9}, std::uint64_t{17}, UINT64_MAX - 7}) {
     std::set<std::size_t> cells;
     for (std::uint64_t share = 0; share < 16; ++share) {
@@ -69,7 +69,7 @@ TEST(Cases, SharesOfConsecutiveSeedsTogetherReachEveryCell) {
   }
 }
 
-TEST(Cases, EveryInputIsEveryFamilyAtEveryPlacement) {
+TEST(Cases, WithEveryInputHasEveryFamilyAtEveryPlacement) {
   const auto given = parse_sweep("lq=3 lk=5 d=4 dtype=fp32,fp16 pass=fwd,bwd seed=7");
   const auto all = with_every_input(given);
   std::set<std::string> inputs;
@@ -150,7 +150,7 @@ TEST(Cases, AreTheSameEveryTimeAndReplayFromTheirLine) {
   EXPECT_NE(random_case(5, 0), random_case(6, 0));
 }
 
-TEST(Cases, PassesCanBeAskedFor) {
+TEST(Cases, CanBeLimitedToPasses) {
   for (std::uint64_t n = 0; n < 300; ++n) {
     EXPECT_EQ(random_case(1, n, {.forward = true, .backward = false}).pass, verification::CasePass::fwd);
     EXPECT_NE(random_case(1, n, {.forward = false, .backward = true}).pass, verification::CasePass::fwd);

@@ -92,7 +92,7 @@ TEST(Check, FailsOneWrongElementOfAnyTensor) {
   }
 }
 
-TEST(Check, AnLseBeyondFp32IsInfiniteAndNoOther) {
+TEST(Check, OnlyAnLseBeyondFp32IsInfinite) {
   const verification::AttentionCase c = verification::attention_case("lq=8 d=16 scale=1e38 seed=1"),
                                     within = verification::attention_case("lq=8 d=16 scale=1e37");
   const CaseTensors beyond = solved(c), held = solved(within);
@@ -127,7 +127,7 @@ TEST(Check, AGradientBeyondFp16IsInfinite) {
 
 // Scores of one query are beyond what fp32 can tell apart: its gradient and those of the keys that it sees are not
 // compared, all others are.
-TEST(Check, BackwardIsComparedWhereScoresAreKnown) {
+TEST(Check, BackwardIsComparedOnlyWhereFp32DeterminesTheProbabilities) {
   const verification::AttentionCase c = verification::attention_case("pass=e2e lq=6 d=4 mask=causal_top_left seed=2");
   const CaseTensors tensors = make_tensors(c);
   const auto q = tensors.q.view();

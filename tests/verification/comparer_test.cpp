@@ -68,7 +68,7 @@ TEST(Comparer, FailsOnInfinityAndItsSign) {
   EXPECT_TRUE(judge(infinite, infinite).ok);
 }
 
-TEST(Comparer, NonFiniteValuesStandForEachOtherOnlyWhereInputsAreNotFinite) {
+TEST(Comparer, NonFiniteValuesMatchEachOtherOnlyForNonFiniteInputs) {
   RowValues nan = some_values(), infinite = some_values();
   nan.values[3] = kNan;
   infinite.values[3] = kInfinity;
@@ -115,7 +115,7 @@ TEST(Comparer, FailsOnOneWrongElementInAMillion) {
   EXPECT_FALSE(judge(wrong, reference).ok);
 }
 
-TEST(Comparer, FailsOnASmallRowThatIsWrongThroughout) {
+TEST(Comparer, FailsOnASmallRowWithEveryElementWrong) {
   RowValues reference = some_values();
   for (std::int64_t c = 0; c < kColumns; ++c) reference.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-3;
   RowValues wrong = reference;
@@ -159,7 +159,7 @@ TEST(Comparer, ATensorThatCancelsIsJudgedByTheRowsErrors) {
   EXPECT_FALSE(judge(got, reference, bound).ok);
 }
 
-TEST(Comparer, LseIsJudgedByHalfItsOwnUlp) {
+TEST(Comparer, LseMayDifferByHalfItsOwnUlp) {
   const RowValues reference{{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}}, 1, {1e4, 0.5, -kInfinity}};
   const Bound bound{.factor = 2};
   EXPECT_TRUE(compare_lse(reference, reference, bound).ok);
@@ -176,7 +176,7 @@ TEST(Comparer, LseIsJudgedByHalfItsOwnUlp) {
   EXPECT_FALSE(compare_lse(positive, reference, bound).ok);
 }
 
-TEST(Comparer, HalfUlpIsTheTypes) {
+TEST(Comparer, HalfUlpDependsOnTheType) {
   EXPECT_EQ(half_ulp(DType::fp32, 1.0), 0x1p-24);
   EXPECT_EQ(half_ulp(DType::bf16, 1.5), 0x1p-8);
   EXPECT_EQ(half_ulp(DType::fp16, 0.75), 0x1p-12);
