@@ -68,7 +68,7 @@ class HostTiming(unittest.TestCase):
         self.torch.cuda.said.append("call")
         self.time.now += 1e-3
 
-    def test_calls_in_a_row_on_a_drained_device_that_was_busy_before(self):
+    def test_consecutive_calls_run_on_a_drained_device(self):
         clock = device_clock.device_clock(self.torch, "host")
         self.assertEqual(clock.name, "cuda_host")
         reply = clock.sample(self.call, runs=3, lead=1)
@@ -80,7 +80,7 @@ class HostTiming(unittest.TestCase):
         settling = math.ceil(device_clock.HOST_SETTLING_SECONDS / (1e-3 * calls))
         self.assertEqual(self.torch.cuda.said, ["set stream"] + sample * (settling + 4) + ["wait"])
 
-    def test_counts_of_both_kinds_of_worker_agree(self):
+    def test_both_kinds_of_worker_have_the_same_counts(self):
         text = (ROOT / "src/cuda/measure/call_timer.cpp").read_text()
         self.assertIn(f"kCalls = {device_clock.HOST_CALLS};", text)
         self.assertIn(f"kLeadingCalls = {device_clock.HOST_LEADING_CALLS};", text)
@@ -187,7 +187,7 @@ class DeviceTiming(unittest.TestCase):
             self.assert_each(reply["seconds"], 36e-6)
             self.assertFalse(any(reply["host_bound"]))
 
-    def test_a_run_during_which_the_host_was_held_up_is_made_again(self):
+    def test_a_host_bound_run_is_repeated(self):
         runs = []
 
         def run():
@@ -202,12 +202,12 @@ class DeviceTiming(unittest.TestCase):
         self.clock.sample(run, runs=1, lead=0)
         self.assertEqual(self.clock.writes, 2)
 
-    def test_a_host_that_takes_very_long_is_waited_for_a_while_and_said(self):
+    def test_a_slow_host_is_waited_for_up_to_a_limit_and_flagged(self):
         reply = self.sample("cold", self.kernels(1, 1.0, 1e-6), 3)
         self.assertEqual(self.torch.cuda.writes, 8 + 4 * device_clock.MOST_WRITES)
         self.assertEqual(reply["host_bound"], [True] * 3)
 
-    def test_both_kinds_of_worker_write_alike(self):
+    def test_both_kinds_of_worker_flush_as_much(self):
         text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
         self.assertIn(f"kFlushBytes = std::int64_t{{{device_clock.FLUSH_BYTES >> 20}}} << 20;", text)
         self.assertIn(f"kMostWrites = {device_clock.MOST_WRITES};", text)

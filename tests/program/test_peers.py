@@ -50,6 +50,6 @@ def test_hidden_pairs_are_those_that_the_mask_hides(words):
             peers.refuse_blind_rows(cell)
 
 
-def test_a_mask_is_its_word():
+def test_a_mask_prints_as_its_word():
     mask = fovea_worker.Mask({"mask": "window_top_left", "left": "5", "right": "unlimited"})
     assert mask == "window_top_left" and mask.left == 5 and mask.right == float("inf")

@@ -22,7 +22,7 @@ def out(tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def test_it_holds_nothing_of_an_earlier_report_but_all_that_is_yours(write, out, tmp_path):
+def test_earlier_reports_are_removed_and_other_files_kept(write, out, tmp_path):
     many = write([row("naive", 1), row("naive", 1, mask="none"), row("naive", 1, **{"pass": "bwd"})], "many.jsonl")
     assert report(many, "-o", out, "--no-pictures").returncode == 0
     tables = len(list((out / "tables").iterdir()))
@@ -36,7 +36,7 @@ def test_it_holds_nothing_of_an_earlier_report_but_all_that_is_yours(write, out,
     assert all(one.exists() for one in [*mine, many])
 
 
-def test_what_is_refused_does_not_touch_it(write, out, tmp_path):
+def test_a_refused_report_leaves_the_folder_unchanged(write, out, tmp_path):
     good, bad = write([row("naive", 1)]), tmp_path / "bad.jsonl"
     bad.write_text("no record\n")
     for arguments in ([bad], [tmp_path / "none.jsonl"], [good, "--baseline", "nobody"]):
@@ -44,20 +44,20 @@ def test_what_is_refused_does_not_touch_it(write, out, tmp_path):
         assert ended.returncode == 2 and ended.stderr and not out.exists()
 
 
-def test_a_python_that_cannot_is_refused_with_the_remedy(write, out):
+def test_a_python_without_the_packages_is_refused_with_the_remedy(write, out):
     ended = subprocess.run([PROGRAM, "report", str(write([row("naive", 1)])), "-o", str(out), "--python", "/bin/false"],
                            capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and "scripts/setup" in ended.stderr and not out.exists()
 
 
-def test_a_torn_line_is_told_once(write, out):
+def test_a_torn_line_is_warned_about_once(write, out):
     path = write([row("naive", 1), row("fused", 1)])
     path.write_text(path.read_text()[:-9])
     ended = report(path, "-o", out, "--no-pictures")
     assert ended.returncode == 0 and ended.stderr.count(str(path)) == 1
 
 
-def test_a_folder_that_cannot_be_is_named(write, out):
+def test_an_impossible_folder_is_named(write, out):
     out.write_text("a file")
     ended = report(write([row("naive", 1)]), "-o", out)
     assert ended.returncode == 2 and str(out) in ended.stderr and out.read_text() == "a file"
@@ -75,7 +75,7 @@ def test_json_is_one_object(write, out):
     assert said["schema"] == "fovea.report/1" and Path(said["page"]).exists()
 
 
-def test_it_is_whole(write, out):
+def test_the_folder_lists_all_its_files(write, out):
     rows = [row(impl, ms, lq=n) for impl, ms in (("naive", 2), ("cpu.avx2", 1)) for n in (128, 256, 512)]
     assert report(write(rows), "-o", out).returncode == 0
     listed = (out / "files.txt").read_text().split()
@@ -84,7 +84,7 @@ def test_it_is_whole(write, out):
     assert any(name.startswith("pictures/") for name in found)
 
 
-def test_words_of_a_record_cannot_steer_the_terminal(write, out):
+def test_control_characters_of_a_record_are_escaped(write, out):
     ended = report(write([row("a\x1b[31m", 1)]), "-o", out, "--no-pictures")
     assert "\x1b" not in ended.stdout and ended.returncode == 0
 

@@ -12,7 +12,7 @@ PROGRAM = os.environ.get("FOVEA_ROW_SCALING", "")
 
 
 @pytest.mark.skipif(not PROGRAM, reason="FOVEA_ROW_SCALING names the program of tests/operation")
-def test_it_has_tables_sentences_and_pictures(tmp_path: Path):
+def test_the_test_operation_has_tables_sentences_and_pictures(tmp_path: Path):
     record, out = tmp_path / "run.jsonl", tmp_path / "out"
     line = "op=row_scaling rows=32,64,128 pass=fwd,bwd"
     subprocess.run([PROGRAM, "bench", "--problem", line, "--repeat-for", "0.01", "-o", str(record)], check=True, capture_output=True)

@@ -54,13 +54,13 @@ def test_a_cell_without_a_time_is_a_word_and_no_point(study):
     assert naive.fit.exponent == pytest.approx(1)
 
 
-def test_rates_keep_a_sweep_together_whose_batch_shrinks(study):
+def test_a_sweep_with_a_shrinking_batch_is_one_curve(study):
     rows = [row("cpu.avx2", 1, lq=n, b=8192 // n) for n in (512, 1024, 2048)]
     rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
     assert len(rate.panels) == 1 and "batch 4 to 16" in rate.panels[0].title
 
 
-def test_sizes_that_differ_for_no_reason_are_two_sweeps(study):
+def test_other_differences_of_sizes_make_two_sweeps(study):
     rows = [row("cpu.avx2", 1, lq=n, hq=1) for n in (256, 1024)] + [row("cpu.avx2", 1, lq=n, hq=16) for n in (512, 2048)]
     rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
     assert len(rate.panels) == 2

@@ -19,7 +19,7 @@ def test_every_table_has_one_description():
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
-def test_its_preset_measures_every_figure_and_nothing_else(report):
+def test_a_preset_measures_exactly_the_figures_of_its_report(report):
     printed = subprocess.run([FACTS, "presets", report.preset], capture_output=True, text=True, check=True)
     cases = [parse_case(one) for one in printed.stdout.splitlines()]
     measured = {(report.measurement(case), case["pass"]) for case in cases}
@@ -28,7 +28,7 @@ def test_its_preset_measures_every_figure_and_nothing_else(report):
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
-def test_its_sentences_have_all_their_figures(report):
+def test_sentences_have_all_their_figures(report):
     said = findings(report)
     assert said and not any("nan" in one or "{" in one or "- " in one[:2] for one in said)
 
@@ -58,7 +58,7 @@ def test_rows_of_one_machine_and_thread_count_are_compared(study):
     assert not page.comparisons
 
 
-def test_memory_is_held_against_the_formula(study):
+def test_memory_is_compared_with_the_formula(study):
     keys = {"lq": 256, "d": 16, "b": 8, "mask": "none", "pass": "bwd"}
     held = 8 * 256 * 4 * (4 * 16 + 256 + 1)
     page = pages(study([row("naive", 1, held=held, **keys)]), FOLDER)[0]

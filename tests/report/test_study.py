@@ -21,7 +21,7 @@ def test_the_fastest_must_be_told_apart(study):
     assert best(study([row("cpu.avx2", 1)])) == [], "there is no other"
 
 
-def test_a_failure_is_beaten_and_a_launch_bound_cell_hinders(study):
+def test_a_failure_is_beaten_and_a_launch_bound_row_prevents_a_winner(study):
     assert best(study([row("naive", status="oom"), row("cpu.avx2", 1)])) == ["cpu.avx2"]
     assert best(study([row("naive", 0.5, flags=("launch_bound",)), row("cpu.avx2", 1)])) == []
     assert best(study([row("naive", 0.1, flags=("impossible",)), row("cpu.avx2", 1)])) == ["cpu.avx2"]
@@ -43,7 +43,7 @@ def test_peers_are_neither_baselines_nor_of_this_library(study):
     assert made.implementations == ["naive", "torch.flash", "torch.math", "cpu.avx2"]
 
 
-def test_of_two_files_the_one_with_more_peers_counts(write, vocabulary):
+def test_of_duplicate_rows_the_file_with_more_peers_wins(write, vocabulary):
     alone = write([row("cpu.avx2", 1)], "alone.jsonl")
     beside = write([row("cpu.avx2", 2), row("torch.flash", 3)], "beside.jsonl")
     for files in ([alone, beside], [beside, alone]):
@@ -75,7 +75,7 @@ def test_a_torn_last_line_is_left_out_with_a_warning(write, vocabulary):
 @pytest.mark.parametrize("text, said", [
     ("no record\n", "at byte 0"), ('{"schema": "fovea.bench/1"}\n', "`problem`"), ('{"schema": "other/1"}\n', "other/1"),
     ("", "holds no records"), ("[" * 100_000 + "\n", "at byte 0")])
-def test_what_is_no_record_is_refused(tmp_path, vocabulary, text, said):
+def test_a_file_without_records_is_refused(tmp_path, vocabulary, text, said):
     path = tmp_path / "bad.jsonl"
     path.write_text(text)
     with pytest.raises(Refused, match=said):
@@ -91,7 +91,7 @@ def test_a_row_of_the_wrong_type_is_refused_by_name(write, vocabulary):
         make_study([write([wrong])], vocabulary)
 
 
-def test_titles_name_who_ran_it_where_records_differ(study):
+def test_titles_name_the_threads_if_records_differ(study):
     assert set(study([row("naive"), row("naive", threads=1)]).rows.title) == {
         "forward, fp32, causal, batch 1, heads 1, 2 threads", "forward, fp32, causal, batch 1, heads 1, 1 thread"}
     assert set(study([row("naive")]).rows.title) == {"forward, fp32, causal, batch 1, heads 1"}
@@ -126,7 +126,7 @@ def test_means_are_over_all_pairs_with_an_interval(study):
     assert ups.low < ups.mean < ups.high and ups == speed_ups(pairs[pairs.impl == "cpu.avx2"])
 
 
-def test_winners_are_counted_among_cells_that_the_same_implementations_shared(study):
+def test_wins_are_counted_over_cells_with_the_same_implementations(study):
     made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 2, lq=1024), row("cpu.avx2", 1, lq=1024),
                   row("naive", 2, lq=2048), row("torch.sdpa", 1, lq=2048)])
     assert "2 of the 2 configurations shared by naive and cpu.avx2 have a clear winner: cpu.avx2 won 2." in headline(made)

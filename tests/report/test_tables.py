@@ -65,7 +65,7 @@ def test_rates_of_a_gpu_stand_beside_its_peer(study):
     assert found["cuda.any (over the fastest peer)"] == "0.500\u00d7"
 
 
-def test_calls_stand_in_tables_of_their_own(study):
+def test_calls_have_their_own_tables(study):
     made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"), row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
     assert len(made.rows) == 0 and len(made.calls) == 2
     found = cells(call_tables(made)[0])[0]

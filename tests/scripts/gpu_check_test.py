@@ -96,7 +96,7 @@ class GpuCheck(unittest.TestCase):
     def group(self, name):
         return json.loads((self.folder / "results/h200/check.json").read_text())["groups"][name]
 
-    def test_the_record_says_what_was_asked(self):
+    def test_the_record_holds_the_request(self):
         self.run_it("--parts", "verify,repeat,refusals", "--cases", "100", "--repeats", "7", "--descriptors", "9")
         self.run_it("--parts", "verify", "--cases", "30", "--seed", "17", "--add")
         self.assertEqual(self.group("verify")["cases"], 130)
@@ -106,7 +106,7 @@ class GpuCheck(unittest.TestCase):
             self.run_it("--parts", "bench", "--bench", f"--preset {preset}", "--add")
         self.assertEqual(self.group("bench")["arguments"], "--preset report-e")
 
-    def test_processes_side_by_side_lose_no_part(self):
+    def test_parallel_processes_lose_no_part(self):
         command = [str(self.folder / "scripts/gpu_check"), "--parts"]
         running = [subprocess.Popen(command + [part], cwd=self.folder, stdout=subprocess.DEVNULL)
                    for part in ("unit", "repeat", "refusals", "exhaustion")]
@@ -135,13 +135,13 @@ class GpuCheck(unittest.TestCase):
         said = [json.loads(line) for line in (self.folder / "bin/calls").read_text().splitlines()]
         return [call for call in said if call["words"][0] == verb]
 
-    def test_parts_choose_themselves(self):
+    def test_parts_set_their_own_environment(self):
         with unittest.mock.patch.dict(os.environ, {"FOVEA_CUDA_SHARED_LIMIT": "1", "FOVEA_IMPL": "naive"}):
             self.run_it("--parts", "verify,shared99", "--cases", "10")
         limits = {call["limit"] for call in self.calls("verify")}
         self.assertEqual(limits, {None, str(99 * 1024)})
 
-    def test_shares_are_counted_together(self):
+    def test_counts_of_all_processes_are_added(self):
         self.run_it("--parts", "verify", "--cases", "50", "--seed", "5")
         seeds = {call["words"][call["words"].index("--seed") + 1] for call in self.calls("verify")}
         self.assertEqual(min(map(int, seeds)), 5)

@@ -53,7 +53,7 @@ class GpuRecords(unittest.TestCase):
     def calls(self):
         return [json.loads(line) for line in (self.folder / "bin/calls").read_text().splitlines()]
 
-    def test_every_record_takes_its_place_and_the_host_is_timed_alone_before(self):
+    def test_records_are_stored_and_the_host_is_timed_first_and_alone(self):
         self.assertEqual(self.run_it("--gpus", "0,2", "--python", "bin/with_torch"), 0, self.said)
         calls = self.calls()
         self.assertIn("host-bf16.jsonl", calls[0]["words"])
@@ -66,7 +66,7 @@ class GpuRecords(unittest.TestCase):
             self.assertEqual("--with" in call["words"], "--python" in call["words"])
         self.assertTrue(any("torch.flash,torch.cudnn" in call["words"] for call in calls))
 
-    def test_each_gpu_has_processors_of_its_own(self):
+    def test_each_gpu_gets_its_own_processors(self):
         self.run_it("--gpus", "0,1", "--only", "graph,baselines", "--python", "bin/without")
         calls, allowed = self.calls(), sorted(os.sched_getaffinity(0))
         half = len(allowed) // 2
@@ -76,7 +76,7 @@ class GpuRecords(unittest.TestCase):
         self.assertIn("has no torch", self.said)
         self.assertFalse(any("--with" in call["words"] for call in calls))
 
-    def test_what_failed_is_gone_on_with(self):
+    def test_a_failed_sweep_is_resumed(self):
         (self.folder / "bin/bad").touch()
         self.assertEqual(self.run_it("--only", "graph", "--python", "bin/without"), 1)
         self.assertIn("graph: ended with 1", self.said)
@@ -86,7 +86,7 @@ class GpuRecords(unittest.TestCase):
         self.assertEqual(["--resume" in call["words"] for call in self.calls()], [False, True])
         self.assertEqual([path.name for path in self.h200.iterdir()], ["graph.jsonl"])
 
-    def test_an_interrupted_sweep_is_the_last(self):
+    def test_an_interrupt_ends_the_sweeps(self):
         (self.folder / "bin/interrupted").touch()
         for n, sweeps in enumerate(("graph,baselines,report-e", "host-bf16,host-fp32,graph")):
             self.assertEqual(self.run_it("--only", sweeps, "--python", "bin/without"), 1)
