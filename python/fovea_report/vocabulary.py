@@ -61,10 +61,8 @@ class Operation:
         return ", ".join(key.text(case[key.word]) for key in chosen if not self.goes_without(key, case))
 
     def goes_without(self, key: Key, case: Case) -> bool:
-        value = case[key.word]
-        if key.usual and str(value) == key.usual:
-            return True
-        return bool(key.follows) and (key.kind == "number" or value == case.get(key.follows))
+        is_usual = bool(key.usual) and str(case[key.word]) == key.usual
+        return is_usual or (bool(key.follows) and (key.kind == "number" or case[key.word] == case.get(key.follows)))
 
     def label(self, case: Case, without: Iterable[str] = ("pass",)) -> str:
         """The whole case in words."""
@@ -178,13 +176,16 @@ def number(text: str) -> Any:
         try:
             return kind(text)
         except ValueError:
-            pass
+            continue
     return text
 
 
 def vocabulary_of(info: Mapping[str, Any]) -> Vocabulary:
     words = info["vocabulary"]
-    operations = {one["name"]: Operation(one["name"], tuple(Key(**key) for key in one["keys"])) for one in words["operations"]}
+    kinds = {"word": "word", "number": "number"}  # the others are whole numbers
+    operations = {one["name"]: Operation(one["name"], tuple(
+        Key(key["key"], kinds.get(key["kind"], "size"), key["noun"], key["place"], key["values"], key.get("follows", ""),
+            key.get("usual", "")) for key in one["keys"])) for one in info["operations"]}
     return Vocabulary(operations, words["statuses"], tuple(Flag(**flag) for flag in words["flags"]),
                       tuple((one["names"], one["kind"]) for one in words["implementations"]))
 

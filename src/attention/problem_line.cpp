@@ -97,16 +97,17 @@ std::optional<LineFault> fault_of(const LineValues& values) {
 const KeyTable& attention_keys() {
   static const auto& table = never_destroyed<KeyTable>(KeyTable{
       "attention",
-      {{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"},
-       {"b", KeyKind::count, "batch"},
-       {"hq", KeyKind::count, "query heads"},
-       {"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"},
-       {"lq", KeyKind::count, "query length"},
-       {"lk", KeyKind::count, "key length", {}, "lq"},
-       {"d", KeyKind::count, "head dimension of q and k"},
-       {"dv", KeyKind::count, "head dimension of v", {}, "d"},
-       {"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"},
-       {"mask", KeyKind::word, "which keys a query sees; causal and window need lq = lk", mask_names(), "none"},
+      {pass_key(),
+       Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
+       Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}),
+       Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}.printed({.noun = "key heads"}),
+       Key{"lq", KeyKind::count, "query length"}.printed({.noun = "length", .place = KeyPlace::axis}),
+       Key{"lk", KeyKind::count, "key length", {}, "lq"}.printed({.noun = "key length", .place = KeyPlace::axis}),
+       Key{"d", KeyKind::count, "head dimension of q and k"}.printed({.place = KeyPlace::column}),
+       Key{"dv", KeyKind::count, "head dimension of v", {}, "d"}.printed({.place = KeyPlace::column}),
+       dtype_key(),
+       Key{"mask", KeyKind::word, "which keys a query sees; causal and window need lq = lk", mask_names(), "none"}
+           .printed({.noun = "", .always = true}),
        {.name = "left",
         .help = "of a window: keys that a row sees before its own",
         .words = {kUnlimitedWord},
@@ -118,8 +119,9 @@ const KeyTable& attention_keys() {
         .fallback = std::string(kUnlimitedWord),
         .applies = is_window},
        {"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"},
-       {"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale},
-       {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
+       Key{"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale}.printed(
+           {.place = KeyPlace::column}),
+       device_key()},
       fault_of});
   return table;
 }

@@ -44,6 +44,20 @@ std::string print(double value) {
 
 }  // namespace
 
+Key pass_key() {
+  return Key{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"}
+      .printed({.noun = "", .always = true});
+}
+
+Key dtype_key() {
+  return Key{"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"}.printed(
+      {.noun = "", .always = true});
+}
+
+Key device_key() {
+  return Key{"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}.printed({.noun = ""});
+}
+
 const Key* KeyTable::find(std::string_view name) const {
   const auto found = std::find_if(keys.begin(), keys.end(), [name](const Key& key) { return key.name == name; });
   return found == keys.end() ? nullptr : &*found;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fovea::core {
@@ -13,6 +14,18 @@ namespace fovea::core {
 class LineValues;
 
 enum class KeyKind : std::uint8_t { word, count, number, seed };  // seed: 64 bits
+
+// How reports print a key.
+enum class KeyPlace : std::uint8_t {
+  title,   // in the titles of tables
+  column,  // a column of tables
+  axis,    // a column, and curves run over it
+};
+struct KeyPrint {
+  std::string_view noun = "=";  // precedes a value; "=": the key's name; empty: the value speaks for itself
+  KeyPlace place = KeyPlace::title;
+  bool always = false;  // also where the value is the usual one
+};
 
 struct Key {
   std::string_view name;
@@ -26,7 +39,15 @@ struct Key {
   std::string (*formula)(const LineValues&) = nullptr;
   // Whether lines with these values of earlier keys have this key; null: all lines have it.
   bool (*applies)(const LineValues&) = nullptr;
+  KeyPrint print = {};
+
+  Key printed(const KeyPrint& so) && { return print = so, std::move(*this); }
 };
+
+// Keys that all operations have.
+Key pass_key();
+Key dtype_key();
+Key device_key();
 
 // Why the values are not a valid problem, and the keys to blame, likeliest first.
 struct LineFault {

@@ -33,19 +33,19 @@ std::optional<core::LineFault> fault_of(const core::LineValues& values) {
 }  // namespace
 
 const core::KeyTable& linear_keys() {
-  static const auto& table = core::never_destroyed<core::KeyTable>(core::KeyTable{
-      "linear",
-      {{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"},
-       {"b", KeyKind::count, "batch"},
-       {"m", KeyKind::count, "rows of a batch element"},
-       {"k", KeyKind::count, "columns of x"},
-       {"n", KeyKind::count, "columns of y", {}, "k"},
-       {"h", KeyKind::count, "heads that the columns of y are split into, a divisor of n"},
-       {"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"},
-       {"bias", KeyKind::word, "add a bias, and compute its gradient", {"no", "yes"}, "no"},
-       {"layout", KeyKind::word, "order of the dimensions of y in memory", {"blhd", "bhld"}, "blhd"},
-       {"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}},
-      fault_of});
+  static const auto& table = core::never_destroyed<core::KeyTable>(
+      core::KeyTable{"linear",
+                     {core::pass_key(),
+                      core::Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
+                      {"m", KeyKind::count, "rows of a batch element"},
+                      {"k", KeyKind::count, "columns of x"},
+                      {"n", KeyKind::count, "columns of y", {}, "k"},
+                      {"h", KeyKind::count, "heads that the columns of y are split into, a divisor of n"},
+                      core::dtype_key(),
+                      {"bias", KeyKind::word, "add a bias, and compute its gradient", {"no", "yes"}, "no"},
+                      {"layout", KeyKind::word, "order of the dimensions of y in memory", {"blhd", "bhld"}, "blhd"},
+                      core::device_key()},
+                     fault_of});
   return table;
 }
 

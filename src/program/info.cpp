@@ -116,27 +116,6 @@ Json implementations_json() {
   return list;
 }
 
-// The keys of each operation's problem line, as in the help.
-Json operations_json() {
-  constexpr const char* kinds[] = {"word", "count", "number", "seed"};
-  Json list = Json::array();
-  for (const Operation* operation : verification::operations()) {
-    Json keys = Json::array();
-    for (const core::Key& key : operation->keys().keys) {
-      keys.push_back({{"key", key.name},
-                      {"kind", kinds[static_cast<std::size_t>(key.kind)]},
-                      {"words", key.words},
-                      {"default", key.fallback},
-                      {"help", key.help}});
-    }
-    list.push_back({{"name", operation->name()},
-                    {"keys", std::move(keys)},
-                    {"passes", operation->keys().find("pass")->words},
-                    {"dtypes", operation->keys().find("dtype")->words}});
-  }
-  return list;
-}
-
 void print_json(const Machine& machine, bool quick) {
   const Json all{{"schema", "fovea.info/1"},
                  {"machine", machine.id()},
@@ -146,7 +125,7 @@ void print_json(const Machine& machine, bool quick) {
                  {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
                  {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
                  {"source_digest", kSourceDigest},
-                 {"operations", operations_json()},
+                 {"operations", operation_words()},
                  {"implementations", implementations_json()},
                  {"vocabulary", vocabulary()},
                  {"build", build_text()}};

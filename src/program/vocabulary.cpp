@@ -14,30 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How reports print a key if its name is not enough. `noun` precedes a value; empty if values need no noun. `shown`:
-// `title` appears in a table's title, `column` and `axis` become columns of its rows, and curves run over `axis`.
-struct Printed {
-  std::string_view key, noun, shown;
-};
-constexpr Printed kPrinted[] = {{"pass", "", "title"},
-                                {"b", "batch", "title"},
-                                {"hq", "heads", "title"},
-                                {"hkv", "key heads", "title"},
-                                {"lq", "length", "axis"},
-                                {"lk", "key length", "axis"},
-                                {"d", "d", "column"},
-                                {"dv", "dv", "column"},
-                                {"dtype", "", "title"},
-                                {"mask", "", "title"},
-                                {"scale", "scale", "column"},
-                                {"device", "", "title"},
-                                {"place", "placement", "title"},
-                                {"seed", "seed", "column"}};
-constexpr std::string_view kAlwaysNamed[] = {"pass", "dtype", "mask"};
-
-std::string_view kind_of(const core::Key& key) {
-  return key.kind == core::KeyKind::word ? "word" : key.kind == core::KeyKind::number ? "number" : "size";
-}
+constexpr const char* kKinds[] = {"word", "count", "number", "seed"};  // of core::KeyKind
+constexpr const char* kPlaces[] = {"title", "column", "axis"};         // of core::KeyPlace
 
 // The key from which this one takes its value by default: its fallback, or the one that its formula names.
 std::string followed(const core::Key& key, const core::KeyTable& table) {
@@ -49,34 +27,27 @@ std::string followed(const core::Key& key, const core::KeyTable& table) {
   return "";
 }
 
-Json key_words(const core::Key& key, const core::KeyTable& table) {
-  const auto* const printed = std::find_if(std::begin(kPrinted), std::end(kPrinted),
-                                           [&key](const Printed& one) { return one.key == key.name; });
-  const bool known = printed != std::end(kPrinted);
+// What the values of a key are called.
+Json value_words(const core::Key& key) {
+  if (key.name == "pass") return {{"fwd", "forward"}, {"bwd", "backward"}, {"e2e", "forward + backward"}};
   Json values = Json::object();
   for (const std::string_view word : key.words) values[std::string(word)] = word;
-  if (key.name == "pass") values = {{"fwd", "forward"}, {"bwd", "backward"}, {"e2e", "forward + backward"}};
   if (values.contains("none")) values["none"] = "no " + std::string(key.name);
-  Json words{{"word", key.name},
-             {"kind", kind_of(key)},
-             {"noun", known ? printed->noun : key.name},
-             {"shown", known ? printed->shown : "title"},
-             {"values", std::move(values)}};
-  if (const std::string source = followed(key, table); !source.empty()) words["follows"] = source;
-  const bool named = std::find(std::begin(kAlwaysNamed), std::end(kAlwaysNamed), key.name) != std::end(kAlwaysNamed);
-  const bool optional = key.kind == core::KeyKind::word || key.kind == core::KeyKind::seed;
-  if (optional && !named) words["usual"] = key.fallback;
-  return words;
+  return values;
 }
 
-Json operation_words() {
-  Json operations = Json::array();
-  for (const verification::Operation* const operation : verification::operations()) {
-    Json keys = Json::array();
-    for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
-    operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
-  }
-  return operations;
+Json key_words(const core::Key& key, const core::KeyTable& table) {
+  Json words{{"key", key.name},
+             {"kind", kKinds[static_cast<std::size_t>(key.kind)]},
+             {"help", key.help},
+             {"default", key.fallback},
+             {"noun", key.print.noun == "=" ? key.name : key.print.noun},
+             {"place", kPlaces[static_cast<std::size_t>(key.print.place)]},
+             {"values", value_words(key)}};
+  if (const std::string source = followed(key, table); !source.empty()) words["follows"] = source;
+  const bool has_usual = key.kind == core::KeyKind::word || key.kind == core::KeyKind::seed;
+  if (has_usual && !key.print.always) words["usual"] = key.fallback;
+  return words;
 }
 
 Json flag(std::string_view word, std::string_view mark, bool ranked, std::string_view help) {
@@ -119,13 +90,20 @@ Json implementation_kinds() {
 
 }  // namespace
 
+Json operation_words() {
+  Json operations = Json::array();
+  for (const verification::Operation* const operation : verification::operations()) {
+    Json keys = Json::array();
+    for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
+    operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
+  }
+  return operations;
+}
+
 Json vocabulary() {
   Json statuses = Json::object();
   for (const std::string_view status : kRowStatuses) statuses[std::string(status)] = status == "oom" ? "OOM" : status;
-  return {{"operations", operation_words()},
-          {"statuses", std::move(statuses)},
-          {"flags", flags()},
-          {"implementations", implementation_kinds()}};
+  return {{"statuses", std::move(statuses)}, {"flags", flags()}, {"implementations", implementation_kinds()}};
 }
 
 }  // namespace fovea::program

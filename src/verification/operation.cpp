@@ -23,12 +23,14 @@ core::KeyTable with_input_keys(core::KeyTable table, const std::vector<Family>& 
   std::vector<std::string_view> names;
   for (const Family& family : families) names.push_back(family.name);
   table.keys.push_back({"data", core::KeyKind::word, "distribution of the inputs", names, std::string(names.front())});
-  table.keys.push_back({"place",
-                        core::KeyKind::word,
-                        "how the tensors lie in memory",
-                        {std::begin(kPlacements), std::end(kPlacements)},
-                        "contiguous"});
-  table.keys.push_back({"seed", core::KeyKind::seed, "seed of the inputs", {}, "0"});
+  table.keys.push_back(core::Key{"place",
+                                 core::KeyKind::word,
+                                 "how the tensors lie in memory",
+                                 {std::begin(kPlacements), std::end(kPlacements)},
+                                 "contiguous"}
+                           .printed({.noun = "placement"}));
+  table.keys.push_back(
+      core::Key{"seed", core::KeyKind::seed, "seed of the inputs", {}, "0"}.printed({.place = core::KeyPlace::column}));
   return table;
 }
 

@@ -17,10 +17,10 @@ constexpr std::int64_t kForgottenFrom = 7;
 const core::KeyTable& row_scaling_keys() {
   static const auto& table =
       *new core::KeyTable{"row_scaling",
-                          {{"pass", core::KeyKind::word, "forward, backward or both", {"fwd", "bwd", "e2e"}, "fwd"},
+                          {core::pass_key(),
                            {"rows", core::KeyKind::count, "rows"},
                            {"cols", core::KeyKind::count, "columns", {}, "rows"},
-                           {"dtype", core::KeyKind::word, "type of the elements", {"fp32", "bf16", "fp16"}, "fp32"},
+                           core::dtype_key(),
                            {"device", core::KeyKind::word, "where the tensors are", {"cpu"}, "cpu"}},
                           nullptr};
   return table;
