@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -104,6 +105,19 @@ cpu_set_t affinity_of(pid_t thread) {
   return set;
 }
 
+// Threads of this process besides the calling one; -1 if one of them has another affinity.
+int workers_with(const cpu_set_t& affinity) {
+  int workers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    const pid_t thread = std::stoi(entry.path().filename().string());
+    if (thread == getpid()) continue;
+    ++workers;
+    const cpu_set_t its = affinity_of(thread);
+    if (!CPU_EQUAL(&its, &affinity)) return -1;
+  }
+  return workers;
+}
+
 TEST(ProcessState, WorkersRunOnTheProcessorsOfTheProcess) {
   expect_in_child([] {
     const cpu_set_t before = affinity_of(0);
@@ -115,15 +129,10 @@ TEST(ProcessState, WorkersRunOnTheProcessorsOfTheProcess) {
     }
     sched_setaffinity(0, sizeof one, &one);
     forward_of_subnormals(4);
-    int workers = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-      const pid_t thread = std::stoi(entry.path().filename().string());
-      if (thread == getpid()) continue;
-      ++workers;
-      const cpu_set_t its = affinity_of(thread);
-      if (!CPU_EQUAL(&its, &before)) return false;
-    }
-    return workers == 3 && default_threads() == threads_before;
+    // The call may end before a worker has begun and left the caller's processor.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (workers_with(before) != 3 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return workers_with(before) == 3 && default_threads() == threads_before;
   });
 }
 
