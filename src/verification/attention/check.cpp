@@ -24,10 +24,10 @@ constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
 constexpr double kCompanionFlops = 4e8;    // larger problems have enough numbers of their own
 constexpr std::int64_t kTileReach = 1024;  // at least the length of every tile
 
-// The plain evaluation multiplies hidden pairs too. In a window most pairs are hidden.
-double plain_flops(AttentionProblem problem) {
-  if (problem.mask.left != Mask::kUnlimited) problem.mask = Mask::none;
-  return flops(problem);
+// Of a companion, which has one key head and no mask.
+double companion_flops(AttentionProblem problem) {
+  problem.mask = Mask::none;
+  return flops(problem) / std::max(static_cast<double>(problem.batch * problem.heads_kv), 1.0);
 }
 
 std::int64_t repeats(double flops_of_one) {
@@ -189,11 +189,11 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
 // integers may make it exact by accident, and with few numbers its error is a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
-  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(plain_flops(p)), 2);
+  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
   for (std::int64_t n = 0; n < own; ++n) add(evaluate_plain(p, tensors, sample, plain_variant(n)), nullptr);
-  const double flops_of_head = plain_flops(p) / std::max(static_cast<double>(p.batch * p.heads_kv), 1.0);
-  if (!sample.complete || flops_of_head == 0 || flops_of_head > kCompanionFlops) return;
-  const std::int64_t moving = std::min(repeats(flops_of_head), kMaxCompanions);
+  const double of_one = companion_flops(p);
+  if (!sample.complete || of_one == 0 || of_one > kCompanionFlops) return;
+  const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
   const std::int64_t keeping = std::is_same_v<Tensors, BackwardTensors> ? moving / 2 : 0;
   for (std::int64_t n = 0; n < moving + keeping; ++n) {
     const Companion companion(p, tensors, static_cast<std::uint64_t>(n), n >= moving);

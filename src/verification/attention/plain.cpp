@@ -39,12 +39,28 @@ PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, st
   return m;
 }
 
-// products[n] = row . (row n of the matrix), each a running sum over the columns.
-void PlainHead::multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const {
+PlainHead::Range PlainHead::keys_seen_by(std::int64_t query) const {
+  Range range{problem_.len_k, 0};
+  for (std::int64_t j = 0; j < problem_.len_k; ++j) {
+    if (reference::visible(problem_, query, j)) range = {std::min(range.begin, j), j + 1};
+  }
+  return range.end > 0 ? range : Range{0, 0};
+}
+
+PlainHead::Range PlainHead::queries_that_see(std::int64_t key) const {
+  Range range{problem_.len_q, 0};
+  for (std::int64_t i = 0; i < problem_.len_q; ++i) {
+    if (reference::visible(problem_, i, key)) range = {std::min(range.begin, i), i + 1};
+  }
+  return range.end > 0 ? range : Range{0, 0};
+}
+
+void PlainHead::multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const {
   products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
   for (std::int64_t n = 0; n < matrix.columns; ++n) {
     const std::int64_t c = variant_(n, matrix.columns);
-    add_scaled(products.data(), row[c], matrix.transposed.data() + c * matrix.rows, matrix.rows, variant_.fused);
+    add_scaled(products.data() + range.begin, row[c], matrix.transposed.data() + c * matrix.rows + range.begin,
+               range.end - range.begin, variant_.fused);
   }
 }
 
@@ -102,7 +118,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
 double PlainHead::forward_row(std::int64_t i, double* out) {
   const AttentionProblem& p = problem_;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
-  multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
+  multiply(q_.values.data() + i * p.dim_qk, k_, keys_seen_by(i), scores_);
   float largest = kNone, sum = 0;
   bool any = false;
   for (std::int64_t j = 0; j < p.len_k; ++j) {
@@ -140,8 +156,9 @@ float PlainHead::probability(std::int64_t i, float score) const {
 
 void PlainHead::query_gradient(std::int64_t i, double* dq) {
   const AttentionProblem& p = problem_;
-  multiply(q_.values.data() + i * p.dim_qk, k_, scores_);
-  multiply(dout_.values.data() + i * p.dim_v, v_, dp_);
+  const Range seen = keys_seen_by(i);
+  multiply(q_.values.data() + i * p.dim_qk, k_, seen, scores_);
+  multiply(dout_.values.data() + i * p.dim_v, v_, seen, dp_);
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
@@ -159,8 +176,9 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const AttentionProblem& p = problem_;
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
-  multiply(k_.values.data() + j * p.dim_qk, q_, scores_);
-  multiply(v_.values.data() + j * p.dim_v, dout_, dp_);
+  const Range seeing = queries_that_see(j);
+  multiply(k_.values.data() + j * p.dim_qk, q_, seeing, scores_);
+  multiply(v_.values.data() + j * p.dim_v, dout_, seeing, dp_);
   std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
   if (variant_.fused) {  // continues the sums of the previous head
     std::copy(dk, dk + p.dim_qk, sums_k.begin());

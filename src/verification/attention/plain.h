@@ -39,8 +39,14 @@ class PlainHead {
     std::int64_t rows, columns;
     std::vector<float> values, transposed;
   };
+  struct Range {
+    std::int64_t begin, end;
+  };
   Matrix read(const TensorView& view, std::int64_t batch, std::int64_t head) const;
-  void multiply(const float* row, const Matrix& matrix, std::vector<float>& products) const;
+  Range keys_seen_by(std::int64_t query) const;
+  Range queries_that_see(std::int64_t key) const;
+  // products[n] = row . (row n of the matrix) for n in the range.
+  void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
   void add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const;
   float stored(float value) const;  // rounds to the inputs' type, unless fused
   float exponent(std::int64_t i, float score) const;
