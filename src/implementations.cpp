@@ -14,4 +14,10 @@ core::ImplementationList<Types>& Types::list() {
   return all;
 }
 
+namespace {
+
+[[maybe_unused]] const auto& made_at_load = Types::list();  // so that fork() cannot interrupt its construction
+
+}  // namespace
+
 }  // namespace fovea::attention
