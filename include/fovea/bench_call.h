@@ -32,7 +32,7 @@ struct fovea_bench_tensor {
 };
 
 struct fovea_bench_call {
-  size_t size; /* sizeof(struct fovea_bench_call) of the caller; fields are only ever added at the end */
+  size_t size; /* sizeof(struct fovea_bench_call) in fovea bench; fields are only ever added at the end */
   int pass;    /* 0 forward, 1 backward */
   int dtype, mask, threads;
   int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
@@ -42,7 +42,7 @@ struct fovea_bench_call {
   struct fovea_bench_tensor dout;     /* null in a forward call, as are the gradients */
   struct fovea_bench_tensor dq, dk, dv;
   int device;   /* where the tensors are */
-  void* stream; /* CUDA: a cudaStream_t to enqueue on; the call need not wait. The legacy default stream works too */
+  void* stream; /* CUDA: a cudaStream_t to enqueue on (or use the legacy default stream); the call need not wait */
   int64_t mask_left, mask_right; /* of windows, else 0 */
 };
 

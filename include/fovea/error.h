@@ -15,7 +15,7 @@ enum class Status {
   invalid_argument,  // the call contradicts the contract
   unsupported,       // the call is legal, but no available implementation takes it
   out_of_memory,
-  cancelled,  // the cancel flag was raised while the call ran; outputs are unspecified
+  cancelled,  // the cancel flag was raised while the call ran
   error,      // a device or library underneath failed
 };
 
@@ -33,8 +33,7 @@ struct ErrorDetails {
   std::string line = {};  // problem line of the call; empty if its sizes or types have none
 };
 
-// Refusals come before anything is written or launched. Only `cancelled`, and `error` of a device or library, may come
-// later; they leave the outputs unspecified. what() holds all details, one per line. Copying never throws.
+// what() holds all details, one per line. Copying never throws. Which statuses leave outputs unspecified: attention.h.
 class FOVEA_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorDetails details);

@@ -20,14 +20,15 @@
 extern "C" {
 #endif
 
+// See Status in error.h.
 typedef int32_t fovea_status;
 enum {
   FOVEA_OK = 0,
-  FOVEA_INVALID_ARGUMENT = 1,  // the call contradicts the contract
-  FOVEA_UNSUPPORTED = 2,       // legal, but no implementation here takes it
+  FOVEA_INVALID_ARGUMENT = 1,
+  FOVEA_UNSUPPORTED = 2,
   FOVEA_OUT_OF_MEMORY = 3,
-  FOVEA_CANCELLED = 4,  // the cancel flag was raised while the call ran; outputs are unspecified
-  FOVEA_ERROR = 5       // a device or library underneath failed
+  FOVEA_CANCELLED = 4,
+  FOVEA_ERROR = 5
 };
 
 // Values of the int32_t fields below; any other is refused.
@@ -46,8 +47,7 @@ enum {
 };
 #define FOVEA_UNLIMITED INT64_MAX  // of mask_left or mask_right, not of both
 
-// A [batch, heads, length, dim] tensor that the caller owns; lse and delta have dim 1. Strides count elements;
-// strides of an output must not make elements overlap (tensor.h).
+// A tensor that the caller owns: see BasicTensorView in tensor.h.
 typedef struct fovea_tensor {
   size_t struct_size;
   void* data;  // not written if the tensor is an input
@@ -60,8 +60,7 @@ typedef struct fovea_tensor {
   int64_t buffer_bytes;  // bytes that may be accessed from `data` on; 0: unknown, so not checked
 } fovea_tensor;
 
-// Memory of the caller: 64-byte aligned; must not overlap any tensor of the call, nor another buffer. It is always a
-// member of another struct and has no struct_size of its own.
+// Memory of the caller: see Buffer in attention.h. Always a member of another struct, so it has no struct_size.
 typedef struct fovea_buffer {
   void* data;
   int64_t bytes;
@@ -75,8 +74,7 @@ typedef struct fovea_external_thread_pool {
   void (*run)(void* host, int64_t count, void (*task)(void* argument, int64_t index, int worker), void* argument);
 } fovea_external_thread_pool;
 
-// Synchronize `stream` before it is destroyed, and a per-thread default stream before the thread that owns it exits: a
-// driver was seen to hang while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+// See AttentionOptions in attention.h.
 typedef struct fovea_options {
   size_t struct_size;
   int32_t mask;
@@ -89,8 +87,8 @@ typedef struct fovea_options {
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
   fovea_buffer workspace;       // at least fovea_workspace_bytes; null: the library's own pool
-  int64_t mask_left;            // windows: keys that a row sees before its own, 0 to 2^62, or FOVEA_UNLIMITED
-  int64_t mask_right;           // windows: keys that a row sees after its own
+  int64_t mask_left;            // windows: `left` of Mask, or FOVEA_UNLIMITED
+  int64_t mask_right;           // windows: `right` of Mask, or FOVEA_UNLIMITED
 } fovea_options;
 
 typedef struct fovea_forward_tensors {
@@ -132,7 +130,7 @@ typedef struct fovea_problem {
 FOVEA_API fovea_status fovea_init_dense_tensor(fovea_tensor* tensor, void* data, int32_t dtype, int64_t batch,
                                                int64_t heads, int64_t length, int64_t dim);
 
-// `options` may be null for the defaults. Refusals come before anything is written.
+// `options` may be null for the defaults.
 FOVEA_API fovea_status fovea_attention_forward(const fovea_forward_tensors* tensors, const fovea_options* options);
 FOVEA_API fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, const fovea_options* options);
 
@@ -162,7 +160,7 @@ typedef struct fovea_linear_options {
   const fovea_external_thread_pool* thread_pool;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
-  fovea_buffer workspace;       // at least fovea_explain_linear_*'s bytes; null: the library's own pool
+  fovea_buffer workspace;       // at least what fovea_explain_linear_forward or _backward tells; null: the pool
   int32_t threads;              // CPU; 0: the default
   int32_t reserved;             // 0
 } fovea_linear_options;
@@ -195,7 +193,7 @@ FOVEA_API fovea_status fovea_explain_linear_backward(const fovea_linear_backward
                                                      char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
-FOVEA_API const char* fovea_implementation_name(size_t index);  // best first; null past the end
+FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, best first; null past the end
 
 FOVEA_API const char* fovea_last_error(void);  // why this thread's last failed call failed; "" if none did
 FOVEA_API const char* fovea_version(void);     // of the library; FOVEA_VERSION_STRING is that of the header

@@ -17,7 +17,7 @@ struct AttentionProblem {
   Pass pass = Pass::forward;
   std::int64_t batch = 1;
   std::int64_t heads_q = 1;
-  std::int64_t heads_kv = 1;  // divides heads_q; query head h reads key head h / (heads_q / heads_kv)
+  std::int64_t heads_kv = 1;  // divides heads_q
   std::int64_t len_q = 1;
   std::int64_t len_k = 1;
   std::int64_t dim_qk = 1;
@@ -25,7 +25,7 @@ struct AttentionProblem {
   DType dtype = DType::fp32;         // of q, k, v, dout
   DType result_dtype = DType::fp32;  // of out, or of the gradients: dtype or fp32
   Mask mask = Mask::none;
-  double scale = 1.0;  // multiplies q.k; any finite value
+  double scale = 1.0;  // multiplies q.k
   Device device{};
   bool reproducible = true;  // the same bits on every run and for any number of threads
   bool saved_state = false;  // forward writes, or backward reads, saved state
