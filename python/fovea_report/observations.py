@@ -41,10 +41,10 @@ def winners(study: Study) -> list[str]:
     for names, cells in sets.items():
         rows = study.rows[study.rows["at"].map(contenders).map(lambda one: one == names)]
         wins = rows[rows.best].impl.value_counts()
-        won = f": {', '.join(f'{name} won {n}' for name, n in wins.items())}" if len(wins) else ""
+        won = f": {', '.join(f'{name} in {n}' for name, n in wins.items())}" if len(wins) else ""
         shared = [name for name in study.implementations if name in names]
-        said.append(f"{wins.sum()} of the {plural(cells, 'configuration')} shared by {', '.join(shared[:-1])} and {shared[-1]} "
-                    f"{'has' if wins.sum() == 1 else 'have'} a clear winner{won}.")
+        said.append(f"In {wins.sum()} of the {plural(cells, 'configuration')} of {', '.join(shared[:-1])} and {shared[-1]}, "
+                    f"one is clearly faster than every other{won}.")
     return said
 
 

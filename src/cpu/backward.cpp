@@ -115,8 +115,8 @@ BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
   most_workers = cpu::most_workers(sequences.count * std::max(chunks, row_items()));
   workspace_bytes = sequences.count * partial_bytes + most_workers * scratch_bytes;
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
-          std::to_string(by.key_block) + " keys a block, " + std::to_string(std::min(chunk_keys, p.len_k)) +
-          " keys a task, " + std::to_string(sequences.count * chunks) + " tasks";
+          std::to_string(by.key_block) + " keys per block, " + std::to_string(std::min(chunk_keys, p.len_k)) +
+          " keys per task, " + std::to_string(sequences.count * chunks) + " tasks";
 }
 
 std::int64_t BackwardPlan::row_items() const { return divide_up(rows, kRowsPerItem); }

@@ -113,7 +113,7 @@ ForwardPlan::ForwardPlan(const Kernels& by, const AttentionProblem& p)
       cpu::most_workers(std::min(wave, sequences.count) * std::max(slabs, packs_itself ? std::int64_t{1} : blocks));
   workspace_bytes = packed_bytes + most_workers * scratch_bytes;
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
-          std::to_string(by.key_block) + " keys a block, " + std::to_string(slab_rows) + " query rows a task, " +
+          std::to_string(by.key_block) + " keys per block, " + std::to_string(slab_rows) + " query rows per task, " +
           std::to_string(sequences.count * slabs) + " tasks";
 }
 

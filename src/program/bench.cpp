@@ -296,7 +296,7 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
       ->type_name("N");
   verb->add_option("--scale", o.scale, "scale of the preset (quick)")->check(CLI::IsMember({"quick", "full"}));
   verb->add_option("--with", o.peers,
-                   "peers to time, run by --python: torch, one of its\nkernels as torch.flash, onnxruntime")
+                   "peers to time, run by --python: torch, or one of\nits kernels such as torch.flash; onnxruntime")
       ->check(not_empty())
       ->type_name("LIST");
   verb->add_option("--against", o.against,
@@ -314,7 +314,8 @@ void add_timing_options(CLI::App* verb, BenchOptions& o) {
                    "GPU only. cold: L2 flushed before each run (the\ndefault). hot: an untimed run first. graph: mean\n"
                    "of up to 100 runs in a CUDA graph. host: how long\na call keeps the host busy")
       ->check(CLI::IsMember({"cold", "hot", "graph", "host"}));
-  verb->add_option("--threads", o.threads, "CPU threads (default: FOVEA_THREADS, else all that\nthe machine grants)")
+  verb->add_option("--threads", o.threads,
+                   "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
       ->check(whole_number_within(1, 4096))
       ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,

@@ -37,6 +37,15 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// The key=value words, as a problem line.
+std::string spaced(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) {
+    if (word.find('=') != std::string::npos && !word.starts_with("-")) line += (line.empty() ? "" : " ") + word;
+  }
+  return line;
+}
+
 // Rewords messages that CLI11 writes as arithmetic.
 std::string plain_words(const std::string& what) {
   const std::string option = what.substr(0, what.find(':'));
@@ -69,6 +78,8 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   const auto longer = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.starts_with(word); });
   if (near.empty() && word.size() > 2 && longer != known.end()) near = *longer;  // --vers
   const std::string kind = option ? "option" : &at == &app ? "verb" : "argument";
+  const bool is_pair = kind == "argument" && word != whole && at.get_option_no_throw("--problem") != nullptr;
+  if (is_pair) return name + ": unknown argument `" + whole + "`\n  hint:   --problem \"" + spaced(left) + "\"" + help;
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
 }
 

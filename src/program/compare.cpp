@@ -172,7 +172,9 @@ void add_compare(CLI::App& app, Action& action) {
   verb->footer(
       "A verdict needs three samples on both sides. Faster or slower: the quartile\n"
       "intervals do not touch, and the medians are further apart than either interval\n"
-      "is wide. Same: each median lies within the other interval. Otherwise unclear.\n"
+      "is wide. Same: the medians differ by less than 0.5 %, or each lies within the\n"
+      "other interval; and both spreads are below 10 %. Otherwise unclear. A spread is\n"
+      "the width of a quartile interval divided by its median.\n"
       "Exit codes: 0 compared, 1 slower and --fail-on given, 2 cannot be compared.");
   verb->callback([&action] { action = [] { return run_compare(o); }; });
 }

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/problem_line.h"
+#include "cuda/measure/device_facts.h"
 #include "fovea/threads.h"
 #include "program/bench/contender.h"
 #include "program/bench/table.h"
@@ -19,11 +20,17 @@
 namespace fovea::program {
 namespace {
 
+// No kernel takes less time on this machine.
+struct LowerBound {
+  double seconds = 0;  // 0: not known
+  std::string text;    // the bound, or why it is not known
+};
+
 struct Facts {
   verification::Case c;
   verification::CasePlan plan;
   verification::Cost cost;
-  double floor_s = 0;        // a lower bound for any kernel on this machine
+  LowerBound bound;
   std::int64_t tensors = 0;  // bytes of inputs and outputs
 };
 
@@ -40,16 +47,34 @@ void check_name(const std::string& implementation, const verification::Operation
               .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
 }
 
+LowerBound bound_of(double flops, double peak, const std::string& whose) {
+  const double seconds = flops / peak;
+  return {seconds, time_text(seconds) + " for the arithmetic alone, at the peak rate of " + whose};
+}
+
+LowerBound lower_bound_of(const verification::Case& c, double flops) {
+  if (c.device() == DeviceKind::cpu) {
+    const int threads = default_threads();
+    const double peak = datasheet_flops(this_machine(), threads, c.dtype() != DType::fp32);
+    if (peak <= 0) return {0, "unknown: the clock of this processor could not be measured"};
+    return bound_of(flops, peak, fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"));
+  }
+  const auto gpus = cuda::device_facts();
+  if (gpus.empty()) return {0, "unknown: this machine has no GPU, or this build has no CUDA"};
+  const double peak = cuda::datasheet_flops(gpus.front(), c.dtype());
+  if (peak <= 0) return {0, "unknown: fovea knows no peak rate of " + gpus.front().name};
+  return bound_of(flops, peak, gpus.front().name);
+}
+
 Facts facts_of(const std::string& line, const std::string& implementation) {
-  Facts facts{.c = verification::parse_case(line), .plan = {}, .cost = {}};
+  Facts facts{.c = verification::parse_case(line), .plan = {}, .cost = {}, .bound = {}};
   check_name(implementation, *facts.c.operation);
   facts.plan = facts.c.operation->plan(facts.c, implementation);
   // The saved state is printed for every pass.
   const verification::Case both = facts.c.with("pass", "e2e");
   facts.plan.saved_bytes = facts.c.operation->plan(both, facts.plan.implementation).saved_bytes;
   facts.cost = facts.c.operation->cost(facts.c);
-  const double peak = datasheet_flops(this_machine(), default_threads(), facts.c.dtype() != DType::fp32);
-  if (peak > 0) facts.floor_s = facts.cost.flops / peak;
+  facts.bound = lower_bound_of(facts.c, facts.cost.flops);
   facts.tensors = tensor_bytes(facts.c);
   return facts;
 }
@@ -79,7 +104,7 @@ void print_json(const Facts& facts) {
                                    {"tensor_bytes", facts.tensors},
                                    {"flops", facts.cost.flops},
                                    {"bytes", facts.cost.bytes},
-                                   {"floor_s", facts.floor_s},
+                                   {"floor_s", facts.bound.seconds},
                                    {"predicted_s", e.seconds}};
   std::printf("%s\n", all.dump(2).c_str());
 }
@@ -102,12 +127,11 @@ void print_words(const Facts& facts) {
       {"tiles", e.tiles},
       {"workspace", fmt::format("{} bytes ({})", e.workspace_bytes, binary_size(e.workspace_bytes))},
       {"saved for backward", fmt::format("{} bytes ({})", e.saved_bytes, binary_size(e.saved_bytes))},
-      {"tensors", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
+      {"inputs, outputs", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
       {"operations", fmt::format("{:.4g} flops", facts.cost.flops)},
-      {"traffic", fmt::format("{:.4g} bytes if each tensor moves once ({:.1f} flops/byte)", facts.cost.bytes,
-                              facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
-      {"lower bound",
-       facts.floor_s > 0 ? time_text(facts.floor_s) + " at the peak rate of this processor" : "unknown"}};
+      {"traffic", fmt::format("{:.4g} bytes if each tensor is read or written once ({:.1f} flops/byte)",
+                              facts.cost.bytes, facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
+      {"lower bound", facts.bound.text}};
   std::fputs(aligned(plan).c_str(), stdout);
 }
 

@@ -69,7 +69,7 @@ void add_verify(CLI::App& app, Action& action) {
                    ->capture_default_str()
                    ->type_name("N");
   verb->add_option("--impl", options->implementations,
-                   "implementations to check, as cpu.avx2,reference\n(default: all that this machine can run)")
+                   "implementations to check, such as\ncpu.avx2,reference (default: all that this\nmachine can run)")
       ->delimiter(',')
       ->type_name("LIST");
   auto* operation = verb->add_option("--op", options->operation, "operation to draw cases of (attention)")

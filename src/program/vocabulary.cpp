@@ -55,15 +55,15 @@ Json flag(std::string_view word, std::string_view mark, bool ranked, std::string
 }
 
 Json flags() {
-  return {
-      flag("impossible", "!", false, "faster than the hardware allows, so wrong"),
-      flag("noisy", "n", true, "samples spread widely; ranked only where the quartiles of two cells do not overlap"),
-      flag("launch_bound", "l", false, "so short that the fixed cost of a call dominates"),
-      flag("low_probe", "p", true, "a library product, or the row itself, beat the probe of the ceiling"),
-      flag("host_bound", "h", false, "may include the time that the host took to enqueue"),
-      flag("inaccurate", "a", true, "less accurate than this library must be"),
-      flag("few_samples", "", true, "fewer samples than asked for"),
-      flag("sampled_check", "", true, "checked on sampled rows and keys")};
+  return {flag("impossible", "!", false, "faster than the hardware allows, so wrong"),
+          flag("noisy", "n", true,
+               "the samples spread widely; ranked against another cell only where their quartiles do not overlap"),
+          flag("launch_bound", "l", false, "the run is so short that the fixed cost of a call dominates"),
+          flag("low_probe", "p", true, "a library product, or the row itself, beat the probe of the ceiling"),
+          flag("host_bound", "h", false, "the time may include the time that the host took to enqueue"),
+          flag("inaccurate", "a", true, "the answer is less accurate than this library's must be"),
+          flag("few_samples", "", true, "fewer samples than asked for"),
+          flag("sampled_check", "", true, "the answer was checked on sampled rows and keys")};
 }
 
 // Patterns of names, in the order of columns: baselines first, the library last.

@@ -131,7 +131,7 @@ AxisCell Operation::cell_of(const Case& c, Pass pass) const {
 CellSupport Operation::support_of(const ImplementationFacts&, const AxisCell&) const { return {Support::partly, ""}; }
 
 std::string Operation::support_page() const {
-  std::string page = "# What each implementation of " + std::string(name()) + " takes\n\n";
+  std::string page = "\n# What each implementation of " + std::string(name()) + " takes\n\n";
   for (const ImplementationFacts& one : implementations())
     page += "- `" + one.name + "` on " + std::string(core::name_of(one.device)) + "\n";
   return page;

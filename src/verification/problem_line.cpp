@@ -221,7 +221,7 @@ std::string problem_line_help() {
   std::string text =
       "A problem line is a list of key=value words in any order; 4k means 4096.\nDefaults are in parentheses.\n";
   for (const Operation* one : operations()) {
-    text += "  op=" + std::string(one->name()) + "\n";
+    text += "With op=" + std::string(one->name()) + (one == operations().front() ? ", the default:\n" : ":\n");
     for (const core::Key& key : one->keys().keys) text += help_of(key);
   }
   return text + "In a sweep a key may have several values: \"lq=1k,2k,4k d=64,128 pass=fwd,bwd\" is\ntwelve problems.";

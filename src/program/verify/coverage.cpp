@@ -73,19 +73,22 @@ std::vector<Coverage::Shortage> Coverage::below(std::int64_t wanted, bool forwar
 std::string Coverage::text() const {
   std::string text;
   const std::size_t columns = axes_.back().classes.size();
+  std::size_t width = 0;  // of the longest row name; attention's table then has 80 columns
+  for (std::size_t n = 0; n < cells_; n += columns) width = std::max(width, row_name(cell_of(n)).size());
   for (const auto& [name, counts] : counts_) {
-    text += fmt::format("{:<46}", "Cases that " + name + " ran");
-    for (const auto& column : axes_.back().classes) text += fmt::format("{:>9}", column);
+    text += fmt::format("{:<{}}", "Cases that " + name + " ran", width);
+    for (const auto& column : axes_.back().classes) text += fmt::format("{:>7}", column);
     text += "\n";
     for (std::size_t n = 0; n < cells_; n += columns) {
       std::string row;
       std::int64_t total = 0;
       for (std::size_t c = 0; c < columns; ++c) {
-        row += fmt::format("{:>9}", counts[n + c]);
+        row += fmt::format("{:>7}", counts[n + c]);
         total += counts[n + c];
       }
-      if (total > 0) text += fmt::format("  {:<44}{}\n", row_name(cell_of(n)), row);
+      if (total > 0) text += fmt::format("{:<{}}{}\n", row_name(cell_of(n)), width, row);
     }
+    text += "\n";
   }
   return text;
 }

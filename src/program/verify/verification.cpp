@@ -196,8 +196,8 @@ void Verification::print_summary() {
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
   if (tally_.exempt > 0)
     fmt::print(
-        "{} not judged: baselines given NaN or infinity, and gradients of scores too large for\n"
-        "fp32 (docs/numerics.md, Large and small numbers)\n",
+        "{} not judged: baselines given NaN or infinity, and gradients of scores too\n"
+        "large for fp32 (docs/numerics.md, Large and small numbers)\n",
         tally_.exempt);
   fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
 }

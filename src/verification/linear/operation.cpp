@@ -55,6 +55,7 @@ class Linear final : public Operation {
   Call prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const override;
   std::vector<std::string> variation_of(const Case& c) const override;
   CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& at) const override;
+  std::string support_page() const override;
 };
 
 std::vector<TensorSpec> Linear::tensors(const Case& c) const {
@@ -166,6 +167,31 @@ CellSupport Linear::support_of(const ImplementationFacts& implementation, const 
   const Explanation told = explain(p, implementation.name);
   if (!told.chosen.empty()) return {Support::yes, ""};
   return {Support::no, told.walk.empty() ? "" : told.walk.front().reason};
+}
+
+// The same on every machine, as attention's page: oneDNN's bf16 product, which needs AVX-512, counts as taken.
+std::string Linear::support_page() const {
+  std::string page =
+      "\n# What each implementation of linear takes\n\n"
+      "\"yes\" includes both passes, bias, accumulation, every size and fp32 results. Implementations on GPUs are not\n"
+      "listed. `cpu.onednn` takes bf16 only on processors with AVX-512 BF16.\n\n"
+      "| implementation |";
+  const std::vector<std::string> types = axes().at(1).classes;
+  for (const std::string& type : types) page += " " + type + " |";
+  page += " bitwise equal for any number of threads |\n|---|";
+  for (std::size_t n = 0; n <= types.size(); ++n) page += "---|";
+  page += "\n";
+  for (const ImplementationFacts& one : implementations()) {
+    if (one.device != DeviceKind::cpu) continue;
+    page += "| `" + one.name + "` |";
+    for (std::size_t type = 0; type < types.size(); ++type) {
+      const auto taken = [&](std::size_t pass) { return support_of(one, {pass, type}).support == Support::yes; };
+      const bool anywhere = one.name == "cpu.onednn" && types[type] == "bf16";
+      page += anywhere || (taken(0) && taken(1)) ? " yes |" : taken(0) || taken(1) ? " partly |" : " no |";
+    }
+    page += one.reproducible ? " yes |\n" : " no |\n";
+  }
+  return page;
 }
 
 }  // namespace
