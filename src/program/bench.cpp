@@ -46,6 +46,7 @@ Exit codes: 0 done, 1 a wrong or failed row, 2 bad usage or input,
 
 )";
 constexpr double kTrialSeconds = 0.1;  // shorter sampling is a trial, and its ceilings are measured briefly
+constexpr double kSettle = 5e-3;
 constexpr double kQuickRepeat = 0.5, kFullRepeat = 10;
 constexpr std::size_t kManyCells = 2000;
 constexpr double kLongSweep = 3600;
@@ -229,6 +230,7 @@ int run_bench(const BenchOptions& o) {
                                : !o.preset.empty() && !is_full(o) ? kQuickRepeat
                                                                   : kFullRepeat;
   settings.limits.timeout = o.timeout;
+  if (device == DeviceKind::cpu) settings.limits.settle = kSettle;
   settings.threads = o.threads > 0 ? o.threads : default_threads();
   settings.memory_limit =
       o.memory_limit.empty() ? usable_memory(device, machine, contenders.size()) : parse_memory(o.memory_limit);

@@ -110,9 +110,14 @@ TEST_F(RowScaling, IsExplainedAndListed) {
   const auto listed =
       std::find_if(operations.begin(), operations.end(), [](const json& one) { return one["name"] == "row_scaling"; });
   ASSERT_NE(listed, operations.end());
-  EXPECT_EQ(
-      (*listed)["keys"][2],
-      json({{"key", "cols"}, {"kind", "count"}, {"words", json::array()}, {"default", "rows"}, {"help", "columns"}}));
+  EXPECT_EQ((*listed)["keys"][2], json({{"key", "cols"},
+                                        {"kind", "count"},
+                                        {"help", "columns"},
+                                        {"default", "rows"},
+                                        {"noun", "cols"},
+                                        {"place", "title"},
+                                        {"values", json::object()},
+                                        {"follows", "rows"}}));
   const json& implementations = info["implementations"];
   EXPECT_TRUE(std::any_of(implementations.begin(), implementations.end(),
                           [](const json& one) { return one["name"] == "rows.short"; }));

@@ -19,6 +19,7 @@ namespace {
 constexpr int kWarmRuns = 3;
 constexpr double kWarmSeconds = 0.05;
 constexpr double kLongestWarmUp = 0.3;  // wall-clock seconds: taking one sample may need many runs
+constexpr int kMostLead = 1000;         // untimed runs of a turn
 constexpr double kLongRun = 1.0;        // a run this long needs no three warm-up runs
 
 using Clock = std::chrono::steady_clock;
@@ -53,7 +54,7 @@ class Turn {
     const int runs = std::min<int>(runs_per_turn(), kMostSamples - static_cast<int>(outcome_.samples.size()));
     guarded([&] {
       // After another contender's turn, caches hold its data. If runs are short, the first one would stand out.
-      const auto taken = source_.sample(runs, runs > 1 ? 1 : 0);
+      const auto taken = source_.sample(runs, runs > 1 ? lead() : 0);
       // Rounds to nanoseconds: further digits are noise and would only lengthen the records.
       for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
     });
@@ -82,6 +83,8 @@ class Turn {
   }
 
   int runs_per_turn() const { return typical_ > 0 ? std::clamp(static_cast<int>(kRoundSeconds / typical_), 1, 50) : 1; }
+
+  int lead() const { return std::clamp(static_cast<int>(limits_.settle / typical_), 1, kMostLead); }
 
   bool enough() {
     const auto& samples = outcome_.samples;

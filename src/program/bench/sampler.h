@@ -12,6 +12,9 @@ namespace fovea::program {
 struct SamplingLimits {
   double repeat_for = 10;  // maximum seconds of samples per contender
   double timeout = 60;     // maximum seconds until a contender has the minimum number of samples
+  // Seconds of untimed runs at the start of a turn. A process that goes on after a pause needs some milliseconds until
+  // its threads run on processors of their own.
+  double settle = 0;
 };
 
 inline constexpr int kLeastSamples = 3;
