@@ -22,12 +22,18 @@ void multiply_own(const BatchedProduct& p, void* scratch) {
 }
 
 std::string takes_all(DType) { return {}; }
+TileSize largest_tile(DType) { return {512, 512}; }
 bool rounds_nothing(const BatchedProduct&) { return false; }
 
 std::vector<HostLibrary>& list() {
-  static auto& all = core::never_destroyed<std::vector<HostLibrary>>(
-      1, HostLibrary{
-             "cpu.own", "the engine's own kernels", {}, takes_all, own_scratch_bytes, rounds_nothing, multiply_own});
+  static auto& all = core::never_destroyed<std::vector<HostLibrary>>(1, HostLibrary{"cpu.own",
+                                                                                    "the engine's own kernels",
+                                                                                    {},
+                                                                                    takes_all,
+                                                                                    largest_tile,
+                                                                                    own_scratch_bytes,
+                                                                                    rounds_nothing,
+                                                                                    multiply_own});
   return all;
 }
 

@@ -11,12 +11,18 @@
 
 namespace fovea::linear {
 
+struct TileSize {
+  std::int64_t rows, columns;
+};
+
 struct HostLibrary {
   std::string_view name;                // cpu.onednn
   std::string_view title;               // oneDNN
   std::string_view named_because = {};  // why it multiplies only when named; empty if it is chosen too
   // Why it takes no products of this type; empty if it does.
   std::string (*refusal)(DType operands) = nullptr;
+  // The largest piece of a result that one call computes: large enough that packing operands takes little of the time.
+  TileSize (*largest_tile)(DType operands) = nullptr;
   // Bytes of memory that a product of these sizes and types needs, 64-byte aligned; the larger product, the more.
   std::int64_t (*scratch_bytes)(const BatchedProduct&) = nullptr;
   // Whether it writes the product's result as it is; else it is asked for sums in fp32, which are rounded afterwards.

@@ -1,4 +1,4 @@
-// A tile is large enough that a library packs its operands in little of the time.
+// Where the tiles of products lie, and the workspace of those who compute them.
 #include "linear/host_plan.h"
 
 #include <algorithm>
@@ -11,8 +11,10 @@ namespace {
 using cpu::align_up;
 using cpu::divide_up;
 
-// Of a tile at most. Products of few tiles are cut finer, down to kLeastRows.
-constexpr std::int64_t kTileRows = 512, kTileColumns = 512, kLeastRows = 64, kEnoughTiles = 4;
+// A large product becomes kEnoughTiles, or as many as have kLargeTile multiply-adds: repacking operands then takes
+// little of the time. A small product becomes kFewTiles.
+constexpr std::int64_t kLargeTile = std::int64_t{1} << 29, kEnoughTiles = 6, kFewTiles = 4;
+constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRows = 64;
 
 // Equal tiles of at most `most`.
 std::int64_t tile_of(std::int64_t size, std::int64_t most) {
@@ -26,25 +28,30 @@ std::string words_of(const WholeProduct& p, const Cut& cut) {
 
 }  // namespace
 
-Cut cut_of(std::int64_t count, std::int64_t m, std::int64_t n) {
+Cut cut_of(const BatchedProduct& p, const TileSize& largest) {
+  const std::int64_t large_tiles = p.count * p.m * p.n * p.k / kLargeTile;
+  const bool is_large = large_tiles >= 2;
+  const std::int64_t wanted = is_large ? std::min(large_tiles, kEnoughTiles) : kFewTiles;
+  const std::int64_t least_rows = is_large ? kLeastRowsOfLarge : kLeastRows;
   Cut cut{};
-  cut.columns = tile_of(n, kTileColumns);
-  cut.column_tiles = divide_up(n, cut.columns);
-  std::int64_t most = kTileRows;
-  do {
-    cut.rows = tile_of(m, most);
-    cut.row_tiles = divide_up(m, cut.rows);
-    cut.tiles = count * cut.row_tiles * cut.column_tiles;
-    most /= 2;
-  } while (cut.tiles < kEnoughTiles && most >= kLeastRows);
-  return cut;
+  cut.columns = tile_of(p.n, largest.columns);
+  cut.column_tiles = divide_up(p.n, cut.columns);
+  // Twice as many each time: an even number is balanced over two threads.
+  for (std::int64_t row_tiles = divide_up(p.m, largest.rows);; row_tiles *= 2) {
+    cut.rows = divide_up(p.m, row_tiles);
+    cut.row_tiles = divide_up(p.m, cut.rows);
+    cut.tiles = p.count * cut.row_tiles * cut.column_tiles;
+    if (cut.tiles >= wanted || cut.rows / 2 < least_rows) return cut;
+  }
 }
 
-HostPlan::HostPlan(const HostLibrary& used, const LinearProblem& p) : Plan(p), library(used) {
+HostPlan::HostPlan(const HostLibrary& used, const LinearProblem& p)
+    : Plan(p), library(used), largest_tile(used.largest_tile(p.dtype)) {
   std::int64_t library_bytes = 0, most_tiles = 1;
   for (const WholeProduct& one : whole_products(p)) {
-    const Cut cut = cut_of(1, one.m, one.n);
-    BatchedProduct tile{.m = std::min(one.m, kTileRows), .n = std::min(one.n, kTileColumns), .k = one.k};
+    const Cut cut = cut_of({.m = one.m, .n = one.n, .k = one.k}, largest_tile);
+    BatchedProduct tile{
+        .m = std::min(one.m, largest_tile.rows), .n = std::min(one.n, largest_tile.columns), .k = one.k};
     tile.a.dtype = tile.b.dtype = one.operands;
     tile.c.dtype = one.result;
     if (one.result != DType::fp32) sums_bytes = std::max(sums_bytes, align_up(tile.m * tile.n * 4));

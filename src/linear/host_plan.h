@@ -12,12 +12,13 @@ struct Cut {
   std::int64_t columns, column_tiles;  // likewise
   std::int64_t tiles;                  // of all products
 };
-Cut cut_of(std::int64_t count, std::int64_t m, std::int64_t n);
+Cut cut_of(const BatchedProduct& product, const TileSize& largest);  // of its sizes alone
 
 struct HostPlan final : Plan {
   HostPlan(const HostLibrary& library, const LinearProblem& problem);
 
   const HostLibrary& library;
+  TileSize largest_tile;
   int workers = 1;                 // that the workspace has room for
   std::int64_t sums_bytes = 0;     // of a worker: a tile that is rounded afterwards
   std::int64_t scratch_bytes = 0;  // of a worker: that tile, then the library's memory

@@ -48,7 +48,7 @@ void multiply_tile(const HostLibrary& library, BatchedProduct tile, char* sums, 
 }
 
 void multiply(const HostPlan& plan, const BatchedProduct& p, const core::RunContext& context) {
-  const Cut cut = cut_of(p.count, p.m, p.n);
+  const Cut cut = cut_of(p, plan.largest_tile);
   char* const scratch = static_cast<char*>(context.workspace) + plan.copied_bytes;
   const int workers = cpu::workers_of(context, plan.workers, cut.tiles);
   cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {

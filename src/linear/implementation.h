@@ -16,7 +16,8 @@ struct Types {
   using ForwardTensors = LinearForwardTensors;
   using BackwardTensors = LinearBackwardTensors;
   static std::string line(const LinearProblem& problem);
-  static bool asks_reproducible(const LinearProblem&) { return true; }
+  // Who names an implementation takes it as it is; those that are not reproducible run only when named.
+  static bool asks_reproducible(const LinearProblem&) { return false; }
   // Best first: those on GPUs, then those on the CPU. Made at the first call, when the program's libraries must be
   // known.
   static core::ImplementationList<Types>& list();

@@ -14,6 +14,8 @@ namespace {
 
 using core::KeyKind;
 
+bool has_gradients(const core::LineValues& values) { return values["pass"] != "fwd"; }
+
 std::optional<core::LineFault> fault_of(const core::LineValues& values) {
   const std::int64_t n = values.count("n"), heads = values.count("h");
   if (heads < 1 || n % heads != 0)
@@ -43,6 +45,13 @@ const core::KeyTable& linear_keys() {
                       {"h", KeyKind::count, "heads that the columns of y are split into, a divisor of n"},
                       core::dtype_key(),
                       {"bias", KeyKind::word, "add a bias, and compute its gradient", {"no", "yes"}, "no"},
+                      {"accumulate",
+                       KeyKind::word,
+                       "whether gradients, then fp32, add to what is there",
+                       {"no", "yes"},
+                       "no",
+                       nullptr,
+                       has_gradients},
                       {"layout", KeyKind::word, "order of the dimensions of y in memory", {"blhd", "bhld"}, "blhd"},
                       core::device_key()},
                      fault_of});
@@ -60,6 +69,10 @@ LinearProblem problem_of(const core::LineValues& values) {
                   .bias = values["bias"] == "yes"};
   p.result_dtype = p.parameter_dtype = p.dtype;
   p.wants_dbias = p.bias;
+  if (p.pass == Pass::backward && values["accumulate"] == "yes") {
+    p.accumulate = p.accumulate_dx = true;
+    p.result_dtype = p.parameter_dtype = DType::fp32;
+  }
   p.device.kind = *core::device_kind_of(values["device"]);
   return p;
 }
@@ -72,6 +85,7 @@ std::string line_of(const LinearProblem& p) {
     values.set(key, size);
   values.set("dtype", std::string(core::name_of(p.dtype)));
   values.set("bias", std::string(p.bias || (p.pass == Pass::backward && p.wants_dbias) ? "yes" : "no"));
+  if (p.pass == Pass::backward) values.set("accumulate", std::string(p.accumulate || p.accumulate_dx ? "yes" : "no"));
   values.set("layout", std::string("blhd"));
   values.set("device", std::string(core::name_of(p.device.kind)));
   return core::line_of(values);

@@ -101,9 +101,9 @@ std::vector<verification::Case> with_passes(const std::vector<verification::Case
       refuse("--passes", "not a pass", pass.empty() ? "an empty word" : pass, "a list of fwd, bwd, e2e");
   }
   std::vector<verification::Case> result;
-  for (verification::Case c : cases) {
+  for (const verification::Case& one : cases) {
     for (const auto& pass : passes) {
-      c.values.set("pass", pass);
+      const verification::Case c = with_word(one, "pass", pass);
       if (std::find(result.begin(), result.end(), c) == result.end()) result.push_back(c);
     }
   }
@@ -122,6 +122,9 @@ std::vector<verification::Case> cases_of(const BenchOptions& o) {
     if (c.place() != "contiguous")
       refuse("--problem", "bench times contiguous tensors only", "place=" + c.place(), "place=contiguous",
              "`fovea verify` checks the other placements");
+    if (c.operation->accumulates(c))
+      refuse("--problem", "bench times gradients that are written, not added to", "accumulate=yes", "accumulate=no",
+             "`fovea verify` checks gradients that are added to");
   }
   return cases;
 }

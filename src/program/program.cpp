@@ -31,6 +31,7 @@ int exit_code(fovea::Status status) { return status == fovea::Status::invalid_ar
 int run(int argc, char** argv) {
   using namespace fovea::program;
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
+  fovea::linear::blas::register_bare_calls();
   fovea::attention::register_implementations(fovea::baselines::implementations());
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(reference_evaluator);

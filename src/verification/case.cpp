@@ -28,6 +28,14 @@ DType Case::dtype() const { return *core::dtype_of(values["dtype"]); }
 DeviceKind Case::device() const { return *core::device_kind_of(values["device"]); }
 std::uint64_t Case::seed() const { return values.seed("seed"); }
 
+Case with_word(Case c, std::string_view key, std::string_view word) {
+  c.values.set(key, std::string(word));
+  std::vector<bool> given;
+  for (const core::Key& other : c.values.table().keys) given.push_back(!c[other.name].empty());
+  c.values.resolve(given);
+  return c;
+}
+
 bool Case::varies(std::string_view word) const {
   return std::find(variation.begin(), variation.end(), word) != variation.end();
 }

@@ -51,6 +51,9 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
+// The case with another word, and the line resolved again, because other keys may apply now.
+Case with_word(Case c, std::string_view key, std::string_view word);
+
 inline constexpr std::string_view kPlacements[] = {"contiguous", "strided", "broadcast", "guarded", "guarded_front"};
 
 }  // namespace fovea::verification

@@ -33,7 +33,7 @@ Differential::Differential(const Case& c, const Trial& trial, MakeDeviceCall mak
   for (TensorSpec& spec : c.operation->tensors(c)) {
     HostTensor memory(spec, c.place(), c.seed());
     if (is_read(spec.role)) fill(c, spec, memory.view());
-    if (spec.role == Role::gradient && c.varies("accumulate")) {
+    if (spec.role == Role::gradient && c.operation->accumulates(c)) {
       before_.push_back({spec, HostTensor(spec, c.place(), c.seed())});
       fill(c, spec, before_.back().memory.view());
     }
@@ -91,7 +91,8 @@ void Differential::clear_results(Pass pass) {
   for (Tensor& one : tensors_) {
     if (!one.is_written(pass)) continue;
     one.memory.poison();
-    if (one.spec.role == Role::gradient && case_.varies("accumulate")) fill(case_, one.spec, one.memory.view());
+    if (one.spec.role == Role::gradient && case_.operation->accumulates(case_))
+      fill(case_, one.spec, one.memory.view());
   }
 }
 

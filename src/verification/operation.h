@@ -132,7 +132,9 @@ class Operation {
   // These have defaults that follow from the keys.
   virtual Case random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits& limits) const;
   virtual std::vector<std::string> variation_of(const Case& c) const;  // drawn from the case's seed
-  virtual std::vector<Axis> axes() const;                              // the last one becomes the columns of tables
+  // Whether gradients are added to what is there, which is then filled like an input.
+  virtual bool accumulates(const Case& c) const { return c.varies("accumulate"); }
+  virtual std::vector<Axis> axes() const;  // the last one becomes the columns of tables
   virtual AxisCell cell_of(const Case& c, Pass pass) const;
   // Whether the implementation promises to take all cases of the cell.
   virtual CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& cell) const;

@@ -46,15 +46,6 @@ Case resized(Case c, const Keys& keys, std::int64_t eighths) {
 
 bool stays(std::string_view key) { return key == "pass" || key == "device"; }
 
-// Sets a word and resolves the line again, because other keys may apply now.
-Case with_word(Case c, const core::Key& key, std::string_view word) {
-  c.values.set(key.name, std::string(word));
-  std::vector<bool> given;
-  for (const core::Key& other : c.values.table().keys) given.push_back(!c[other.name].empty());
-  c.values.resolve(given);
-  return c;
-}
-
 bool is_free_word(const Case& c, const core::Key& key) {
   return key.kind == core::KeyKind::word && !stays(key.name) && !c[key.name].empty();
 }
@@ -66,13 +57,13 @@ Case shortened(const Case& c, const core::Key& key, std::string_view word) {
     return std::ranges::count_if(one.values.table().keys,
                                  [&](const core::Key& each) { return !one[each.name].empty(); });
   };
-  Case changed = with_word(c, key, word);
+  Case changed = with_word(c, key.name, word);
   return words(changed) < words(c) ? changed : c;
 }
 
 Case simplified(Case c, const core::Key& key) {
   const core::KeyTable& table = c.values.table();
-  if (is_free_word(c, key)) c = with_word(std::move(c), key, key.words.front());
+  if (is_free_word(c, key)) c = with_word(std::move(c), key.name, key.words.front());
   const bool follows = key.kind == core::KeyKind::count && table.find(key.fallback) != nullptr;
   if (follows && c.count(key.name) < c.count(key.fallback)) c.values.set(key.fallback, c.count(key.name));
   return c;

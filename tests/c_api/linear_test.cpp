@@ -1,7 +1,9 @@
 // Linear from C: values, optional tensors, what is explained, and the refusals that only C needs.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "fovea/fovea.h"
 
@@ -73,6 +75,48 @@ TEST(CLinear, RefusesWhatOnlyCCanSay) {
   EXPECT_EQ(fovea_linear_forward(&layer.forward, nullptr), FOVEA_INVALID_ARGUMENT);
   EXPECT_NE(std::string(fovea_last_error()).find("(1, 1, 3, 5)"), std::string::npos) << fovea_last_error();
   EXPECT_EQ(layer.y[0], 0);
+}
+
+// One thing wrong at a time: its status, the argument and the values.
+void expect_refused(const std::function<void(Layer&)>& change, bool forward, const std::vector<std::string>& words) {
+  Layer layer;
+  change(layer);
+  const fovea_status status =
+      forward ? fovea_linear_forward(&layer.forward, nullptr) : fovea_linear_backward(&layer.backward, nullptr);
+  EXPECT_EQ(status, FOVEA_INVALID_ARGUMENT);
+  const std::string message = fovea_last_error();
+  for (const std::string& word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << word << " is not in\n" << message;
+  for (const float value : layer.y) EXPECT_EQ(value, 0);
+  for (const float value : layer.dx) EXPECT_EQ(value, 0);
+  for (const float value : layer.dweight) EXPECT_EQ(value, 0);
+}
+
+TEST(CLinear, RefusesSizes) {
+  expect_refused([](Layer& l) { l.of_x.sizes[2] = -1; }, true, {"`x`", "negative size", "(1, 1, -1, 2)"});
+  expect_refused([](Layer& l) { l.of_bias.sizes[3] = 4; }, true, {"`bias`", "(1, 1, 1, 4)", "(1, 1, 1, 3)"});
+  expect_refused([](Layer& l) { l.of_y.sizes[2] = 1; }, true, {"`y`", "(1, 1, 1, 3)", "(1, 1, 2, 3)"});
+  expect_refused([](Layer& l) { l.of_dx.sizes[3] = 1; }, false, {"`dx`", "(1, 1, 2, 1)", "(1, 1, 2, 2)"});
+  expect_refused([](Layer& l) { l.of_dweight.sizes[2] = 2; }, false, {"`dweight`", "(1, 1, 2, 2)", "(1, 1, 3, 2)"});
+}
+
+TEST(CLinear, RefusesStrides) {
+  expect_refused([](Layer& l) { l.of_x.strides[3] = 2; }, true, {"`x`", "the last dimension must be contiguous"});
+  expect_refused([](Layer& l) { l.of_weight.strides[2] = 1; }, true, {"`weight`", "rows that overlap", "strides[2]"});
+  expect_refused([](Layer& l) { l.of_y.strides[2] = 0; }, true, {"`y`", "stride 0 on an output"});
+  expect_refused([](Layer& l) { l.of_dx.strides[2] = 1; }, false, {"`dx`", "strides"});
+}
+
+TEST(CLinear, RefusesTypes) {
+  expect_refused([](Layer& l) { l.of_weight.dtype = FOVEA_BF16; }, true, {"`weight`", "bf16", "fp32"});
+  expect_refused([](Layer& l) { l.of_y.dtype = FOVEA_FP16; }, true, {"`y`", "fp16", "fp32"});
+  expect_refused([](Layer& l) { l.of_dbias.dtype = FOVEA_BF16; }, false, {"`dbias`", "bf16", "fp32"});
+}
+
+TEST(CLinear, RefusesOutputsThatShareMemory) {
+  expect_refused([](Layer& l) { l.of_y.data = l.x; }, true, {"`y`", "shares memory with `x`"});
+  expect_refused([](Layer& l) { l.of_dx.data = l.dy; }, false, {"`dx`", "shares memory with `dy`"});
+  expect_refused([](Layer& l) { l.of_dbias.data = l.dx; }, false, {"shares memory with"});
 }
 
 }  // namespace

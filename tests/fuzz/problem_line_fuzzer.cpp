@@ -4,11 +4,14 @@
 #include <string_view>
 
 #include "fovea/error.h"
+#include "verification/linear/operation.h"
 #include "verification/operation.h"
 #include "verification/problem_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fovea;
+  [[maybe_unused]] static const bool registered =
+      (verification::register_operation(verification::linear_operation()), true);
   const std::string_view line(reinterpret_cast<const char*>(data), size);
   try {
     for (const verification::Case& c : verification::parse_sweep(line, 64)) {

@@ -40,7 +40,7 @@ struct Tensors {
 std::vector<std::string> names(DType dtype) {
   std::vector<std::string> taken;
   for (const ImplementationInfo& one : linear_implementations()) {
-    const LinearProblem problem{.dtype = dtype, .result_dtype = dtype, .parameter_dtype = dtype};
+    const LinearProblem problem{.dtype = dtype, .result_dtype = dtype, .parameter_dtype = dtype, .bias = true};
     if (one.device == DeviceKind::cpu && !explain(problem, one.name).chosen.empty()) taken.push_back(one.name);
   }
   return taken;

@@ -9,7 +9,10 @@ namespace {
 
 class Registered : public testing::Environment {
  public:
-  void SetUp() override { register_host_libraries(blas::libraries()); }
+  void SetUp() override {
+    register_host_libraries(blas::libraries());
+    blas::register_bare_calls();
+  }
 };
 const auto* const registered = testing::AddGlobalTestEnvironment(new Registered);
 
@@ -21,6 +24,31 @@ TEST(LinearWithBlas, ALibraryIsChosenForTheTypesItIsFasterFor) {
   EXPECT_EQ(fp16.chosen, "cpu.own");
   ASSERT_EQ(fp16.walk.front().name, "cpu.onednn");
   EXPECT_EQ(fp16.walk.front().reason, "has no fp16 product on CPUs");
+}
+
+TEST(LinearWithBlas, BareCallsRunWhenNamedAndOnlyMultiply) {
+  for (const char* name : {"cpu.bare_matmul", "cpu.bare_sgemm"}) {
+    EXPECT_EQ(explain(LinearProblem{}, name).chosen, name);
+    const Explanation biased = explain(LinearProblem{.bias = true}, name);
+    EXPECT_EQ(biased.chosen, "");
+    EXPECT_EQ(biased.walk.front().reason, "multiplies only: no bias, no copies of inputs");
+    EXPECT_EQ(explain(LinearProblem{.len = 0}, name).walk.front().reason, "takes no empty product");
+  }
+  for (const Explanation::Step& step : explain(LinearProblem{}).walk) {
+    if (step.name.find("bare") != std::string::npos) {
+      EXPECT_EQ(step.reason, "runs only when named: it is there to be measured against");
+    }
+  }
+}
+
+TEST(LinearWithBlas, TilesFollowTheShape) {
+  const auto tiles = [](const LinearProblem& problem) { return explain(problem, "cpu.onednn").tiles; };
+  EXPECT_EQ(tiles({.len = 1024, .dim_in = 1024, .dim_out = 1024}),
+            "1024 x 1024 x 1024: 2 tiles of 512 x 1024, each one call of oneDNN");
+  EXPECT_EQ(tiles({.len = 2048, .dim_in = 2048, .dim_out = 2048}),
+            "2048 x 2048 x 2048: 8 tiles of 512 x 1024, each one call of oneDNN");
+  EXPECT_EQ(tiles({.len = 128, .dim_in = 64, .dim_out = 64}),
+            "128 x 64 x 64: 2 tiles of 64 x 64, each one call of oneDNN");
 }
 
 TEST(LinearWithBlas, OpenBlasRunsWhenNamed) {

@@ -19,6 +19,27 @@ TEST(LinearOperation, LinesArePrintedInFull) {
             "place=contiguous seed=0");
 }
 
+TEST(LinearOperation, LinesWithGradientsSayWhetherTheyAccumulate) {
+  const Case plain = parse_case("op=linear pass=bwd m=4 k=6 n=8 dtype=bf16");
+  EXPECT_NE(line_of(plain).find("bias=no accumulate=no layout=blhd"), std::string::npos) << line_of(plain);
+  const Case added = parse_case("op=linear pass=bwd m=4 k=6 n=8 dtype=bf16 accumulate=yes");
+  EXPECT_TRUE(linear_operation().accumulates(added));
+  EXPECT_EQ(parse_case(line_of(added)), added);
+  EXPECT_GT(linear_operation().cost(added).bytes, linear_operation().cost(plain).bytes);
+  for (const TensorSpec& one : linear_operation().tensors(added))
+    EXPECT_EQ(one.dtype, one.role == Role::gradient ? DType::fp32 : DType::bf16) << one.name;
+  const Case forward = with_word(added, "pass", "fwd");
+  EXPECT_EQ(line_of(forward).find("accumulate"), std::string::npos) << line_of(forward);
+  EXPECT_FALSE(linear_operation().accumulates(forward));
+  try {
+    parse_case("op=linear m=4 accumulate=yes");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("accumulate"), std::string::npos) << error.what();
+  }
+}
+
 TEST(LinearOperation, HeadsThatDoNotDivideAreRefused) {
   try {
     parse_case("op=linear m=4 k=6 n=8 h=3");

@@ -87,6 +87,8 @@ TEST(LinearRefusals, MemoryThatIsShared) {
                  {"shares memory with `x`"});
   refuse_backward([](Call& c) { c.backward.dx.data = const_cast<void*>(c.backward.dy.data); }, "dx",
                   {"shares memory with `dy`"});
+  refuse_backward([](Call& c) { c.backward.dbias.data = c.backward.dweight.data; }, "dweight",
+                  {"shares memory with `dbias`"});
 }
 
 TEST(LinearRefusals, Options) {

@@ -4,7 +4,6 @@
 #include "linear/blas/blas.h"
 
 #include <cblas.h>
-#include <dnnl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -31,15 +30,7 @@ void openblas(const BatchedProduct& p) {
               size(p.b.row_stride), p.beta, static_cast<float*>(target_of(p.c)), size(p.c.row_stride));
 }
 
-void onednn(const BatchedProduct& p) {
-  const OneThread one_thread;
-  const dnnl_status_t status =
-      dnnl_sgemm(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
-                 static_cast<const float*>(p.a.data), p.a.row_stride, static_cast<const float*>(p.b.data),
-                 p.b.row_stride, p.beta, static_cast<float*>(target_of(p.c)), p.c.row_stride);
-  if (status != dnnl_success)
-    core::fail({.problem = "oneDNN's sgemm failed", .got = "status " + std::to_string(static_cast<int>(status))});
-}
+void onednn(const BatchedProduct& p) { multiply_by_sgemm(p); }
 
 // Shortest of a few runs of a gradient's product, in seconds.
 double time_transposed(void (*library)(const BatchedProduct&)) {
@@ -134,15 +125,19 @@ std::string onednn_refusal(DType operands) {
 
 std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
+// By measurement (docs/kernels/linear_notebook.md). oneDNN's best bf16 code takes dense results only: whole rows.
+TileSize onednn_tile(DType operands) { return operands == DType::bf16 ? TileSize{1024, 8192} : TileSize{512, 1024}; }
+TileSize openblas_tile(DType) { return {512, 1024}; }
+
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }
 
 bool rounds_bf16(const BatchedProduct& p) { return p.c.dtype == DType::bf16 && p.k % kBf16Depth == 0; }
 bool rounds_nothing(const BatchedProduct&) { return false; }
 
-// The primitive is faster than sgemm where the product is large (fovea_linear_times).
+// sgemm is faster than the primitive in fp32 (docs/kernels/linear_notebook.md).
 void multiply_onednn(const BatchedProduct& p, void*) {
   if (p.c.dtype == DType::fp32 && fills_zero(p)) return;
-  (p.a.dtype == DType::bf16 ? multiply_bf16 : multiply_by_primitive)(p);
+  p.a.dtype == DType::bf16 ? multiply_bf16(p) : multiply_by_sgemm(p);
 }
 
 void multiply_openblas(const BatchedProduct& p, void*) {
@@ -150,9 +145,9 @@ void multiply_openblas(const BatchedProduct& p, void*) {
 }
 
 constexpr HostLibrary kLibraries[] = {
-    {"cpu.onednn", "oneDNN", {}, onednn_refusal, no_scratch, rounds_bf16, multiply_onednn},
-    {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured", openblas_refusal, no_scratch,
-     rounds_nothing, multiply_openblas}};
+    {"cpu.onednn", "oneDNN", {}, onednn_refusal, onednn_tile, no_scratch, rounds_bf16, multiply_onednn},
+    {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured", openblas_refusal, openblas_tile,
+     no_scratch, rounds_nothing, multiply_openblas}};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// A primitive is made once for each shape and shared by the threads; each leases scratch memory of its own.
+// A primitive is made once for each shape and number of threads and shared by callers; each leases scratch memory of
+// its own.
 #include "linear/blas/matmul_primitive.h"
 
 #include <dnnl.h>
@@ -92,9 +93,9 @@ struct Matmul {
   }
 };
 
-std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
+std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p, int threads) {
   constexpr std::size_t kMostKept = 256;
-  using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float>;
+  using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float, int>;
   static auto& mutex = core::never_destroyed<std::mutex>();
   static auto& kept = core::never_destroyed<std::map<Key, std::shared_ptr<const Matmul>>>();
   const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
@@ -103,7 +104,8 @@ std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
                 p.a.transposed,
                 p.b.transposed,
                 p.alpha,
-                p.beta};
+                p.beta,
+                threads};
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(key); found != kept.end()) return found->second;
   if (kept.size() >= kMostKept) kept.clear();
@@ -112,16 +114,26 @@ std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p) {
 
 }  // namespace
 
-OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-OneThread::~OneThread() { omp_set_num_threads(before_); }
+OmpThreads::OmpThreads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+OmpThreads::~OmpThreads() { omp_set_num_threads(before_); }
 
 bool has_bf16_products() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
-void multiply_by_primitive(const BatchedProduct& p) {
-  const OneThread one_thread;
-  const std::shared_ptr<const Matmul> matmul = find_matmul(p);
+void multiply_by_sgemm(const BatchedProduct& p, int threads) {
+  const OmpThreads used(threads);
+  const dnnl_status_t status =
+      dnnl_sgemm(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
+                 static_cast<const float*>(p.a.data), p.a.row_stride, static_cast<const float*>(p.b.data),
+                 p.b.row_stride, p.beta, static_cast<float*>(target_of(p.c)), p.c.row_stride);
+  if (status != dnnl_success)
+    core::fail({.problem = "oneDNN's sgemm failed", .got = "status " + std::to_string(static_cast<int>(status))});
+}
+
+void multiply_by_primitive(const BatchedProduct& p, int threads) {
+  const OmpThreads used(threads);
+  const std::shared_ptr<const Matmul> matmul = find_matmul(p, threads);
   const core::WorkspaceLease scratch(static_cast<std::int64_t>(dnnl_memory_desc_get_size(&matmul->scratch)), "product");
   const auto memory = [](const dnnl_memory_desc_t& description, const void* data) {
     return Memory(

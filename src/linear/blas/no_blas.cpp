@@ -8,6 +8,8 @@ std::string unavailable() { return "built without oneDNN and OpenBLAS, to be car
 
 std::span<const HostLibrary> libraries() { return {}; }
 
+void register_bare_calls() {}
+
 void multiply_fastest(const BatchedProduct&) {
   core::fail({.status = Status::unsupported, .problem = "no matrix product", .got = unavailable()});
 }

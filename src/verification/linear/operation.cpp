@@ -6,6 +6,7 @@
 #include "core/never_destroyed.h"
 #include "core/random.h"
 #include "fovea/linear.h"
+#include "linear/implementation.h"
 #include "linear/problem_line.h"
 #include "verification/linear/check.h"
 
@@ -13,13 +14,11 @@ namespace fovea::verification {
 namespace {
 
 LinearProblem problem_of(const Case& c, Pass pass) {
-  LinearProblem p = linear::problem_of(c.values);
-  p.pass = pass;
+  LinearProblem p = linear::problem_of(c.with("pass", std::string(pass == Pass::forward ? "fwd" : "bwd")).values);
   if (c.varies("fp32_results")) p.result_dtype = p.parameter_dtype = DType::fp32;
   const bool dense = c.place() != "strided" && c.place() != "broadcast";
   p.copies_x = !dense;
   if (pass == Pass::forward) return p;
-  p.accumulate = p.accumulate_dx = c.varies("accumulate");
   p.wants_dx = !c.varies("no_dx");
   p.wants_dweight = !c.varies("no_dweight");
   p.wants_dbias = p.bias && !c.varies("no_dbias");
@@ -34,7 +33,7 @@ LinearForwardTensors forward_tensors(const TensorSet& set) {
 LinearBackwardTensors backward_tensors(const Case& c, const TensorSet& set) {
   LinearBackwardTensors t{.x = set["x"], .weight = set["weight"], .dy = set["dy"]};
   t.dx = set["dx"], t.dweight = set["dweight"], t.dbias = set["dbias"];
-  t.accumulate = t.accumulate_dx = c.varies("accumulate");
+  t.accumulate = t.accumulate_dx = c["accumulate"] == "yes";
   return t;
 }
 
@@ -54,6 +53,7 @@ class Linear final : public Operation {
   CasePlan plan(const Case& c, std::string_view implementation) const override;
   Call prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const override;
   std::vector<std::string> variation_of(const Case& c) const override;
+  bool accumulates(const Case& c) const override { return c["accumulate"] == "yes"; }
   CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& at) const override;
   std::string support_page() const override;
 };
@@ -75,9 +75,10 @@ std::vector<TensorSpec> Linear::tensors(const Case& c) const {
   if (c.forwards()) add("y", Role::output, p.result_dtype, y, y_strides);
   if (!c.backwards()) return tensors;
   add("dy", Role::input, p.dtype, y, y_strides);
-  add("dx", Role::gradient, p.result_dtype, x, dense_strides(x));
-  add("dweight", Role::gradient, p.result_dtype, weight, dense_strides(weight));
-  if (p.bias) add("dbias", Role::gradient, p.result_dtype, bias, dense_strides(bias));
+  const DType gradient = problem_of(c, Pass::backward).result_dtype;
+  add("dx", Role::gradient, gradient, x, dense_strides(x));
+  add("dweight", Role::gradient, gradient, weight, dense_strides(weight));
+  if (p.bias) add("dbias", Role::gradient, gradient, bias, dense_strides(bias));
   return tensors;
 }
 
@@ -102,14 +103,13 @@ Expectation Linear::expect(const Case& c, Pass pass, const TensorSet& given) con
       all.add(one.name, {.data = &unread, .dtype = one.dtype, .sizes = one.sizes, .strides = one.strides});
   }
   if (pass == Pass::forward) return expect_linear_forward(forward_tensors(all), c.seed(), non_finite);
-  return expect_linear_backward(backward_tensors(c, all), c.varies("accumulate") ? given : TensorSet{}, c.seed(),
-                                non_finite);
+  return expect_linear_backward(backward_tensors(c, all), accumulates(c) ? given : TensorSet{}, c.seed(), non_finite);
 }
 
 std::vector<ImplementationFacts> Linear::implementations() const {
   std::vector<ImplementationFacts> facts;
-  for (const ImplementationInfo& one : linear_implementations())
-    facts.push_back({one.name, one.device, one.automatic, true, one.unavailable});
+  for (const linear::Implementation& one : linear::Types::list())
+    facts.push_back({std::string(one.name), one.device, one.automatic, one.reproducible, one.obstacle()});
   return facts;
 }
 
@@ -150,13 +150,10 @@ Call Linear::prepare(const Case& c, const TensorSet& tensors, const CallSettings
   return ready;
 }
 
-// Besides gradients that are left out: fp32 results, and gradients that accumulate.
+// Besides gradients that are left out: fp32 results.
 std::vector<std::string> Linear::variation_of(const Case& c) const {
   std::vector<std::string> words = Operation::variation_of(c);
-  const std::uint32_t draw = core::philox(c.seed(), 0xADD, 0)[0];
-  const bool fp32 = c.dtype() == DType::fp32;
-  if (!fp32 && draw % 3 == 0) words.push_back("fp32_results");
-  if (c.backwards() && draw / 3 % 3 == 0 && (fp32 || draw % 3 == 0)) words.push_back("accumulate");
+  if (c.dtype() != DType::fp32 && core::philox(c.seed(), 0xADD, 0)[0] % 3 == 0) words.push_back("fp32_results");
   return words;
 }
 
@@ -165,7 +162,8 @@ CellSupport Linear::support_of(const ImplementationFacts& implementation, const 
   p.result_dtype = p.parameter_dtype = p.dtype;
   p.device.kind = implementation.device;
   const Explanation told = explain(p, implementation.name);
-  if (!told.chosen.empty()) return {Support::yes, ""};
+  // Library calls that are measured against multiply and do nothing else.
+  if (!told.chosen.empty()) return {implementation.reproducible ? Support::yes : Support::partly, ""};
   return {Support::no, told.walk.empty() ? "" : told.walk.front().reason};
 }
 
@@ -182,7 +180,7 @@ std::string Linear::support_page() const {
   for (std::size_t n = 0; n <= types.size(); ++n) page += "---|";
   page += "\n";
   for (const ImplementationFacts& one : implementations()) {
-    if (one.device != DeviceKind::cpu) continue;
+    if (one.device != DeviceKind::cpu || !one.reproducible) continue;  // library calls to measure against are no offer
     page += "| `" + one.name + "` |";
     for (std::size_t type = 0; type < types.size(); ++type) {
       const auto taken = [&](std::size_t pass) { return support_of(one, {pass, type}).support == Support::yes; };
