@@ -1,4 +1,4 @@
-// The CUDA backend's part of the list.
+// The list of the CUDA backend's implementations.
 #include "cuda/cuda.h"
 
 #include "core/never_destroyed.h"

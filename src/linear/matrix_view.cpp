@@ -18,7 +18,7 @@ MatrixView::MatrixView(const TensorView& t)
   if (batches == 1 && len == 1) row = columns();
 }
 
-TensorView dense_copy(const TensorView& t, void* data) {
+MutableTensorView dense_copy(const TensorView& t, void* data) {
   const std::int64_t columns = t.sizes[1] * t.sizes[3];
   return {data, t.dtype, t.sizes, {t.sizes[2] * columns, t.sizes[3], columns, 1}, t.device};
 }

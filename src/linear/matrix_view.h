@@ -26,6 +26,6 @@ struct MatrixView {
 };
 
 // Dense rows.
-TensorView dense_copy(const TensorView& t, void* data);
+MutableTensorView dense_copy(const TensorView& t, void* data);
 
 }  // namespace fovea::linear

@@ -11,7 +11,8 @@ namespace fovea::linear {
 
 // An input that products cannot read in place, brought into dense rows.
 struct CopyStep {
-  TensorView from, to;
+  TensorView from;
+  MutableTensorView to;
 };
 
 // y where nothing is summed, or a gradient of nothing: the bias, or zeros.

@@ -54,11 +54,11 @@ namespace {
 TEST(Launch, ResidentBlocksDependOnThreadsAndBytes) {
   static const int kernel = 0;
   asked = 0;
-  EXPECT_EQ(resident_blocks(&kernel, 128, 0, 0), 16);
-  EXPECT_EQ(resident_blocks(&kernel, 256, 0, 0), 8);
-  EXPECT_EQ(resident_blocks(&kernel, 128, 3, 0), 19);
-  EXPECT_EQ(resident_blocks(&kernel, 128, 0, 1), 16);
-  EXPECT_EQ(resident_blocks(&kernel, 256, 0, 0), 8);
+  EXPECT_EQ(resident_ctas(&kernel, 128, 0, 0), 16);
+  EXPECT_EQ(resident_ctas(&kernel, 256, 0, 0), 8);
+  EXPECT_EQ(resident_ctas(&kernel, 128, 3, 0), 19);
+  EXPECT_EQ(resident_ctas(&kernel, 128, 0, 1), 16);
+  EXPECT_EQ(resident_ctas(&kernel, 256, 0, 0), 8);
   EXPECT_EQ(asked, 4);
 }
 

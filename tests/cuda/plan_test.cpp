@@ -38,11 +38,11 @@ const DeviceInfo& device_info(int) {
 int usable_shared_memory(int) { return shared_limit; }
 CurrentDevice::CurrentDevice(int) {}
 CurrentDevice::~CurrentDevice() = default;
-int resident_blocks(const void*, int threads, int shared_bytes, int) {
+int resident_ctas(const void*, int threads, int shared_bytes, int) {
   return std::min({most_resident, 2048 / threads, (shared_limit + 1024) / (shared_bytes + 1024)});
 }
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
-  return major_capability < 9 ? 0 : sm_count * resident_blocks(function, threads, shared_bytes, device) / cluster;
+  return major_capability < 9 ? 0 : sm_count * resident_ctas(function, threads, shared_bytes, device) / cluster;
 }
 int threads_allowed(const void*, int) { return major_capability == 9 ? any::kWarpgroup : any::kWarp; }
 

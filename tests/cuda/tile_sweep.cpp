@@ -19,6 +19,7 @@
 #include "cuda/attention/any/run.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/tensor_refs.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "graph_time.h"
@@ -253,7 +254,7 @@ class Sweep {
     const char* comma = "";
     for (const Timed& one : all) {
       const TileShape& t = one.choice.kernel->tile;
-      const Workload& load = one.choice.load;
+      const Workload& load = one.choice.workload;
       const Splitting& s = one.choice.splitting;
       std::fprintf(
           file_,

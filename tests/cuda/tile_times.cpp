@@ -20,6 +20,7 @@
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/placement.h"
+#include "cuda/runtime/tensor_refs.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "graph_time.h"

@@ -43,7 +43,7 @@ std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
   std::vector<PlanOverride> all{{.kernel = &one, .splits = 1}};
   if (one.tile.split_warps > 1) return all;
   all.push_back({.kernel = &one, .splits = 3});
-  if (one.separate_dk_dv || resident_blocks(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
+  if (one.separate_dk_dv || resident_ctas(one.function, one.tile.threads(), one.shared_bytes, 0) == 0) return all;
   for (const int cluster : {2, 8}) {
     if (resident_clusters(one.function, one.tile.threads(), one.shared_bytes, cluster, 0) > 0)
       all.push_back({.kernel = &one, .splits = cluster, .in_cluster = true});

@@ -19,20 +19,23 @@ struct Run {
   const Call& call;
   const BackwardTensors& tensors;
   BackwardMemory memory;
-  Matrices q, k, v, dout;
-  Matrices probabilities, gradients;  // of the scores
+  ConstMatrices q, k, v, dout;
+  Matrices probabilities, gradients;  // P, dS
   std::vector<Strip> strips;
 };
 
 // The work of one piece.
-struct Part {
+struct PieceRun {
   const Run& run;
   const Strip& strip;
   const Piece& piece;
   Call call{piece.problem, run.call.stream, run.call.products};
 
-  Matrices of_queries(const Matrices& m) const { return m.from(piece.batch, piece.head_q).within(piece.query); }
-  Matrices of_keys(const Matrices& m) const { return m.from(piece.batch, piece.head_kv); }
+  template <class Pointer>
+  BasicMatrices<Pointer> of_queries(const BasicMatrices<Pointer>& m) const {
+    return m.from(piece.batch, piece.head_q).within(piece.query);
+  }
+  ConstMatrices of_keys(const ConstMatrices& m) const { return m.from(piece.batch, piece.head_kv); }
   Matrices scores(const Matrices& result) const { return scores_of(piece, run.memory.scores, of_queries(result)); }
   RowPass pass(const Matrices& scores, bool masked, double factor) const {
     return pass_over(piece, scores, masked, factor);
@@ -44,12 +47,12 @@ struct Part {
   }
 };
 
-void find_probabilities(const Part& part) {
+void find_probabilities(const PieceRun& part) {
   const Run& run = part.run;
   const Matrices scores = part.scores(run.probabilities);
   multiply_by_keys(part.call, part.of_queries(run.q), part.of_keys(run.k), part.piece.problem.dim_qk, scores);
   RowPass pass = part.pass(scores, true, part.piece.problem.scale);
-  pass.lse = lse_of(part.piece, run.tensors.lse);
+  pass.given_lse = lse_of(part.piece, run.tensors.lse);
   part.finish(Step::exponentials, pass, run.probabilities);
 }
 
@@ -58,7 +61,7 @@ void find_probabilities(const Part& part) {
 bool delta_by_mean(const Run& run) { return run.call.problem.saved_state && !run.tensors.delta; }
 
 // Computes dP, and dS from it.
-void differentiate_scores(const Part& part) {
+void differentiate_scores(const PieceRun& part) {
   const Run& run = part.run;
   const AttentionProblem& p = part.piece.problem;
   const bool naive = run.form == Form::naive;
@@ -70,29 +73,29 @@ void differentiate_scores(const Part& part) {
                      part.of_keys(run.v), p.dim_v, gradients.within(first));
   }
   RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
-  pass.probabilities = row_matrix(part.of_queries(run.probabilities));
+  pass.probabilities = row_matrix(ConstMatrices(part.of_queries(run.probabilities)));
   pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
-  pass.delta_head = run.call.problem.len_q;
-  if (!naive) return part.finish(Step::differentiate, pass, run.gradients);
-  enqueue(part.call, Step::differentiate, pass, p.dtype, DType::fp32);
+  pass.delta_stride = run.call.problem.len_q;
+  if (!naive) return part.finish(Step::softmax_gradient, pass, run.gradients);
+  enqueue(part.call, Step::softmax_gradient, pass, p.dtype, DType::fp32);
   part.finish(Step::scale, part.pass(gradients, false, p.scale), run.gradients);
 }
 
 // view = factor * sum of pair_matrix^T rows over the query heads of a key head's group
-void key_gradient(const Run& run, const MutableTensorView& view, float* sums, const Matrices& pair_matrix,
-                  const Matrices& rows, float factor) {
+void key_gradient(const Run& run, const MutableTensorView& view, float* sums, const ConstMatrices& pair_matrix,
+                  const ConstMatrices& rows, float factor) {
   const AttentionProblem& p = run.call.problem;
   const std::int64_t dim = view.sizes[3];
-  const bool apart = adds_members_apart(p, rows);
-  const Matrices to = apart ? dense(sums, DType::fp32, view.sizes) : result(view);
+  const bool separately = adds_members_separately(p, rows);
+  const Matrices to = separately ? dense(sums, DType::fp32, view.sizes) : result(view);
   for (const Strip& strip : run.strips) {
     const AttentionProblem part = columns_of(p, strip);
     if (part.len_k == 0) continue;
     sum_over_queries({part, run.call.stream, run.call.products}, factor,
                      pair_matrix.within(strip.query, strip.keys_before), rows.within(strip.query), dim,
-                     to.within(strip.keys_before), !apart && p.accumulate);
+                     to.within(strip.keys_before), !separately && p.accumulate);
   }
-  if (apart) copy(run.call, to, view, p.accumulate);
+  if (separately) copy(run.call, to, view, p.accumulate);
 }
 
 void query_gradient(const Run& run, const Strip& strip, float factor) {
@@ -114,7 +117,7 @@ void backward(Form form, const AttentionProblem& p, const BackwardTensors& tenso
   const BackwardMemory memory = backward_memory(form, p, context.workspace);
   const Call call{p, context.stream, memory.products};
   if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(call, tensors);
-  const void* probabilities =
+  void* const probabilities =
       p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities;
   const Run run{form,
                 call,

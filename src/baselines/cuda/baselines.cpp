@@ -1,4 +1,4 @@
-// The three entries of the list, one per form.
+// The baselines' implementations, one per form.
 #include "baselines/cuda/baselines.h"
 
 #include <algorithm>
@@ -39,6 +39,7 @@ core::Prepared prepare(const AttentionProblem& p, int variant) {
   for (const std::int64_t size : {p.batch, p.heads_q, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
     if (size > kLongest) return {.refusal = "sizes up to 2^30, got " + std::to_string(size)};
   }
+  // The last row sees the latest first key.
   if (key_window(p).begin + p.len_q > 1)
     return {.refusal = "masks that hide no early key, since its rows all begin at key 0"};
   const auto form = static_cast<Form>(variant);

@@ -18,13 +18,13 @@ struct Run {
   const Piece& piece;
   Call call;  // of the piece
   Matrices scores, probabilities;
-  LogSumExp* statistics;
+  LogSumExp* log_sum_exps;
   TensorRef lse;
 
   RowPass pass(bool masked, double factor) const {
     RowPass result = pass_over(piece, scores, masked, factor);
     result.lse = lse;
-    result.statistics = statistics;
+    result.log_sum_exps = log_sum_exps;
     return result;
   }
 
@@ -47,7 +47,7 @@ void softmax(const Run& run, const RowPass& pass) {
 
 void naive_passes(const Run& run) {
   enqueue(run.call, Step::scale, run.pass(false, run.call.problem.scale), DType::fp32, DType::fp32);
-  if (run.call.problem.mask != Mask::none) enqueue(run.call, Step::hide, run.pass(true, 1.0), DType::fp32, DType::fp32);
+  if (run.call.problem.mask != Mask::none) enqueue(run.call, Step::mask, run.pass(true, 1.0), DType::fp32, DType::fp32);
   softmax(run, run.pass(false, 1.0));
 }
 
@@ -68,8 +68,8 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
     if (tensors.lse) fill(call, tensors.lse, -std::numeric_limits<float>::infinity());
     return;
   }
-  const Matrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k),
-                 v = operand(call, tensors.v, memory.v);
+  const ConstMatrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k),
+                      v = operand(call, tensors.v, memory.v);
   const Matrices probabilities =
       pairs(p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities, p.dtype);
   for (const Strip& strip : strips_of(form, p)) {
@@ -80,7 +80,7 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
                     {piece.problem, context.stream, memory.products},
                     scores_of(piece, memory.scores, found),
                     found,
-                    memory.lse,
+                    memory.log_sum_exps,
                     lse_of(piece, tensors.lse)};
       for (const Strip& part : halves) {
         const AttentionProblem rows = rows_of(piece.problem, part);

@@ -15,7 +15,7 @@ using fovea::baselines::Form;
 
 constexpr std::int64_t kAlignment = 256;
 
-// Hands out consecutive pieces of memory from the first aligned byte on. With a null base it only counts.
+// Hands out consecutive arrays from the first aligned byte on. With a null base it only counts.
 class Layout {
  public:
   explicit Layout(void* base) : base_(static_cast<char*>(base)) {
@@ -23,9 +23,9 @@ class Layout {
     if (past > 0) base_ += kAlignment - past;
   }
   void* take(std::int64_t bytes) {
-    char* piece = base_ == nullptr ? nullptr : base_ + bytes_;
+    char* array = base_ == nullptr ? nullptr : base_ + bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return piece;
+    return array;
   }
   float* floats(std::int64_t count) { return static_cast<float*>(take(4 * count)); }
   std::int64_t bytes() const { return bytes_ + kAlignment - 1; }
@@ -57,7 +57,7 @@ ForwardMemory forward_memory(Form form, const AttentionProblem& p, void* workspa
   m.q = layout.take(count.q * size);
   m.k = layout.take(count.k * size);
   m.v = layout.take(count.v * size);
-  m.lse = static_cast<LogSumExp*>(layout.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
+  m.log_sum_exps = static_cast<LogSumExp*>(layout.take(count.rows * static_cast<std::int64_t>(sizeof(LogSumExp))));
   if (!p.saved_state) m.probabilities = layout.take(count.pairs * size);
   m.scores = scores_of_piece(layout, form, p);
   m.products = product_memory(layout, count);

@@ -13,9 +13,9 @@ namespace fovea::cuda::baselines {
 // place.
 struct ForwardMemory {
   void *q, *k, *v;
-  LogSumExp* lse;       // [batch, heads_q, len_q]
-  void* probabilities;  // [batch, heads_q, len_q, len_k] in the inputs' type; null if they are saved
-  float* scores;        // of the largest piece; null if fp32 scores become the probabilities in place
+  LogSumExp* log_sum_exps;  // [batch, heads_q, len_q]
+  void* probabilities;      // [batch, heads_q, len_q, len_k] in the inputs' type; null if they are saved
+  float* scores;            // of the largest piece; null if fp32 scores become the probabilities in place
   Buffer products;
   std::int64_t bytes;
 };

@@ -1,4 +1,4 @@
-// A build without CUDA has no baselines on GPUs.
+// Built instead of the CUDA files where FOVEA_CUDA is off: no implementations.
 #include "baselines/cuda/baselines.h"
 
 namespace fovea::cuda::baselines {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 
 #include "baselines/cuda/short_gradient.h"
@@ -14,25 +13,29 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-ElementKind kind_of(DType type) {
-  return type == DType::fp32 ? ElementKind::fp32 : type == DType::bf16 ? ElementKind::bf16 : ElementKind::fp16;
+template <class Pointer>
+BasicTensorRef<Pointer> ref_of(const BasicMatrices<Pointer>& m) {
+  return {m.data, m.batch_stride, m.head_stride, m.row_stride, kind_of(m.dtype)};
 }
 
-TensorRef ref_of(const Matrices& m) {
-  return {const_cast<void*>(m.data), m.batch, m.head, m.row, kind_of(m.dtype), false};
+template <class Pointer>
+BasicMatrices<Pointer> matrices_of(const BasicTensorView<Pointer>& view) {
+  const std::int64_t row = view.sizes[2] > 1 ? view.strides[2] : view.sizes[3];
+  return {view.data, view.dtype, view.strides[0], view.strides[1], row};
 }
 
 // Whether rows of `type` can be accessed as aligned vectors of four.
-bool is_vector(const RowMatrix& m, DType type) {
+template <class Pointer>
+bool is_vector(const BasicRowMatrix<Pointer>& m, DType type) {
   return reinterpret_cast<std::uintptr_t>(m.data) % static_cast<std::uintptr_t>(4 * size_of(type)) == 0 &&
-         m.row % 4 == 0 && m.head % 4 == 0;
+         m.row_stride % 4 == 0 && m.head_stride % 4 == 0;
 }
 
 template <class Parameters>
-void launch_rows(const void* kernel, std::int64_t rows, int rows_of_block, int threads, const Call& call,
+void launch_rows(const void* kernel, std::int64_t rows, int rows_per_cta, int threads, const Call& call,
                  const Parameters& parameters, Dependency dependency = Dependency::full) {
-  constexpr std::int64_t kMostBlocks = 0x7fffffff;
-  launch(kernel, std::min((rows + rows_of_block - 1) / rows_of_block, kMostBlocks), threads, 0,
+  constexpr std::int64_t kMaxGrid = 0x7fffffff;
+  launch(kernel, std::min((rows + rows_per_cta - 1) / rows_per_cta, kMaxGrid), threads, 0,
          static_cast<cudaStream_t>(call.stream), &parameters, dependency);
 }
 
@@ -47,27 +50,32 @@ void launch_copy(const Call& call, const Sizes& sizes, TensorCopy pass) {
 // The lse of all (batch, head) at one stride, so that kernels need no division by the heads.
 RowMatrix lse_of_sequences(const RowPass& pass) {
   const TensorRef& lse = pass.lse;
-  return {lse.data, pass.heads_q == 1 ? lse.batch : lse.head, lse.row};
+  return {lse.data, pass.heads_q == 1 ? lse.batch_stride : lse.head_stride, lse.row_stride};
+}
+
+template <class Pointer>
+bool fits_32_bits(const BasicRowMatrix<Pointer>& m) {
+  constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
+  return std::min(m.head_stride, m.row_stride) >= 0 && std::max(m.head_stride, m.row_stride) <= kMost;
 }
 
 // Whether the kernels for short rows can run the pass, if its rows are vectors.
-bool is_short(const RowPass& pass, std::initializer_list<RowMatrix> matrices) {
-  for (const RowMatrix& m : matrices) {
-    constexpr std::int64_t kMost = std::numeric_limits<unsigned>::max();
-    if (std::clamp<std::int64_t>(m.head, 0, kMost) != m.head || std::clamp<std::int64_t>(m.row, 0, kMost) != m.row)
-      return false;
-  }
-  return pass.len_k <= kShortRow && pass.rows <= std::numeric_limits<int>::max();
+template <class... Matrices>
+bool is_short(const RowPass& pass, const Matrices&... matrices) {
+  return (fits_32_bits(matrices) && ...) && pass.len_k <= kShortRow && pass.rows <= std::numeric_limits<int>::max();
 }
 
 bool is_short_softmax(const RowPass& pass) {
   const RowMatrix lse = lse_of_sequences(pass);
   const bool one_stride = lse.data == nullptr || pass.rows == std::int64_t{pass.heads_q} * pass.len_q ||
-                          pass.lse.batch == pass.heads_q * lse.head;
-  return one_stride && is_short(pass, {pass.scores, pass.to, lse});
+                          pass.lse.batch_stride == pass.heads_q * lse.head_stride;
+  return one_stride && is_short(pass, pass.scores, pass.to, lse);
 }
 
-ShortMatrix narrow(const RowMatrix& m) { return {m.data, static_cast<unsigned>(m.head), static_cast<unsigned>(m.row)}; }
+template <class To, class From>
+BasicShortMatrix<To> narrow(const BasicRowMatrix<From>& m) {
+  return {m.data, static_cast<unsigned>(m.head_stride), static_cast<unsigned>(m.row_stride)};
+}
 
 ShortRows short_rows(const RowPass& pass) {
   return {static_cast<unsigned>(pass.rows), static_cast<unsigned>(pass.len_q), fast_divmod(pass.len_q), pass.len_k,
@@ -84,20 +92,20 @@ void enqueue_short_softmax(const Call& call, const RowPass& pass, DType to) {
   const ShortSoftmax softmax{.rows = short_rows(pass),
                              .abs_scale = pass.abs_scale,
                              .sign = pass.sign,
-                             .scores = narrow(pass.scores),
-                             .to = narrow(pass.to),
-                             .lse = narrow(lse_of_sequences(pass))};
+                             .scores = narrow<const void*>(pass.scores),
+                             .to = narrow<void*>(pass.to),
+                             .lse = narrow<void*>(lse_of_sequences(pass))};
   launch_short(short_softmax_kernel(kind_of(to)), call, softmax);
 }
 
 void enqueue_short_gradient(const Call& call, const RowPass& pass, DType to) {
   const ShortGradient gradient{.rows = short_rows(pass),
                                .factor = pass.factor,
-                               .gradients = narrow(pass.scores),
-                               .probabilities = narrow(pass.probabilities),
-                               .to = narrow(pass.to),
+                               .dp = narrow<const void*>(pass.scores),
+                               .probabilities = narrow<const void*>(pass.probabilities),
+                               .to = narrow<void*>(pass.to),
                                .delta = pass.delta,
-                               .delta_head = static_cast<unsigned>(pass.delta_head)};
+                               .delta_stride = static_cast<unsigned>(pass.delta_stride)};
   launch_short(short_gradient_kernel(kind_of(to)), call, gradient);
 }
 
@@ -107,7 +115,7 @@ bool enqueue_short(const Call& call, Step step, const RowPass& pass, DType to) {
     enqueue_short_softmax(call, pass, to);
     return true;
   }
-  if (step == Step::differentiate && is_short(pass, {pass.scores, pass.probabilities, pass.to})) {
+  if (step == Step::softmax_gradient && is_short(pass, pass.scores, pass.probabilities, pass.to)) {
     enqueue_short_gradient(call, pass, to);
     return true;
   }
@@ -117,14 +125,12 @@ bool enqueue_short(const Call& call, Step step, const RowPass& pass, DType to) {
 }  // namespace
 
 int threads_of_row(std::int64_t len_k, Step step) {
-  const bool halves = step == Step::differentiate || step == Step::exponentials;
+  const bool halves = step == Step::softmax_gradient || step == Step::exponentials;
   const std::int64_t values = halves ? kRowValues / 2 : kRowValues;
   int threads = 32;
   while (threads < kMostRowThreads && threads * values < len_k) threads *= 2;
   return threads;
 }
-
-RowMatrix row_matrix(const Matrices& pairs) { return {const_cast<void*>(pairs.data), pairs.head, pairs.row}; }
 
 RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, double factor) {
   const AttentionProblem& p = piece.problem;
@@ -146,12 +152,12 @@ RowPass pass_over(const Piece& piece, const Matrices& scores, bool masked, doubl
 void enqueue(const Call& call, Step step, RowPass pass, DType element, DType to) {
   pass.threads = threads_of_row(pass.len_k, step);
   const bool vector = pass.len_k % 4 == 0 && is_vector(pass.scores, DType::fp32) && is_vector(pass.to, to) &&
-                      (step != Step::differentiate || is_vector(pass.probabilities, element));
+                      (step != Step::softmax_gradient || is_vector(pass.probabilities, element));
   if (vector && to != DType::fp32 && enqueue_short(call, step, pass, to)) return;
-  constexpr int kShortRows = 4;  // per thread block
-  const int rows_of_block = pass.threads == 32 ? kShortRows : 1;
-  launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_of_block,
-              rows_of_block * pass.threads, call, pass);
+  constexpr int kRowsPerCta = 4;  // with one warp per row
+  const int rows_per_cta = pass.threads == 32 ? kRowsPerCta : 1;
+  launch_rows(row_pass_kernel(step, kind_of(element), kind_of(to), vector), pass.rows, rows_per_cta,
+              rows_per_cta * pass.threads, call, pass);
 }
 
 void enqueue_delta(const Call& call, const TensorView& out, const TensorView& dout, const TensorView& given,
@@ -170,30 +176,22 @@ void enqueue_delta(const Call& call, const TensorView& out, const TensorView& do
   launch_rows(delta_kernel(), pass.rows, kTensorPassThreads / 32, kTensorPassThreads, call, pass);
 }
 
-TensorRef ref(const TensorView& t) {
-  const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
-  return {const_cast<void*>(t.data), stride(0), stride(1), stride(2), kind_of(t.dtype), false};
-}
-
-Matrices operand(const Call& call, const TensorView& view, void* scratch) {
-  const Matrices itself = result(view);
-  if (itself.row >= view.sizes[3]) return itself;
+ConstMatrices operand(const Call& call, const TensorView& view, void* scratch) {
+  const ConstMatrices itself = matrices_of(view);
+  if (itself.row_stride >= view.sizes[3]) return itself;
   const Matrices copied = dense(scratch, view.dtype, view.sizes);
   launch_copy(call, view.sizes, {.from = ref(view), .to = ref_of(copied)});
   return copied;
 }
 
-Matrices result(const TensorView& view) {
-  const std::int64_t row = view.sizes[2] > 1 ? view.strides[2] : view.sizes[3];
-  return {view.data, view.dtype, view.strides[0], view.strides[1], row};
-}
+Matrices result(const MutableTensorView& view) { return matrices_of(view); }
 
-Matrices dense(const void* data, DType dtype, const Sizes& sizes) {
+Matrices dense(void* data, DType dtype, const Sizes& sizes) {
   const Sizes strides = dense_strides(sizes);
   return {data, dtype, strides[0], strides[1], strides[2]};
 }
 
-Matrices pairs(const AttentionProblem& p, const void* data, DType dtype) {
+Matrices pairs(const AttentionProblem& p, void* data, DType dtype) {
   return dense(data, dtype, {p.batch, p.heads_q, p.len_q, p.len_k});
 }
 
@@ -201,20 +199,12 @@ Matrices scores_of(const Piece& piece, float* scratch, const Matrices& result) {
   return scratch != nullptr ? pairs(piece.problem, scratch, DType::fp32) : result;
 }
 
-TensorRef lse_of(const Piece& piece, const TensorView& lse) {
-  if (!lse) return {};
-  TensorRef first = ref(lse);
-  first.data =
-      static_cast<float*>(first.data) + piece.batch * first.batch + piece.head_q * first.head + piece.query * first.row;
-  return first;
-}
-
-void copy(const Call& call, const Matrices& from, const MutableTensorView& to, bool accumulate) {
-  launch_copy(call, to.sizes, {.from = ref_of(from), .to = ref(TensorView(to)), .accumulate = accumulate});
+void copy(const Call& call, const ConstMatrices& from, const MutableTensorView& to, bool accumulate) {
+  launch_copy(call, to.sizes, {.from = ref_of(from), .to = ref(to), .accumulate = accumulate});
 }
 
 void fill(const Call& call, const MutableTensorView& to, float value) {
-  launch_copy(call, to.sizes, {.to = ref(TensorView(to)), .value = value});
+  launch_copy(call, to.sizes, {.to = ref(to), .value = value});
 }
 
 }  // namespace fovea::cuda::baselines

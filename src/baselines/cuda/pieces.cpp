@@ -1,4 +1,4 @@
-// Strips end at the mask's edge. Pieces are equal shares of the batch, of the key heads or of a group, whichever is
+// Strips end at the mask's edge. Pieces are equal portions of the batch, of the key heads or of a group, whichever is
 // small enough.
 #include "baselines/cuda/pieces.h"
 
@@ -21,31 +21,31 @@ constexpr std::int64_t kMostStrips = 64;
 
 std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Splits `count` into the fewest equal shares of at most `most`; returns a share's size.
-std::int64_t share(std::int64_t count, std::int64_t most) {
-  const std::int64_t shares = (count + most - 1) / most;
-  return (count + shares - 1) / shares;
+// Splits `count` into the fewest equal portions of at most `most`; returns a portion's size.
+std::int64_t portion(std::int64_t count, std::int64_t most) {
+  const std::int64_t portions = (count + most - 1) / most;
+  return (count + portions - 1) / portions;
 }
 
-struct Shares {
+struct PieceSizes {
   std::int64_t batches, heads_kv, members;
 };
 
-Shares shares_of(const AttentionProblem& p) {
+PieceSizes piece_sizes_of(const AttentionProblem& p) {
   const std::int64_t group = p.heads_kv == 0 ? 1 : p.heads_q / p.heads_kv;
   if (p.dtype == DType::fp32 || p.batch * p.heads_q * p.len_q * p.len_k == 0) return {p.batch, p.heads_kv, group};
   const auto bytes = static_cast<std::int64_t>(sizeof(float)) * p.len_q * p.len_k;
   const std::int64_t heads = std::max<std::int64_t>(1, kPieceBytes / bytes);
-  if (heads >= p.heads_q) return {share(p.batch, heads / p.heads_q), p.heads_kv, group};
-  if (heads >= group) return {1, share(p.heads_kv, heads / group), group};
-  return {1, 1, share(group, heads)};
+  if (heads >= p.heads_q) return {portion(p.batch, heads / p.heads_q), p.heads_kv, group};
+  if (heads >= group) return {1, portion(p.heads_kv, heads / group), group};
+  return {1, 1, portion(group, heads)};
 }
 
-AttentionProblem part_of(const AttentionProblem& p, const Shares& shares) {
+AttentionProblem part_of(const AttentionProblem& p, const PieceSizes& sizes) {
   AttentionProblem part = p;
-  part.batch = shares.batches;
-  part.heads_kv = shares.heads_kv;
-  part.heads_q = shares.heads_kv * shares.members;
+  part.batch = sizes.batches;
+  part.heads_kv = sizes.heads_kv;
+  part.heads_q = sizes.heads_kv * sizes.members;
   return part;
 }
 
@@ -54,7 +54,7 @@ std::int64_t keys_seen(const AttentionProblem& p, std::int64_t query) {
   return std::min(p.len_k, up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
 }
 
-bool leaves_out(Form form, const AttentionProblem& p) {
+bool skips_masked_tiles(Form form, const AttentionProblem& p) {
   return form == Form::fused && p.mask != Mask::none && p.heads_q == p.heads_kv;
 }
 
@@ -65,7 +65,7 @@ std::int64_t least_rows(const AttentionProblem& p) {
 }
 
 std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
-  if (!leaves_out(form, p)) return p.len_q;
+  if (!skips_masked_tiles(form, p)) return p.len_q;
   const std::int64_t rows = std::max(least_rows(p), up(p.len_q / kMostStrips, kTile));
   const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // then the additional launches cost more
   return saves_little ? p.len_q : rows;
@@ -87,7 +87,8 @@ std::vector<Strip> strips_of(Form form, const AttentionProblem& p) {
 
 std::vector<Strip> halves_of(Form form, const AttentionProblem& p, const Strip& strip) {
   const std::int64_t rows = up((p.len_q + 1) / 2, kTile);
-  if (!leaves_out(form, p) || strip.queries < p.len_q || rows >= p.len_q || rows < least_rows(p)) return {strip};
+  if (!skips_masked_tiles(form, p) || strip.queries < p.len_q || rows >= p.len_q || rows < least_rows(p))
+    return {strip};
   const std::int64_t keys = keys_seen(p, rows);
   if (3 * keys > 2 * p.len_k) return {strip};
   return {{0, rows, 0, keys}, {rows, p.len_q - rows, keys, p.len_k}};
@@ -111,7 +112,7 @@ std::int64_t most_pairs(Form form, const AttentionProblem& p) {
   std::int64_t most = 0;
   for (const Strip& strip : strips_of(form, p)) {
     const AttentionProblem rows = rows_of(p, strip);
-    most = std::max(most, counts_of(part_of(rows, shares_of(rows))).pairs);
+    most = std::max(most, counts_of(part_of(rows, piece_sizes_of(rows))).pairs);
   }
   return most;
 }
@@ -122,12 +123,12 @@ std::vector<Piece> pieces_of(const AttentionProblem& p, const Strip& strip) {
   if (counts_of(rows).pairs == 0) return result;
   const std::int64_t group = p.heads_q / p.heads_kv;
   const std::int64_t window_end = key_window(p).end + strip.query;
-  const Shares most = shares_of(rows);
+  const PieceSizes most = piece_sizes_of(rows);
   for (std::int64_t batch = 0; batch < p.batch; batch += most.batches) {
     for (std::int64_t head = 0; head < p.heads_kv; head += most.heads_kv) {
       for (std::int64_t member = 0; member < group; member += most.members) {
-        const Shares here{std::min(most.batches, p.batch - batch), std::min(most.heads_kv, p.heads_kv - head),
-                          std::min(most.members, group - member)};
+        const PieceSizes here{std::min(most.batches, p.batch - batch), std::min(most.heads_kv, p.heads_kv - head),
+                              std::min(most.members, group - member)};
         const std::int64_t head_q = head * group + member;
         result.push_back({part_of(rows, here), batch, head_q, head, strip.query,
                           (batch * p.heads_q + head_q) * p.len_q + strip.query, window_end});

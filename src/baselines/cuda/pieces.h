@@ -17,7 +17,7 @@ struct Strip {
 };
 
 // The strips in order; together they cover all rows, and their new keys cover all keys. With strips, `fused` skips
-// blocks that the mask hides. The other forms have one strip, and so do grouped heads, whose rows are folded into one
+// tiles that are fully masked. The other forms have one strip, and so do grouped heads, whose rows are folded into one
 // product.
 std::vector<Strip> strips_of(fovea::baselines::Form form, const AttentionProblem& problem);
 

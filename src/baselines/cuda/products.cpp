@@ -22,20 +22,22 @@ std::int64_t chain_of(std::int64_t dim, std::int64_t len_k) { return dim % 128 =
 std::int64_t group_of(const AttentionProblem& p) { return p.heads_q / p.heads_kv; }
 
 // The strides of a tensor with query heads, and of one with key heads.
-Spread query_spread(const AttentionProblem& p, const Matrices& m) {
-  return {m.batch, group_of(p) * m.head, group_of(p) > 1 ? m.head : 0};
+Spread query_spread(const AttentionProblem& p, const ConstMatrices& m) {
+  return {m.batch_stride, group_of(p) * m.head_stride, group_of(p) > 1 ? m.head_stride : 0};
 }
-Spread key_spread(const Matrices& m) { return {m.batch, m.head, 0}; }
+Spread key_spread(const ConstMatrices& m) { return {m.batch_stride, m.head_stride, 0}; }
 
 // Whether the rows of a group's heads are one long matrix.
-bool folds(const AttentionProblem& p, const Matrices& m) { return group_of(p) == 1 || m.head == p.len_q * m.row; }
+bool folds(const AttentionProblem& p, const ConstMatrices& m) {
+  return group_of(p) == 1 || m.head_stride == p.len_q * m.row_stride;
+}
 
-MatrixBatch matrix(const Matrices& m, std::int64_t first, std::int64_t apart, bool transposed = false) {
-  return {static_cast<const char*>(m.data) + first * size_of(m.dtype), m.dtype, m.row, apart, transposed};
+MatrixBatch matrix(const ConstMatrices& m, std::int64_t first, std::int64_t batch_stride, bool transposed = false) {
+  return {static_cast<const char*>(m.data) + first * size_of(m.dtype), m.dtype, m.row_stride, batch_stride, transposed};
 }
 
 struct Operand {
-  const Matrices& matrices;
+  ConstMatrices matrices;
   Spread spread;
   bool transposed = false;
 };
@@ -58,7 +60,7 @@ void multiply_all(const Call& call, BatchedProduct product, std::int64_t members
 
 }  // namespace
 
-void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& keys, std::int64_t dim,
+void multiply_by_keys(const Call& call, const ConstMatrices& rows, const ConstMatrices& keys, std::int64_t dim,
                       const Matrices& scores) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = folds(p, rows) && folds(p, scores) ? group_of(p) : 1;
@@ -72,7 +74,7 @@ void multiply_by_keys(const Call& call, const Matrices& rows, const Matrices& ke
   }
 }
 
-void sum_over_keys(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& values,
+void sum_over_keys(const Call& call, float factor, const ConstMatrices& pair_matrix, const ConstMatrices& values,
                    std::int64_t dim, const Matrices& result, bool accumulate) {
   const AttentionProblem& p = call.problem;
   const std::int64_t folded = folds(p, pair_matrix) && folds(p, result) ? group_of(p) : 1;
@@ -81,16 +83,16 @@ void sum_over_keys(const Call& call, float factor, const Matrices& pair_matrix, 
                {result, query_spread(p, result)});
 }
 
-void sum_over_queries(const Call& call, float factor, const Matrices& pair_matrix, const Matrices& rows,
+void sum_over_queries(const Call& call, float factor, const ConstMatrices& pair_matrix, const ConstMatrices& rows,
                       std::int64_t dim, const Matrices& result, bool accumulate) {
   const AttentionProblem& p = call.problem;
-  const std::int64_t folded = adds_members_apart(p, rows) ? 1 : group_of(p);
+  const std::int64_t folded = adds_members_separately(p, rows) ? 1 : group_of(p);
   multiply_all(call, {.m = p.len_k, .n = dim, .k = folded * p.len_q, .alpha = factor, .beta = accumulate ? 1.0f : 0.0f},
                group_of(p) / folded, {pair_matrix, query_spread(p, pair_matrix), true}, {rows, query_spread(p, rows)},
                {result, key_spread(result)});
 }
 
 // Only `rows` decides: pair matrices are dense, so they always fold.
-bool adds_members_apart(const AttentionProblem& p, const Matrices& rows) { return !folds(p, rows); }
+bool adds_members_separately(const AttentionProblem& p, const ConstMatrices& rows) { return !folds(p, rows); }
 
 }  // namespace fovea::cuda::baselines

@@ -9,7 +9,7 @@
 
 namespace fovea::cuda::baselines {
 
-// The rows of a thread block: one, or one per warp.
+// The rows of a thread segment: one, or one per warp.
 struct RowCursor {
   std::int64_t row;
   int thread;  // index among the row's threads
@@ -24,7 +24,7 @@ struct RowCursor {
 
  private:
   static __device__ __forceinline__ int rows_of(unsigned count, int threads) {
-    return static_cast<int>(count >> (__ffs(threads) - 1));  // a power of two
+    return static_cast<int>(count >> (__ffs(threads) - 1));  // count / threads, since `threads` is a power of two
   }
 };
 
@@ -42,9 +42,9 @@ struct Row {
   __device__ __forceinline__ Row(const RowPass& p, std::int64_t row) : index(row), sequence(quotient(row, p.len_q)) {
     query = static_cast<int>(row - sequence * p.len_q);
   }
-  template <class Element>
-  __device__ __forceinline__ Element* of(const RowMatrix& m) const {
-    return static_cast<Element*>(m.data) + sequence * m.head + query * m.row;
+  template <class Element, class Pointer>
+  __device__ __forceinline__ Element* of(const BasicRowMatrix<Pointer>& m) const {
+    return static_cast<Element*>(m.data) + sequence * m.head_stride + query * m.row_stride;
   }
 };
 
@@ -53,22 +53,26 @@ __device__ __forceinline__ int end_of_keys(const RowPass& p, const Row& row) {
   return p.masked ? min(p.len_k, row.query + p.window_end) : p.len_k;
 }
 
-__device__ __forceinline__ float* lse_of_row(const RowPass& p, const Row& row) {
+// The row's element of a tensor [batch, heads_q, len_q, 1].
+template <class Float, class Pointer>
+__device__ __forceinline__ Float* element_of_row(const BasicTensorRef<Pointer>& t, const RowPass& p, const Row& row) {
   const std::int64_t batch = quotient(row.sequence, p.heads_q);
-  return static_cast<float*>(p.lse.data) + batch * p.lse.batch + (row.sequence - batch * p.heads_q) * p.lse.head +
-         row.query * p.lse.row;
+  return static_cast<Float*>(t.data) + batch * t.batch_stride + (row.sequence - batch * p.heads_q) * t.head_stride +
+         row.query * t.row_stride;
 }
 
-__device__ __forceinline__ float exchanged(float value, int step) { return __shfl_xor_sync(0xffffffffu, value, step); }
-__device__ __forceinline__ float2 exchanged(float2 value, int step) {
-  return {exchanged(value.x, step), exchanged(value.y, step)};
+__device__ __forceinline__ float shuffle_xor(float value, int step) {
+  return __shfl_xor_sync(0xffffffffu, value, step);
+}
+__device__ __forceinline__ float2 shuffle_xor(float2 value, int step) {
+  return {shuffle_xor(value.x, step), shuffle_xor(value.y, step)};
 }
 
 // Reduces over the threads of a row; `combine` combines two values.
 template <class Value, class Combine>
-__device__ __forceinline__ Value over_row(Value value, int threads, Combine combine) {
+__device__ __forceinline__ Value reduce_row(Value value, int threads, Combine combine) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = combine(value, exchanged(value, step));
+  for (int step = 16; step > 0; step /= 2) value = combine(value, shuffle_xor(value, step));
   if (threads == 32) return value;
   __shared__ Value of_warp[kMostRowThreads / 32];
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
@@ -80,13 +84,13 @@ __device__ __forceinline__ Value over_row(Value value, int threads, Combine comb
 }
 
 __device__ __forceinline__ float row_sum(float value, int threads) {
-  return over_row(value, threads, [](float a, float b) { return a + b; });
+  return reduce_row(value, threads, [](float a, float b) { return a + b; });
 }
 __device__ __forceinline__ float2 row_sums(float2 values, int threads) {
-  return over_row(values, threads, [](float2 a, float2 b) { return float2{a.x + b.x, a.y + b.y}; });
+  return reduce_row(values, threads, [](float2 a, float2 b) { return float2{a.x + b.x, a.y + b.y}; });
 }
 __device__ __forceinline__ float row_max(float value, int threads) {
-  return over_row(value, threads, [](float a, float b) { return fmaxf(a, b); });
+  return reduce_row(value, threads, [](float a, float b) { return fmaxf(a, b); });
 }
 
 template <int kVector>
@@ -127,30 +131,30 @@ __device__ __forceinline__ void write(Element* to, const float (&values)[kVector
 }
 
 // A thread's columns of a chunk of its row: kSteps vectors of kVector neighbours. The vectors of a warp's threads are
-// adjacent, and a thread's vectors have constant distances. Blocks of columns after the last key are skipped, because
-// these passes would otherwise be bound by instructions.
+// adjacent, and a thread's vectors have constant distances. Segments of columns after the last key are skipped, because
+// instructions would otherwise bound these passes.
 template <int kVector, int kSteps>
-struct Part {
-  static constexpr int kStep = 32 * kVector, kBlock = 128;  // columns of a warp
-  static constexpr int kStepsOfBlock = kBlock / kStep, kBlocks = kSteps / kStepsOfBlock;
+struct ThreadColumns {
+  static constexpr int kStep = 32 * kVector, kSegment = 128;  // columns of a warp
+  static constexpr int kStepsPerSegment = kSegment / kStep, kSegments = kSteps / kStepsPerSegment;
 
   alignas(16) float values[kSteps][kVector];
   int first = 0;  // column of the thread
-  int live = 0;   // blocks with keys
+  int live = 0;   // segments with keys
 
   static __device__ __forceinline__ int columns(int threads) { return threads * kVector * kSteps; }
   static __device__ __forceinline__ int chunks(int length, int threads) {
     return max(1, (length + columns(threads) - 1) / columns(threads));
   }
-  __device__ __forceinline__ void place(int end, int chunk, int thread, int threads) {
+  __device__ __forceinline__ void set_columns(int end, int chunk, int thread, int threads) {
     const int of_warp = chunk * columns(threads) + (thread & ~31) * kVector * kSteps;
     first = of_warp + (thread & 31) * kVector;
-    live = (end - of_warp + kBlock - 1) / kBlock;
+    live = (end - of_warp + kSegment - 1) / kSegment;
   }
 
-  // Loads columns before `end` and sets the others of their block to `otherwise`.
+  // Loads columns before `end` and sets the others of their segment to `fill`.
   template <class Element>
-  __device__ __forceinline__ void load(const Element* row, int end, float otherwise) {
+  __device__ __forceinline__ void load(const Element* row, int end, float fill) {
     const Element* const from = row + first;
     const int left = end - first;
 #pragma unroll
@@ -158,13 +162,13 @@ struct Part {
       if (s * kStep < left) read<kVector>(values[s], from + s * kStep);
     }
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      if (block + 1 != live) [[likely]]
-        continue;  // only the last block can hold columns after `end`
+    for (int segment = 0; segment < kSegments; ++segment) {
+      if (segment + 1 != live) [[likely]]
+        continue;  // only the last live segment can hold columns after `end`
 #pragma unroll
-      for (int s = block * kStepsOfBlock; s < (block + 1) * kStepsOfBlock; ++s) {
+      for (int s = segment * kStepsPerSegment; s < (segment + 1) * kStepsPerSegment; ++s) {
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) values[s][i] = s * kStep + i < left ? values[s][i] : otherwise;
+        for (int i = 0; i < kVector; ++i) values[s][i] = s * kStep + i < left ? values[s][i] : fill;
       }
     }
   }
@@ -178,7 +182,7 @@ struct Part {
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       if (s * kStep >= left) break;
-      if (s / kStepsOfBlock < live)
+      if (s / kStepsPerSegment < live)
         write<kVector>(to + s * kStep, values[s]);
       else
         write<kVector>(to + s * kStep, zeros);
@@ -188,10 +192,10 @@ struct Part {
   template <class Function>
   __device__ __forceinline__ void each(Function function) {
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      if (block >= live) break;
+    for (int segment = 0; segment < kSegments; ++segment) {
+      if (segment >= live) break;
 #pragma unroll
-      for (int s = block * kStepsOfBlock; s < (block + 1) * kStepsOfBlock; ++s) {
+      for (int s = segment * kStepsPerSegment; s < (segment + 1) * kStepsPerSegment; ++s) {
 #pragma unroll
         for (int i = 0; i < kVector; ++i) function(s, i);
       }

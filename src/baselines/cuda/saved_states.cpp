@@ -1,4 +1,4 @@
-// Fingerprints by address.
+// A table of fingerprints, by the saved state's address.
 #include "baselines/cuda/saved_states.h"
 
 #include <map>

@@ -21,79 +21,80 @@ __device__ __forceinline__ float2 unpacked<__half>(unsigned pair) {
   return __half22float2(reinterpret_cast<const __half2&>(pair));
 }
 
-// dP and P of the first kLive blocks; 0 after the row's last key.
+// dP and P of the first kLive segments; 0 after the row's last key.
 template <class Element, int kLive>
 struct Pairs {
-  alignas(16) float gradients[kLive][4];
+  alignas(16) float dp[kLive][4];
   uint2 probabilities[kLive];  // packed
 
   // Loads with __ldcs, so that both leave the L2 cache first and dS stays there for the next products.
   __device__ __forceinline__ void load(const ShortGradient& p, const ShortRow& row) {
-    const float* const from = row.columns<const float>(p.gradients);
+    const float* const dp_row = row.columns<const float>(p.dp);
     const Element* const packed = row.columns<const Element>(p.probabilities);
 #pragma unroll
-    for (int block = 0; block < kLive; ++block) {
+    for (int segment = 0; segment < kLive; ++segment) {
       float4 four{0.0f, 0.0f, 0.0f, 0.0f};
-      probabilities[block] = {0, 0};
-      if (has_keys<kLive>(row, block)) {
-        probabilities[block] = __ldcs(reinterpret_cast<const uint2*>(packed + block * kBlock));
-        four = __ldcs(reinterpret_cast<const float4*>(from + block * kBlock));
+      probabilities[segment] = {0, 0};
+      if (has_keys<kLive>(row, segment)) {
+        probabilities[segment] = __ldcs(reinterpret_cast<const uint2*>(packed + segment * kSegment));
+        four = __ldcs(reinterpret_cast<const float4*>(dp_row + segment * kSegment));
       }
-      *reinterpret_cast<float4*>(gradients[block]) = four;
+      *reinterpret_cast<float4*>(dp[segment]) = four;
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float& last = gradients[kLive - 1][i];
-      last = (kLive - 1) * kBlock + i < row.seen ? last : 0.0f;
+      float& last = dp[kLive - 1][i];
+      last = (kLive - 1) * kSegment + i < row.seen ? last : 0.0f;
     }
   }
-  __device__ __forceinline__ float probability(int block, int i) const {
-    const float2 two = unpacked<Element>(i < 2 ? probabilities[block].x : probabilities[block].y);
+  __device__ __forceinline__ float probability(int segment, int i) const {
+    const float2 two = unpacked<Element>(i < 2 ? probabilities[segment].x : probabilities[segment].y);
     return i % 2 == 0 ? two.x : two.y;
   }
-  __device__ __forceinline__ float mean_gradient() const {
-    float sum = 0.0f, of_probabilities = 0.0f;
+  // rowsum(P * dP) / rowsum(P).
+  __device__ __forceinline__ float mean_dp() const {
+    float sum = 0.0f, probability_sum = 0.0f;
 #pragma unroll
-    for (int block = 0; block < kLive; ++block) {
+    for (int segment = 0; segment < kLive; ++segment) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sum = fmaf(probability(block, i), gradients[block][i], sum);
-        of_probabilities += probability(block, i);
+        sum = fmaf(probability(segment, i), dp[segment][i], sum);
+        probability_sum += probability(segment, i);
       }
     }
     sum = lanes_sum<32>(sum);
-    of_probabilities = lanes_sum<32>(of_probabilities);
-    return of_probabilities > 0.0f ? __fdividef(sum, of_probabilities) : 0.0f;
+    probability_sum = lanes_sum<32>(probability_sum);
+    return probability_sum > 0.0f ? __fdividef(sum, probability_sum) : 0.0f;
   }
   // Stores dS, with zeros after the last visible key.
   __device__ __forceinline__ void store(Element* to, const ShortRow& row, float delta, float factor) const {
-    const auto pair = [&](int block, int i) {
-      const auto one = [&](int at) { return probability(block, at) * (gradients[block][at] - delta) * factor; };
+    const auto pair = [&](int segment, int i) {
+      const auto one = [&](int at) { return probability(segment, at) * (dp[segment][at] - delta) * factor; };
       return ptx::pack<Element>(one(i), one(i + 1));
     };
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      if (block * kBlock >= row.length) break;
+    for (int segment = 0; segment < kSegments; ++segment) {
+      if (segment * kSegment >= row.length) break;
       uint2 four{0, 0};
-      if (block < kLive) four = {pair(block, 0), pair(block, 2)};
-      *reinterpret_cast<uint2*>(to + block * kBlock) = four;
+      if (segment < kLive) four = {pair(segment, 0), pair(segment, 2)};
+      *reinterpret_cast<uint2*>(to + segment * kSegment) = four;
     }
   }
 };
 
 template <class Element, int kLive>
-__device__ __forceinline__ void differentiate(const ShortGradient& p, const ShortRow& row) {
+__device__ __forceinline__ void softmax_gradient(const ShortGradient& p, const ShortRow& row) {
   Pairs<Element, kLive> pairs;
   pairs.load(p, row);
   const float delta =
-      p.delta == nullptr ? pairs.mean_gradient() : p.delta[std::uint64_t{row.sequence} * p.delta_head + row.query];
+      p.delta == nullptr ? pairs.mean_dp() : p.delta[std::uint64_t{row.sequence} * p.delta_stride + row.query];
   pairs.store(row.columns<Element>(p.to), row, delta, p.factor);
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kShortRowThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kShortRowThreads, kCtasPerSm)
     short_gradient(const __grid_constant__ ShortGradient p) {
-  for_row_of_warp(p.rows, [&](const ShortRow& row, auto live) { differentiate<Element, live()>(p, row); });
+  for_row_of_warp(p.rows, [&](const ShortRow& row, auto live) { softmax_gradient<Element, live()>(p, row); });
 }
 
 }  // namespace

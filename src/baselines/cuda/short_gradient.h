@@ -5,14 +5,15 @@
 
 namespace fovea::cuda::baselines {
 
-// Step::differentiate of dP and P that are read for the last time. P (0 for hidden keys) and the result have 16 bits.
-// No two of the matrices share memory.
+// Step::softmax_gradient of dP and P that are read for the last time. P (0 for hidden keys) and the result have 16
+// bits. No two of the matrices share memory.
 struct ShortGradient {
   ShortRows rows;
   float factor;
-  ShortMatrix gradients, probabilities, to;
+  ConstShortMatrix dp, probabilities;
+  ShortMatrix to;
   const float* delta;  // as in RowPass
-  unsigned delta_head;
+  unsigned delta_stride;
 };
 
 const void* short_gradient_kernel(ElementKind element);

@@ -1,4 +1,4 @@
-// A warp's short row: the columns that its threads hold, and code for each number of blocks with visible keys. A row
+// A warp's short row: the columns that its threads hold, and code for each number of segments with visible keys. A row
 // mostly waits for memory, so many warps with few registers run at once. Then instructions bound the pass.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace fovea::cuda::baselines {
 
-constexpr int kBlock = 128;  // columns of a warp's vectors
-constexpr int kBlocks = kShortRow / kBlock;
-constexpr int kBlocksPerSm = 12;  // thread blocks, that is 48 warps
+constexpr int kSegment = 128;  // columns: one vector of four per thread of a warp
+constexpr int kSegments = kShortRow / kSegment;
+constexpr int kCtasPerSm = 12;  // 48 warps
 
 // Columns are counted from the thread's first one.
 struct ShortRow {
@@ -21,17 +21,18 @@ struct ShortRow {
   int length;  // all columns
 
   __device__ __forceinline__ ShortRow(const ShortRows& rows, unsigned row)
-      : sequence(quotient(row, rows.by_len_q)), thread(static_cast<int>(threadIdx.x % 32)) {
+      : sequence(quotient(row, rows.len_q_divmod)), thread(static_cast<int>(threadIdx.x % 32)) {
     query = row - sequence * rows.len_q;
     seen = min(rows.len_k, static_cast<int>(query) + rows.window_end) - 4 * thread;
     length = rows.len_k - 4 * thread;
   }
-  template <class Element>
-  __device__ __forceinline__ Element* of(const ShortMatrix& m) const {
-    return static_cast<Element*>(m.data) + std::uint64_t{sequence} * m.head + std::uint64_t{query} * m.row;
+  template <class Element, class Pointer>
+  __device__ __forceinline__ Element* of(const BasicShortMatrix<Pointer>& m) const {
+    return static_cast<Element*>(m.data) + std::uint64_t{sequence} * m.head_stride +
+           std::uint64_t{query} * m.row_stride;
   }
-  template <class Element>
-  __device__ __forceinline__ Element* columns(const ShortMatrix& m) const {
+  template <class Element, class Pointer>
+  __device__ __forceinline__ Element* columns(const BasicShortMatrix<Pointer>& m) const {
     return of<Element>(m) + 4 * thread;
   }
 };
@@ -39,7 +40,7 @@ struct ShortRow {
 template <int kCount>
 using Live = std::integral_constant<int, kCount>;
 
-// The body of a kernel: calls pass(row, Live<n>()) for this warp's row, where n is its number of blocks with visible
+// The body of a kernel: calls pass(row, Live<n>()) for this warp's row, where n is its number of segments with visible
 // keys. A fully masked row has n = 1.
 template <class Pass>
 __device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass) {
@@ -48,16 +49,16 @@ __device__ __forceinline__ void for_row_of_warp(const ShortRows& rows, Pass pass
   if (index >= rows.count) return;
   const ShortRow row(rows, index);
   const int seen = row.seen + 4 * row.thread;
-  if (seen <= kBlock) return pass(row, Live<1>());
-  if (seen <= 2 * kBlock) return pass(row, Live<2>());
-  if (seen <= 3 * kBlock) return pass(row, Live<3>());
-  return pass(row, Live<kBlocks>());
+  if (seen <= kSegment) return pass(row, Live<1>());
+  if (seen <= 2 * kSegment) return pass(row, Live<2>());
+  if (seen <= 3 * kSegment) return pass(row, Live<3>());
+  return pass(row, Live<kSegments>());
 }
 
-// Whether the thread has visible keys in a block. Only the last of kLive blocks may have none.
+// Whether the thread has visible keys in a segment. Only the last of kLive segments may have none.
 template <int kLive>
-__device__ __forceinline__ bool has_keys(const ShortRow& row, int block) {
-  return block + 1 < kLive || block * kBlock < row.seen;
+__device__ __forceinline__ bool has_keys(const ShortRow& row, int segment) {
+  return segment + 1 < kLive || segment * kSegment < row.seen;
 }
 
 }  // namespace fovea::cuda::baselines

@@ -7,15 +7,18 @@
 namespace fovea::cuda::baselines {
 
 // Like RowMatrix, with strides below 2^32 elements.
-struct ShortMatrix {
-  void* data;
-  unsigned head, row;
+template <class Pointer>
+struct BasicShortMatrix {
+  Pointer data;
+  unsigned head_stride, row_stride;
 };
+using ShortMatrix = BasicShortMatrix<void*>;
+using ConstShortMatrix = BasicShortMatrix<const void*>;
 
 // Rows of up to kShortRow columns that start at multiples of four elements.
 struct ShortRows {
   unsigned count, len_q;  // less than 2^31
-  FastDivmod by_len_q;
+  FastDivmod len_q_divmod;
   int len_k, window_end;  // query i sees the keys before min(len_k, i + window_end)
 };
 

@@ -9,7 +9,8 @@ namespace fovea::cuda::baselines {
 struct ShortSoftmax {
   ShortRows rows;
   float abs_scale, sign;  // as in RowPass
-  ShortMatrix scores, to;
+  ConstShortMatrix scores;
+  ShortMatrix to;
   ShortMatrix lse;  // one element per row; data may be null
 };
 

@@ -7,7 +7,8 @@
 namespace fovea::cuda::baselines {
 namespace {
 
-__device__ __forceinline__ float load(const TensorRef& t, std::int64_t index) {
+template <class Pointer>
+__device__ __forceinline__ float load(const BasicTensorRef<Pointer>& t, std::int64_t index) {
   if (t.kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(t.data)[index]);
   if (t.kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(t.data)[index]);
   return static_cast<const float*>(t.data)[index];
@@ -22,10 +23,11 @@ __device__ __forceinline__ void store(const TensorRef& t, std::int64_t index, fl
     static_cast<float*>(t.data)[index] = value;
 }
 
-template <class PassOverRows>
-__device__ __forceinline__ std::int64_t offset(const TensorRef& t, std::int64_t row, const PassOverRows& p) {
+template <class Pointer, class Pass>
+__device__ __forceinline__ std::int64_t offset(const BasicTensorRef<Pointer>& t, std::int64_t row, const Pass& p) {
   const std::int64_t sequence = row / p.len, batch = sequence / p.heads;
-  return batch * t.batch + (sequence - batch * p.heads) * t.head + (row - sequence * p.len) * t.row;
+  return batch * t.batch_stride + (sequence - batch * p.heads) * t.head_stride +
+         (row - sequence * p.len) * t.row_stride;
 }
 
 __device__ __forceinline__ std::int64_t first_row() {

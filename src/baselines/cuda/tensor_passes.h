@@ -12,7 +12,8 @@ namespace fovea::cuda::baselines {
 struct TensorCopy {
   std::int64_t rows = 0;
   int heads = 1, len = 0, dim = 0;
-  TensorRef from, to;
+  ConstTensorRef from;
+  TensorRef to;
   float value = 0.0f;
   bool accumulate = false;
 };
@@ -21,7 +22,7 @@ struct TensorCopy {
 struct DeltaPass {
   std::int64_t rows = 0;
   int heads = 1, len = 0, dim = 0;
-  TensorRef out, dout;
+  ConstTensorRef out, dout;
   float* delta = nullptr;
 };
 

@@ -1,8 +1,8 @@
 // MMA policy for fp32: fused multiply-adds, no TF32. The same interface as mma_sync_policy.cuh.
 // The lanes of a warp form a grid of kLaneRows x kLanes. The lane at (g, t) holds rows g, g + kLaneRows, ... of the
 // tile. In scores it holds columns t, t + kLanes, ...; in the accumulator columns 4t to 4t + 3 of every 4 kLanes. Lanes
-// 2i and 2i + 1 are neighbours in a column of the grid, lanes i and i + 2 in a row. Pairs of lanes then read the same
-// address, and shared memory serves 16 lanes at a time.
+// 2i and 2i + 1 are neighbours in a column of the grid, lanes i and i + 2 in a row. So every lane reads the same
+// address as a neighbour, and one wavefront serves a 16-byte load of 16 lanes instead of 8.
 #pragma once
 
 #include <cstddef>

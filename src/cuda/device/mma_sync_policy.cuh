@@ -14,6 +14,10 @@
 
 namespace fovea::cuda {
 
+// Longest accumulation chain on tensor cores, in columns (MMA dimension K). Tensor cores truncate when they add, so
+// longer sums restart.
+constexpr int kMaxChain = 128;
+
 template <class Element_, class Tile>
 struct MmaSyncPolicy {
   static constexpr TileShape kTile = Tile::kShape;
@@ -29,7 +33,6 @@ struct MmaSyncPolicy {
   static constexpr int kVector = 2;                       // accumulator columns that are adjacent in memory
   using Scores = float[kRows][kScoreColumns];
   using Accumulator = float[kRows][kColumns];
-  static constexpr int kChain = 128;  // longest accumulation chain, in columns; as in backward_preprocess.cu
   static constexpr bool kAsyncMma = false;
   struct PStaging {};  // empty: the accumulator fragment of P already is the A operand of the second MMA
 
@@ -43,10 +46,10 @@ struct MmaSyncPolicy {
 
   static __device__ __forceinline__ void fence_shared_copies() {}
 
-  // scores = a b^T, with a [rows, dim] and b [stream, dim]. Tensor cores truncate when they add, so the sum restarts
-  // after kChain columns and the two halves are added with rounding.
+  // scores = a b^T, with a [rows, dim] and b [stream, dim]. The sum restarts after kMaxChain columns; the two
+  // partial sums are added with rounding.
   static __device__ __forceinline__ void multiply_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
-    constexpr int kSteps = kTile.dim / 16, kFirst = kSteps < kChain / 16 ? kSteps : kChain / 16;
+    constexpr int kSteps = kTile.dim / 16, kFirst = kSteps < kMaxChain / 16 ? kSteps : kMaxChain / 16;
     multiply_columns<0, kFirst>(scores, a, b);
     if constexpr (kSteps > kFirst) {
       Scores rest;

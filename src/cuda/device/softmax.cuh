@@ -12,7 +12,7 @@ namespace fovea::cuda {
 constexpr float kLog2e = 1.44269504088896341f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Sum and maximum over the kLanes lanes that share a row, each kStep from the next.
+// Maximum and sum over the kLanes lanes that share a row; neighbours are kStep lanes apart.
 template <int kLanes, int kStep = 1>
 __device__ __forceinline__ float lanes_max(float value) {
 #pragma unroll

@@ -7,14 +7,14 @@ namespace fovea::cuda {
 
 enum class ElementKind : std::uint8_t { fp32, bf16, fp16 };
 
-// A [batch, heads, length, dim] tensor. Strides count elements; dim has stride 1. `vector`: every row is 16-byte
-// aligned.
+// A [batch, heads, length, dim] tensor. Strides count elements; dim has stride 1. `aligned`: every row starts at a
+// multiple of 16 bytes.
 template <class Pointer>
 struct BasicTensorRef {
   Pointer data = nullptr;
-  std::int64_t batch = 0, head = 0, row = 0;
+  std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
   ElementKind kind = ElementKind::fp32;
-  bool vector = false;
+  bool aligned = false;
 };
 
 using TensorRef = BasicTensorRef<void*>;             // outputs

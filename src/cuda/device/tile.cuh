@@ -21,7 +21,8 @@ struct TileLayout {
   using Element = Element_;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kChunks = kDim / kPerChunk;
-  static constexpr bool kPadded = sizeof(Element) == 4;  // vector loads read fp32 rows: padding is enough for them
+  static constexpr bool kPadded =
+      sizeof(Element) == 4;  // fp32 rows are read by vector loads, for which padding suffices
   static constexpr int kPitch = kDim * static_cast<int>(sizeof(Element)) + (kPadded ? 16 : 0);
   static_assert(kChunks % 4 == 0);
 
@@ -29,8 +30,8 @@ struct TileLayout {
   static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of kSwizzled chunks
 
   // Byte offset of a chunk. ldmatrix reads the same column of eight rows at a time; the XOR with the row spreads the
-  // eight chunks over all banks. A panel is eight rows of 128 bytes (64 at 32 columns), so that this is the 128-byte
-  // (64-byte) swizzle of wgmma.
+  // eight chunks over all banks. This is wgmma's 128-byte (64-byte) swizzle:
+  // a panel holds eight rows of 128 bytes (64 at 32 columns).
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
     const int permuted = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
@@ -38,7 +39,8 @@ struct TileLayout {
            ((chunk % kSwizzled ^ permuted) << 4);
   }
 
-  // The address that is `chunks` chunks further along the row. `chunks` is even; `address` is chunk 0 or 1 of the row.
+  // The address that is `chunks` chunks further along the row. `chunks` is even and `address` is chunk 0 or 1 of the
+  // row, so chunk numbers add without carry and the XOR of the swizzle commutes with the addition.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
   }
@@ -89,18 +91,18 @@ struct TileCopy {
     }
   }
   // Moves on to the next tile.
-  __device__ __forceinline__ void next(std::int64_t stride) { from += kRows * stride, valid -= kRows; }
+  __device__ __forceinline__ void advance(std::int64_t stride) { from += kRows * stride, valid -= kRows; }
 };
 
-// kThreads threads copy kRows rows of `source`, from `first_row` on, into a tile. Whole chunks are copied by cp.async,
-// which the caller commits and waits for; others element by element.
+// kThreads threads copy kRows rows of `source`, from `first_row` on, into a tile. `whole_chunks` comes from
+// dispatch_chunked: true_type copies by cp.async, which the caller commits and waits for; false_type by elements.
 template <class Layout, int kThreads, int kRows>
-__device__ __forceinline__ void load_tile(auto chunks, std::byte* tile, const Rows<typename Layout::Element>& source,
-                                          int first_row) {
+__device__ __forceinline__ void load_tile(auto whole_chunks, std::byte* tile,
+                                          const Rows<typename Layout::Element>& source, int first_row) {
   using Element = typename Layout::Element;
   using Copy = TileCopy<Layout, kThreads, kRows>;
   const Copy copy(source, first_row);
-  if constexpr (chunks.value) {
+  if constexpr (whole_chunks.value) {
     copy.copy(tile, source.stride);
   } else {
     const int columns = min(source.dim - copy.chunk * Layout::kPerChunk, Layout::kPerChunk);
@@ -121,6 +123,14 @@ __device__ __forceinline__ void negate_tile(std::byte* tile, int bytes) {
   auto* words = reinterpret_cast<std::uint32_t*>(tile);
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += static_cast<int>(blockDim.x)) words[i] ^= kSigns;
+}
+
+// The same once this thread block's cp.async copies into the tile have arrived.
+template <class Element>
+__device__ __forceinline__ void negate_loaded_tile(std::byte* tile, int bytes) {
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  negate_tile<Element>(tile, bytes);
 }
 
 }  // namespace fovea::cuda

@@ -1,5 +1,5 @@
 // MMA policy for bf16 and fp16 with wgmma: a warpgroup multiplies 64 rows at a time and reads the streamed operand from
-// shared memory. It uses the fragments and the tile layout of mma.sync, which runs instead in code without wgmma.
+// shared memory. Fragments and tile layout are those of mma.sync, to which code without wgmma falls back.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   using typename Base::Layout, typename Base::Scores, typename Base::Accumulator, typename Base::PStaging;
   using Element = Element_;
   static constexpr TileShape kTile = Tile::kShape;
-  static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.split_warps == 1 && kTile.dim <= Base::kChain);
+  static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.split_warps == 1 && kTile.dim <= kMaxChain);
   static_assert(kTile.stream == 32 || kTile.stream == 64);
   static constexpr int kPanelColumns = Layout::kSwizzled * Layout::kPerChunk;
 
@@ -65,10 +65,10 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
     ptx::wgmma_commit();
   }
 
-  // Waits for all groups but the last kLater. `values`: the registers that one of these groups writes.
-  template <int kLater, int kColumns>
+  // Waits until at most kPending of the newest groups are in flight. `values`: registers that a finished group wrote.
+  template <int kPending, int kColumns>
   static __device__ __forceinline__ void wait(float (&values)[2][kColumns]) {
-    ptx::wgmma_wait<kLater>();
+    ptx::wgmma_wait<kPending>();
     ptx::pin(values);
   }
 

@@ -1,4 +1,4 @@
-// Times how long calls keep the host that makes them, by the host's clock.
+// Times how long a call occupies the host thread that makes it, by the host's clock.
 #pragma once
 
 #include <functional>

@@ -56,7 +56,7 @@ double seconds_of(StreamTimer& timer, const std::function<void()>& enqueue, int 
 
 double product_flops(DType dtype, double seconds) {
   if (!unavailable().empty() || !missing_matrix_library().empty()) return 0;
-  // Kept between calls, since every cell asks before and after itself; those of the last type only.
+  // Kept between calls, since every cell asks before and after itself. Only operands of the last type are kept.
   static auto& operands = core::never_destroyed<Operands>();
   static auto& timer = core::never_destroyed<StreamTimer>(Timing::hot);
   const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;

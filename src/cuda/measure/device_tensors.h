@@ -51,7 +51,7 @@ class DeviceScratch {
 // The saved state on the device, which forward allocates and backward uses; one at a time. Null if the host has none.
 Buffer saved_on_device(const Buffer& host, bool forward);
 
-void* checked_stream();  // the stream for such calls
+void* checked_stream();  // the stream of calls on DeviceTensors
 
 // Whether an illegal access has broken the CUDA context; every later call of the process then fails.
 bool device_lost();

@@ -14,7 +14,7 @@
 namespace fovea::cuda {
 namespace {
 
-constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // 130 us on an H200, and beyond twice any L2
+constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // more than twice any L2 cache; takes 130 us on an H200
 constexpr int kMostWrites = 16;
 constexpr int kGraphRuns = 100;
 constexpr double kGraphSeconds = 2e-3;
@@ -43,7 +43,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-struct Stretch {
+struct EventPair {
   Event start, end;
 };
 
@@ -67,13 +67,13 @@ struct StreamTimer::Impl {
   void wait() { check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
   double time_once(const std::function<void()>& enqueue) {
-    Stretch stretch;
+    EventPair pair;
     enqueue();
-    stretch.start.record(stream);
+    pair.start.record(stream);
     enqueue();
-    stretch.end.record(stream);
+    pair.end.record(stream);
     wait();
-    return stretch.end.seconds_since(stretch.start);
+    return pair.end.seconds_since(pair.start);
   }
 
   void capture(const std::function<void()>& enqueue) {
@@ -84,20 +84,20 @@ struct StreamTimer::Impl {
 
   // Enqueues one timed run, which in hot timing follows an untimed one. Returns whether the device started it before
   // the host had enqueued all of it, even after the largest number of writes.
-  bool run(const std::function<void()>& enqueue, Stretch& stretch) {
+  bool run(const std::function<void()>& enqueue, EventPair& pair) {
     if (timing == Timing::graph) {
-      stretch.start.record(stream);
+      pair.start.record(stream);
       check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
-      stretch.end.record(stream);
+      pair.end.record(stream);
       return false;
     }
     for (;; writes *= 2) {
       for (int i = 0; i < writes; ++i) write();
       if (timing == Timing::hot) enqueue();
-      stretch.start.record(stream);
+      pair.start.record(stream);
       enqueue();
-      stretch.end.record(stream);
-      const bool early = stretch.start.reached();
+      pair.end.record(stream);
+      const bool early = pair.start.reached();
       if (!early || writes == kMostWrites) return early;
     }
   }
@@ -125,14 +125,14 @@ StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, i
   Impl& impl = *impl_;
   if (impl.timing == Timing::graph && impl.graph == nullptr) impl.capture(enqueue);
   impl.writes = std::max(1, impl.writes / 2);  // whatever slowed the host may be over
-  std::vector<Stretch> stretches(static_cast<std::size_t>(lead + runs));
+  std::vector<EventPair> pairs(static_cast<std::size_t>(lead + runs));
   Samples samples;
-  for (Stretch& stretch : stretches) samples.host_bound.push_back(impl.run(enqueue, stretch));
+  for (EventPair& pair : pairs) samples.host_bound.push_back(impl.run(enqueue, pair));
   samples.state = device_state();
   impl.wait();
   samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + lead);
-  for (auto stretch = stretches.begin() + lead; stretch != stretches.end(); ++stretch)
-    samples.seconds.push_back(stretch->end.seconds_since(stretch->start) / impl.graph_runs);
+  for (auto pair = pairs.begin() + lead; pair != pairs.end(); ++pair)
+    samples.seconds.push_back(pair->end.seconds_since(pair->start) / impl.graph_runs);
   return samples;
 }
 

@@ -28,12 +28,12 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// The address in thread block `block` of the cluster that corresponds to `shared_address` in this one.
+// The address in the thread block of rank `rank` in the cluster that corresponds to `shared_address` in this one.
 // "mapa.shared::cluster.u32", sm_90.
-__device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t shared_address, int block) {
+__device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t shared_address, int rank) {
   std::uint32_t address = shared_address;
 #if __CUDA_ARCH__ >= 900
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(rank));
 #endif
   return address;
 }

@@ -14,7 +14,8 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
 }
 
 // Waits until the kernels ahead have ended and their writes are visible. A kernel that is launched with
-// Dependency::programmatic must call this in at least one thread block: the next kernel relies on it.
+// Dependency::programmatic must call this in at least one thread block. Otherwise it may end before the kernels
+// ahead, and then the next kernel's wait does not cover them.
 // "griddepcontrol.wait", sm_90.
 __device__ __forceinline__ void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900

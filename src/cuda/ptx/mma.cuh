@@ -10,7 +10,7 @@ namespace fovea::cuda::ptx {
 
 // c += a b with a [16, 16] row-major, b [16, 8] column-major, c [16, 8]. Lane 4g + t, with t < 4, holds
 // - a0, a1: columns 2t and 2t + 1 of rows g and g + 8; a2, a3: columns 2t + 8 and 2t + 9 of the same rows
-// - b0: rows 2t and 2t + 1 of column g; b1: rows 2t + 8 and 2t + 9 of it
+// - b0: rows 2t and 2t + 1 of column g; b1: rows 2t + 8 and 2t + 9 of the same column
 // - c0, c1: columns 2t and 2t + 1 of row g; c2, c3: the same columns of row g + 8
 // "mma.m16n8k16", sm_80 and later.
 template <class Element>

@@ -1,5 +1,5 @@
-// Tensor-core MMA of a warpgroup. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate instructions". Only
-// machine code for sm_90a has them: elsewhere only fence_for_wgmma may be called.
+// Tensor-core MMA of a warpgroup. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate instructions". They
+// exist in sm_90a code only. fence_for_wgmma may be called anywhere.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,10 +27,10 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 // Commits the wgmmas so far as one group. "wgmma.commit_group", sm_90a.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits for all groups but the last kLater. "wgmma.wait_group", sm_90a.
-template <int kLater>
+// Waits until at most kPending of the newest groups are in flight. "wgmma.wait_group", sm_90a.
+template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLater) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 // Keeps the compiler from moving accesses to a wgmma's registers across a fence or a wait.
@@ -47,7 +47,8 @@ template <int kRowBytes>
 __device__ __forceinline__ std::uint64_t matrix_descriptor(std::uint32_t shared_address, std::uint32_t stride) {
   static_assert(kRowBytes == 128 || kRowBytes == 64);
   constexpr std::uint64_t kSwizzle = kRowBytes == 128 ? 1 : 2;
-  return kSwizzle << 62 | static_cast<std::uint64_t>(stride >> 4) << 32 | std::uint64_t{1} << 16 |
+  constexpr std::uint64_t kLeadingOffset = 1;  // ignored: with these swizzles one panel holds all columns of a wgmma
+  return kSwizzle << 62 | static_cast<std::uint64_t>(stride >> 4) << 32 | kLeadingOffset << 16 |
          (shared_address & 0x3ffff) >> 4;
 }
 
@@ -63,7 +64,7 @@ struct WgmmaType<__half> {
 };
 
 // c = a b^T, or c += a b^T if kAdd: a [64, 16] and b [32 or 64, 16] in shared memory, c [64, 32 or 64]. A thread of
-// warp w holds row 16 w + lane / 4 in c[0] and the eighth row after it in c[1]; of every eight columns it holds
+// warp w holds row 16 w + lane / 4 in c[0] and row 16 w + lane / 4 + 8 in c[1]. Of every eight columns it holds
 // 2 (lane % 4) and 2 (lane % 4) + 1.
 // "wgmma.mma_async", m64n32k16 and m64n64k16, both operands K-major.
 template <class Element, bool kAdd>
@@ -96,8 +97,8 @@ __device__ __forceinline__ void wgmma_transposed(float (&c)[2][16], std::uint64_
 }
 
 // c += a b, with b [16, 32 or 64] in shared memory, MN-major, and a in registers, with the fragments of mma_m16n8k16.
-// wgmma_n64 takes c[.][kFirst] and the 15 registers after it, which are columns 4 kFirst to 4 kFirst + 63. The
-// registers must not change until the wgmma has been waited for.
+// wgmma_n64 uses the 16 registers from c[.][kFirst] on of both rows: columns 4 kFirst to 4 kFirst + 63. The registers
+// must not change until the wgmma has been waited for.
 template <class Element>
 __device__ __forceinline__ void wgmma_n32(float (&c)[2][8], const std::uint32_t (&a)[4], std::uint64_t b) {
   asm volatile(

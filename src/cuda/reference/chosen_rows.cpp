@@ -50,17 +50,17 @@ class DeviceArrays {
   std::deque<DeviceMemory> memory_;
 };
 
-Operands operands_of(const AttentionProblem& p) {
-  Operands operands{};
-  operands.batch = p.batch, operands.heads_q = p.heads_q, operands.heads_kv = p.heads_kv;
-  operands.len_q = p.len_q, operands.len_k = p.len_k, operands.dim_qk = p.dim_qk, operands.dim_v = p.dim_v;
-  operands.scale = p.scale;
-  operands.mask = p.mask;
-  return operands;
+DeviceProblem device_problem_of(const AttentionProblem& p) {
+  DeviceProblem result{};
+  result.batch = p.batch, result.heads_q = p.heads_q, result.heads_kv = p.heads_kv;
+  result.len_q = p.len_q, result.len_k = p.len_k, result.dim_qk = p.dim_qk, result.dim_v = p.dim_v;
+  result.scale = p.scale;
+  result.mask = p.mask;
+  return result;
 }
 
 // As many thread blocks as scratch allows.
-int ctas_of(const Operands& p) {
+int ctas_of(const DeviceProblem& p) {
   const std::int64_t bytes = scratch_doubles(p) * static_cast<std::int64_t>(sizeof(double));
   return static_cast<int>(std::clamp<std::int64_t>(kMostScratch / std::max<std::int64_t>(bytes, 1), 1, kMostBlocks));
 }
@@ -85,7 +85,7 @@ std::vector<Row> heads_of(const AttentionProblem& p, const std::vector<Row>& row
 ForwardRows forward_rows(const AttentionProblem& problem, const ForwardTensors& t, const std::vector<Row>& rows) {
   if (rows.empty()) return {};
   DeviceArrays arrays;
-  Operands p = operands_of(problem);
+  DeviceProblem p = device_problem_of(problem);
   p.q = arrays.upload(t.q), p.k = arrays.upload(t.k), p.v = arrays.upload(t.v);
   const int ctas = ctas_of(p);
   const Row* const chosen = arrays.upload(rows);
@@ -103,13 +103,13 @@ BackwardRows backward_rows(const AttentionProblem& problem, const BackwardTensor
                            const std::vector<Row>& keys) {
   if (rows.empty() && keys.empty()) return {};
   if (problem.len_q == 0 || problem.heads_q == 0) {
-    const auto sum = [&keys](std::int64_t dim) {
+    const auto zeros = [&keys](std::int64_t dim) {
       return std::vector<double>(keys.size() * static_cast<std::size_t>(dim));
     };
-    return {{}, sum(problem.dim_qk), sum(problem.dim_v)};
+    return {{}, zeros(problem.dim_qk), zeros(problem.dim_v)};
   }
   DeviceArrays arrays;
-  Operands p = operands_of(problem);
+  DeviceProblem p = device_problem_of(problem);
   p.q = arrays.upload(t.q), p.k = arrays.upload(t.k), p.v = arrays.upload(t.v), p.dout = arrays.upload(t.dout);
   p.lse = arrays.upload(t.lse), p.delta = arrays.upload(t.delta);
   if (!t.delta) p.out = arrays.upload(t.out);

@@ -1,6 +1,8 @@
-// out_i = sum_j P_ij v_j with P_ij = exp(scale q_i.k_j - lse_i) over the visible keys j, and its gradients:
-// dv_j = sum_i P_ij dout_i, dS_ij = P_ij (dout_i.v_j - delta_i), dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij
-// q_i with delta_i = dout_i.out_i. In each thread block, a thread first computes pairs, then columns.
+// Attention over the visible keys j of row i, and its gradients:
+//   P_ij = exp(scale q_i.k_j - lse_i), out_i = sum_j P_ij v_j
+//   delta_i = dout_i.out_i, dS_ij = P_ij (dout_i.v_j - delta_i)
+//   dv_j = sum_i P_ij dout_i, dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij q_i
+// The threads of a thread block first divide the pairs of a row, then the columns of its result.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -13,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ bool visible(const Operands& p, std::int64_t i, std::int64_t j) {
+__device__ bool visible(const DeviceProblem& p, std::int64_t i, std::int64_t j) {
   // Aligned bottom right, the last query's own key is the last key.
   const std::int64_t own = p.mask.alignment == Mask::Alignment::bottom_right ? p.len_k - (p.len_q - i) : i;
   if (j < own) return p.mask.left == Mask::kUnlimited || own - j <= p.mask.left;
@@ -58,7 +60,7 @@ __device__ double reduce(double value, double (*combine)(double, double)) {
 }
 
 // Writes out [dim_v] of a query row and returns its lse to every thread. `exps` [len_k] is scratch of the thread block.
-__device__ double forward_row(const Operands& p, const Row& row, double* exps, double* out) {
+__device__ double forward_row(const DeviceProblem& p, const Row& row, double* exps, double* out) {
   const std::int64_t key_head = row.head / (p.heads_q / p.heads_kv);
   const std::int64_t q = offset(p.q, row.batch, row.head, row.index);
   double largest = -HUGE_VAL, sum = 0;
@@ -92,7 +94,7 @@ __device__ double forward_row(const Operands& p, const Row& row, double* exps, d
 struct Pair {
   double p, ds;
 };
-__device__ Pair pair(const Operands& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+__device__ Pair pair(const DeviceProblem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   const std::int64_t key_head = h / (p.heads_q / p.heads_kv), at = (b * p.heads_q + h) * p.len_q + i;
   const double score = p.scale * dot(p.q, offset(p.q, b, h, i), p.k, offset(p.k, b, key_head, j), p.dim_qk);
   const double dp = dot(p.dout, offset(p.dout, b, h, i), p.v, offset(p.v, b, key_head, j), p.dim_v);
@@ -100,15 +102,15 @@ __device__ Pair pair(const Operands& p, std::int64_t b, std::int64_t h, std::int
   return {probability, probability * (dp - p.row_delta[at])};
 }
 
-__global__ void forward_rows(Operands p, const Row* rows, std::int64_t count, double* out, double* lse, double* scratch,
-                             std::int64_t scratch_per_cta) {
+__global__ void forward_rows(DeviceProblem p, const Row* rows, std::int64_t count, double* out, double* lse,
+                             double* scratch, std::int64_t scratch_per_cta) {
   for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
     const double value = forward_row(p, rows[n], scratch + blockIdx.x * scratch_per_cta, out + n * p.dim_v);
     if (threadIdx.x == 0) lse[n] = value;
   }
 }
 
-__global__ void lse_delta(Operands p, const Row* heads, std::int64_t count, double* scratch,
+__global__ void lse_delta(DeviceProblem p, const Row* heads, std::int64_t count, double* scratch,
                           std::int64_t scratch_per_cta) {
   double* const exps = scratch + blockIdx.x * scratch_per_cta;
   double* const computed_out = exps + p.len_k;  // [dim_v]
@@ -129,7 +131,7 @@ __global__ void lse_delta(Operands p, const Row* heads, std::int64_t count, doub
   }
 }
 
-__global__ void query_gradients(Operands p, const Row* rows, std::int64_t count, double* dq, double* scratch,
+__global__ void query_gradients(DeviceProblem p, const Row* rows, std::int64_t count, double* dq, double* scratch,
                                 std::int64_t scratch_per_cta) {
   double* const ds = scratch + blockIdx.x * scratch_per_cta;  // [len_k]
   for (std::int64_t n = blockIdx.x; n < count; n += gridDim.x) {
@@ -150,8 +152,8 @@ __global__ void query_gradients(Operands p, const Row* rows, std::int64_t count,
   }
 }
 
-__global__ void key_gradients(Operands p, const Row* keys, std::int64_t count, double* dk, double* dv, double* scratch,
-                              std::int64_t scratch_per_cta) {
+__global__ void key_gradients(DeviceProblem p, const Row* keys, std::int64_t count, double* dk, double* dv,
+                              double* scratch, std::int64_t scratch_per_cta) {
   double* const probability = scratch + blockIdx.x * scratch_per_cta;  // [len_q]
   double* const ds = probability + p.len_q;                            // [len_q]
   const std::int64_t group = p.heads_q / p.heads_kv, columns = p.dim_qk + p.dim_v;
@@ -185,29 +187,29 @@ int ctas_for(std::int64_t count, int ctas) { return static_cast<int>(count < cta
 
 }  // namespace
 
-std::int64_t scratch_doubles(const Operands& p) {
+std::int64_t scratch_doubles(const DeviceProblem& p) {
   const std::int64_t rows = p.len_k + p.dim_v, keys = 2 * p.len_q;
   return rows > keys ? rows : keys;
 }
 
-void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
+void write_forward_rows(const DeviceProblem& p, const Row* rows, std::int64_t count, double* out, double* lse,
                         double* scratch, int ctas) {
   forward_rows<<<ctas_for(count, ctas), kThreads>>>(p, rows, count, out, lse, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's forward");
 }
 
-void write_lse_delta(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int ctas) {
+void write_lse_delta(const DeviceProblem& p, const Row* heads, std::int64_t count, double* scratch, int ctas) {
   lse_delta<<<ctas_for(count * p.len_q, ctas), kThreads>>>(p, heads, count, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's lse and delta");
 }
 
-void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
+void write_query_gradients(const DeviceProblem& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
                            int ctas) {
   query_gradients<<<ctas_for(count, ctas), kThreads>>>(p, rows, count, dq, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's dq");
 }
 
-void write_key_gradients(const Operands& p, const Row* keys, std::int64_t count, double* dk, double* dv,
+void write_key_gradients(const DeviceProblem& p, const Row* keys, std::int64_t count, double* dk, double* dv,
                          double* scratch, int ctas) {
   key_gradients<<<ctas_for(count, ctas), kThreads>>>(p, keys, count, dk, dv, scratch, scratch_doubles(p));
   check(cudaGetLastError(), "the reference's dk and dv");

@@ -12,7 +12,7 @@ struct Row {
 };
 
 // A problem with its tensors on the device. Tensors that are not needed or not given are null.
-struct Operands {
+struct DeviceProblem {
   std::int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
   double scale;
   Mask mask;
@@ -21,18 +21,18 @@ struct Operands {
 };
 
 // Doubles of scratch per thread block. Thread blocks take rows in turn, so `ctas` times this is enough.
-std::int64_t scratch_doubles(const Operands& p);
+std::int64_t scratch_doubles(const DeviceProblem& p);
 
 // All pointers are to device memory. out [rows, dim_v], lse [rows].
-void write_forward_rows(const Operands& p, const Row* rows, std::int64_t count, double* out, double* lse,
+void write_forward_rows(const DeviceProblem& p, const Row* rows, std::int64_t count, double* out, double* lse,
                         double* scratch, int ctas);
 // lse and delta of every query row of the heads: as given, or computed here. `index` of a head is ignored.
-void write_lse_delta(const Operands& p, const Row* heads, std::int64_t count, double* scratch, int ctas);
+void write_lse_delta(const DeviceProblem& p, const Row* heads, std::int64_t count, double* scratch, int ctas);
 // dq [rows, dim_qk]
-void write_query_gradients(const Operands& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
+void write_query_gradients(const DeviceProblem& p, const Row* rows, std::int64_t count, double* dq, double* scratch,
                            int ctas);
 // dk [keys, dim_qk], dv [keys, dim_v]; the head of a key is a key head.
-void write_key_gradients(const Operands& p, const Row* keys, std::int64_t count, double* dk, double* dv,
+void write_key_gradients(const DeviceProblem& p, const Row* keys, std::int64_t count, double* dk, double* dv,
                          double* scratch, int ctas);
 
 }  // namespace fovea::cuda::reference

@@ -28,12 +28,12 @@ inline std::string free_memory_text() {
 inline void check(cudaError_t status, std::string_view function) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // so that the next check does not see this failure
-  const bool full = status == cudaErrorMemoryAllocation;
-  core::fail({.status = full ? Status::out_of_memory : Status::error,
+  const bool no_memory = status == cudaErrorMemoryAllocation;
+  core::fail({.status = no_memory ? Status::out_of_memory : Status::error,
               .call = std::string(function),
               .problem = "a CUDA call failed",
-              .got = text_of(status) + (full ? ", " + free_memory_text() : ""),
-              .wanted = full ? "as much as the driver needs for it" : "cudaSuccess"});
+              .got = text_of(status) + (no_memory ? ", " + free_memory_text() : ""),
+              .wanted = no_memory ? "enough free memory on the device" : "cudaSuccess"});
 }
 
 inline int device_attribute(cudaDeviceAttr which, int device) {

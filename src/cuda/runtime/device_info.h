@@ -28,7 +28,7 @@ inline std::string capability_refusal(const DeviceInfo& device) {
          ", the kernels need " + std::to_string(kMinMajor) + ".0 or higher";
 }
 
-// Of CUDA: 13000 -> "13.0".
+// A CUDA version number as text: 13000 -> "13.0".
 std::string version_text(int version);
 
 // "no device: ..." if no GPU of this machine runs the kernels; else empty. Asked once.

@@ -32,17 +32,17 @@ bool has_pdl_and_clusters(const void* function) {
   return answer == yes;
 }
 
-cudaLaunchAttribute cluster_of(int blocks) {
+cudaLaunchAttribute cluster_of(int ctas) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(blocks);
+  attribute.val.clusterDim.x = static_cast<unsigned>(ctas);
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   return attribute;
 }
 
 }  // namespace
 
-int resident_blocks(const void* function, int threads, int shared_bytes, int device) {
+int resident_ctas(const void* function, int threads, int shared_bytes, int device) {
   static std::mutex mutex;
   static auto& known = core::never_destroyed<std::map<std::tuple<const void*, int, int, int>, int>>();
   const std::tuple key(function, threads, shared_bytes, device);
@@ -51,12 +51,11 @@ int resident_blocks(const void* function, int threads, int shared_bytes, int dev
   const CurrentDevice current(device);
   check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, device_info(device).shared_limit),
         "cudaFuncSetAttribute");
-  int blocks = 0;
-  check(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, static_cast<std::size_t>(shared_bytes)),
-      "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  known[key] = blocks;
-  return blocks;
+  int ctas = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&ctas, function, threads, static_cast<std::size_t>(shared_bytes)),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  known[key] = ctas;
+  return ctas;
 }
 
 int threads_allowed(const void* function, int device) {
@@ -98,9 +97,9 @@ bool pdl_enabled() {
   return enabled;
 }
 
-void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
+void launch(const void* function, std::int64_t ctas, int threads, int shared_bytes, cudaStream_t stream,
             const void* parameters, Dependency dependency, Carveout carveout, int cluster) {
-  if (blocks == 0) return;
+  if (ctas == 0) return;
   void* arguments[] = {const_cast<void*>(parameters)};
   cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
@@ -114,7 +113,7 @@ void launch(const void* function, std::int64_t blocks, int threads, int shared_b
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;

@@ -9,9 +9,10 @@ namespace fovea::cuda {
 
 // Thread blocks of this kernel that fit one SM at once. The driver is asked once per set of arguments. Call before the
 // first launch: this also raises the kernel's limit of dynamic shared memory to that of the device.
-int resident_blocks(const void* function, int threads, int shared_bytes, int device);
+int resident_ctas(const void* function, int threads, int shared_bytes, int device);
 
-// Threads that a block of this kernel may have, in the code that the device runs. Asked once per kernel and device.
+// Threads that a thread block of this kernel may have, in the code that the device runs. Asked once per kernel and
+// device.
 int threads_allowed(const void* function, int device);
 
 // What a kernel waits for before it starts. full: the end of the kernel ahead in the stream. programmatic: with
@@ -26,12 +27,12 @@ bool pdl_enabled();
 enum class Carveout : std::uint8_t { as_needed, max_shared };
 
 // Clusters of `cluster` thread blocks that fit the device at once; 0 if the device or the kernel's code has no
-// clusters. The driver is asked once per set of arguments. Call after resident_blocks.
+// clusters. The driver is asked once per set of arguments. Call after resident_ctas.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
 
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.
-// `cluster` neighbouring blocks form a cluster.
-void launch(const void* function, std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
+// `cluster` neighbouring thread blocks form a cluster.
+void launch(const void* function, std::int64_t ctas, int threads, int shared_bytes, cudaStream_t stream,
             const void* parameters, Dependency dependency, Carveout carveout = Carveout::as_needed, int cluster = 1);
 
 }  // namespace fovea::cuda

@@ -33,7 +33,7 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
 }
 
 // Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if the plan's device
-// cannot access a tensor, the saved state or the workspace. Null and empty pass.
+// cannot access a tensor, the saved state or the workspace. Null pointers and empty tensors pass.
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);
 void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context);
 

@@ -29,8 +29,9 @@ cudaMemPool_t pool_of(int device) {
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location = {cudaMemLocationTypeDevice, device};
     check(cudaMemPoolCreate(&pools[i], &properties), "cudaMemPoolCreate");
-    std::uint64_t everything = UINT64_MAX;
-    check(cudaMemPoolSetAttribute(pools[i], cudaMemPoolAttrReleaseThreshold, &everything), "cudaMemPoolSetAttribute");
+    std::uint64_t never_release = UINT64_MAX;
+    check(cudaMemPoolSetAttribute(pools[i], cudaMemPoolAttrReleaseThreshold, &never_release),
+          "cudaMemPoolSetAttribute");
   });
   return pools[i];
 }

@@ -12,7 +12,7 @@ namespace fovea::cuda {
 Buffer allocate_workspace(const core::Plan& plan, void* stream);
 void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream);
 
-// Bytes allocated from the device's pool, in use by calls or kept for later ones; and the peak since the last reset.
+// Bytes allocated from the device's pool, both in use and kept for later calls; and their peak since the last reset.
 std::int64_t pool_used(int device);
 std::int64_t pool_peak(int device);
 

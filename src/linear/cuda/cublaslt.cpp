@@ -1,4 +1,4 @@
-// Where cuBLASLt may lie, its functions by name, and its statuses as errors.
+// Finds cuBLASLt, looks up its functions, and turns its statuses into errors.
 #include "linear/cuda/cublaslt.h"
 
 #include <cuda_runtime_api.h>
@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};  // by version of the binary interface
+constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};  // newest ABI first
 
-// Folders of a toolkit, then those in which Python packages carry the library.
+// Library folders of CUDA toolkits, then of Python packages that ship cuBLASLt.
 std::vector<fs::path> folders() {
   std::vector<fs::path> found;
   std::error_code none;
@@ -44,7 +44,7 @@ std::vector<fs::path> folders() {
 
 void* open_file(const fs::path& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); }
 
-// The loader's own choice first.
+// FOVEA_CUBLAS alone if it is set; else the loader's search path, then folders().
 void* open_library() {
   if (const auto path = core::environment("FOVEA_CUBLAS"); !path.empty()) return open_file(path);
   for (const char* file : kFiles) {
@@ -106,7 +106,7 @@ void fail(const Functions& functions, int status, const std::string& function, c
               .call = function,
               .problem = "cuBLASLt found no memory",
               .got = got + ", " + std::to_string(free) + " bytes free on the device",
-              .wanted = "some memory of the host and of the device"});
+              .wanted = "enough free memory on the host and on the device"});
 }
 
 }  // namespace fovea::cuda::cublaslt

@@ -1,5 +1,5 @@
-// cuBLASLt's functions, loaded while the program runs: no header of it and no link dependency. Values and sizes are
-// those of cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13.
+// cuBLASLt's functions, loaded at run time, without its headers and without linking it. Values and sizes are those of
+// cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and 13.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ constexpr int kFp32 = 0, kFp16 = 2, kBf16 = 14;  // CUDA_R_*
 constexpr int kComputeFp32 = 68;                 // CUBLAS_COMPUTE_32F: fp32 sums, no TF32
 constexpr int kNotSupported = 15;                // CUBLAS_STATUS_NOT_SUPPORTED
 
-// CUBLASLT_REDUCTION_SCHEME_*, how parts of sums are added: in the result and its type, or in the type of the sums.
+// CUBLASLT_REDUCTION_SCHEME_*: where split-K partial sums are added, in the result and its type or in the compute type.
 constexpr std::uint32_t kInPlace = 1, kInComputeType = 2;
 
-// The library reads a `Value` and refuses any other size.
+// Number of an attribute whose value has type Value; cuBLASLt refuses a value of another size.
 template <class Value>
 struct Attribute {
   int number;
@@ -53,7 +53,7 @@ struct HeuristicResult {
 };
 
 struct DescriptorFunctions {
-  std::string name;  // that of its functions starts with
+  std::string name;  // prefix of its functions' names
   int (*set)(void* descriptor, int attribute, const void* value, std::size_t bytes) = nullptr;
   int (*destroy)(void* descriptor) = nullptr;
 };
@@ -64,11 +64,11 @@ struct DescriptorMadeOf : DescriptorFunctions {
 };
 
 struct Functions {
-  std::string missing;  // why there are none; else empty
+  std::string missing;  // why cuBLASLt could not be loaded; else empty
   int (*create)(void** handle) = nullptr;
   const char* (*status_name)(int status) = nullptr;
-  DescriptorMadeOf<int, int> product;  // types: of the sums, of alpha and beta
-  // Type of the elements, rows, columns, elements from one column to the next.
+  DescriptorMadeOf<int, int> product;  // compute type; type of alpha and beta
+  // Element type, rows, columns, leading dimension.
   DescriptorMadeOf<int, std::uint64_t, std::uint64_t, std::int64_t> layout;
   DescriptorMadeOf<> preference;
   int (*find_algorithms)(void* handle, void* product, void* a_layout, void* b_layout, void* c_layout, void* d_layout,
@@ -78,16 +78,16 @@ struct Functions {
                   const Algorithm* algorithm, void* workspace, std::size_t workspace_bytes, void* stream) = nullptr;
 };
 
-// Looks where the library may lie.
+// Searches the loader's path, CUDA toolkits and Python environments.
 Functions load();
 
-// Throws the Error of a status that is not success. `subject`: what the call was about, in words.
+// Throws the Error of a status that is not success. `subject` describes the product in words.
 [[noreturn]] void fail(const Functions& functions, int status, const std::string& function,
                        const std::string& subject = {});
 
 class Descriptor {
  public:
-  // `functions` is to live as long.
+  // `functions` must outlive the descriptor.
   template <class... Arguments>
   Descriptor(const Functions& functions, const DescriptorMadeOf<Arguments...>& own,
              std::type_identity_t<Arguments>... arguments)

@@ -1,5 +1,5 @@
-// Linear's steps enqueued on a stream: products by cuBLASLt or the kernel of passes.cu, the rest by passes.cu. Nothing
-// waits; while a stream is captured, the workspace must be the caller's.
+// Enqueues Linear's steps on a stream. cuBLASLt or a kernel of passes.cu multiplies; passes.cu does the rest. The host
+// waits for nothing. While a stream is captured, the caller must provide the workspace.
 #include "linear/cuda/linear.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/placement.h"
+#include "cuda/runtime/tensor_refs.h"
 #include "cuda/runtime/workspace_pool.h"
 #include "linear/cuda/matrix_library.h"
 #include "linear/cuda/passes.h"
@@ -17,50 +18,40 @@
 namespace fovea::linear {
 namespace {
 
-constexpr std::int64_t kMostBlocks = 0x7fffffff;
+constexpr std::int64_t kMaxGrid = 0x7fffffff;  // thread blocks
 constexpr std::int64_t kAlignment = 256;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step; }
 std::int64_t aligned(std::int64_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
 
-ElementKind kind_of(DType type) {
-  return type == DType::fp32 ? ElementKind::fp32 : type == DType::bf16 ? ElementKind::bf16 : ElementKind::fp16;
-}
+using cuda::kind_of;
+using cuda::ref;
 
-template <class Pointer>
-TensorRef ref(const BasicTensorView<Pointer>& t) {
-  return {const_cast<void*>(static_cast<const void*>(t.data)),
-          t.strides[0],
-          t.strides[1],
-          t.strides[2],
-          kind_of(t.dtype),
-          false};
-}
-
-TensorRef ref(const MatrixBatch& m) { return {target_of(m), 0, 0, m.row_stride, kind_of(m.dtype), false}; }
+ConstTensorRef ref(const MatrixBatch& m) { return {m.data, 0, 0, m.row_stride, kind_of(m.dtype)}; }
+TensorRef result_ref(const MatrixBatch& m) { return {target_of(m), 0, 0, m.row_stride, kind_of(m.dtype)}; }
 
 template <class Parameters>
-void enqueue(const void* kernel, std::int64_t blocks, void* stream, const Parameters& parameters) {
-  cuda::launch(kernel, blocks, kPassThreads, 0, static_cast<cudaStream_t>(stream), &parameters, cuda::Dependency::full);
+void enqueue(const void* kernel, std::int64_t ctas, void* stream, const Parameters& parameters) {
+  cuda::launch(kernel, ctas, kPassThreads, 0, static_cast<cudaStream_t>(stream), &parameters, cuda::Dependency::full);
 }
 
 void enqueue_rows(const Sizes& sizes, RowPass pass, void* stream) {
   pass.rows = sizes[0] * sizes[1] * sizes[2];
   pass.heads = sizes[1], pass.len = sizes[2], pass.dim = sizes[3];
-  enqueue(row_pass_kernel(), std::min(divide_up(pass.rows, kPassThreads / 32), kMostBlocks), stream, pass);
+  enqueue(row_pass_kernel(), std::min(divide_up(pass.rows, kPassThreads / 32), kMaxGrid), stream, pass);
 }
 
 void enqueue_sum(const SumStep& step, float* partial, void* stream) {
-  const ColumnSum sum{step.rows, step.columns, ref(step.from), ref(step.to), partial, step.accumulate};
+  const ColumnSum sum{step.rows, step.columns, ref(step.from), result_ref(step.to), partial, step.accumulate};
   enqueue(partial_sums_kernel(), divide_up(step.rows, kSumRows) * divide_up(step.columns, kSumColumns), stream, sum);
   enqueue(final_sums_kernel(), divide_up(step.columns, kPassThreads), stream, sum);
 }
 
-OperandRef operand(const MatrixBatch& m) {
+OperandRef<const void*> operand(const MatrixBatch& m) {
   return {m.data, m.transposed ? 1 : m.row_stride, m.transposed ? m.row_stride : 1, m.apart};
 }
 
-void enqueue_own(const BatchedProduct& p, void* stream, const Buffer&) {
+void enqueue_simple(const BatchedProduct& p, void* stream, const Buffer&) {
   const ProductPass pass{.m = p.m,
                          .n = p.n,
                          .k = p.k,
@@ -70,45 +61,46 @@ void enqueue_own(const BatchedProduct& p, void* stream, const Buffer&) {
                          .beta = p.beta,
                          .a = operand(p.a),
                          .b = operand(p.b),
-                         .c = operand(p.c),
+                         .c = {target_of(p.c), p.c.row_stride, 1, p.c.apart},
                          .bias = operand(p.bias),
                          .result = kind_of(p.c.dtype)};
   enqueue(product_kernel(kind_of(p.a.dtype)), p.count * pass.row_tiles * pass.column_tiles, stream, pass);
 }
 
-// The library adds a bias of the result's type; another one is added to the fp32 result afterwards.
-void enqueue_library(const BatchedProduct& p, void* stream, const Buffer& workspace) {
+// cuBLASLt adds a bias of the result's type. A bias of another type is added to the fp32 result afterwards.
+void enqueue_cublaslt(const BatchedProduct& p, void* stream, const Buffer& workspace) {
   if (p.bias.data == nullptr || p.bias.dtype == p.c.dtype) return cuda::multiply(p, stream, workspace);
   BatchedProduct bare = p;
   bare.bias = {};
   cuda::multiply(bare, stream, workspace);
   for (std::int64_t i = 0; i < p.count; ++i) {
-    const TensorRef c = ref(p.c.number(i));
-    enqueue_rows({1, 1, p.m, p.n}, {.from = c, .to = c, .bias = ref(p.bias.number(i))}, stream);
+    const MatrixBatch c = p.c.number(i);
+    enqueue_rows({1, 1, p.m, p.n}, {.from = ref(c), .to = result_ref(c), .bias = ref(p.bias.number(i))}, stream);
   }
 }
 
 using Enqueue = void (*)(const BatchedProduct&, void* stream, const Buffer& workspace);
 
-// Parts of sums of products: what PyTorch gives the library, less where the results are small.
-std::int64_t library_workspace(const LinearProblem& p) {
+// Workspace for cuBLASLt, which keeps split-K partial sums in it: as much as PyTorch gives it, less for small results.
+std::int64_t cublaslt_workspace(const LinearProblem& p) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
   const std::int64_t m = p.rows(), n = p.columns_out(), k = p.columns_in();
   return std::clamp(4 * std::max({m * n, m * k, n * k}), kLeast, kMost);
 }
 
-// The workspace holds copies, partial sums of columns, and what the library keeps; the last two are aligned.
+// The workspace holds copies of inputs, then partial sums of columns, then cuBLASLt's workspace. The last two are
+// aligned.
 struct DevicePlan final : Plan {
-  DevicePlan(const LinearProblem& p, bool own) : Plan(p), multiply(own ? enqueue_own : enqueue_library) {
+  DevicePlan(const LinearProblem& p, bool simple) : Plan(p), multiply(simple ? enqueue_simple : enqueue_cublaslt) {
     if (p.pass == Pass::backward && p.wants_dbias)
       partial_bytes = aligned(divide_up(p.rows(), kSumRows) * p.columns_out() * 4);
-    if (!own) library_bytes = library_workspace(p);
-    workspace_bytes = copied_bytes + partial_bytes + kAlignment + library_bytes;
-    tiles = std::string("products by ") + (own ? "a simple kernel of Fovea's own" : "cuBLASLt");
+    if (!simple) cublaslt_bytes = cublaslt_workspace(p);
+    workspace_bytes = copied_bytes + partial_bytes + kAlignment + cublaslt_bytes;
+    tiles = std::string("products by ") + (simple ? "a simple kernel of Fovea's own" : "cuBLASLt");
   }
 
   Enqueue multiply;
-  std::int64_t partial_bytes = 0, library_bytes = 0;
+  std::int64_t partial_bytes = 0, cublaslt_bytes = 0;
 };
 
 std::vector<cuda::Placed> memory_of(const LinearForwardTensors& t) {
@@ -133,7 +125,7 @@ void run(const core::Plan& base, const Tensors& tensors, const core::RunContext&
   char* rest = static_cast<char*>(context.workspace) + plan.copied_bytes;
   rest += (kAlignment - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rest) % kAlignment)) % kAlignment;
   float* const partial = reinterpret_cast<float*>(rest);
-  const Buffer workspace{rest + plan.partial_bytes, plan.library_bytes};
+  const Buffer workspace{rest + plan.partial_bytes, plan.cublaslt_bytes};
   for (const CopyStep& step : steps.copies)
     enqueue_rows(step.from.sizes, {.from = ref(step.from), .to = ref(step.to)}, context.stream);
   for (const FillStep& step : steps.fills)
@@ -150,8 +142,8 @@ void backward(const core::Plan& plan, const LinearBackwardTensors& tensors, cons
   run(plan, tensors, context);
 }
 
-// Two implementations.
-enum Variant { kLibrary, kOwn };
+// The implementations `cuda.cublaslt` and `cuda.own`.
+enum Variant { kCublaslt, kSimple };
 
 std::string refusal(const LinearProblem& p) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
@@ -160,26 +152,26 @@ std::string refusal(const LinearProblem& p) {
   return {};
 }
 
-std::string library_obstacle() {
+std::string cublaslt_obstacle() {
   if (std::string missing = cuda::unavailable(); !missing.empty()) return missing;
   return cuda::missing_matrix_library();
 }
 
-std::string obstacle(int variant) { return variant == kOwn ? cuda::unavailable() : library_obstacle(); }
+std::string obstacle(int variant) { return variant == kSimple ? cuda::unavailable() : cublaslt_obstacle(); }
 
-// Blocks of the largest grid.
-std::string own_refusal(const LinearProblem& p) {
+// The simple kernel takes one thread block per tile, and a grid has at most kMaxGrid.
+std::string simple_refusal(const LinearProblem& p) {
   const std::int64_t m = divide_up(p.rows(), kProductTile), k = divide_up(p.columns_in(), kProductTile),
                      n = divide_up(p.columns_out(), kProductTile);
-  if (std::max({m * n, m * k, n * k}) > kMostBlocks) return "results of up to 2^31 tiles of 64 x 64";
+  if (std::max({m * n, m * k, n * k}) > kMaxGrid) return "results of up to 2^31 tiles of 64 x 64";
   return {};
 }
 
 core::Prepared prepare(const LinearProblem& p, int variant) {
   std::string reason = refusal(p);
-  if (reason.empty() && variant == kOwn) reason = own_refusal(p);
+  if (reason.empty() && variant == kSimple) reason = simple_refusal(p);
   if (!reason.empty()) return {.refusal = std::move(reason)};
-  return {.plan = std::make_shared<DevicePlan>(p, variant == kOwn)};
+  return {.plan = std::make_shared<DevicePlan>(p, variant == kSimple)};
 }
 
 Implementation entry(std::string_view name, Variant variant) {
@@ -197,7 +189,7 @@ Implementation entry(std::string_view name, Variant variant) {
 }  // namespace
 
 std::vector<Implementation> cuda_implementations() {
-  return {entry("cuda.cublaslt", kLibrary), entry("cuda.own", kOwn)};
+  return {entry("cuda.cublaslt", kCublaslt), entry("cuda.own", kSimple)};
 }
 
 }  // namespace fovea::linear

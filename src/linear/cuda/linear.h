@@ -1,4 +1,4 @@
-// Linear on NVIDIA GPUs; in builds without CUDA there is nothing.
+// The implementations of Linear on NVIDIA GPUs; none in builds without CUDA.
 #pragma once
 
 #include <vector>

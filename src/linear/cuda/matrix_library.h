@@ -1,4 +1,4 @@
-// Batched matrix products by cuBLASLt, loaded while the program runs if the machine has it.
+// Batched matrix products by cuBLASLt, which is loaded at run time if the machine has it.
 #pragma once
 
 #include <string>
@@ -8,13 +8,12 @@
 
 namespace fovea::cuda {
 
-// "no cuBLASLt: ..." if the machine has none or one that is too old; empty if products can be asked for. Asked once.
+// "no cuBLASLt: ..." if the machine has none or one that is too old; empty if multiply() works. Found out once.
 const std::string& missing_matrix_library();
 
-// Enqueues on the stream, on the current device. The library keeps intermediate results in `workspace` only, whose
-// first byte 256 divides; without one it takes an algorithm that has none. Products of one kind (sizes, types, strides,
-// alignments, bias or none, bytes of workspace) are computed by one algorithm. Throws Error if the library refuses or
-// is missing. A bias must be of the type of c.
+// Enqueues on the stream, on the current device. `workspace` must be 256-byte aligned; without one, cuBLASLt chooses an
+// algorithm that needs none. Products that agree in sizes, types, strides, alignments, presence of a bias and workspace
+// size use the same algorithm. A bias must have the type of c. Throws Error if cuBLASLt refuses or is missing.
 void multiply(const linear::BatchedProduct& product, void* stream, const Buffer& workspace);
 
 }  // namespace fovea::cuda

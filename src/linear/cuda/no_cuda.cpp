@@ -1,4 +1,4 @@
-// For builds without CUDA.
+// Built instead of the CUDA files where FOVEA_CUDA is off: no implementations.
 #include "linear/cuda/linear.h"
 
 namespace fovea::linear {

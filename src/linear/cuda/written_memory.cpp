@@ -1,4 +1,4 @@
-// By NVTX's extension for memory.
+// Uses NVTX's memory extension.
 #include "linear/cuda/written_memory.h"
 
 #include <cuda_runtime_api.h>

@@ -1,13 +1,13 @@
-// For tools that watch memory: what a kernel wrote by ways that they do not see.
+// Reports writes to compute-sanitizer that it does not track.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda {
 
-// Tells compute-sanitizer's initcheck, where the program runs under it, that these bytes are written when the stream
-// comes here. cuBLASLt's kernels for Hopper store by bulk copies, which initcheck of CUDA 13.0 does not count. Costs a
-// call of an empty function elsewhere; does nothing where the toolkit has no header for it.
+// Tells compute-sanitizer's initcheck that the work ahead in the stream has written these bytes. cuBLASLt's kernels for
+// Hopper store by bulk copies, which initcheck of CUDA 13.0 does not track. Without compute-sanitizer this calls an
+// empty function. In a build whose toolkit lacks the header it does nothing.
 void mark_written(const void* data, std::int64_t bytes, void* stream);
 
 }  // namespace fovea::cuda

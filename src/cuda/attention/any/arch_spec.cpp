@@ -1,6 +1,6 @@
-// The rows. Every number was fitted to times of overridden plans; the comment before a group names the sweep
-// (docs/kernels/cuda_any.md). A chip without a row is estimated by the row of H200: tests/cuda/tile_sweep.cpp measures
-// what a row of its own needs.
+// One ArchSpec per measured chip. Every number was fitted to times of overridden plans; the comment before a group
+// names the sweep (docs/kernels/cuda_any.md). Other chips use the numbers of H200: tests/cuda/tile_sweep.cpp measures
+// what an ArchSpec of their own needs.
 #include "cuda/attention/any/arch_spec.h"
 
 namespace fovea::cuda::any {
@@ -13,7 +13,7 @@ constexpr ArchSpec kH200{
     // Measured in full grids.
     .mma = {.split_warps = 270, .one_tile = 580, .two_tiles = 810},
     .fma = {.split_warps = 46, .few_warps = 66, .wide_lanes = 82, .others = 79},
-    // Splits through memory: 180 problems. Clusters: 65 problems in bf16 of 2026-11-22.
+    // Splits through memory: 180 problems. Clusters: 65 bf16 problems, sweep of 2026-11-22.
     .mma_sync = {.rate = 0,
                  .prologue = 5400,
                  .chain = 930,
@@ -75,9 +75,9 @@ constexpr ArchSpec kH200{
               .chain = 830,
               .cluster_split = 86,
               .cluster_short = 0.51,
-              .tail_of_rows = 0.03,
-              .tail_of_splits = 0.53},
-    // About 3,000 pairs of 20 problems of 2026-11-22.
+              .tail_few_splits = 0.03,
+              .tail_many_splits = 0.53},
+    // About 3,000 pairs of 20 problems, sweep of 2026-11-22.
     .pair = {.preprocess = 550,
              .prologue = 11300,
              .rate = 81,
@@ -92,7 +92,7 @@ constexpr ArchSpec kH200{
              .tail_of_dq = 0.29,
              .tail_of_dkdv = 0.09,
              .masked_wave = 0.25,
-             .different_heights = 1.6}};
+             .unequal_rows = 1.6}};
 
 }  // namespace
 

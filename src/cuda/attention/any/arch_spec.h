@@ -27,39 +27,40 @@ struct TileCosts {
   double cluster_rate;   // bytes per cycle and SM that are combined through distributed shared memory
   double cluster_chain;  // as `chain`
   double cluster_alone;  // as `alone`, where a full SM holds two thread blocks
-  double cluster_speed;  // speed-up of forward warps with 16 rows, of which many are resident
+  double cluster_speed;  // speed-up of a forward kernel whose warps own 16 rows, since many fit an SM
   // Clusters in several waves: weights of the products, of the work that a split does once, and of the longest split.
   double wave_products, wave_once, wave_tail;
 };
 
 // Costs of combining splits.
 struct SplitCosts {
-  double launch;          // of the kernel that combines
-  double per_split;       // a row reads its splits one after the other
-  double store_rate;      // bytes per cycle and SM
-  double chain;           // as TileCosts::chain, for tiles with split_warps
-  double cluster_split;   // what each split adds to the barriers of a cluster
-  double cluster_short;   // of the time after a short split has ended, the fraction in which its SM is no faster
-  double tail_of_rows;    // of the last wave, in longest splits: with up to two splits,
-  double tail_of_splits;  // and with more
+  double launch;         // of the kernel that combines
+  double per_split;      // a row reads its splits one after the other
+  double store_rate;     // bytes per cycle and SM
+  double chain;          // as TileCosts::chain, for tiles with split_warps
+  double cluster_split;  // cycles that each split adds to the barriers of a cluster
+  double cluster_short;  // fraction of the time after a short split's end in which its SM gets no faster
+  // Time of the last wave beyond an even share, in units of the longest split.
+  double tail_few_splits;   // up to two splits
+  double tail_many_splits;  // more than two
 };
 
 // The two gradient kernels of fp32, which run concurrently.
 struct PairCosts {
-  double preprocess;         // the part that loading the first tiles does not hide
-  double prologue;           // from a free SM to the first product, and from the last product to the end
-  double rate, wide_rate;    // multiply-adds per cycle and SM; with 8 x 8 scores per thread
-  double alone;              // a thread block alone on an SM with room for more is as slow as if this many shared it
-  double chain;              // the dependent chain of one product
-  double store_rate;         // bytes per cycle and SM
-  double combine;            // the launch of the kernel that combines
-  double combine_rate;       // bytes per cycle and SM that it reads
-  double cluster_combine;    // per gradient
-  double cluster_rate;       // as TileCosts::cluster_rate
-  double tail_of_dq;         // from the end of the last full wave to the end of the last split, in splits of dQ,
-  double tail_of_dkdv;       // and in splits of dK and dV
-  double masked_wave;        // waves that a mask saves, since some splits are short
-  double different_heights;  // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
+  double preprocess;       // the part that loading the first tiles does not hide
+  double prologue;         // from a free SM to the first product, and from the last product to the end
+  double rate, wide_rate;  // multiply-adds per cycle and SM; with 8 x 8 scores per thread
+  double alone;            // a thread block alone on an SM with room for more is as slow as if this many shared it
+  double chain;            // the dependent chain of one product
+  double store_rate;       // bytes per cycle and SM
+  double combine;          // the launch of the kernel that combines
+  double combine_rate;     // bytes per cycle and SM that it reads
+  double cluster_combine;  // per gradient
+  double cluster_rate;     // as TileCosts::cluster_rate
+  double tail_of_dq;       // from the end of the last full wave to the end of the last split, in splits of dQ,
+  double tail_of_dkdv;     // and in splits of dK and dV
+  double masked_wave;      // waves that a mask saves, since some splits are short
+  double unequal_rows;     // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
 };
 
 struct ArchSpec {

@@ -16,6 +16,9 @@ namespace fovea::cuda::any {
 
 // Above 128 columns the registers do not hold both dK and dV. Then one thread block computes dV and its neighbour dK,
 // and both compute the scores.
+template <class Tile>
+constexpr bool kComputesBoth = Tile::kShape.dim <= 128;
+
 template <class Mma, bool kBoth>
 struct DkDvAccumulators {
   typename Mma::Accumulator dk, dv;
@@ -26,7 +29,7 @@ struct DkDvAccumulators {
 };
 template <class Mma>
 struct DkDvAccumulators<Mma, false> {
-  union {
+  union {  // one of the two is in use
     typename Mma::Accumulator dk, dv;
   };
   __device__ __forceinline__ void clear() { fill(dk, 0.0f); }
@@ -52,15 +55,15 @@ __device__ __forceinline__ DkDvWork dkdv_work(const BackwardParameters& p, unsig
   constexpr TileShape kTile = Tile::kShape;
   constexpr unsigned kRoles = kBoth ? 1 : 2;
   const Shape& s = p.shape;
-  const unsigned role = cta % kRoles;
+  const unsigned role = cta % kRoles;  // of two: 0 computes dK, 1 dV
   DkDvWork work{.tile = work_tile_of(cta / kRoles, p.split, p.grid)};
   work.first_row = work.tile.index * kTile.rows();
-  work.dk = p.dk.data != nullptr && (kBoth || role == 0);
-  work.dv = p.dv.data != nullptr && (kBoth || role == 1);
+  work.computes_dk = p.dk.data != nullptr && (kBoth || role == 0);
+  work.computes_dv = p.dv.data != nullptr && (kBoth || role == 1);
   const int last = min(work.first_row + kTile.rows(), s.len_k) - 1;
   work.q_tiles = tiles_of(queries_of_any(s, work.first_row, last), kTile.stream);
   const int count = (work.q_tiles.end - work.q_tiles.begin) * s.group;
-  work.steps = split_range({0, work.dk || work.dv ? count : 0}, p.split, work.tile.split);
+  work.steps = split_range({0, work.computes_dk || work.computes_dv ? count : 0}, p.split, work.tile.split);
   const Range all = queries_of_all(s, work.first_row, last);
   // The last Q tile may extend beyond the queries: lse = +inf makes those probabilities 0.
   work.unmasked = {(all.begin + kTile.stream - 1) / kTile.stream,
@@ -68,9 +71,10 @@ __device__ __forceinline__ DkDvWork dkdv_work(const BackwardParameters& p, unsig
   return work;
 }
 
+// Writes 0 to the masked pairs; rows are keys.
 template <class Mma>
-__device__ __forceinline__ void apply_mask_transposed(typename Mma::Scores& values, const Shape& s, int first_key,
-                                                      int first_query) {
+__device__ __forceinline__ void apply_mask_transposed(typename Mma::Scores& values, const Shape& s, int first_query,
+                                                      int first_key) {
 #pragma unroll
   for (int j = 0; j < Mma::kScoreColumns; ++j) {
     const Range visible = visible_keys(s, first_query + Mma::score_column(j));
@@ -82,7 +86,7 @@ __device__ __forceinline__ void apply_mask_transposed(typename Mma::Scores& valu
   }
 }
 
-// Loads the K tile and, where dK is wanted, the V tile.
+// Loads the K tile. Only dP = V dO^T, and so dK, needs the V tile.
 template <class Element, class Tile>
 __device__ __forceinline__ void load_stationary(BackwardDkDvShared<Element, Tile>& shared, const BackwardParameters& p,
                                                 const DkDvWork& work) {
@@ -90,9 +94,9 @@ __device__ __forceinline__ void load_stationary(BackwardDkDvShared<Element, Tile
   constexpr TileShape kTile = Tile::kShape;
   const auto gK = rows_of<Element>(p.k, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_qk);
   const auto gV = rows_of<Element>(p.v, work.tile.batch, work.tile.head, p.shape.len_k, p.shape.dim_v);
-  dispatch_chunked(gK.vector && gV.vector, [&](auto chunks) {
-    load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.k, gK, work.first_row);
-    if (work.dk) load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.v, gV, work.first_row);
+  dispatch_chunked(gK.whole_chunks && gV.whole_chunks, [&](auto whole_chunks) {
+    load_tile<Layout, kTile.threads(), kTile.rows()>(whole_chunks, shared.k, gK, work.first_row);
+    if (work.computes_dk) load_tile<Layout, kTile.threads(), kTile.rows()>(whole_chunks, shared.v, gV, work.first_row);
   });
 }
 
@@ -106,7 +110,7 @@ __device__ __forceinline__ void probabilities(typename Mma::Scores& p, const flo
 #pragma unroll
     for (int i = 0; i < Mma::kRows; ++i) p[i][j] = Mma::Exp::probability(p[i][j], row_lse, s);
   }
-  if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
+  if (masked) apply_mask_transposed<Mma>(p, s, first_query, work.first_row);
 }
 
 // dS^T = P^T (dP^T - delta), in place of P^T; dP^T = V dO^T. Masked again, since 0 times an infinite dP^T is NaN.
@@ -120,7 +124,7 @@ __device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const t
 #pragma unroll
     for (int i = 0; i < Mma::kRows; ++i) p[i][j] *= dp[i][j] - row_delta;
   }
-  if (masked) apply_mask_transposed<Mma>(p, s, work.first_row, first_query);
+  if (masked) apply_mask_transposed<Mma>(p, s, first_query, work.first_row);
 }
 
 // One Q tile: P^T, dV += P^T dO, dS^T, dK += dS^T Q; the next tile is loaded meanwhile. All copies have arrived when
@@ -128,7 +132,7 @@ __device__ __forceinline__ void score_gradients(typename Mma::Scores& p, const t
 template <class Element, class Tile, bool kBoth>
 __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipeline,
                                           DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients, int step,
-                                          bool more) {
+                                          bool has_next) {
   using Mma = MmaPolicy<Element, Tile>;
   constexpr bool kSingleStage = Tile::kShape.stages == 1;
   const DkDvWork& work = pipeline.work;
@@ -136,11 +140,12 @@ __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipe
   auto& shared = pipeline.shared;
   LseDelta next;
   if (kSingleStage && step != work.steps.begin) pipeline.load_dout(step);
-  if (!kSingleStage && more) {
+  if (!kSingleStage && has_next) {
     pipeline.load_both(step + 1);
     next = pipeline.read_lse_delta(step + 1);
   }
-  const int stage = step % Tile::kShape.stages, query = pipeline.first(step), q_tile = query / Tile::kShape.stream;
+  const int stage = step % Tile::kShape.stages, query = pipeline.first_query(step),
+            q_tile = query / Tile::kShape.stream;
   const std::byte *q = pipeline.queries(step), *dout = pipeline.dout(step);
   const bool masked = q_tile < work.unmasked.begin || q_tile >= work.unmasked.end;
   typename Mma::Scores scores;
@@ -150,19 +155,19 @@ __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipe
     ptx::cp_async_wait<0>();
     __syncthreads();  // dO has arrived
   }
-  if (work.dv) Mma::multiply(gradients.dv, scores, dout, shared.p_staging);
-  if (work.dk) {
+  if (work.computes_dv) Mma::multiply(gradients.dv, scores, dout, shared.p_staging);
+  if (work.computes_dk) {
     typename Mma::Scores dp;
     Mma::multiply_transposed(dp, shared.v, dout);
     score_gradients<Mma>(scores, dp, shared.lse_delta[stage][1], masked, work, s, query);
   }
-  if (kSingleStage && more) {
+  if (kSingleStage && has_next) {
     __syncthreads();  // all threads are done with dO, lse and delta
     pipeline.load_queries(step + 1);
     next = pipeline.read_lse_delta(step + 1);
   }
-  if (work.dk) Mma::multiply(gradients.dk, scores, q, shared.p_staging);
-  if (more) pipeline.store_lse_delta(step + 1, next);
+  if (work.computes_dk) Mma::multiply(gradients.dk, scores, q, shared.p_staging);
+  if (has_next) pipeline.store_lse_delta(step + 1, next);
 }
 
 // All steps with synchronous MMAs.
@@ -184,7 +189,7 @@ __device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& 
 }
 
 // All steps with asynchronous MMAs: V dO^T overlaps with computing P^T, and P^T dO with dS^T. Only if both gradients
-// are wanted and all rows are whole chunks.
+// are wanted and all rows can be copied in whole 16-byte whole_chunks.
 template <class Element, class Tile>
 __device__ __forceinline__ void dkdv_overlapped(const QPipelineOf<Element, Tile>& pipeline,
                                                 DkDvAccumulators<MmaPolicy<Element, Tile>, true>& gradients) {
@@ -204,7 +209,7 @@ __device__ __forceinline__ void dkdv_overlapped(const QPipelineOf<Element, Tile>
     typename Mma::Scores scores, dp;
     Mma::issue_transposed(scores, shared.k, q);
     Mma::issue_transposed(dp, shared.v, dout);
-    ahead.next(pipeline, step + 1);
+    ahead.advance(pipeline, step + 1);
     if (step + 1 < end) ahead.load(pipeline, step + 1);
     const bool masked = q_tile < work.unmasked.begin || q_tile >= work.unmasked.end;
     Mma::template wait<1>(scores);
@@ -223,7 +228,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
     backward_dkdv(const __grid_constant__ BackwardParameters p) {
   using Mma = MmaPolicy<Element, Tile>;
   constexpr TileShape kTile = Tile::kShape;
-  constexpr bool kBoth = kTile.dim <= 128;
+  constexpr bool kBoth = kComputesBoth<Tile>;
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardDkDvShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
@@ -244,21 +249,20 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
       pipeline.load_both(work.steps.begin);
     }
   }
-  ptx::griddepcontrol_wait();  // for lse and delta of backward_preprocess, which started after all earlier work
-  ptx::griddepcontrol_launch_dependents();  // only now: backward_dq relies on lse and delta
+  // lse and delta come from backward_preprocess. It was launched without PDL, so all earlier work has ended too.
+  ptx::griddepcontrol_wait();
+  // Only now: once backward_dq has started, lse and delta are complete (preprocess_done).
+  ptx::griddepcontrol_launch_dependents();
   if (p.split.splits > 1 && !p.split.in_cluster && work.steps.begin >= work.steps.end) return;  // a split without work
   DkDvAccumulators<Mma, kBoth> gradients;
   gradients.clear();
   if (work.steps.begin < work.steps.end) {
     pipeline.store_lse_delta(work.steps.begin, pipeline.read_lse_delta(work.steps.begin));
-    if (s.negate) [[unlikely]] {
-      ptx::cp_async_wait<0>();
-      __syncthreads();
-      negate_tile<Element>(shared.k, sizeof(shared.k));
-    }
+    if (s.negate) [[unlikely]]
+      negate_loaded_tile<Element>(shared.k, sizeof(shared.k));
   }
   if constexpr (Mma::kAsyncMma) {
-    if (work.dk && work.dv && pipeline.vector()) {
+    if (work.computes_dk && work.computes_dv && pipeline.whole_chunks()) {
       dkdv_overlapped<Element, Tile>(pipeline, gradients);
     } else {
       dkdv_in_order<Element, Tile, kBoth>(pipeline, gradients);
@@ -272,15 +276,15 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   const auto write = [&](const typename Mma::Accumulator& acc, float factor, const GradientOutput& to) {
     write_gradient<Mma>(values, acc, factor, p, to, recomputed.tile, recomputed.first_row);
   };
-  if (recomputed.dk) write(gradients.dk, s.scale, {p.dk, p.partial_first, s.heads_kv, s.len_k, s.dim_qk});
-  if (recomputed.dv) write(gradients.dv, 1.0f, {p.dv, p.partial_second, s.heads_kv, s.len_k, s.dim_v});
+  if (recomputed.computes_dk) write(gradients.dk, s.scale, {p.dk, p.partial_dk_or_dq, s.heads_kv, s.len_k, s.dim_qk});
+  if (recomputed.computes_dv) write(gradients.dv, 1.0f, {p.dv, p.partial_dv, s.heads_kv, s.len_k, s.dim_v});
 }
 
 template <class Element, class Tile>
 KernelInstance backward_dkdv_instance() {
   using Shared = BackwardDkDvShared<Element, Tile>;
   return {reinterpret_cast<const void*>(&backward_dkdv<Element, Tile>), Tile::kShape, static_cast<int>(sizeof(Shared)),
-          Tile::kShape.dim > 128};
+          !kComputesBoth<Tile>};
 }
 
 }  // namespace fovea::cuda::any

@@ -1,5 +1,6 @@
-// Backward for dQ: a thread block holds a tile of Q and dO and streams K/V tiles past it. It computes S and dP, as
-// backward_dkdv does, so that every dQ row has one owner. There are no atomics, and every run gives the same bits.
+// Backward for dQ: a thread block holds a tile of Q and dO and streams K/V tiles past it. It computes S and dP
+// again, although backward_dkdv computes them too: so every dQ row has one owner. There are no atomics, and every run
+// gives the same bits.
 #pragma once
 
 #include "cuda/attention/any/cluster_combine.cuh"
@@ -141,18 +142,15 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   if (work.kv_tiles.begin < work.kv_tiles.end) {
     const auto gQ = rows_of<Element>(p.q, batch, work.tile.head, s.len_q, s.dim_qk);
     const auto gDout = rows_of<Element>(p.dout, batch, work.tile.head, s.len_q, s.dim_v);
-    dispatch_chunked(gQ.vector && gDout.vector && pipeline.vector(), [&](auto chunks) {
-      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, work.first_row);
-      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.dout, gDout, work.first_row);
-      pipeline.load(chunks, work.kv_tiles.begin);
+    dispatch_chunked(gQ.whole_chunks && gDout.whole_chunks && pipeline.whole_chunks(), [&](auto whole_chunks) {
+      load_tile<Layout, kTile.threads(), kTile.rows()>(whole_chunks, shared.q, gQ, work.first_row);
+      load_tile<Layout, kTile.threads(), kTile.rows()>(whole_chunks, shared.dout, gDout, work.first_row);
+      pipeline.load(whole_chunks, work.kv_tiles.begin);
     });
     load_lse_delta(shared.lse, shared.delta, p, work);
     if (threadIdx.x == 0) shared.keys = pipeline.k.data, shared.values = pipeline.v.data;
-    if (s.negate) [[unlikely]] {
-      ptx::cp_async_wait<0>();
-      __syncthreads();
-      negate_tile<Element>(shared.q, sizeof(shared.q));
-    }
+    if (s.negate) [[unlikely]]
+      negate_loaded_tile<Element>(shared.q, sizeof(shared.q));
   }
 #pragma unroll 1
   for (int kv_tile = work.kv_tiles.begin; kv_tile < work.kv_tiles.end; ++kv_tile) {
@@ -163,7 +161,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
     if constexpr (Mma::kAsyncMma) {
       dq_step_overlapped<Element, Tile>(shared, pipeline, dq, work, s, kv_tile);
     } else {
-      if (!kTile.warpgroup) pipeline.k.data = shared.keys, pipeline.v.data = shared.values;
+      if (!pipeline.kKeepsAddresses) pipeline.k.data = shared.keys, pipeline.v.data = shared.values;
       if (kTile.stages > 1 && kv_tile + 1 < work.kv_tiles.end) pipeline.load_next_tile(kv_tile + 1);
       if (kTile.stages == 1 && !first) pipeline.load_next_values(kv_tile);  // arrives while P is computed
       dq_step<Element, Tile>(shared, pipeline, dq, work, s, kv_tile);
@@ -172,7 +170,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
   const QTileWork recomputed = q_tile_work<Tile>(p, ptx::block_index());  // takes no registers in the main loop
   write_gradient<Mma>(reinterpret_cast<float*>(&shared), dq, s.scale, p,
-                      {p.dq, p.partial_first, s.heads_q, s.len_q, s.dim_qk}, recomputed.tile, recomputed.first_row);
+                      {p.dq, p.partial_dk_or_dq, s.heads_q, s.len_q, s.dim_qk}, recomputed.tile, recomputed.first_row);
   wait_in_first_cta();
 }
 

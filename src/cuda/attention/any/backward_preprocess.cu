@@ -1,7 +1,8 @@
 // Backward preprocess: lse and delta = rowsum(dO * O) of every query row, which both gradient kernels read.
-// Delta is summed by the same instructions in the same order as dP = dO V^T. Where a row sees one key, O is that key's
-// V, and dP - delta must be exactly 0.
+// Delta is summed by the same instructions in the same order as dP = dO V^T. For a row that sees one key, O is that
+// key's V, so dP - delta must be exactly 0.
 #include "cuda/attention/any/parameters.h"
+#include "cuda/device/mma_sync_policy.cuh"
 #include "cuda/device/sequence.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
@@ -10,8 +11,6 @@
 
 namespace fovea::cuda::any {
 namespace {
-
-constexpr int kChain = 128;  // longest accumulation chain, in columns; as in mma_sync_policy.cuh
 
 // Writes lse and delta of one row. A delta tensor of the caller overrides `delta`.
 __device__ __forceinline__ void write_row(const PreprocessParameters& p, std::int64_t sequence, int query,
@@ -42,7 +41,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   if (p.delta.data == nullptr) {
     const float *out = row_of(p.out), *dout = row_of(p.dout);
     int column = 0;
-    if (p.out.vector && p.dout.vector) {
+    if (p.out.aligned && p.dout.aligned) {
 #pragma unroll 16  // few threads, so many loads in flight
       for (; column + 4 <= s.dim_v; column += 4) {
         const float4 a = *reinterpret_cast<const float4*>(out + column);
@@ -57,9 +56,9 @@ __global__ void __launch_bounds__(kPreprocessThreads)
 
 // Elements `column` and `column + 1` of a row as one MMA operand register; 0 from `dim` on.
 template <class Element>
-__device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool vector) {
+__device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool aligned) {
   if (row == nullptr || column >= dim) return 0;
-  if (vector && column + 2 <= dim) return *reinterpret_cast<const std::uint32_t*>(row + column);
+  if (aligned && column + 2 <= dim) return *reinterpret_cast<const std::uint32_t*>(row + column);
   const float second = column + 1 < dim ? static_cast<float>(row[column + 1]) : 0.0f;
   return ptx::pack<Element>(static_cast<float>(row[column]), second);
 }
@@ -97,11 +96,11 @@ __device__ __forceinline__ void add_columns(Diagonals& sums, const PreprocessPar
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int at = column + i / 2 * 8;
-    a[i] = operand(rows.dout[i % 2], at, dim, p.dout.vector);
+    a[i] = operand(rows.dout[i % 2], at, dim, p.dout.aligned);
     if (is_fp32) {
       split_operand<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
     } else {
-      b[i] = operand(rows.out[i % 2], at, dim, p.out.vector);
+      b[i] = operand(rows.out[i % 2], at, dim, p.out.aligned);
     }
   }
   float(&upper)[4] = sums.upper, (&lower)[4] = sums.lower;
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
     }
 #pragma unroll 1
     for (int column = 2 * t; column < s.dim_v + 2 * t; column += 16) {
-      if (column == kChain + 2 * t) first_chain = sums, sums = {};
+      if (column == kMaxChain + 2 * t) first_chain = sums, sums = {};
       add_columns(sums, p, rows, column);
     }
   }

@@ -1,6 +1,6 @@
 // The combine of a cluster's splits: every thread block sums a slice of the tile's rows over the shared memory of all
-// thread blocks of the cluster. It starts with its own and wraps around. So the order of the sum, and every bit, is the
-// same on every run.
+// thread blocks of the cluster. Each starts with its own rank and wraps around, so the order of every sum is fixed
+// and every run gives the same bits.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,8 @@ struct ClusterCombine {
   static constexpr int kRowsAtOnce = kTile.threads() / kGroups;
   static_assert(kTile.threads() % kGroups == 0 && kGroups % kMaxCluster == 0);
 
-  // A cluster's size is a power of two. Since these are too, all threads of a warp have the same number of rows.
+  // Tile rows and column groups are powers of two, as cluster sizes are. So all threads of a warp have the same number
+  // of rows.
   static_assert(std::has_single_bit(static_cast<unsigned>(kTile.rows())));
   static_assert(std::has_single_bit(static_cast<unsigned>(kGroups)) && kTile.rows() / kMaxCluster * kGroups >= 32);
 
@@ -41,20 +42,20 @@ struct ClusterCombine {
   // This thread's rows if there is no cluster: then the thread block writes the whole tile.
   static __device__ __forceinline__ Range all_rows() { return {static_cast<int>(threadIdx.x) / kGroups, kTile.rows()}; }
 
-  // Call before the cluster barrier: puts this block's accumulator into its shared memory.
+  // Call before the cluster barrier: puts the accumulator into this thread block's shared memory.
   static __device__ __forceinline__ void put(float* values, const typename Mma::Accumulator& acc, float factor) {
 #pragma unroll
     for (int i = 0; i < Mma::kRows; ++i) put_row<Mma>(values + Mma::row(i) * kPitch, acc[i], factor);
   }
 
-  // Rank of the n-th block to read from. Each block starts with itself, so that not all read the same one at once.
+  // Rank of the n-th thread block to read from. Each starts with itself, so that not all read the same one at once.
   __device__ __forceinline__ int source(int n) const {
-    const int block = rank + n;
-    return block < splits ? block : block - splits;
+    const int source = rank + n;
+    return source < splits ? source : source - splits;
   }
 
-  // Call after the cluster barrier: this thread's columns of `row` from every block, all loads in flight at once. 0 for
-  // blocks that do not exist and for columns from `dim` on.
+  // Call after the cluster barrier: this thread's columns of `row` from every thread block, all loads in flight at
+  // once. 0 for thread blocks that do not exist and for columns from `dim` on.
   __device__ __forceinline__ void read(float4 (&values)[kMaxCluster], int row, int dim) const {
     const int wanted = column < dim ? splits : 0;
 #pragma unroll
@@ -71,15 +72,15 @@ struct ClusterCombine {
   }
 };
 
-// The softmax state of one row, combined over a cluster: each of eight neighbouring threads reads one block's state,
-// and all eight get the same result. Whole warps must call.
+// The softmax state of one row, combined over a cluster: each of eight neighbouring threads reads one thread block's
+// state, and all eight get the same result. Whole warps must call.
 struct CombinedState {
   static constexpr int kThreads = 8;
   static_assert(kThreads == kMaxCluster);
   float maximum, sum;  // of the row
-  float factor;        // rescale factor of the block that this thread read
+  float factor;        // rescale factor of the thread block that this thread read
 
-  // `address`: of this row's state in this block; `source`: rank of the block that thread n reads.
+  // `address`: of this row's state in this thread block; `source`: rank of the thread block that thread n reads.
   template <class Exp, class Source>
   static __device__ __forceinline__ CombinedState read(std::uint32_t address, int splits, Source source,
                                                        const Shape& s) {
@@ -95,7 +96,7 @@ struct CombinedState {
 
 // Where one gradient goes: `heads` heads of `len` rows of `dim` columns. `partial`: fp32 partials of split work.
 struct GradientOutput {
-  const TensorRef& t;
+  const TensorRef& tensor;
   float* partial;
   int heads, len, dim;
 };
@@ -112,7 +113,7 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Mma
   const std::int64_t sequence = (static_cast<std::int64_t>(tile.split) * p.shape.batch + tile.batch) * to.heads;
   const TensorRef partial{
       to.partial + (sequence + tile.head) * to.len * to.dim, 0, 0, to.dim, ElementKind::fp32, to.dim % 4 == 0};
-  const TensorRef t = is_partial ? partial : to.t;
+  const TensorRef t = is_partial ? partial : to.tensor;
   __syncthreads();
   Combine::put(values, acc, factor);
   if (p.split.in_cluster) {
@@ -135,10 +136,10 @@ __device__ __forceinline__ void write_gradient(float* values, const typename Mma
     } else {
       Combine::add(sum, *reinterpret_cast<const float4*>(values + row * Combine::kPitch + combine.column), 1.0f);
     }
-    store<typename Mma::Element, 4>(t, offset + (first_row + row) * t.row, combine.column, to.dim,
+    store<typename Mma::Element, 4>(t, offset + (first_row + row) * t.row_stride, combine.column, to.dim,
                                     p.accumulate && !is_partial, sum);
   }
-  if (p.split.in_cluster) cluster_barrier_after_reads();  // other blocks may still read this block's shared memory
+  if (p.split.in_cluster) cluster_barrier_after_reads();  // other thread blocks may still read this one's shared memory
 }
 
 }  // namespace fovea::cuda::any

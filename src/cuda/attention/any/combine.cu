@@ -22,8 +22,8 @@ __device__ __forceinline__ void read_partial(float (&values)[kVector], const flo
   }
 }
 
-// One warp per row. Each lane computes the rescale factors of one or two splits. Then `groups` groups of lanes sum the
-// splits, each every groups-th one.
+// One warp per row. Each lane computes the rescale factors of one or two splits. Then the warp's lanes form
+// `groups` groups; group g sums splits g, g + groups, ...
 template <class Element>
 __global__ void __launch_bounds__(kMemoryKernelThreads)
     combine_forward(const __grid_constant__ CombineForwardParameters p) {

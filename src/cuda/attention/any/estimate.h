@@ -12,13 +12,13 @@ namespace fovea::cuda::any {
 // Cycles of a kernel that runs alone on the chip, combining included.
 double cycles_of(const TileChoice& one, ElementKind kind, int device);
 
-struct Pair {
+struct BackwardChoice {
   TileChoice dkdv, dq;
   double cycles = 0;
 };
 
 // The two gradient kernels of an fp32 backward call, which run concurrently: the choices that minimize the time of both
 // and of their combine. Splits of dK and dV occupy the SMs first; those of dQ fill the rest.
-Pair fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device);
+BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device);
 
 }  // namespace fovea::cuda::any

@@ -52,7 +52,7 @@ __device__ __forceinline__ void softmax_tile(typename Mma::Scores& scores, typen
   }
 }
 
-// Writes the finished Q tile. Reads the work back from shared memory, where stash_work put it.
+// Writes the finished Q tile. stash_work has put tile and first_row into shared memory.
 template <class Element, class Tile>
 __device__ __forceinline__ void write_tile(const ForwardParameters& p,
                                            typename MmaPolicy<Element, Tile>::Accumulator& acc,
@@ -82,15 +82,8 @@ template <class Element, class Tile, class Pipeline>
 __device__ __forceinline__ void stash_work(ForwardShared<Element, Tile>& shared, const QTileWork& work,
                                            const Pipeline& pipeline) {
   if (threadIdx.x != 0) return;
-  if (!Tile::kShape.warpgroup) shared.keys = pipeline.k.data, shared.values = pipeline.v.data;
+  if (!Pipeline::kKeepsAddresses) shared.keys = pipeline.k.data, shared.values = pipeline.v.data;
   shared.first_row = work.first_row, shared.tile = work.tile, shared.unmasked = work.unmasked;
-}
-
-template <class Element, class Tile>
-__device__ __forceinline__ void negate_queries(ForwardShared<Element, Tile>& shared) {
-  ptx::cp_async_wait<0>();
-  __syncthreads();
-  negate_tile<Element>(shared.q, sizeof(shared.q));
 }
 
 // The first key of this warp in every K/V tile.
@@ -111,7 +104,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   const QTileWork work = q_tile_work<Tile>(p, ptx::block_index());
   ptx::griddepcontrol_launch_dependents();
   if (p.split.splits > 1 && !p.split.in_cluster && work.kv_tiles.begin >= work.kv_tiles.end)
-    return;  // a split without work
+    return;  // a split without work; in a cluster it must still reach the barriers
   const int batch = work.tile.batch, head_kv = key_head(work.tile.head, p.grid);
   KvPipeline<Element, Tile, ForwardShared<Element, Tile>> pipeline(
       shared, rows_of<Element>(p.k, batch, head_kv, s.len_k, s.dim_qk), work.kv_tiles.begin);
@@ -123,18 +116,18 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   const bool has_work = work.kv_tiles.begin < work.kv_tiles.end;
   if (has_work) {
     const auto gQ = rows_of<Element>(p.q, batch, work.tile.head, s.len_q, s.dim_qk);
-    dispatch_chunked(gQ.vector && pipeline.k.vector, [&](auto chunks) {
-      load_tile<Layout, kTile.threads(), kTile.rows()>(chunks, shared.q, gQ, work.first_row);
-      pipeline.load_keys(chunks, work.kv_tiles.begin);
+    dispatch_chunked(gQ.whole_chunks && pipeline.k.whole_chunks, [&](auto whole_chunks) {
+      load_tile<Layout, kTile.threads(), kTile.rows()>(whole_chunks, shared.q, gQ, work.first_row);
+      pipeline.load_keys(whole_chunks, work.kv_tiles.begin);
     });
   }
   pipeline.set_values(rows_of<Element>(p.v, batch, head_kv, s.len_k, s.dim_v), work.kv_tiles.begin);
   stash_work(shared, work, pipeline);
   if (has_work) {
-    dispatch_chunked(pipeline.v.vector, [&](auto chunks) { pipeline.load_values(chunks, work.kv_tiles.begin); });
-    asm volatile("" ::"l"(p.out.row), "l"(p.lse.row));  // fetch the epilogue's parameters during the copies
+    dispatch_chunked(pipeline.v.whole_chunks, [&](auto whole) { pipeline.load_values(whole, work.kv_tiles.begin); });
+    asm volatile("" ::"l"(p.out.row_stride), "l"(p.lse.row_stride));  // load the epilogue's parameters meanwhile
     if (s.negate) [[unlikely]]
-      negate_queries(shared);
+      negate_loaded_tile<Element>(shared.q, sizeof(shared.q));
   }
 #pragma unroll 1
   for (int kv_tile = work.kv_tiles.begin; kv_tile < work.kv_tiles.end; ++kv_tile) {
@@ -142,7 +135,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
     pipeline.wait(first);
     Mma::fence_shared_copies();
     __syncthreads();  // all copies of this tile have arrived, and all threads are done with the tile before
-    if (!kTile.warpgroup) pipeline.k.data = shared.keys, pipeline.v.data = shared.values;
+    if (!pipeline.kKeepsAddresses) pipeline.k.data = shared.keys, pipeline.v.data = shared.values;
     typename Mma::Scores scores;
     multiply_overlapped<Mma>(scores, shared.q, pipeline.keys(kv_tile) + warp_key * Layout::kPitch,
                              [&] { pipeline.load_during_scores(kv_tile, first, last); });

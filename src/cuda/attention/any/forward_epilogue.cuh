@@ -17,7 +17,7 @@ __device__ __forceinline__ void store_lse(const ForwardParameters& p, const Work
   static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, query)] = lse;
 }
 
-// Writes four columns of a row that is not yet divided by its sum; the thread of the first columns writes lse too.
+// Divides four columns of a row by its sum and writes them. The thread of the first columns writes lse too.
 template <class Element>
 __device__ __forceinline__ void write_columns(const ForwardParameters& p, const WorkTile& tile, int query, int column,
                                               float (&values)[4], const FinalRow& row) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameter
     write_columns<typename Mma::Element>(p, tile, query, combine.column, total,
                                          finalize_row(state.maximum, state.sum, s));
   }
-  cluster_barrier_after_reads();  // other blocks may still read this block's shared memory
+  cluster_barrier_after_reads();  // other thread blocks may still read this one's shared memory
 }
 
 }  // namespace fovea::cuda::any

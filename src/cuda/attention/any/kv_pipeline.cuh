@@ -35,32 +35,32 @@ struct KvPipeline {
     v = values, next_v = Copy(v, begin * kRows);
   }
 
-  __device__ __forceinline__ bool vector() const { return k.vector && v.vector; }
+  __device__ __forceinline__ bool whole_chunks() const { return k.whole_chunks && v.whole_chunks; }
   __device__ __forceinline__ std::byte* keys(int kv_tile) const { return shared.streamed[buffer(kv_tile)]; }
   __device__ __forceinline__ std::byte* values(int kv_tile) const { return shared.streamed[buffer(kv_tile) ^ 1]; }
 
   // Tiles must be loaded in order, from the first on.
-  __device__ __forceinline__ void load_keys(auto chunks, int kv_tile) {
-    load_rows(chunks, keys(kv_tile), k, next_k, kv_tile);
+  __device__ __forceinline__ void load_keys(auto whole_chunks, int kv_tile) {
+    load_rows(whole_chunks, keys(kv_tile), k, next_k, kv_tile);
     if (kSingleStage) ptx::cp_async_commit();
   }
-  __device__ __forceinline__ void load_values(auto chunks, int kv_tile) {
-    load_rows(chunks, values(kv_tile), v, next_v, kv_tile);
+  __device__ __forceinline__ void load_values(auto whole_chunks, int kv_tile) {
+    load_rows(whole_chunks, values(kv_tile), v, next_v, kv_tile);
     ptx::cp_async_commit();
   }
-  __device__ __forceinline__ void load(auto chunks, int kv_tile) {
-    load_keys(chunks, kv_tile);
-    load_values(chunks, kv_tile);
+  __device__ __forceinline__ void load(auto whole_chunks, int kv_tile) {
+    load_keys(whole_chunks, kv_tile);
+    load_values(whole_chunks, kv_tile);
   }
   // Call these once all threads are done with the previous tile. With a single stage, load K and V one by one.
   __device__ __forceinline__ void load_next_tile(int kv_tile) {
-    dispatch_chunked(vector(), [&](auto chunks) { load(chunks, kv_tile); });
+    dispatch_chunked(whole_chunks(), [&](auto whole_chunks) { load(whole_chunks, kv_tile); });
   }
   __device__ __forceinline__ void load_next_keys(int kv_tile) {
-    dispatch_chunked(vector(), [&](auto chunks) { load_keys(chunks, kv_tile); });
+    dispatch_chunked(whole_chunks(), [&](auto whole_chunks) { load_keys(whole_chunks, kv_tile); });
   }
   __device__ __forceinline__ void load_next_values(int kv_tile) {
-    dispatch_chunked(vector(), [&](auto chunks) { load_values(chunks, kv_tile); });
+    dispatch_chunked(whole_chunks(), [&](auto whole_chunks) { load_values(whole_chunks, kv_tile); });
   }
   // Issues the copies that may run while the scores of `kv_tile` are computed.
   __device__ __forceinline__ void load_during_scores(int kv_tile, bool first, bool last) {
@@ -96,14 +96,14 @@ struct KvPipeline {
   }
 
  private:
-  static __device__ __forceinline__ void load_rows(auto chunks, std::byte* to, const Rows<Element>& from, Copy& next,
-                                                   int kv_tile) {
-    if constexpr (kKeepsAddresses && chunks.value) {
+  static __device__ __forceinline__ void load_rows(auto whole_chunks, std::byte* to, const Rows<Element>& from,
+                                                   Copy& next, int kv_tile) {
+    if constexpr (kKeepsAddresses && whole_chunks.value) {
       next.copy(to, from.stride);
     } else {
-      load_tile<Layout, kThreads, kRows>(chunks, to, from, kv_tile * kRows);
+      load_tile<Layout, kThreads, kRows>(whole_chunks, to, from, kv_tile * kRows);
     }
-    if constexpr (kKeepsAddresses) next.next(from.stride);
+    if constexpr (kKeepsAddresses) next.advance(from.stride);
   }
   static __device__ __forceinline__ int buffer(int kv_tile) {
     if (kSingleStage) return Shared::kSwapBuffers ? kv_tile % 2 : 0;

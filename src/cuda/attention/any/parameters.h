@@ -28,8 +28,8 @@ struct Split {
 
 constexpr int kMaxCluster = 8;  // thread blocks per cluster
 
-// Rasterization, the order of the tiles: rounds, each of `chunk` neighbouring tiles of every sequence. The splits of a
-// tile are neighbours.
+// The order of thread blocks (rasterization). A round takes `chunk` neighbouring tiles of every (batch, head); then the
+// next round follows. The splits of a tile are neighbours.
 struct Grid {
   int tiles = 1, heads = 1, chunk = 1;
   unsigned round = 1;  // tiles of a round
@@ -53,7 +53,7 @@ struct ForwardParameters {
   float* partial_out = nullptr;  // not yet divided by the sum; not written where the sum is 0
   PartialState* partial_state = nullptr;
 };
-// The first copies of Q and K need three 64-byte lines, the first of which holds 48 bytes of parameters (sm_90).
+// The first copies of Q and K need three 64-byte lines. On sm_90 parameters start 16 bytes into the first.
 static_assert(offsetof(ForwardParameters, shape) + offsetof(Shape, scale) <= 48 + 2 * 64);
 
 // lse and delta = rowsum(dout * out) are [batch, heads_q, len_q], made by backward_preprocess. A fully masked row has
@@ -68,8 +68,8 @@ struct BackwardParameters {
   bool preprocess_done = false;  // lse and delta are complete when this kernel starts
   Split split;
   Grid grid;
-  float* partial_first = nullptr;   // dk, or dq
-  float* partial_second = nullptr;  // dv
+  float* partial_dk_or_dq = nullptr;  // of the kernel's own gradient
+  float* partial_dv = nullptr;
 };
 
 struct PreprocessParameters {
@@ -114,7 +114,7 @@ struct KernelInstance {
 
 enum class Kernel : std::uint8_t { forward, backward_dkdv, backward_dq };
 
-// Instances of one kernel and element type, by head dimension; those of one dimension in order of preference.
+// Instances of one kernel and element type, sorted by head dimension, then by preference.
 std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind);
 
 template <class T>
@@ -130,7 +130,7 @@ const void* combine_gradients_function(ElementKind kind);
 constexpr int kMemoryKernelThreads = 256;
 constexpr int kPreprocessThreads = 64;  // few, to spread the rows of one head over all SMs
 
-// Threads of a kernel of combine.cu per row of `dim` columns, four columns each: a power of two, at most a warp.
+// Threads per row of `dim` columns in combine.cu: a power of two, at most a warp. Each takes four columns at a time.
 constexpr int threads_of_row(int dim) {
   int threads = 1;
   while (threads < 32 && threads * 4 < dim) threads *= 2;

@@ -13,6 +13,7 @@
 #include "cuda/attention/any/instances.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "cuda/runtime/tensor_refs.h"
 
 namespace fovea::cuda::any {
 namespace {
@@ -92,10 +93,10 @@ void set_tiles(Plan& plan, const TileChoice& chosen, const AttentionProblem& p, 
   plan.split = chosen.splitting.split;
   plan.grid = grid_of(p, rows_are_keys, plan.split.rows);
   plan.shared_bytes = chosen.splitting.shared_bytes;
-  plan.ctas = chosen.load.tiles * plan.split.splits;
+  plan.ctas = chosen.workload.tiles * plan.split.splits;
 }
 
-// Splits that a kernel of combine.cu combines: those of a cluster combine themselves.
+// Splits that combine.cu adds up. The splits of a cluster combine themselves.
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
 GradientPlan plan_dkdv(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
@@ -103,8 +104,8 @@ GradientPlan plan_dkdv(const TileChoice& chosen, const AttentionProblem& p, Aren
   set_tiles(plan, chosen, p, true);
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1) {
     const std::int64_t rows = splits * p.batch * p.heads_kv * p.len_k;
-    if (p.wants_dk) plan.partial_first = arena.take(rows * p.dim_qk);
-    if (p.wants_dv) plan.partial_second = arena.take(rows * p.dim_v);
+    if (p.wants_dk) plan.partial_dk_or_dq = arena.take(rows * p.dim_qk);
+    if (p.wants_dv) plan.partial_dv = arena.take(rows * p.dim_v);
   }
   return plan;
 }
@@ -113,11 +114,12 @@ GradientPlan plan_dq(const TileChoice& chosen, const AttentionProblem& p, Arena&
   GradientPlan plan;
   set_tiles(plan, chosen, p, false);
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1)
-    plan.partial_first = arena.take(splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
+    plan.partial_dk_or_dq = arena.take(splits * p.batch * p.heads_q * p.len_q * p.dim_qk);
   return plan;
 }
 
 // A kernel's code is loaded at its first use, which allocates driver memory. Do it here, before a call writes anything.
+// tile_choices has loaded the tiles' kernels already: it asks for their occupancy.
 void load_code(const void* function, const AttentionProblem& p) { threads_allowed(function, p.device.index); }
 
 std::string text_of(const KernelInstance& kernel, const Split& split) {
@@ -144,7 +146,7 @@ std::string refusal(const AttentionProblem& p) {
   if (p.batch * p.heads_q > kMaxGrid / 2 / tiles)
     return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
            ", takes up to " + std::to_string(kMaxGrid / 2);
-  // Not every GPU of a machine need run the kernels.
+  // This GPU may be too old even though another one of the machine is not.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
   const int limit = usable_shared_memory(p.device.index);
   for (const Kernel kernel : {Kernel::forward, Kernel::backward_dkdv, Kernel::backward_dq}) {
@@ -156,18 +158,6 @@ std::string refusal(const AttentionProblem& p) {
 }
 
 }  // namespace
-
-ElementKind kind_of(DType type) {
-  switch (type) {
-    case DType::fp32:
-      return ElementKind::fp32;
-    case DType::bf16:
-      return ElementKind::bf16;
-    case DType::fp16:
-      return ElementKind::fp16;
-  }
-  return ElementKind::fp32;
-}
 
 std::span<const KernelInstance> instances(Kernel kernel, ElementKind kind) {
   switch (kernel) {
@@ -187,11 +177,11 @@ core::Prepared prepare(const AttentionProblem& p, int) {
   return {.plan = std::make_shared<BackwardPlan>(plan_backward(p, {}, {}))};
 }
 
-ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& forced) {
+ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& plan_override) {
   ForwardPlan plan(p);
   plan.kind = kind_of(p.dtype);
   plan.shape = shape_of(p);
-  const std::vector<TileChoice> all = tile_choices(Kernel::forward, p, forced);
+  const std::vector<TileChoice> all = tile_choices(Kernel::forward, p, plan_override);
   const auto [best, cycles] = fastest(all, p);
   set_tiles(plan, *best, p, false);
   plan.seconds = seconds_of(cycles, p);
@@ -222,20 +212,20 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& dkdv, 
   // Before sm_90 the kernels are serialized. 16-bit splits are mostly clusters, which are chosen as if they ran alone.
   const bool concurrent =
       p.dtype == DType::fp32 && !dkdv_choices.empty() && !dq_choices.empty() && device_info(p.device.index).major >= 9;
-  Pair pair;
+  BackwardChoice both;
   if (concurrent) {
-    pair = fastest_pair(dkdv_choices, dq_choices, p.device.index);
+    both = fastest_pair(dkdv_choices, dq_choices, p.device.index);
   } else {
-    if (const auto [best, cycles] = fastest(dkdv_choices, p); best != nullptr) pair.dkdv = *best, pair.cycles += cycles;
-    if (const auto [best, cycles] = fastest(dq_choices, p); best != nullptr) pair.dq = *best, pair.cycles += cycles;
+    if (const auto [best, cycles] = fastest(dkdv_choices, p); best != nullptr) both.dkdv = *best, both.cycles += cycles;
+    if (const auto [best, cycles] = fastest(dq_choices, p); best != nullptr) both.dq = *best, both.cycles += cycles;
   }
-  plan.seconds = seconds_of(pair.cycles, p);
-  if (pair.dkdv.kernel != nullptr) {
-    plan.dkdv = plan_dkdv(pair.dkdv, p, arena);
+  plan.seconds = seconds_of(both.cycles, p);
+  if (both.dkdv.kernel != nullptr) {
+    plan.dkdv = plan_dkdv(both.dkdv, p, arena);
     plan.tiles = "dk dv: " + text_of(*plan.dkdv.kernel, plan.dkdv.split);
   }
-  if (pair.dq.kernel != nullptr) {
-    plan.dq = plan_dq(pair.dq, p, arena);
+  if (both.dq.kernel != nullptr) {
+    plan.dq = plan_dq(both.dq, p, arena);
     plan.tiles += (plan.tiles.empty() ? "dq: " : "; dq: ") + text_of(*plan.dq.kernel, plan.dq.split);
   }
   load_code(preprocess_function(plan.kind), p);

@@ -29,7 +29,7 @@ struct GradientPlan {
   Grid grid;
   int shared_bytes = 0;
   std::int64_t ctas = 0;
-  std::int64_t partial_first = -1, partial_second = -1;
+  std::int64_t partial_dk_or_dq = -1, partial_dv = -1;
 };
 
 struct BackwardPlan final : attention::Plan {
@@ -43,11 +43,11 @@ struct BackwardPlan final : attention::Plan {
   std::int64_t lse = 0, delta = 0;
 };
 
-// The library's choice, or why these kernels do not take the problem.
-core::Prepared prepare(const AttentionProblem& problem, int);
+// The library's choice, or why these kernels do not take the problem. There is one variant.
+core::Prepared prepare(const AttentionProblem& problem, int variant);
 
-// With overrides that replace the library's choice, for measurements; the kernels must take the problem.
-ForwardPlan plan_forward(const AttentionProblem& problem, const PlanOverride& forced);
+// With overrides of the library's choice, for measurements; the kernels must take the problem.
+ForwardPlan plan_forward(const AttentionProblem& problem, const PlanOverride& plan_override);
 BackwardPlan plan_backward(const AttentionProblem& problem, const PlanOverride& dkdv, const PlanOverride& dq);
 
 }  // namespace fovea::cuda::any

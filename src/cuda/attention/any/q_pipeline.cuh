@@ -17,7 +17,7 @@ namespace fovea::cuda::any {
 struct DkDvWork {
   WorkTile tile;
   int first_row;
-  bool dk, dv;
+  bool computes_dk, computes_dv;
   Range steps, q_tiles, unmasked;
 };
 
@@ -36,7 +36,7 @@ struct QPipeline {
 
   __device__ __forceinline__ int q_tiles() const { return work.q_tiles.end - work.q_tiles.begin; }
   __device__ __forceinline__ int head(int step) const { return work.tile.head * p.shape.group + step / q_tiles(); }
-  __device__ __forceinline__ int first(int step) const {
+  __device__ __forceinline__ int first_query(int step) const {
     return (work.q_tiles.begin + step % q_tiles()) * kTile.stream;
   }
   __device__ __forceinline__ std::byte* queries(int step) const {
@@ -49,42 +49,43 @@ struct QPipeline {
     return shared.lse_delta[step % kTile.stages];
   }
   // Index of the tile's first query in [batch, heads_q, len_q].
-  __device__ __forceinline__ std::int64_t row(int step) const {
-    return (static_cast<std::int64_t>(work.tile.batch) * p.shape.heads_q + head(step)) * p.shape.len_q + first(step);
+  __device__ __forceinline__ std::int64_t row_index(int step) const {
+    return (static_cast<std::int64_t>(work.tile.batch) * p.shape.heads_q + head(step)) * p.shape.len_q +
+           first_query(step);
   }
   __device__ __forceinline__ Rows<Element> rows(const ConstTensorRef& t, int dim, int step) const {
     return rows_of<Element>(t, work.tile.batch, head(step), p.shape.len_q, dim);
   }
-  __device__ __forceinline__ void load(auto chunks, std::byte* tile, const Rows<Element>& from, int step) const {
-    load_tile<typename MmaPolicy<Element, Tile>::Layout, kTile.threads(), kTile.stream>(chunks, tile, from,
-                                                                                        first(step));
+  __device__ __forceinline__ void load(auto whole_chunks, std::byte* tile, const Rows<Element>& from, int step) const {
+    load_tile<typename MmaPolicy<Element, Tile>::Layout, kTile.threads(), kTile.stream>(whole_chunks, tile, from,
+                                                                                        first_query(step));
   }
   __device__ __forceinline__ void load_queries(int step) const {
     const auto gQ = rows(p.q, p.shape.dim_qk, step);
-    dispatch_chunked(gQ.vector, [&](auto chunks) { load(chunks, queries(step), gQ, step); });
+    dispatch_chunked(gQ.whole_chunks, [&](auto whole_chunks) { load(whole_chunks, queries(step), gQ, step); });
     ptx::cp_async_commit();
   }
   __device__ __forceinline__ void load_dout(int step) const {
     const auto gDout = rows(p.dout, p.shape.dim_v, step);
-    dispatch_chunked(gDout.vector, [&](auto chunks) { load(chunks, dout(step), gDout, step); });
+    dispatch_chunked(gDout.whole_chunks, [&](auto whole_chunks) { load(whole_chunks, dout(step), gDout, step); });
     ptx::cp_async_commit();
   }
-  __device__ __forceinline__ bool vector() const {
+  __device__ __forceinline__ bool whole_chunks() const {
     constexpr int kPerChunk = MmaPolicy<Element, Tile>::Layout::kPerChunk;
-    return p.q.vector && p.dout.vector && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
+    return p.q.aligned && p.dout.aligned && p.shape.dim_qk % kPerChunk == 0 && p.shape.dim_v % kPerChunk == 0;
   }
   __device__ __forceinline__ void load_both(int step) const {
-    dispatch_chunked(vector(), [&](auto chunks) {
-      load(chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
-      load(chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
+    dispatch_chunked(whole_chunks(), [&](auto whole_chunks) {
+      load(whole_chunks, queries(step), rows(p.q, p.shape.dim_qk, step), step);
+      load(whole_chunks, dout(step), rows(p.dout, p.shape.dim_v, step), step);
     });
     ptx::cp_async_commit();
   }
   // Reads lse and delta into registers ahead of their use, so that no thread waits for them.
   __device__ __forceinline__ LseDelta read_lse_delta(int step) const {
-    const int i = static_cast<int>(threadIdx.x), query = first(step) + i;
+    const int i = static_cast<int>(threadIdx.x), query = first_query(step) + i;
     if (i >= kTile.stream || query >= p.shape.len_q) return {};
-    return {p.lse[row(step) + i], p.delta[row(step) + i]};
+    return {p.lse[row_index(step) + i], p.delta[row_index(step) + i]};
   }
   __device__ __forceinline__ void store_lse_delta(int step, const LseDelta& row) const {
     const int i = static_cast<int>(threadIdx.x), stage = step % kTile.stages;
@@ -103,28 +104,28 @@ struct QPrefetch {
   using Copy = TileCopy<Layout, kTile.threads(), kTile.stream>;
   Copy q, dout;
   const float* lse_delta;
-  int query;  // first of the tile
+  int query;  // the tile's first
 
   __device__ __forceinline__ QPrefetch(const Pipeline& pipeline, int step, unsigned thread = ptx::thread_index())
-      : q(pipeline.rows(pipeline.p.q, pipeline.p.shape.dim_qk, step), pipeline.first(step), thread),
-        dout(pipeline.rows(pipeline.p.dout, pipeline.p.shape.dim_v, step), pipeline.first(step), thread),
-        lse_delta((thread < kTile.stream ? pipeline.p.lse : pipeline.p.delta) + pipeline.row(step) +
+      : q(pipeline.rows(pipeline.p.q, pipeline.p.shape.dim_qk, step), pipeline.first_query(step), thread),
+        dout(pipeline.rows(pipeline.p.dout, pipeline.p.shape.dim_v, step), pipeline.first_query(step), thread),
+        lse_delta((thread < kTile.stream ? pipeline.p.lse : pipeline.p.delta) + pipeline.row_index(step) +
                   thread % kTile.stream),
-        query(pipeline.first(step)) {}
+        query(pipeline.first_query(step)) {}
 
   // Rows beyond the last query get lse = delta = 0. Their q and dout are 0 as well, so they add nothing.
   __device__ __forceinline__ void load(const Pipeline& pipeline, int step) const {
     const unsigned thread = ptx::thread_index();
-    q.copy(pipeline.queries(step), pipeline.p.q.row);
-    dout.copy(pipeline.dout(step), pipeline.p.dout.row);
+    q.copy(pipeline.queries(step), pipeline.p.q.row_stride);
+    dout.copy(pipeline.dout(step), pipeline.p.dout.row_stride);
     ptx::cp_async_4(shared_address(pipeline.lse_delta(step)) + 4 * thread, lse_delta,
                     query + static_cast<int>(thread % kTile.stream) < pipeline.p.shape.len_q ? 4 : 0);
     ptx::cp_async_commit();
   }
   // Moves on to `step`.
-  __device__ __forceinline__ void next(const Pipeline& pipeline, int step) {
+  __device__ __forceinline__ void advance(const Pipeline& pipeline, int step) {
     query += kTile.stream, lse_delta += kTile.stream;
-    q.next(pipeline.p.q.row), dout.next(pipeline.p.dout.row);
+    q.advance(pipeline.p.q.row_stride), dout.advance(pipeline.p.dout.row_stride);
     if (query >= pipeline.work.q_tiles.end * kTile.stream) *this = QPrefetch(pipeline, step);  // the next head
   }
 };

@@ -9,19 +9,12 @@
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/placement.h"
+#include "cuda/runtime/tensor_refs.h"
 
 namespace fovea::cuda::any {
 namespace {
 
-template <class Pointer>
-BasicTensorRef<Pointer> ref(const BasicTensorView<Pointer>& t) {
-  const std::int64_t bytes = size_of(t.dtype);
-  bool vector = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
-  for (int i = 0; i < 3; ++i) vector = vector && (t.sizes[i] <= 1 || t.strides[i] * bytes % 16 == 0);
-  const auto stride = [&t](int i) { return t.sizes[i] > 1 ? t.strides[i] : 0; };
-  return {t.data, stride(0), stride(1), stride(2), kind_of(t.dtype), vector};
-}
-
+// Floats at a byte offset of the workspace; null if the plan needs none.
 float* at(void* workspace, std::int64_t offset) {
   return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
 }
@@ -126,20 +119,21 @@ void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::Run
   if (plan.dkdv.kernel != nullptr) {
     p.split = plan.dkdv.split;
     p.grid = plan.dkdv.grid;
-    p.partial_first = at(context.workspace, plan.dkdv.partial_first);
-    p.partial_second = at(context.workspace, plan.dkdv.partial_second);
+    p.partial_dk_or_dq = at(context.workspace, plan.dkdv.partial_dk_or_dq);
+    p.partial_dv = at(context.workspace, plan.dkdv.partial_dv);
     launch_tiles(*plan.dkdv.kernel, plan.dkdv.ctas, plan.dkdv.shared_bytes, stream, p, Dependency::programmatic);
-    combine.add(t.k, p.dk, p.partial_first, p.split, true);
-    combine.add(t.v, p.dv, p.partial_second, p.split, true);
+    combine.add(t.k, p.dk, p.partial_dk_or_dq, p.split, true);
+    combine.add(t.v, p.dv, p.partial_dv, p.split, true);
   }
   if (plan.dq.kernel != nullptr) {
-    // After backward_dkdv, dQ need not wait: that kernel has waited for backward_preprocess, whose results both read.
+    // After backward_dkdv, backward_dq need not wait for lse and delta: backward_dkdv has waited for
+    // backward_preprocess.
     p.preprocess_done = plan.dkdv.ctas > 0;
     p.split = plan.dq.split;
     p.grid = plan.dq.grid;
-    p.partial_first = at(context.workspace, plan.dq.partial_first);
+    p.partial_dk_or_dq = at(context.workspace, plan.dq.partial_dk_or_dq);
     launch_tiles(*plan.dq.kernel, plan.dq.ctas, plan.dq.shared_bytes, stream, p, Dependency::programmatic);
-    combine.add(t.q, p.dq, p.partial_first, p.split, false);
+    combine.add(t.q, p.dq, p.partial_dk_or_dq, p.split, false);
   }
   combine.launch(stream);
 }

@@ -5,11 +5,12 @@
 
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "cuda/runtime/tensor_refs.h"
 
 namespace fovea::cuda::any {
 namespace {
 
-// The share of query-key pairs that are visible.
+// The fraction of query-key pairs that are visible.
 double density(const AttentionProblem& p) {
   const double all = static_cast<double>(p.len_q) * static_cast<double>(p.len_k);
   return all > 0 ? static_cast<double>(visible_pairs(p)) / all : 0.0;
@@ -22,25 +23,26 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t heads = rows_are_keys ? p.heads_kv : p.heads_q;
   const std::int64_t group = rows_are_keys && p.heads_kv > 0 ? p.heads_q / p.heads_kv : 1;
   const std::int64_t roles = instance.separate_dk_dv ? 2 : 1;
-  Workload load{.kernel = kernel};
-  load.tiles = divide_up(stationary, tile.rows()) * p.batch * heads * roles;
+  Workload workload{.kernel = kernel};
+  workload.tiles = divide_up(stationary, tile.rows()) * p.batch * heads * roles;
   // The rows of a tile see `reach` neighbouring rows of the streamed operand.
   const KeyWindow window = key_window(p);
   const std::int64_t span = std::max<std::int64_t>(window.end - window.begin, 1), reach = span + tile.rows() - 1;
   const std::int64_t whole = divide_up(streamed, tile.streamed_rows());
-  load.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
-  load.work = density(p) * static_cast<double>(load.tiles * whole * group);
+  workload.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
+  workload.work = density(p) * static_cast<double>(workload.tiles * whole * group);
   // Tiles at the edges of a window also compute masked pairs.
   if (p.mask.left != Mask::kUnlimited)
-    load.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
-  load.work = std::min(load.work, static_cast<double>(load.tiles * load.longest));
-  load.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
-  load.result_floats = static_cast<double>(rows_are_keys               ? p.dim_qk + p.dim_v
-                                           : kernel == Kernel::forward ? p.dim_v
-                                                                       : p.dim_qk) /
-                       static_cast<double>(roles);
-  load.results = rows_are_keys ? 2 : 1;
-  return load;
+    workload.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
+  workload.work = std::min(workload.work, static_cast<double>(workload.tiles * workload.longest));
+  // Where separate thread blocks compute dK and dV, they make 3 and 2 products.
+  workload.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
+  workload.result_floats = static_cast<double>(rows_are_keys               ? p.dim_qk + p.dim_v
+                                               : kernel == Kernel::forward ? p.dim_v
+                                                                           : p.dim_qk) /
+                           static_cast<double>(roles);
+  workload.results = rows_are_keys ? 2 : 1;
+  return workload;
 }
 
 // Calls `with(instance)` for the instances of the smallest head dimension that holds the problem's, if they fit shared
@@ -50,11 +52,11 @@ template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
   const int limit = usable_shared_memory(p.device.index);
-  int found = 0;
+  int chosen_dim = 0;
   for (const KernelInstance& one : instances(kernel, kind_of(p.dtype))) {
-    if (!fits(one, dim, limit) || (found > 0 && one.tile.dim > found)) continue;
+    if (!fits(one, dim, limit) || (chosen_dim > 0 && one.tile.dim > chosen_dim)) continue;
     with(one);
-    found = one.tile.dim;
+    chosen_dim = one.tile.dim;
     if (one.tile.split_warps > 1 || one.tile.warpgroup) continue;
     if (kernel == Kernel::forward ? one.tile.row_tiles > 1 : one.tile.ctas_per_sm > 1) return;
   }
@@ -69,8 +71,8 @@ int spread_bytes(const KernelInstance& kernel, std::int64_t ctas_per_sm, int dev
                     std::max(kernel.shared_bytes, usable_shared_memory(device)));
 }
 
-Split split_into(std::int64_t splits, const TileShape& tile, const Workload& load) {
-  const std::int64_t longest = std::max<std::int64_t>(load.longest, 1), tiles = divide_up(longest, splits);
+Split split_into(std::int64_t splits, const TileShape& tile, const Workload& workload) {
+  const std::int64_t longest = std::max<std::int64_t>(workload.longest, 1), tiles = divide_up(longest, splits);
   const std::int64_t used = divide_up(longest, tiles);
   return {.splits_divmod = fast_divmod(used),
           .splits = static_cast<int>(used),
@@ -79,19 +81,19 @@ Split split_into(std::int64_t splits, const TileShape& tile, const Workload& loa
           .streamed_rows = static_cast<std::int16_t>(tile.streamed_rows())};
 }
 
-Split cluster_of(int blocks, const TileShape& tile) {
-  return {.splits_divmod = fast_divmod(blocks),
-          .splits = blocks,
+Split cluster_of(int ctas, const TileShape& tile) {
+  return {.splits_divmod = fast_divmod(ctas),
+          .splits = ctas,
           .rows = static_cast<std::int16_t>(tile.rows()),
           .streamed_rows = static_cast<std::int16_t>(tile.streamed_rows()),
           .in_cluster = true};
 }
 
 // Clusters with as few thread blocks per SM as possible while all fit; capacity 0 if the chip has no such clusters.
-Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, int cluster, int device) {
+Splitting cluster_splitting(const KernelInstance& kernel, const Workload& workload, int cluster, int device) {
   const TileShape& tile = kernel.tile;
-  const std::int64_t sms = device_info(device).sm_count, all = load.tiles * cluster;
-  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  const std::int64_t sms = device_info(device).sm_count, all = workload.tiles * cluster;
+  const int resident = resident_ctas(kernel.function, tile.threads(), kernel.shared_bytes, device);
   for (auto ctas_per_sm = std::clamp<std::int64_t>(divide_up(all, sms), 1, std::max(resident, 1));; ++ctas_per_sm) {
     const int bytes = spread_bytes(kernel, ctas_per_sm, device);
     const int capacity = cluster * resident_clusters(kernel.function, tile.threads(), bytes, cluster, device);
@@ -105,56 +107,60 @@ Splitting cluster_splitting(const KernelInstance& kernel, const Workload& load, 
 }
 
 // Every splitting worth considering, or the one of the override.
-std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& load, int device,
-                                     const PlanOverride& forced) {
+std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& workload, int device,
+                                     const PlanOverride& plan_override) {
   const CurrentDevice current(device);
   const TileShape& tile = kernel.tile;
   const std::int64_t sms = device_info(device).sm_count;
-  const int resident = resident_blocks(kernel.function, tile.threads(), kernel.shared_bytes, device);
+  const int resident = resident_ctas(kernel.function, tile.threads(), kernel.shared_bytes, device);
   std::vector<Splitting> all;
   const auto add_splits = [&](std::int64_t splits) {
-    all.push_back({.split = split_into(splits, tile, load),
+    all.push_back({.split = split_into(splits, tile, workload),
                    .shared_bytes = kernel.shared_bytes,
                    .max_ctas_per_sm = static_cast<double>(resident),
                    .ctas_per_sm = static_cast<double>(resident),
                    .capacity = static_cast<double>(sms * resident)});
   };
   const auto add_cluster = [&](int cluster) {
-    if (const Splitting one = cluster_splitting(kernel, load, cluster, device); one.capacity > 0) all.push_back(one);
+    if (const Splitting one = cluster_splitting(kernel, workload, cluster, device); one.capacity > 0)
+      all.push_back(one);
   };
-  if (forced.splits > 0) {
-    forced.in_cluster ? add_cluster(forced.splits) : add_splits(forced.splits);
+  if (plan_override.splits > 0) {
+    plan_override.in_cluster ? add_cluster(plan_override.splits) : add_splits(plan_override.splits);
     return all;
   }
   add_splits(1);
-  if (tile.split_warps > 1 || load.tiles >= 4 * sms * resident) return all;
-  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, load.longest); ++splits) {
-    if (divide_up(load.longest, divide_up(load.longest, splits)) == splits) add_splits(splits);
+  // Split warps divide the keys already, and a grid that fills the chip four times needs no splits.
+  if (tile.split_warps > 1 || workload.tiles >= 4 * sms * resident) return all;
+  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, workload.longest); ++splits) {
+    if (divide_up(workload.longest, divide_up(workload.longest, splits)) == splits) add_splits(splits);
   }
   if (kernel.separate_dk_dv) return all;  // no clusters: neighbouring thread blocks compute different gradients
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
-    if (cluster <= load.longest) add_cluster(cluster);
+    if (cluster <= workload.longest) add_cluster(cluster);
   }
   return all;
 }
 
 }  // namespace
 
-bool is_even(const Workload& load) { return load.work >= 0.99 * static_cast<double>(load.tiles * load.longest); }
+bool is_even(const Workload& workload) {
+  return workload.work >= 0.99 * static_cast<double>(workload.tiles * workload.longest);
+}
 
 bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit) {
   return one.tile.dim >= dim && one.shared_bytes <= shared_limit;
 }
 
-std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& p, const PlanOverride& forced) {
+std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& p, const PlanOverride& plan_override) {
   std::vector<TileChoice> all;
   const auto add = [&](const KernelInstance& one) {
-    const Workload load = workload_of(kernel, one, p);
-    for (const Splitting& splitting : splittings_of(one, load, p.device.index, forced))
-      all.push_back({.kernel = &one, .load = load, .splitting = splitting});
+    const Workload workload = workload_of(kernel, one, p);
+    for (const Splitting& splitting : splittings_of(one, workload, p.device.index, plan_override))
+      all.push_back({.kernel = &one, .workload = workload, .splitting = splitting});
   };
-  if (forced.kernel != nullptr) {
-    add(*forced.kernel);
+  if (plan_override.kernel != nullptr) {
+    add(*plan_override.kernel);
   } else {
     for_each_candidate(kernel, p, add);
   }

@@ -33,25 +33,23 @@ struct Splitting {
 
 struct TileChoice {
   const KernelInstance* kernel = nullptr;
-  Workload load;
+  Workload workload;
   Splitting splitting;
 };
 
-// Replaces the choice, for measurements; the kernel must take the problem.
+// Replaces the library's choice, for measurements; the kernel must take the problem.
 struct PlanOverride {
   const KernelInstance* kernel = nullptr;
   int splits = 0;
   bool in_cluster = false;
 };
 
-ElementKind kind_of(DType type);
-
 bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit);
 
 // The candidates for one kernel of a problem, or what the override leaves of them.
-std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& problem, const PlanOverride& forced);
+std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& problem, const PlanOverride& plan_override);
 
 // Whether all tiles have equally much work.
-bool is_even(const Workload& load);
+bool is_even(const Workload& workload);
 
 }  // namespace fovea::cuda::any

@@ -1,5 +1,5 @@
-// Every tile in use. Preferred tiles come first; the last of each head dimension fits every GPU. Tiles that do not fit
-// every GPU name their shared memory. Measurements: docs/kernels/cuda_any_notebook.md.
+// Every tile in use. The instance files list them in order of preference; the last of each head dimension fits every
+// GPU. Tiles that do not fit every GPU name their shared memory. Measurements: docs/kernels/cuda_any_notebook.md.
 #pragma once
 
 #include "cuda/device/tile_shape.h"
@@ -58,7 +58,8 @@ struct FewRows128 {
       .dim = 128, .row_tiles = 1, .warps = 8, .stream = 16, .stages = 2, .ctas_per_sm = 1, .split_warps = 8};
 };
 
-// Half the rows for backward: wgmma tiles; with mma.sync, for problems that barely fill the chip.
+// Backward with 64 rows. With wgmma these are the usual tiles; with mma.sync they serve problems that barely fill the
+// chip.
 using HalfDkDv32 = HalfForward32;
 using HalfDkDv64 = HalfForward64;
 using HalfDq32 = HalfForward32;

@@ -8,7 +8,8 @@
 
 namespace fovea::cuda::any {
 
-// Tile `index` along the stationary operand's rows.
+// `index` counts in the order of work. K/V tiles run from the first row to the last, Q tiles from the last to the
+// first.
 struct WorkTile {
   int batch, head, index, split;
 };
@@ -27,17 +28,17 @@ __device__ __forceinline__ int key_head(int query_head, const Grid& grid) {
   return static_cast<int>(quotient(static_cast<unsigned>(query_head), grid.group_divmod));
 }
 
-// Splits with work, of a tile that visits `tiles` streamed tiles.
+// How many splits of a tile have work, if the tile visits `tiles` streamed tiles.
 __device__ __forceinline__ int splits_with_work(int tiles, const Split& split) {
   return min(split.splits, (tiles + split.tiles_per_split - 1) / split.tiles_per_split);
 }
 
-// Of the streamed tiles that a tile visits, those of split `index`.
+// The part of `tiles`, the streamed tiles that a tile visits, that split `index` takes.
 __device__ __forceinline__ Range split_range(Range tiles, const Split& split, int index) {
   if (split.splits == 1) return tiles;
   if (split.in_cluster) {
-    const auto bound = [&](int splits) {
-      const auto all = static_cast<unsigned>((tiles.end - tiles.begin) * splits);
+    const auto bound = [&](int splits_before) {
+      const auto all = static_cast<unsigned>((tiles.end - tiles.begin) * splits_before);
       return tiles.begin + static_cast<int>(quotient(all, split.splits_divmod));
     };
     return {bound(index), bound(index + 1)};
@@ -67,14 +68,14 @@ __device__ __forceinline__ QTileWork q_tile_work(const Parameters& p, unsigned c
   return work;
 }
 
-// Splits with work, of the Q tile that holds `query`.
+// How many splits of the Q tile that holds `query` have work.
 __device__ __forceinline__ int splits_of_query(const Shape& s, const Split& split, int query) {
   const int first = query / split.rows * split.rows;
   const Range tiles = tiles_of(keys_of_any(s, first, min(first + split.rows, s.len_q) - 1), split.streamed_rows);
   return splits_with_work(tiles.end - tiles.begin, split);
 }
 
-// Splits with work, of the K/V tile that holds `key`.
+// How many splits of the K/V tile that holds `key` have work.
 __device__ __forceinline__ int splits_of_key(const Shape& s, const Split& split, int key) {
   const int first = key / split.rows * split.rows;
   const Range tiles = tiles_of(queries_of_any(s, first, min(first + split.rows, s.len_k) - 1), split.streamed_rows);
