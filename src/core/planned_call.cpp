@@ -19,8 +19,8 @@ void check_buffer(const Plan& plan, std::string_view argument, const Buffer& buf
         .line = plan.line()});
 }
 
-void refuse_plan(const fovea::Plan& given, std::string_view call, const Device& device, std::string_view implementation,
-                 std::string line) {
+void refuse_plan(const fovea::Plan& given, std::string_view call, const Device& device, std::string_view unmet,
+                 const std::string& line) {
   const auto refuse = [&](std::string_view problem, std::string_view got, std::string_view wanted) {
     fail({.status = Status::invalid_argument,
           .call = std::string(call),
@@ -36,8 +36,7 @@ void refuse_plan(const fovea::Plan& given, std::string_view call, const Device& 
   if (plan == nullptr) refuse("it holds nothing", "an empty plan", "one that prepare() returned");
   if (plan->call != call) refuse("it was made for another call", plan->call, call);
   if (plan->device != device) refuse("it was made for another device", words(plan->device), words(device));
-  if (!implementation.empty() && implementation != given.implementation())
-    refuse("it is of another implementation", given.implementation(), implementation);
+  if (!unmet.empty()) refuse("it is of another implementation", given.implementation(), unmet);
   refuse("it was made for another problem", plan->line(), line);
   __builtin_unreachable();
 }

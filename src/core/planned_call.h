@@ -12,9 +12,10 @@ namespace fovea::core {
 void check_buffer(const Plan& plan, std::string_view argument, const Buffer& buffer, std::int64_t wanted,
                   std::string_view hint);
 
-// Says which of these the caller's plan was not made for: this call, device, implementation or problem.
+// Says what the caller's plan was not made for: this call, this device, the `unmet` implementation (empty: it fits) or
+// this problem.
 [[noreturn]] void refuse_plan(const fovea::Plan& given, std::string_view call, const Device& device,
-                              std::string_view implementation, std::string line);
+                              std::string_view unmet, const std::string& line);
 
 // The plan that `prepare` returns.
 template <class Types>
@@ -30,13 +31,15 @@ std::shared_ptr<const Choice<Types>> choice_of(const typename Types::Problem& pr
                                                std::string_view call) {
   if (options.plan == nullptr) return Chooser<Types>(problem, options.implementation).choose(call);
   const fovea::Plan& given = *options.plan;
+  std::string_view unmet = options.implementation;
   if (given.held() != nullptr && given.held()->call == call) {
     auto choice = std::static_pointer_cast<const Choice<Types>>(given.choice());
-    const std::string_view name = options.implementation;
-    const bool is_named = name.empty() || name == choice->name || name == given.implementation();
-    if (is_named && choice->problem == problem) return choice;
+    const bool is_meant =
+        !unmet.empty() && (Types::requested(unmet) == choice->name || unmet == given.implementation());
+    if (is_meant) unmet = {};
+    if (unmet.empty() && choice->problem == problem) return choice;
   }
-  refuse_plan(given, call, problem.device, options.implementation, Types::line(problem));
+  refuse_plan(given, call, problem.device, unmet, Types::line(problem));
 }
 
 // Workspace that the implementation allocates itself; released even if the call throws.

@@ -39,6 +39,18 @@ TEST(Sampler, QuietSourcesEndByTheirNoiseAndNoisyOnesByTime) {
   EXPECT_LT(total, 2.2);
 }
 
+TEST(Sampler, TurnsOfShortRunsBeginWithUntimedOnes) {
+  std::vector<int> leads;
+  const SampleSource source{"short", [&leads](int runs, int lead) {
+                              leads.push_back(lead);
+                              return std::vector<double>(static_cast<std::size_t>(runs), 1e-3);
+                            }};
+  sample_interleaved({source}, {.repeat_for = 1, .settle = 5e-3}, 1);
+  EXPECT_EQ(leads.back(), 5);
+  sample_interleaved({source}, {.repeat_for = 1}, 1);
+  EXPECT_EQ(leads.back(), 1);
+}
+
 TEST(Sampler, TakesAtLeastThreeSamples) {
   Pattern slow{"slow", {30}, nullptr};
   const auto outcomes = sample_interleaved({slow.source()}, {.repeat_for = 10}, 1);

@@ -22,6 +22,16 @@ void add_scaled(float* sums, float factor, const float* values, std::int64_t cou
     sums[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(values[n]) + sums[n]);
 }
 
+// From the first visible index to behind the last.
+template <class Range, class IsVisible>
+Range range_of(std::int64_t count, const IsVisible& is_visible) {
+  Range range{0, 0};
+  for (std::int64_t n = 0; n < count; ++n) {
+    if (is_visible(n)) range = {range.end == 0 ? n : range.begin, n + 1};
+  }
+  return range;
+}
+
 }  // namespace
 
 PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
@@ -40,19 +50,11 @@ PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, st
 }
 
 PlainHead::Range PlainHead::keys_seen_by(std::int64_t query) const {
-  Range range{problem_.len_k, 0};
-  for (std::int64_t j = 0; j < problem_.len_k; ++j) {
-    if (reference::visible(problem_, query, j)) range = {std::min(range.begin, j), j + 1};
-  }
-  return range.end > 0 ? range : Range{0, 0};
+  return range_of<Range>(problem_.len_k, [&](std::int64_t j) { return reference::visible(problem_, query, j); });
 }
 
 PlainHead::Range PlainHead::queries_that_see(std::int64_t key) const {
-  Range range{problem_.len_q, 0};
-  for (std::int64_t i = 0; i < problem_.len_q; ++i) {
-    if (reference::visible(problem_, i, key)) range = {std::min(range.begin, i), i + 1};
-  }
-  return range.end > 0 ? range : Range{0, 0};
+  return range_of<Range>(problem_.len_q, [&](std::int64_t i) { return reference::visible(problem_, i, key); });
 }
 
 void PlainHead::multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const {
