@@ -83,7 +83,7 @@ FOVEA_API void attention_backward(const BackwardTensors& tensors, const Attentio
 struct PartialResult {
   TensorView out = {}, lse = {};
 };
-FOVEA_API void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out,
+FOVEA_API void merge_partials(std::span<const PartialResult> partials, const MutableTensorView& out,
                               const MutableTensorView& lse);
 
 // The problem of a call with these tensors and options. Validates everything that needs no memory access; throws Error

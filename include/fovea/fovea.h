@@ -135,8 +135,9 @@ FOVEA_API fovea_status fovea_attention_forward(const fovea_forward_tensors* tens
 FOVEA_API fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, const fovea_options* options);
 
 // Combines `count` (out, lse) pairs over disjoint sets of keys into one: see merge_partials in attention.h.
-FOVEA_API fovea_status fovea_merge_partials(const fovea_tensor* const* part_outs, const fovea_tensor* const* part_lses,
-                                            size_t count, const fovea_tensor* out, const fovea_tensor* lse);
+FOVEA_API fovea_status fovea_merge_partials(const fovea_tensor* const* partial_outs,
+                                            const fovea_tensor* const* partial_lses, size_t count,
+                                            const fovea_tensor* out, const fovea_tensor* lse);
 
 // The problem of a call. `problem->struct_size` must be set.
 FOVEA_API fovea_status fovea_describe_forward(const fovea_forward_tensors* tensors, const fovea_options* options,

@@ -24,8 +24,9 @@ float* row(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::i
 
 }  // namespace
 
-void merge_partials(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse) {
-  core::guarded("merge_partials", [&] { core::validate(parts, out, lse, "merge_partials"); });
+void merge_partials(std::span<const PartialResult> partials, const MutableTensorView& out,
+                    const MutableTensorView& lse) {
+  core::guarded("merge_partials", [&] { core::validate(partials, out, lse, "merge_partials"); });
   const core::DefaultFloatingPoint mode;
   const Sizes& sizes = out.sizes;
   if (sizes[0] * sizes[1] * sizes[2] == 0) return;  // no row; the other sizes may be huge
@@ -34,18 +35,18 @@ void merge_partials(std::span<const PartialResult> parts, const MutableTensorVie
       for (std::int64_t i = 0; i < sizes[2]; ++i) {
         constexpr float kNone = -std::numeric_limits<float>::infinity();  // lse of a fully masked row
         float largest = kNone;
-        for (const auto& part : parts) largest = std::fmax(largest, *row(part.lse, b, h, i));
+        for (const auto& partial : partials) largest = std::fmax(largest, *row(partial.lse, b, h, i));
         double sum = 0;
-        for (const auto& part : parts) {
-          const float part_lse = *row(part.lse, b, h, i);
-          if (part_lse != kNone) sum += std::exp(static_cast<double>(part_lse) - largest);
+        for (const auto& partial : partials) {
+          const float partial_lse = *row(partial.lse, b, h, i);
+          if (partial_lse != kNone) sum += std::exp(static_cast<double>(partial_lse) - largest);
         }
         for (std::int64_t c = 0; c < sizes[3]; ++c) {
           double value = 0;
-          for (const auto& part : parts) {
-            const float part_lse = *row(part.lse, b, h, i);
-            if (part_lse != kNone)
-              value += std::exp(static_cast<double>(part_lse) - largest) * row(part.out, b, h, i)[c];
+          for (const auto& partial : partials) {
+            const float partial_lse = *row(partial.lse, b, h, i);
+            if (partial_lse != kNone)
+              value += std::exp(static_cast<double>(partial_lse) - largest) * row(partial.out, b, h, i)[c];
           }
           row(out, b, h, i)[c] = sum == 0 ? 0.0f : static_cast<float>(value / sum);
         }

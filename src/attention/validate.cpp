@@ -229,21 +229,21 @@ void validate(const AttentionProblem& p, std::string_view call) {
   check_facts(check, p);
 }
 
-void validate(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse,
+void validate(std::span<const PartialResult> partials, const MutableTensorView& out, const MutableTensorView& lse,
               std::string_view call) {
   const Validator check(call);
-  if (parts.empty())
-    check.refuse("parts", "nothing to merge", "0 parts", "1 or more",
+  if (partials.empty())
+    check.refuse("partials", "nothing to merge", "0 partials", "1 or more",
                  "give the (out, lse) pairs of disjoint sets of keys");
   std::vector<TensorArg> all{{"out", out, true}, {"lse", lse, true}};
-  for (const auto& part : parts) {
-    all.push_back({"parts.out", part.out, false});
-    all.push_back({"parts.lse", part.lse, false});
+  for (const auto& partial : partials) {
+    all.push_back({"partials.out", partial.out, false});
+    all.push_back({"partials.lse", partial.lse, false});
   }
   check_all(check, all);
   const Sizes rows{out.sizes[0], out.sizes[1], out.sizes[2], 1};
   for (const auto& named : all) {
-    check.check_sizes(named, named.name == "out" || named.name == "parts.out" ? out.sizes : rows);
+    check.check_sizes(named, named.name == "out" || named.name == "partials.out" ? out.sizes : rows);
     check.check_dtype(named, DType::fp32);
     check.check_device(named, Device{});
   }

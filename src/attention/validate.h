@@ -19,7 +19,7 @@ bool sizes_fit(const AttentionProblem& problem);
 AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 AttentionProblem validate(const BackwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 void validate(const AttentionProblem& problem, std::string_view call);
-void validate(std::span<const PartialResult> parts, const MutableTensorView& out, const MutableTensorView& lse,
+void validate(std::span<const PartialResult> partials, const MutableTensorView& out, const MutableTensorView& lse,
               std::string_view call);
 
 }  // namespace fovea::core

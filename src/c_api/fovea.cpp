@@ -75,18 +75,18 @@ fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, con
   });
 }
 
-fovea_status fovea_merge_partials(const fovea_tensor* const* part_outs, const fovea_tensor* const* part_lses,
+fovea_status fovea_merge_partials(const fovea_tensor* const* partial_outs, const fovea_tensor* const* partial_lses,
                                   size_t count, const fovea_tensor* out, const fovea_tensor* lse) {
   return guarded([&] {
     constexpr std::string_view call = "fovea_merge_partials";
-    if (count > 0 && part_outs == nullptr) c_api::refuse_null("part_outs", call);
-    if (count > 0 && part_lses == nullptr) c_api::refuse_null("part_lses", call);
-    std::vector<PartialResult> parts;
+    if (count > 0 && partial_outs == nullptr) c_api::refuse_null("partial_outs", call);
+    if (count > 0 && partial_lses == nullptr) c_api::refuse_null("partial_lses", call);
+    std::vector<PartialResult> partials;
     for (size_t i = 0; i < count; ++i) {
-      parts.push_back({c_api::convert_tensor(part_outs[i], "part_outs", call),
-                       c_api::convert_tensor(part_lses[i], "part_lses", call)});
+      partials.push_back({c_api::convert_tensor(partial_outs[i], "partial_outs", call),
+                          c_api::convert_tensor(partial_lses[i], "partial_lses", call)});
     }
-    merge_partials(parts, c_api::convert_tensor(out, "out", call), c_api::convert_tensor(lse, "lse", call));
+    merge_partials(partials, c_api::convert_tensor(out, "out", call), c_api::convert_tensor(lse, "lse", call));
   });
 }
 

@@ -2,9 +2,10 @@
 // the plan.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-#include <deque>
 #include <initializer_list>
+#include <list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,16 +58,21 @@ class ImplementationList {
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
-  // Must not be called while calls run.
-  void add(std::span<const Entry> more) {
-    all_.insert(all_.end(), more.begin(), more.end());
-    generation_.fetch_add(1, std::memory_order_release);
+  // Behind all others, or before the first entry of a name. Must not be called while calls run.
+  void add(std::span<const Entry> more) { insert(all_.end(), more); }
+  void add_before(std::string_view name, std::span<const Entry> more) {
+    insert(std::find_if(all_.begin(), all_.end(), [name](const Entry& one) { return one.name == name; }), more);
   }
   // Changes with each `add`, so that cached choices from a shorter list are not used again.
   unsigned generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  std::deque<Entry> all_;  // a deque keeps entries in place: choices point to them
+  void insert(typename std::list<Entry>::const_iterator before, std::span<const Entry> more) {
+    all_.insert(before, more.begin(), more.end());
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+
+  std::list<Entry> all_;  // a list keeps entries in place: choices point to them
   std::atomic<unsigned> generation_{0};
 };
 

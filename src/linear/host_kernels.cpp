@@ -1,6 +1,8 @@
 // Which compilation of the engine's kernels this machine runs, asked once.
 #include "linear/host_kernels.h"
 
+#include <atomic>
+
 namespace fovea::linear {
 namespace {
 
@@ -15,10 +17,13 @@ const cpu::Kernels& best(bool bf16_dot) {
 
 }  // namespace
 
+// Threads may look at once, and find the same. A static that one thread initialises would be locked in a forked child.
 const cpu::Kernels& host_kernels(DType operands) {
-  static const cpu::Kernels& of_bf16 = best(true);
-  static const cpu::Kernels& of_all = best(false);
-  return operands == DType::bf16 ? of_bf16 : of_all;
+  static constinit std::atomic<const cpu::Kernels*> of_bf16{nullptr}, of_all{nullptr};
+  std::atomic<const cpu::Kernels*>& kept = operands == DType::bf16 ? of_bf16 : of_all;
+  const cpu::Kernels* kernels = kept.load(std::memory_order_relaxed);
+  if (kernels == nullptr) kept.store(kernels = &best(operands == DType::bf16), std::memory_order_relaxed);
+  return *kernels;
 }
 
 }  // namespace fovea::linear

@@ -1,4 +1,4 @@
-// The list of libraries, and the engine's own product as its last entry.
+// The list of libraries, with the engine's own product as its first entry.
 #include "linear/host_library.h"
 
 #include "core/never_destroyed.h"
@@ -25,24 +25,25 @@ std::string takes_all(DType) { return {}; }
 TileSize largest_tile(DType) { return {512, 512}; }
 bool rounds_nothing(const BatchedProduct&) { return false; }
 
-std::vector<HostLibrary>& list() {
-  static auto& all = core::never_destroyed<std::vector<HostLibrary>>(1, HostLibrary{"cpu.own",
-                                                                                    "the engine's own kernels",
-                                                                                    {},
-                                                                                    takes_all,
-                                                                                    largest_tile,
-                                                                                    own_scratch_bytes,
-                                                                                    rounds_nothing,
-                                                                                    multiply_own});
+std::deque<HostLibrary>& libraries() {
+  static auto& all = core::never_destroyed<std::deque<HostLibrary>>(1, HostLibrary{"cpu.own",
+                                                                                   "the engine's own kernels",
+                                                                                   {},
+                                                                                   takes_all,
+                                                                                   largest_tile,
+                                                                                   own_scratch_bytes,
+                                                                                   rounds_nothing,
+                                                                                   multiply_own});
   return all;
 }
 
 }  // namespace
 
-const std::vector<HostLibrary>& host_libraries() { return list(); }
+const std::deque<HostLibrary>& host_libraries() { return libraries(); }
 
-void register_host_libraries(std::span<const HostLibrary> libraries) {
-  list().insert(list().begin(), libraries.begin(), libraries.end());
+int add_host_library(const HostLibrary& library) {
+  libraries().push_back(library);
+  return static_cast<int>(libraries().size()) - 1;
 }
 
 }  // namespace fovea::linear

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "linear/product.h"
 
@@ -31,10 +31,12 @@ struct HostLibrary {
   void (*multiply)(const BatchedProduct&, void* scratch) = nullptr;
 };
 
-// Best first, the engine's own product last, which takes everything.
-const std::vector<HostLibrary>& host_libraries();
+// The engine's own product, which takes everything, then those that were registered. They stay in place: plans refer to
+// them.
+const std::deque<HostLibrary>& host_libraries();
+int add_host_library(const HostLibrary& library);  // its number in that list
 
-// Puts libraries before those that are known. Call before any product, once.
+// Libraries come before the engine's own product in Linear's list, in this order. Must not be called while calls run.
 void register_host_libraries(std::span<const HostLibrary> libraries);
 
 }  // namespace fovea::linear

@@ -18,8 +18,7 @@ struct Types {
   static std::string line(const LinearProblem& problem);
   // Who names an implementation takes it as it is; those that are not reproducible run only when named.
   static bool asks_reproducible(const LinearProblem&) { return false; }
-  // Best first: those on GPUs, then those on the CPU. Made at the first call, when the program's libraries must be
-  // known.
+  // Best first: those on GPUs, then those on the CPU, the engine's own product last of them.
   static core::ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
   static constexpr std::array<std::string_view, 0> kWords{};

@@ -10,19 +10,18 @@
 namespace fovea::linear {
 namespace {
 
-std::vector<Implementation> host_implementations() {
-  std::vector<Implementation> all;
-  for (const HostLibrary& library : host_libraries())
-    all.push_back({.name = library.name,
-                   .device = DeviceKind::cpu,
-                   .variant = static_cast<int>(all.size()),
-                   .automatic = library.named_because.empty(),
-                   .named_because = std::string(library.named_because),
-                   .unavailable = [](int) { return std::string(); },
-                   .prepare = prepare_on_host,
-                   .forward = forward_on_host,
-                   .backward = backward_on_host});
-  return all;
+// `number`: in host_libraries().
+Implementation host_implementation(int number) {
+  const HostLibrary& library = host_libraries()[static_cast<std::size_t>(number)];
+  return {.name = library.name,
+          .device = DeviceKind::cpu,
+          .variant = number,
+          .automatic = library.named_because.empty(),
+          .named_because = std::string(library.named_because),
+          .unavailable = [](int) { return std::string(); },
+          .prepare = prepare_on_host,
+          .forward = forward_on_host,
+          .backward = backward_on_host};
 }
 
 }  // namespace
@@ -30,10 +29,25 @@ std::vector<Implementation> host_implementations() {
 std::string Types::line(const LinearProblem& problem) { return line_of(problem); }
 
 core::ImplementationList<Types>& Types::list() {
-  static auto& all = core::never_destroyed<core::ImplementationList<Types>>(
-      std::initializer_list<std::span<const Implementation>>{cuda_implementations(), host_implementations()});
+  static auto& all = [&]() -> core::ImplementationList<Types>& {
+    const Implementation own = host_implementation(0);
+    return core::never_destroyed<core::ImplementationList<Types>>(
+        std::initializer_list<std::span<const Implementation>>{cuda_implementations(), {&own, 1}});
+  }();
   return all;
 }
+
+void register_host_libraries(std::span<const HostLibrary> libraries) {
+  std::vector<Implementation> entries;
+  for (const HostLibrary& library : libraries) entries.push_back(host_implementation(add_host_library(library)));
+  Types::list().add_before(host_libraries().front().name, entries);
+}
+
+namespace {
+
+[[maybe_unused]] const auto& made_at_load = Types::list();  // so that fork() cannot interrupt its construction
+
+}  // namespace
 
 std::int64_t plans_made() { return core::Chooser<Types>::Cache::instance().made(); }
 

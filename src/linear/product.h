@@ -7,12 +7,12 @@
 
 namespace fovea::linear {
 
-// Matrices of one shape, `apart` elements from one to the next (0: the same one again and again). Neighbouring columns
-// in memory are adjacent.
+// Matrices of one shape, `batch_stride` elements from one to the next (0: the same one again and again). Neighbouring
+// columns in memory are adjacent.
 struct MatrixBatch {
   const void* data = nullptr;
   DType dtype = DType::fp32;
-  std::int64_t row_stride = 0, apart = 0;
+  std::int64_t row_stride = 0, batch_stride = 0;
   bool transposed = false;  // the product takes the transpose of what lies in memory
 
   // From an element of memory on.
@@ -32,7 +32,7 @@ struct MatrixBatch {
   }
   MatrixBatch number(std::int64_t index) const {
     MatrixBatch one = *this;
-    one.data = static_cast<const char*>(data) + index * apart * size_of(dtype);
+    one.data = static_cast<const char*>(data) + index * batch_stride * size_of(dtype);
     return one;
   }
 };

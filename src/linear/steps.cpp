@@ -32,12 +32,12 @@ void add_products(const Repeats& repeats, const BatchedProduct& one, std::int64_
     product.a = one.a.from(0, part.a);
     product.b = one.b.from(0, part.b);
     product.c = one.c.from(0, part.c);
-    product.a.apart = part.a_apart;
-    product.b.apart = part.b_apart;
-    product.c.apart = part.c_apart;
+    product.a.batch_stride = part.a_batch_stride;
+    product.b.batch_stride = part.b_batch_stride;
+    product.c.batch_stride = part.c_batch_stride;
     if (one.bias.data != nullptr) {
       product.bias = one.bias.from(0, part.b / bias_step);
-      product.bias.apart = part.b_apart / bias_step;
+      product.bias.batch_stride = part.b_batch_stride / bias_step;
     }
     steps.products.push_back(product);
   }

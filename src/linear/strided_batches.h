@@ -10,12 +10,12 @@ namespace fovea::linear {
 // Elements from one batch, key head and member of its group to the next; 0 where a tensor is the same for all.
 using Spread = std::array<std::int64_t, 3>;
 
-// A library call: `count` products from these elements on, `*_apart` elements from one to the next. `adds`: to what an
-// earlier call wrote.
+// A library call: `count` products from these elements on, `*_batch_stride` elements from one to the next. `adds`: to
+// what an earlier call wrote.
 struct StridedBatch {
   std::int64_t a, b, c;
   std::int64_t count;
-  std::int64_t a_apart, b_apart, c_apart;
+  std::int64_t a_batch_stride, b_batch_stride, c_batch_stride;
   bool adds;
   bool operator==(const StridedBatch&) const = default;
 };

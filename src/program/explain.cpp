@@ -85,6 +85,17 @@ bool is_taken(const verification::CasePlan& plan, const verification::CasePlan::
   return step.accepts && step.name == plan.implementation;
 }
 
+// Of both passes, if the problem has both.
+std::string tiles_of(const verification::CasePlan& plan) {
+  if (plan.forward_tiles.empty() || plan.backward_tiles.empty()) return plan.forward_tiles + plan.backward_tiles;
+  return "forward: " + plan.forward_tiles + "; backward: " + plan.backward_tiles;
+}
+
+std::vector<std::vector<std::string>> tile_rows(const verification::CasePlan& plan) {
+  if (plan.forward_tiles.empty() || plan.backward_tiles.empty()) return {{"tiles", tiles_of(plan)}};
+  return {{"tiles, forward", plan.forward_tiles}, {"tiles, backward", plan.backward_tiles}};
+}
+
 void print_json(const Facts& facts) {
   const verification::CasePlan& e = facts.plan;
   nlohmann::ordered_json walk = nlohmann::ordered_json::array();
@@ -98,7 +109,9 @@ void print_json(const Facts& facts) {
                                    {"problem", verification::line_of(facts.c)},
                                    {"walk", walk},
                                    {"chosen", e.implementation},
-                                   {"tiles", e.tiles},
+                                   {"tiles", tiles_of(e)},
+                                   {"forward_tiles", e.forward_tiles},
+                                   {"backward_tiles", e.backward_tiles},
                                    {"workspace_bytes", e.workspace_bytes},
                                    {"saved_bytes", e.saved_bytes},
                                    {"tensor_bytes", facts.tensors},
@@ -122,9 +135,9 @@ void print_words(const Facts& facts) {
     std::printf("no implementation takes this problem\n");
     return;
   }
-  const std::vector<std::vector<std::string>> plan{
-      {"runs", e.implementation},
-      {"tiles", e.tiles},
+  std::vector<std::vector<std::string>> plan{{"runs", e.implementation}};
+  for (auto& row : tile_rows(e)) plan.push_back(std::move(row));
+  const std::vector<std::vector<std::string>> sizes{
       {"workspace", fmt::format("{} bytes ({})", e.workspace_bytes, binary_size(e.workspace_bytes))},
       {"saved for backward", fmt::format("{} bytes ({})", e.saved_bytes, binary_size(e.saved_bytes))},
       {"inputs, outputs", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
@@ -132,6 +145,7 @@ void print_words(const Facts& facts) {
       {"traffic", fmt::format("{:.4g} bytes if each tensor is read or written once ({:.1f} flops/byte)",
                               facts.cost.bytes, facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
       {"lower bound", facts.bound.text}};
+  plan.insert(plan.end(), sizes.begin(), sizes.end());
   std::fputs(aligned(plan).c_str(), stdout);
 }
 

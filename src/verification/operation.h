@@ -59,9 +59,9 @@ struct CasePlan {
     std::string reason;
     double seconds = 0;  // predicted; 0: not known
   };
-  std::vector<Step> walk;      // the verdicts of all implementations, in the order of the list
-  std::string implementation;  // the chosen one; empty if all refuse
-  std::string tiles;           // how it tiles the problem
+  std::vector<Step> walk;                     // the verdicts of all implementations, in the order of the list
+  std::string implementation;                 // the chosen one; empty if all refuse
+  std::string forward_tiles, backward_tiles;  // how it tiles these passes; empty if the case does not have them
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;  // saved state between forward and backward
   double seconds = 0;            // predicted for all passes of the case; 0: not known

@@ -97,7 +97,7 @@ Multiply with_scratch(const HostLibrary& library) {
 }
 
 TEST(Products, EveryLibraryIsRightForTheTypesItTakes) {
-  std::vector<HostLibrary> all = host_libraries();
+  std::deque<HostLibrary> all = host_libraries();
   all.insert(all.end(), blas::libraries().begin(), blas::libraries().end());
   for (const HostLibrary& library : all) {
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})

@@ -10,6 +10,7 @@ namespace {
 class Registered : public testing::Environment {
  public:
   void SetUp() override {
+    ASSERT_EQ(explain(LinearProblem{}).chosen, "cpu.own");  // a call before libraries are known does not hide them
     register_host_libraries(blas::libraries());
     blas::register_bare_calls();
   }
@@ -24,6 +25,15 @@ TEST(LinearWithBlas, ALibraryIsChosenForTheTypesItIsFasterFor) {
   EXPECT_EQ(fp16.chosen, "cpu.own");
   ASSERT_EQ(fp16.walk.front().name, "cpu.onednn");
   EXPECT_EQ(fp16.walk.front().reason, "has no fp16 product on CPUs");
+}
+
+TEST(LinearWithBlas, LibrariesComeBeforeTheOwnProduct) {
+  std::vector<std::string> names;
+  for (const ImplementationInfo& one : linear_implementations()) {
+    if (one.device == DeviceKind::cpu) names.push_back(one.name);
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"cpu.onednn", "cpu.openblas", "cpu.own", "cpu.bare_matmul", "cpu.bare_sgemm"}));
 }
 
 TEST(LinearWithBlas, BareCallsRunWhenNamedAndOnlyMultiply) {

@@ -16,9 +16,10 @@ std::map<std::int64_t, std::vector<Product>> products_of(const std::vector<Strid
   std::map<std::int64_t, std::vector<Product>> result;
   for (const StridedBatch& call : calls) {
     for (std::int64_t i = 0; i < call.count; ++i) {
-      auto& list = result[call.c + i * call.c_apart];
+      auto& list = result[call.c + i * call.c_batch_stride];
       EXPECT_EQ(call.adds, !list.empty());
-      list.emplace_back(call.a + i * call.a_apart, call.b + i * call.b_apart, call.c + i * call.c_apart);
+      list.emplace_back(call.a + i * call.a_batch_stride, call.b + i * call.b_batch_stride,
+                        call.c + i * call.c_batch_stride);
     }
   }
   return result;

@@ -143,7 +143,7 @@ class RowScalingOperation final : public Operation {
     plan.walk = {{"rows.plain", chosen, chosen ? "" : "not asked for"},
                  {"rows.short", !chosen, chosen ? "runs when named" : ""}};
     plan.implementation = chosen ? "rows.plain" : "rows.short";
-    plan.tiles = "one row at a time";
+    plan.forward_tiles = "one row at a time";
     return plan;
   }
 

@@ -253,6 +253,24 @@ TEST(CommandLineOutput, ExplainShowsTheSavedStateOfABaseline) {
   }
 }
 
+TEST(CommandLineOutput, ExplainOfBothPassesShowsTheTilesOfEach) {
+  for (const std::string problem : {"lq=300 d=64", "op=linear m=1k n=512 k=256"}) {
+    const auto told = [&](const std::string& pass) {
+      return nlohmann::json::parse(fovea({"explain", "--problem", problem + " pass=" + pass, "--json"}).out);
+    };
+    const std::string forward = told("fwd")["tiles"], backward = told("bwd")["tiles"];
+    EXPECT_NE(forward, backward);
+    EXPECT_EQ(told("fwd")["backward_tiles"], "");
+    const auto both = told("e2e");
+    EXPECT_EQ(both["forward_tiles"], forward);
+    EXPECT_EQ(both["backward_tiles"], backward);
+    EXPECT_EQ(both["tiles"], "forward: " + forward + "; backward: " + backward);
+    const std::string words = fovea({"explain", "--problem", problem + " pass=e2e"}).out;
+    EXPECT_NE(words.find("tiles, forward"), std::string::npos) << words;
+    EXPECT_NE(words.find(backward), std::string::npos) << words;
+  }
+}
+
 TEST(CommandLineOutput, ExplainOfBothPassesAddsThem) {
   std::map<std::string, double> flops;
   for (const char* pass : {"fwd", "bwd", "e2e"}) {

@@ -50,9 +50,9 @@ void multiply_all(const Call& call, BatchedProduct product, std::int64_t members
   for (const StridedBatch& part :
        linear::strided_batches({p.batch, p.heads_kv, members}, a.spread, b.spread, c.spread)) {
     product.count = part.count;
-    product.a = matrix(a.matrices, part.a, part.a_apart, a.transposed);
-    product.b = matrix(b.matrices, part.b, part.b_apart, b.transposed);
-    product.c = matrix(c.matrices, part.c, part.c_apart);
+    product.a = matrix(a.matrices, part.a, part.a_batch_stride, a.transposed);
+    product.b = matrix(b.matrices, part.b, part.b_batch_stride, b.transposed);
+    product.c = matrix(c.matrices, part.c, part.c_batch_stride);
     product.beta = part.adds ? 1.0f : beta;
     multiply(product, call.stream, call.products);
   }

@@ -75,15 +75,15 @@ CallTimer::~CallTimer() = default;
 void* CallTimer::stream() const { return impl_->stream; }
 
 CallTimer::Samples CallTimer::sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs,
-                                     int lead) {
+                                     int untimed_runs) {
   Impl& impl = *impl_;
   if (impl.with_launches) impl.find_launches(call);
   for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(impl.stream, call);
   Samples samples;
-  for (int i = 0; i < lead + runs; ++i) {
+  for (int i = 0; i < untimed_runs + runs; ++i) {
     const auto take = [&](std::vector<double>& all, const std::function<void()>& what) {
       const double seconds = seconds_of(impl.stream, what);
-      if (i >= lead) all.push_back(seconds);
+      if (i >= untimed_runs) all.push_back(seconds);
     };
     take(samples.seconds, call);
     if (pooled && impl.launches) take(samples.pooled, pooled);

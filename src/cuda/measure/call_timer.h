@@ -24,8 +24,9 @@ class CallTimer {
     std::vector<double> pooled;    // of one `pooled` call, which takes its workspace from the library's pool
   };
   // Every sample is the mean of many calls in a row on an idle device, after a few untimed ones. Before the first
-  // sample calls run untimed for a tenth of a second. The first `lead` samples are dropped. `pooled` may be empty.
-  Samples sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs, int lead);
+  // sample calls run untimed for a tenth of a second. The first `untimed_runs` samples are dropped. `pooled` may be
+  // empty.
+  Samples sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs, int untimed_runs);
 
  private:
   struct Impl;

@@ -47,7 +47,7 @@ void wait() {
 // A tensor on the device: a margin, padding up to the host's alignment, the elements, a margin.
 class DeviceTensors::Copy {
  public:
-  explicit Copy(const HostSide& side) : host_(side.tensor), name_(side.name), is_output_(side.is_written) {
+  explicit Copy(const HostTensorView& tensor) : host_(tensor.view), name_(tensor.name), is_output_(tensor.is_written) {
     const TensorView& host = host_;
     view_ = {nullptr, host.dtype, host.sizes, host.strides, {DeviceKind::cuda, 0}};
     if (!host) return;
@@ -98,8 +98,8 @@ class DeviceTensors::Copy {
   MutableTensorView view_;
 };
 
-DeviceTensors::DeviceTensors(const std::vector<HostSide>& tensors) {
-  for (const HostSide& one : tensors) copies_.push_back(std::make_unique<Copy>(one));
+DeviceTensors::DeviceTensors(const std::vector<HostTensorView>& tensors) {
+  for (const HostTensorView& one : tensors) copies_.push_back(std::make_unique<Copy>(one));
 }
 
 DeviceTensors::~DeviceTensors() = default;

@@ -9,9 +9,9 @@
 
 namespace fovea::cuda {
 
-struct HostSide {
+struct HostTensorView {
   std::string name;
-  TensorView tensor;
+  TensorView view;
   bool is_written;  // by the call
 };
 
@@ -19,7 +19,7 @@ struct HostSide {
 // the allocation ends with the tensor, so that compute-sanitizer sees reads beyond it.
 class DeviceTensors {
  public:
-  explicit DeviceTensors(const std::vector<HostSide>& tensors);
+  explicit DeviceTensors(const std::vector<HostTensorView>& tensors);
   ~DeviceTensors();
   DeviceTensors(const DeviceTensors&) = delete;
   DeviceTensors& operator=(const DeviceTensors&) = delete;

@@ -49,7 +49,7 @@ double product_flops(DType, double) { return 0; }
 double copy_bandwidth() { return 0; }
 
 class DeviceTensors::Copy {};
-DeviceTensors::DeviceTensors(const std::vector<HostSide>&) { refuse(); }
+DeviceTensors::DeviceTensors(const std::vector<HostTensorView>&) { refuse(); }
 DeviceTensors::~DeviceTensors() = default;
 MutableTensorView DeviceTensors::view(std::size_t) const { return {}; }
 void DeviceTensors::bring_back() const { refuse(); }

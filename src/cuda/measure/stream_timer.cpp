@@ -121,17 +121,17 @@ const char* StreamTimer::name() const {
 
 void* StreamTimer::stream() const { return impl_->stream; }
 
-StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int lead) {
+StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int untimed_runs) {
   Impl& impl = *impl_;
   if (impl.timing == Timing::graph && impl.graph == nullptr) impl.capture(enqueue);
   impl.writes = std::max(1, impl.writes / 2);  // whatever slowed the host may be over
-  std::vector<EventPair> pairs(static_cast<std::size_t>(lead + runs));
+  std::vector<EventPair> pairs(static_cast<std::size_t>(untimed_runs + runs));
   Samples samples;
   for (EventPair& pair : pairs) samples.host_bound.push_back(impl.run(enqueue, pair));
   samples.state = device_state();
   impl.wait();
-  samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + lead);
-  for (auto pair = pairs.begin() + lead; pair != pairs.end(); ++pair)
+  samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + untimed_runs);
+  for (auto pair = pairs.begin() + untimed_runs; pair != pairs.end(); ++pair)
     samples.seconds.push_back(pair->end.seconds_since(pair->start) / impl.graph_runs);
   return samples;
 }

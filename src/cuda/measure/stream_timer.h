@@ -32,8 +32,8 @@ class StreamTimer {
     std::vector<bool> host_bound;  // whether a sample may include waiting for the host
     DeviceState state;             // while the runs were under way
   };
-  // `enqueue` puts one run on the stream and returns. `lead` runs come first, untimed.
-  Samples sample(const std::function<void()>& enqueue, int runs, int lead);
+  // `enqueue` puts one run on the stream and returns. `untimed_runs` runs come first, untimed.
+  Samples sample(const std::function<void()>& enqueue, int runs, int untimed_runs);
 
  private:
   struct Impl;

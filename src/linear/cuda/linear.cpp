@@ -48,7 +48,7 @@ void enqueue_sum(const SumStep& step, float* partial, void* stream) {
 }
 
 OperandRef<const void*> operand(const MatrixBatch& m) {
-  return {m.data, m.transposed ? 1 : m.row_stride, m.transposed ? m.row_stride : 1, m.apart};
+  return {m.data, m.transposed ? 1 : m.row_stride, m.transposed ? m.row_stride : 1, m.batch_stride};
 }
 
 void enqueue_simple(const BatchedProduct& p, void* stream, const Buffer&) {
@@ -61,7 +61,7 @@ void enqueue_simple(const BatchedProduct& p, void* stream, const Buffer&) {
                          .beta = p.beta,
                          .a = operand(p.a),
                          .b = operand(p.b),
-                         .c = {target_of(p.c), p.c.row_stride, 1, p.c.apart},
+                         .c = {target_of(p.c), p.c.row_stride, 1, p.c.batch_stride},
                          .bias = operand(p.bias),
                          .result = kind_of(p.c.dtype)};
   enqueue(product_kernel(kind_of(p.a.dtype)), p.count * pass.row_tiles * pass.column_tiles, stream, pass);

@@ -50,13 +50,13 @@ struct ProductKind {
 // The largest power of two that divides the address of every row of every matrix; cuBLASLt distinguishes up to 256.
 std::uint32_t alignment_of(const MatrixBatch& one) {
   constexpr std::uint64_t kMost = 256;
-  const auto strides = static_cast<std::uint64_t>(one.row_stride | one.apart);
+  const auto strides = static_cast<std::uint64_t>(one.row_stride | one.batch_stride);
   const auto size = static_cast<std::uint64_t>(size_of(one.dtype));
   return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(one.data) | strides * size | kMost);
 }
 
 MatrixKind kind_of(const MatrixBatch& one) {
-  return {one.dtype, one.transposed, one.row_stride, one.apart, alignment_of(one)};
+  return {one.dtype, one.transposed, one.row_stride, one.batch_stride, alignment_of(one)};
 }
 
 ProductKind kind_of(const BatchedProduct& p, std::int64_t workspace_bytes) {
@@ -72,14 +72,14 @@ ProductKind kind_of(const BatchedProduct& p, std::int64_t workspace_bytes) {
           kind_of(p.b),
           kind_of(p.c),
           has_bias,
-          p.bias.apart,
+          p.bias.batch_stride,
           has_bias ? alignment_of(p.bias) : 0,
           workspace_bytes};
 }
 
 // Elements from the first result to one past the last.
 std::int64_t extent_of_results(const BatchedProduct& p) {
-  return (p.count - 1) * p.c.apart + (p.m - 1) * p.c.row_stride + p.n;
+  return (p.count - 1) * p.c.batch_stride + (p.m - 1) * p.c.row_stride + p.n;
 }
 
 std::string text_of_product(const ProductKind& p) {

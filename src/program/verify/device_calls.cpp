@@ -14,7 +14,7 @@ using verification::TensorSet;
 class GpuCall final : public verification::DeviceCall {
  public:
   GpuCall(const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings)
-      : copies_(sides_of(host, written)),
+      : copies_(host_views(host, written)),
         workspace_(settings.workspace),
         saved_(cuda::saved_on_device(settings.saved, pass == Pass::forward)) {
     for (std::size_t n = 0; n < host.all().size(); ++n) tensors_.add(host.all()[n].first, copies_.view(n));
@@ -29,11 +29,11 @@ class GpuCall final : public verification::DeviceCall {
   void copy_back() override { copies_.bring_back(); }
 
  private:
-  static std::vector<cuda::HostSide> sides_of(const TensorSet& host, const std::vector<std::string>& written) {
-    std::vector<cuda::HostSide> sides;
+  static std::vector<cuda::HostTensorView> host_views(const TensorSet& host, const std::vector<std::string>& written) {
+    std::vector<cuda::HostTensorView> all;
     for (const auto& [name, view] : host.all())
-      sides.push_back({name, view, std::find(written.begin(), written.end(), name) != written.end()});
-    return sides;
+      all.push_back({name, view, std::find(written.begin(), written.end(), name) != written.end()});
+    return all;
   }
 
   cuda::DeviceTensors copies_;

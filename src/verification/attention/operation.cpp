@@ -220,7 +220,6 @@ CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
   const Pass first = c.forwards() ? Pass::forward : Pass::backward;
   const Explanation chosen = explained(first, false, implementation);
   if (!take(chosen)) return plan;
-  plan.tiles = chosen.tiles;
   const std::vector<CasePlan::Step> walk = plan.walk;
   const std::string name = plan.implementation;
   if (c.backwards() && !c.varies("stateless")) {
@@ -233,7 +232,7 @@ CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
     if (pass == Pass::forward ? !c.forwards() : !c.backwards()) continue;
     const Explanation one = explained(pass, saves, name);
     if (!take(one)) return plan;
-    if (pass == first) plan.tiles = one.tiles;
+    (pass == Pass::forward ? plan.forward_tiles : plan.backward_tiles) = one.tiles;
     seconds.push_back(one.predicted_seconds);
     if (pass == Pass::forward && saves) plan.saved_bytes = one.saved_bytes;
   }

@@ -122,7 +122,7 @@ CasePlan Linear::plan(const Case& c, std::string_view implementation) const {
     plan.walk.clear();
     for (const auto& step : one.walk) plan.walk.push_back({step.name, step.accepted, step.reason});
     plan.implementation = one.chosen;
-    plan.tiles += (plan.tiles.empty() ? "" : "; ") + one.tiles;
+    (pass == Pass::forward ? plan.forward_tiles : plan.backward_tiles) = one.tiles;
     plan.workspace_bytes = std::max(plan.workspace_bytes, one.workspace_bytes);
     if (one.chosen.empty()) return plan;
   }

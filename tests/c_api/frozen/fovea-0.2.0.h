@@ -60,8 +60,8 @@ typedef struct fovea_tensor {
   int64_t buffer_bytes;  // bytes that may be accessed from `data` on; 0: unknown, so not checked
 } fovea_tensor;
 
-// Memory of the caller: 64-byte aligned; must not overlap any tensor of the call, nor another buffer. It is always a member
-// of another struct and has no struct_size of its own.
+// Memory of the caller: 64-byte aligned; must not overlap any tensor of the call, nor another buffer. It is always a
+// member of another struct and has no struct_size of its own.
 typedef struct fovea_buffer {
   void* data;
   int64_t bytes;
@@ -137,8 +137,9 @@ FOVEA_API fovea_status fovea_attention_forward(const fovea_forward_tensors* tens
 FOVEA_API fovea_status fovea_attention_backward(const fovea_backward_tensors* tensors, const fovea_options* options);
 
 // Combines `count` (out, lse) pairs over disjoint sets of keys into one: see merge_partials in attention.h.
-FOVEA_API fovea_status fovea_merge_partials(const fovea_tensor* const* part_outs, const fovea_tensor* const* part_lses,
-                                            size_t count, const fovea_tensor* out, const fovea_tensor* lse);
+FOVEA_API fovea_status fovea_merge_partials(const fovea_tensor* const* partial_outs,
+                                            const fovea_tensor* const* partial_lses, size_t count,
+                                            const fovea_tensor* out, const fovea_tensor* lse);
 
 // The problem of a call. `problem->struct_size` must be set.
 FOVEA_API fovea_status fovea_describe_forward(const fovea_forward_tensors* tensors, const fovea_options* options,
@@ -150,8 +151,8 @@ FOVEA_API fovea_status fovea_describe_backward(const fovea_backward_tensors* ten
 FOVEA_API fovea_status fovea_workspace_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 FOVEA_API fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 
-// How the implementation is chosen, as text. Writes at most `capacity` bytes, including the final zero, and sets `needed`
-// (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
+// How the implementation is chosen, as text. Writes at most `capacity` bytes, including the final zero, and sets
+// `needed` (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
 FOVEA_API fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text,
                                      size_t capacity, size_t* needed);
 
