@@ -89,6 +89,13 @@ double root_mean_square(const RowValues& reference) {
   return count == 0 ? 0 : std::sqrt(sum / count);
 }
 
+// The largest derived error of a row over the norm of the tensor: one row may be at its worst, all of them are not.
+double worst_derived_share(const RowValues& reference, const Bound& bound) {
+  const double norm = root_mean_square(reference) * std::sqrt(static_cast<double>(reference.values.size()));
+  if (bound.derived.empty() || norm == 0) return 0;
+  return *std::max_element(bound.derived.begin(), bound.derived.end()) / norm;
+}
+
 double least_row_size(const RowValues& reference) {
   return root_mean_square(reference) * std::sqrt(static_cast<double>(reference.columns)) / 4;
 }
@@ -159,6 +166,7 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   const double row_floor = floor * std::sqrt(static_cast<double>(reference.columns)), least = least_row_size(reference);
   for (std::size_t row = 0; row < reference.rows.size(); ++row) {
     const RowError r = row_error(got, reference, row);
+    if (!bound.derived.empty() && r.error <= bound.derived[row] + row_floor) continue;
     const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
     // If the plain evaluation's error is as large as a row, the row's sums cancel. Its size then gives no tolerance.
     const double by_size = bound.plain.row_relative * std::max(r.reference, least);
@@ -173,7 +181,8 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   }
   // If the plain evaluation's error is as large as the tensor, all its sums cancel, and only the rows' errors count.
   const bool cancels = bound.plain.rel_l2 >= 1.0;
-  if (!cancels && !(size.rel_l2 <= bound.factor * bound.plain.rel_l2 + relative_floor)) {
+  const double measured = bound.factor * bound.plain.rel_l2;
+  if (!cancels && !(size.rel_l2 <= std::hypot(measured, worst_derived_share(reference, bound)) + relative_floor)) {
     result.detail = "relative error " + print(size.rel_l2) + " above " + print(bound.factor) +
                     " x the plain evaluation's " + print(bound.plain.rel_l2) + " + " + print(relative_floor);
     return result;

@@ -51,6 +51,7 @@ struct Bound {
   bool poisoned = false;  // inputs hold NaN or infinity: any non-finite value matches any other
   bool is_lse = false;    // in lse, -inf always means a fully masked row
   std::vector<bool> may_poison = {};  // per row: hidden or overflowing values may poison it; empty: none
+  std::vector<double> derived = {};   // per row: an error that is derived from the roundings, and allowed; empty: none
   std::vector<bool> exact = {};       // per row: nothing is summed, so it must equal the reference; empty: none
 };
 

@@ -13,6 +13,7 @@
 #include "core/float16.h"
 #include "verification/attention/companion.h"
 #include "verification/attention/evaluation.h"
+#include "verification/attention/probability_rounding.h"
 #include "verification/attention/score_sizes.h"
 
 namespace fovea::verification {
@@ -194,9 +195,11 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   const double of_one = companion_flops(p);
   if (!sample.complete || of_one == 0 || of_one > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
-  const std::int64_t keeping = std::is_same_v<Tensors, BackwardTensors> ? moving / 2 : 0;
+  const bool is_backward = std::is_same_v<Tensors, BackwardTensors>, few_keys = p.len_k < kLeastKeysOfCompanions;
+  const std::int64_t keeping = is_backward ? moving / 2 : few_keys ? moving : 0;
   for (std::int64_t n = 0; n < moving + keeping; ++n) {
-    const Companion companion(p, tensors, static_cast<std::uint64_t>(n), n >= moving);
+    const Keeps keeps = n < moving ? Keeps::nothing : is_backward ? Keeps::scores : Keeps::len_k;
+    const Companion companion(p, tensors, static_cast<std::uint64_t>(n), keeps);
     Sample all = sample_of(companion.problem(), 0);
     const auto& moved = [&companion]() -> const Tensors& {
       if constexpr (std::is_same_v<Tensors, ForwardTensors>) {
@@ -250,6 +253,7 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
   mark_forward(p, inputs, sample.queries, bound);
   mark_exact(p, false, sample.queries, bound);
   ExpectedTensor out{"out", reference.out, bound}, lse{"lse", reference.lse, bound};
+  out.bound.derived = errors_of_one_rounding(p, inputs, reference.out);
   lse.bound.is_lse = true;
   lse.bound.may_poison = overflowing(p, inputs, sample.queries);
   for (std::size_t n = 0; n < sample.queries.size(); ++n)

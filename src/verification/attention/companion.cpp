@@ -11,11 +11,9 @@
 namespace fovea::verification {
 namespace {
 
-constexpr std::int64_t kLeastKeys = 4;
-
-AttentionProblem one_key_head(AttentionProblem problem) {
+AttentionProblem one_key_head(AttentionProblem problem, Keeps keeps) {
   problem.mask = Mask::none;
-  problem.len_k = std::max(problem.len_k, kLeastKeys);
+  if (keeps != Keeps::len_k) problem.len_k = std::max(problem.len_k, kLeastKeysOfCompanions);
   problem.batch = 1;
   problem.heads_q /= problem.heads_kv;
   problem.heads_kv = 1;
@@ -24,21 +22,19 @@ AttentionProblem one_key_head(AttentionProblem problem) {
 
 }  // namespace
 
-Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,
-                     bool keeps_scores)
+Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number, Keeps keeps)
     : number_(number),
       batch_(static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
       key_head_(static_cast<std::int64_t>(number) % problem.heads_kv),
-      problem_(one_key_head(problem)) {
-  const double reach = keeps_scores ? 0.0 : 1.0;
+      problem_(one_key_head(problem, keeps)) {
+  const double reach = keeps == Keeps::scores ? 0.0 : 1.0;
   forward_.q = moved(tensors.q, problem_.heads_q, problem_.len_q, reach);
   forward_.k = moved(tensors.k, 1, problem_.len_k, reach);
   forward_.v = moved(tensors.v, 1, problem_.len_k);
 }
 
-Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number,
-                     bool keeps_scores)
-    : Companion(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, number, keeps_scores) {
+Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number, Keeps keeps)
+    : Companion(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, number, keeps) {
   backward_.q = forward_.q;
   backward_.k = forward_.k;
   backward_.v = forward_.v;

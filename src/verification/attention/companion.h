@@ -9,17 +9,26 @@
 
 namespace fovea::verification {
 
+inline constexpr std::int64_t kLeastKeysOfCompanions = 4;
+
+// What a companion keeps of its problem.
+enum class Keeps {
+  nothing,
+  scores,  // q and k: moving them changes scores of thousands so much that one key gets all the probability, and no
+           // gradient flows
+  len_k,   // however short: an lse over more keys is more accurate, since it averages the errors of their scores
+};
+
 // One key head of the problem and its query heads. Every input element is moved by up to an eighth of itself and of the
 // typical element. There is no mask, nothing non-finite, and at least four keys: the plain evaluation of a row that
 // sees one key is exact, which says nothing of other rows. If backward is given lse, out or delta, the companion has
-// its own, from the reference. With `keeps_scores`, q and k stay as they are: moving them changes scores of thousands
-// so much that one key gets all the probability, and no gradient flows.
+// its own, from the reference.
 class Companion {
  public:
   Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,
-            bool keeps_scores = false);
+            Keeps keeps = Keeps::nothing);
   Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number,
-            bool keeps_scores = false);
+            Keeps keeps = Keeps::nothing);
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
