@@ -221,11 +221,19 @@ class Worker:
 
     def run(self, command):
         counts = self.run_counting_memory() if self.cell.device == "cuda" else self.run_once()
+        self.store_outputs(command)
+        peer = {"peer": str(self.kernel.peer)} if self.kernel.peer else {}
+        return {"timer": self.clock.name, **peer, **counts}
+
+    def load_outputs(self, command):
+        """Nothing to do: a kernel makes its results anew."""
+        return {}
+
+    def store_outputs(self, command):
         for name, value in self.kernel.results().items():
             if name in self.cell.arrays:
                 self.cell.store(name, value)
-        peer = {"peer": str(self.kernel.peer)} if self.kernel.peer else {}
-        return {"timer": self.clock.name, **peer, **counts}
+        return {}
 
     def run_once(self):
         self.kernel.forward()

@@ -40,8 +40,11 @@ struct Prepared {
                        : TensorMemory(inputs, outputs);
   }
   // Waits for the device, so that its errors are reported here.
-  void bring_back() {
+  void store_outputs() {
     if (on_device()) device_outputs.download(outputs.data());
+  }
+  void load_outputs() {
+    if (on_device()) device_outputs.upload(outputs.data());
   }
 
   verification::Case c;
@@ -55,6 +58,16 @@ Json json_of(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// Where the parent placed the case's tensors.
+TensorPlaces places_from(const Json& command, const verification::Case& c) {
+  TensorPlaces result = places_of(c);
+  for (auto& place : result.places)
+    place.offset = command.at("tensors").at(place.tensor.name).at("offset").get<std::int64_t>();
+  result.input_bytes = command.at("input_bytes").get<std::int64_t>();
+  result.output_bytes = command.at("output_bytes").get<std::int64_t>();
+  return result;
+}
+
 class Worker {
  public:
   explicit Worker(const std::string& spec) : spec_(spec) {}
@@ -65,6 +78,8 @@ class Worker {
     if (word == "drop") return drop();
     if (!prepared_) return failure("error", "no case is prepared");
     if (word == "run") return run();
+    if (word == "load_outputs") return load_outputs();
+    if (word == "store_outputs") return store_outputs();
     if (word == "sample") return sample(command.at("runs").get<int>(), command.at("lead").get<int>());
     return failure("error", "unknown command " + word);
   }
@@ -78,7 +93,7 @@ class Worker {
     call_.reset();
     prepared_.reset();
     const verification::Case c = verification::parse_case(command.at("problem").get<std::string>());
-    const TensorPlaces places = places_of(c);
+    const TensorPlaces places = places_from(command, c);
     const bool foreign = is_foreign(spec_);
     prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), !foreign);
     call_ = std::make_unique<TimedCall>(
@@ -102,11 +117,21 @@ class Worker {
   Json run() {
     call_->forward();
     if (prepared_->c.backwards()) call_->backward();
-    prepared_->bring_back();
+    prepared_->store_outputs();
     return {{"ok", true},
             {"timer", prepared_->timer->name()},
             {"workspace_bytes", json_of(call_->workspace_bytes())},
             {"saved_bytes", json_of(call_->saved_bytes())}};
+  }
+
+  Json load_outputs() {
+    prepared_->load_outputs();
+    return {{"ok", true}};
+  }
+
+  Json store_outputs() {
+    prepared_->store_outputs();
+    return {{"ok", true}};
   }
 
   void run_pass() {

@@ -1,9 +1,11 @@
 /* Kernels that go wrong in every way a benchmark must survive, and one that is right. */
+#include <fcntl.h>
 #include <fovea/bench_call.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 typedef struct fovea_bench_call call_t;
@@ -90,10 +92,40 @@ int slightly_wrong(const call_t* c) {
   return code;
 }
 
-/* Right when it is looked at, idle when it is timed. */
-int cheats(const call_t* c) {
+/* Right when it is checked, idle when it is timed. */
+int idle_when_timed(const call_t* c) {
   static int calls = 0;
   return calls++ == 0 ? right(c) : FOVEA_BENCH_OK;
+}
+
+static int64_t out_bytes(const call_t* c) {
+  return c->batch * c->heads_q * c->len_q * c->dim_v * (int64_t)sizeof(float);
+}
+
+/* Computes the answer of a forward pass once, and copies it when it is timed. */
+int cheats(const call_t* c) {
+  static void* answer = NULL;
+  if (answer != NULL) {
+    memcpy(c->out.data, answer, (size_t)out_bytes(c));
+    return FOVEA_BENCH_OK;
+  }
+  answer = malloc((size_t)out_bytes(c));
+  const int code = right(c);
+  if (answer != NULL) memcpy(answer, c->out.data, (size_t)out_bytes(c));
+  return code;
+}
+
+int not_a_number_when_timed(const call_t* c) {
+  static int calls[2] = {0, 0};
+  const int code = right(c);
+  if (calls[c->pass]++ > 0) *(float*)(c->pass == 0 ? c->out : c->dq).data = NAN;
+  return code;
+}
+
+int writes_behind_out(const call_t* c) {
+  const int code = right(c);
+  memset((char*)c->out.data + out_bytes(c), 0, 64);
+  return code;
 }
 
 int writes_nothing(const call_t* c) { return c->size > 0 ? FOVEA_BENCH_OK : FOVEA_BENCH_ERROR; }
@@ -107,6 +139,22 @@ int forgets_gradients(const call_t* c) {
 int crashes(const call_t* c) {
   (void)c;
   return *(volatile int*)8;
+}
+
+/* Its child holds what the worker had open, and a lock on a file of the test's. */
+int forks_and_crashes(const call_t* c) {
+  flock(open(getenv("FOVEA_TEST_LOCK"), O_RDWR), LOCK_EX);
+  if (fork() == 0)
+    for (;;) pause();
+  return crashes(c);
+}
+
+/* Shrinks the files behind the tensors, which the bench has mapped. */
+int truncates(const call_t* c) {
+  const int code = right(c);
+  for (int descriptor = 3; descriptor <= 4; ++descriptor)
+    if (ftruncate(descriptor, 0) == 0) return FOVEA_BENCH_ERROR;
+  return code;
 }
 
 /* Right for small problems, so that one sweep holds both ends. */
@@ -200,5 +248,38 @@ int hangs_when_timed(const call_t* c) {
 
 int slow(const call_t* c) {
   usleep(100000);
+  return right(c);
+}
+
+/* Answers in the worker's place: line len_q of the array when it is checked, or when it is timed. */
+static int answers(const call_t* c, const char* const* lines) {
+  const char* const line = lines[c->len_q - 1];
+  return write(6, line, strlen(line)) < 0 ? FOVEA_BENCH_ERROR : FOVEA_BENCH_OK;
+}
+
+int answers_wrongly(const call_t* c) {
+  static const char* const lines[] = {
+      "{\"ok\":true,\"timer\":7}\n",           "{\"ok\":true,\"workspace_bytes\":\"many\"}\n",
+      "{\"ok\":true,\"saved_bytes\":1e300}\n", "{\"ok\":true,\"peer\":[1]}\n",
+      "{\"ok\":false,\"status\":7}\n",         "{\"ok\":false,\"status\":\"fine\"}\n",
+      "{\"ok\":false,\"reason\":7}\n",         "{\"ok\":true,\"saved_bytes\":-1}\n",
+  };
+  return answers(c, lines);
+}
+
+int answers_wrongly_when_timed(const call_t* c) {
+  static int64_t last = 0;
+  static const char* const lines[] = {
+      "{\"ok\":true}\n",
+      "{\"ok\":true,\"seconds\":\"few\"}\n",
+      "{\"ok\":true,\"seconds\":[]}\n",
+      "{\"ok\":true,\"seconds\":[\"few\"]}\n",
+      "{\"ok\":true,\"seconds\":[-1]}\n",
+      "{\"ok\":true,\"seconds\":[0.001],\"launches\":3}\n",
+      "{\"ok\":true,\"seconds\":[0.001],\"host_bound\":[2]}\n",
+      "{\"ok\":true,\"seconds\":[0.001],\"clock_mhz\":\"high\"}\n",
+  };
+  if (last == c->len_q) return answers(c, lines);
+  last = c->len_q;
   return right(c);
 }

@@ -1,5 +1,8 @@
 // Cells that go wrong, and cells that go right: the rows they leave, and that the sweep goes on.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -82,8 +85,66 @@ INSTANTIATE_TEST_SUITE_P(Crashes, BadKernels,
 
 INSTANTIATE_TEST_SUITE_P(Mismatches, BadKernels,
                          testing::Values(BadKernel{"slightly_wrong", "mismatch", "out", 1},
+                                         BadKernel{"not_a_number_when_timed", "mismatch", "after the last sample: out",
+                                                   1},
+                                         BadKernel{"idle_when_timed", "mismatch", "out was not written", 1},
+                                         BadKernel{"writes_behind_out", "mismatch", "wrote behind the end of out", 1},
                                          BadKernel{"writes_nothing", "mismatch", "out was not written", 1}),
                          [](const auto& test) { return test.param.symbol; });
+
+// Of backward only the gradients are computed again while it is timed.
+TEST(Bench, AnswersOfEveryPassAreCheckedAfterTheLastSample) {
+  const auto rows =
+      bench("lq=8 d=4 pass=fwd,bwd,e2e", bad_kernel("not_a_number_when_timed") + "," + bad_kernel("right"), 1);
+  ASSERT_EQ(rows.size(), 6u);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(rows[i].status, i % 2 == 0 ? "mismatch" : "ok") << rows[i].problem << rows[i].reason;
+}
+
+TEST(Bench, BytesBehindAWholePageAreGuardedToo) {
+  const Row row = only(bench("lq=64 d=16", bad_kernel("writes_behind_out"), 1));
+  EXPECT_EQ(row.status, "mismatch");
+  EXPECT_EQ(row.reason, "wrote behind the end of out");
+}
+
+// The child has the worker's end of the pipe, so the pipe stays open.
+TEST(Bench, AKernelThatForksAndCrashesIsCrashedAndItsChildIsEnded) {
+  const Folder folder;
+  write_text(folder / "lock", "");
+  const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--impl", bad_kernel("forks_and_crashes"), "--timeout",
+                           "5", "-o", folder / "run.jsonl"},
+                          {.environment = {"FOVEA_TEST_LOCK=" + folder / "lock"}});
+  EXPECT_EQ(run.code, 1) << run.err;
+  const auto rows = program::load_records(folder / "run.jsonl").rows;
+  EXPECT_EQ(only(rows).status, "crashed");
+  EXPECT_NE(rows[0].reason.find("Segmentation fault"), std::string::npos) << rows[0].reason;
+  const int lock = open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  bool free = false;
+  for (int attempt = 0; attempt < 500 && !free; ++attempt) {
+    free = flock(lock, LOCK_EX | LOCK_NB) == 0;
+    if (!free) usleep(10'000);
+  }
+  EXPECT_TRUE(free) << "the child lives";
+  close(lock);
+}
+
+TEST(Bench, AKernelCannotShrinkTheMemoryOfTheTensors) {
+  const auto rows = bench("lq=8,64,16 d=4", bad_kernel("truncates") + "," + bad_kernel("right"), 0);
+  ASSERT_EQ(rows.size(), 6u);
+  for (const Row& row : rows) EXPECT_EQ(row.status, "ok") << row.reason;
+}
+
+TEST(Bench, AReplyOfAnotherFormIsThatContendersError) {
+  for (const char* kernel : {"answers_wrongly", "answers_wrongly_when_timed"}) {
+    const auto rows = bench("lq=1,2,3,4,5,6,7,8 d=4", bad_kernel(kernel) + "," + bad_kernel("right"), 1);
+    ASSERT_EQ(rows.size(), 16u);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].status, i % 2 == 0 ? "error" : "ok") << rows[i].problem << rows[i].reason;
+      const bool named = rows[i].reason.find("the worker answered `{") != std::string::npos;
+      EXPECT_EQ(named, i % 2 == 0) << rows[i].reason;
+    }
+  }
+}
 
 TEST(Bench, AMismatchReportsItsErrorAndPosition) {
   const Row row = only(bench("lq=8 d=4", bad_kernel("slightly_wrong"), 1));

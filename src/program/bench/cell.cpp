@@ -12,50 +12,16 @@
 #include "cuda/measure/device_facts.h"
 #include "fovea/error.h"
 #include "program/machine/ceilings.h"
+#include "program/worker/commands.h"
 #include "source_version.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double kProbeSeconds = 0.01;
 constexpr double kLaunchBoundSeconds = 20e-6;  // shorter calls are mostly fixed cost, such as waking threads
 constexpr int kCrashesToGiveUp = 3;            // after so many crashes in a row a contender no longer runs
-
-void fail(Row& row, const std::string& status, const std::string& reason) {
-  row.status = status;
-  row.reason = reason;
-  row.time_s.reset();
-}
-
-void fail_allocation(Row& row, const Error& error) {
-  const ErrorDetails& details = error.details();
-  fail(row, "oom", fmt::format("{}: {}, wanted {}", details.problem, details.got, details.wanted));
-}
-
-Json prepare_command(const verification::Case& c, const std::string& implementation, const TensorPlaces& places,
-                     const CellSettings& settings) {
-  Json tensors = Json::object();
-  for (const auto& place : places.places) {
-    tensors[place.tensor.name] = {{"offset", place.offset},
-                                  {"sizes", place.tensor.sizes},
-                                  {"strides", place.tensor.strides},
-                                  {"dtype", core::name_of(place.tensor.dtype)},
-                                  {"input", place.is_input()}};
-  }
-  return {{"command", "prepare"},
-          {"problem", verification::line_of(c)},
-          {"implementation", implementation},
-          {"pass", c["pass"]},
-          {"threads", settings.threads},
-          {"timing", settings.timing},
-          {"memory_limit", settings.memory_limit},
-          {"input_bytes", places.input_bytes},
-          {"output_bytes", places.output_bytes},
-          {"tensors", tensors}};
-}
 
 // The last elements of `pooled` and `launches` belong to the samples. Nullopt if the launches of a sample are not
 // known.
@@ -89,10 +55,10 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
   std::vector<Entry> entries = entries_for(c, wanted);
   for (Entry& entry : entries) {
     if (!entry.plan.refusal.empty()) {
-      fail(entry.row, "unsupported", entry.plan.refusal);
+      entry.row.fail("unsupported", entry.plan.refusal);
       entry.open = false;
     } else if (crashes_[entry.contender] >= kCrashesToGiveUp) {
-      fail(entry.row, "crashed", fmt::format("not run again: it crashed in {} cells in a row", kCrashesToGiveUp));
+      entry.row.fail("crashed", fmt::format("not run again: it crashed in {} cells in a row", kCrashesToGiveUp));
       entry.open = false;
     } else {
       refuse_too_large(c, entry);
@@ -104,7 +70,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
     AnswerChecker checker(c, places_, inputs_);
     for (const auto& together : batches_of(c, entries)) {
       for (Entry* entry : together) check(c, *entry, checker);
-      time_all(c, together, after_turn);
+      time_all(c, together, checker, after_turn);
       for (const Entry* entry : together) count_crashes(*entry);
       drop_all();
     }
@@ -117,6 +83,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
 // Returns whether there is memory for the inputs. If not, every open row becomes oom.
 bool CellBench::allocate_inputs(const verification::Case& c, std::vector<Entry>& entries) {
   places_ = places_of(c);
+  old_places_ = places_without_guards(c);
   try {
     inputs_.resize(places_.input_bytes);
     return true;
@@ -178,9 +145,9 @@ std::int64_t CellBench::workspaces_of(const Entry& entry) const {
 void CellBench::refuse_too_large(const verification::Case& c, Entry& entry) const {
   const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
-  fail(entry.row, "oom",
-       fmt::format("needs {} bytes ({} tensors, {} workspace, {} saved), {} may be used", wanted, tensor_bytes(c),
-                   workspaces_of(entry), entry.plan.saved_bytes, settings_.memory_limit));
+  entry.row.fail(
+      "oom", fmt::format("needs {} bytes ({} tensors, {} workspace, {} saved), {} may be used", wanted, tensor_bytes(c),
+                         workspaces_of(entry), entry.plan.saved_bytes, settings_.memory_limit));
   entry.row.workspace_bytes = entry.plan.workspace_bytes;
   entry.row.saved_bytes = entry.plan.saved_bytes;
   if (contenders_[entry.contender].ours)
@@ -210,53 +177,12 @@ std::vector<std::vector<CellBench::Entry*>> CellBench::batches_of(const verifica
   return batches;
 }
 
-void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& checker) {
-  WorkerProcess& process = worker(entry.contender);
-  entry.open = false;
-  const Contender& contender = contenders_[entry.contender];
-  const std::string& asked = contender.of_old.empty() ? entry.plan.implementation : contender.of_old;
-  try {
-    process.outputs().resize(places_.output_bytes);
-    poison(process.outputs());
-    process.call(prepare_command(c, asked, places_, settings_), settings_.limits.timeout);
-    const Json reply = process.call({{"command", "run"}}, settings_.limits.timeout);
-    entry.row.timer = reply.value("timer", entry.row.timer);
-    entry.row.peer = contender.old_version.empty() ? reply.value("peer", "") : "fovea " + contender.old_version;
-    count_memory(c, entry, reply);
-  } catch (const WorkerFailure& failure) {
-    // After an illegal memory access the process can no longer use the device.
-    if (settings_.device == DeviceKind::cuda && failure.status == "error") process.kill();
-    return fail(entry.row, failure.status, failure.reason);
-  } catch (const Error& error) {
-    return fail_allocation(entry.row, error);
-  }
-  const bool keeps_state = !contender.ours || entry.row.saved_bytes.value_or(entry.plan.saved_bytes) > 0;
-  const BackwardReads reads = keeps_state ? BackwardReads::own_state : BackwardReads::outputs;
-  const AnswerCheck answer = checker.check(process.outputs(), reads, !contender.ours);
-  entry.row.error = answer.error;
-  if (answer.sampled) entry.row.flags.emplace_back("sampled_check");
-  if (answer.inaccurate) entry.row.flags.emplace_back("inaccurate");
-  if (!answer.wrong.empty()) return fail(entry.row, "mismatch", answer.wrong);
-  entry.open = true;
-}
-
-void CellBench::count_memory(const verification::Case& c, Entry& entry, const Json& reply) const {
-  const auto bytes = [&reply](const char* key) -> std::optional<std::int64_t> {
-    const auto found = reply.find(key);
-    if (found == reply.end() || !found->is_number()) return std::nullopt;
-    return found->get<std::int64_t>();
-  };
-  entry.row.workspace_bytes = bytes("workspace_bytes");
-  entry.row.saved_bytes = bytes("saved_bytes");
-  if (entry.row.saved_bytes) entry.row.memory_before_backward_bytes = forward_tensor_bytes(c) + *entry.row.saved_bytes;
-}
-
-void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>& together,
+void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>& together, AnswerChecker& checker,
                          const std::function<void(const RoundReport&)>& after_turn) {
   std::vector<SampleSource> sources;
   std::vector<Entry*> timed;
   for (Entry* entry : together) {
-    if (!entry->open) continue;
+    if (!entry->open || !poison_before_timing(c, *entry)) continue;
     timed.push_back(entry);
     entry->meter.emplace(energy_);
     sources.push_back(source_of(*entry));
@@ -273,35 +199,29 @@ void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>&
   const RowCeiling ceiling = row_ceiling(before, probed(), best_product, probed);
   for (std::size_t i = 0; i < timed.size(); ++i) {
     if (outcomes[i].status != "ok") {
-      fail(timed[i]->row, outcomes[i].status, outcomes[i].reason);
-    } else {
+      timed[i]->row.fail(outcomes[i].status, outcomes[i].reason);
+    } else if (check_again(*timed[i], checker)) {
       judge(c, *timed[i], std::move(outcomes[i].samples), ceiling);
     }
   }
 }
 
 SampleSource CellBench::source_of(Entry& entry) {
-  return {
-      entry.plan.implementation, [this, &entry](int runs, int lead) {
-        const Json command{{"command", "sample"}, {"runs", runs}, {"lead", lead}};
-        entry.meter->begin();
-        const Json reply = worker(entry.contender).call(command, settings_.limits.timeout);
-        entry.meter->end();
-        for (const auto& [key, values] : {std::pair{"clock_mhz", &entry.clocks_mhz}, {"power_w", &entry.powers_w}}) {
-          const auto found = reply.find(key);
-          if (found != reply.end() && found->is_number()) values->push_back(found->get<double>());
-        }
-        const auto seconds = reply.at("seconds").get<std::vector<double>>();
-        const auto beside = [&]<class Value>(const char* key, std::vector<Value>& all, Value unknown) {
-          auto values = reply.value(key, std::vector<Value>());
-          values.resize(seconds.size(), unknown);
-          all.insert(all.end(), values.begin(), values.end());
-        };
-        beside("launches", entry.launches, double{NAN});
-        beside("pooled", entry.pooled, double{NAN});
-        beside("host_bound", entry.host_bound, false);
-        return seconds;
-      }};
+  return {entry.plan.implementation, [this, &entry](int runs, int lead) {
+            entry.meter->begin();
+            const SampleReply reply = sample_runs(worker(entry.contender), runs, lead, settings_.limits.timeout);
+            entry.meter->end();
+            if (reply.clock_mhz) entry.clocks_mhz.push_back(*reply.clock_mhz);
+            if (reply.power_w) entry.powers_w.push_back(*reply.power_w);
+            const auto append = [runs]<class Value>(std::vector<Value> values, std::vector<Value>& all, Value unknown) {
+              values.resize(static_cast<std::size_t>(runs), unknown);
+              all.insert(all.end(), values.begin(), values.end());
+            };
+            append(reply.launches, entry.launches, double{NAN});
+            append(reply.pooled, entry.pooled, double{NAN});
+            append(reply.host_bound, entry.host_bound, false);
+            return reply.seconds;
+          }};
 }
 
 void CellBench::judge(const verification::Case& c, Entry& entry, std::vector<double> samples,

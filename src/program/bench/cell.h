@@ -52,6 +52,7 @@ class CellBench {
     CellPlan plan;
     Row row;
     bool open = true;                          // false after a refusal or a failure
+    std::size_t digest = 0;                    // of its checked answer
     std::optional<PowerMeter> meter;           // of the processor, while it is timed
     std::vector<double> clocks_mhz, powers_w;  // of a GPU, one per turn
     // For each sample, warm-up included: seconds of its launches alone, and of the call with a workspace from the
@@ -67,9 +68,13 @@ class CellBench {
   bool allocate_inputs(const verification::Case& c, std::vector<Entry>& entries);
   void refuse_too_large(const verification::Case& c, Entry& entry) const;
   std::vector<std::vector<Entry*>> batches_of(const verification::Case& c, std::vector<Entry>& entries) const;
+  static void fail_allocation(Row& row, const Error& error);
   void check(const verification::Case& c, Entry& entry, AnswerChecker& checker);
-  void count_memory(const verification::Case& c, Entry& entry, const nlohmann::ordered_json& reply) const;
-  void time_all(const verification::Case& c, const std::vector<Entry*>& together,
+  const TensorPlaces& places_for(const Entry& entry) const;
+  AnswerCheck judge_answer(const Entry& entry, AnswerChecker& checker);
+  bool poison_before_timing(const verification::Case& c, Entry& entry);
+  bool check_again(Entry& entry, AnswerChecker& checker);
+  void time_all(const verification::Case& c, const std::vector<Entry*>& together, AnswerChecker& checker,
                 const std::function<void(const RoundReport&)>& after_turn);
   SampleSource source_of(Entry& entry);
   void judge(const verification::Case& c, Entry& entry, std::vector<double> samples, const RowCeiling& ceiling) const;
@@ -85,7 +90,7 @@ class CellBench {
   CellSettings settings_;
   Machine machine_;
   SharedBlock inputs_;
-  TensorPlaces places_;
+  TensorPlaces places_, old_places_;  // the latter for an older program's workers
   EnergyCounter energy_;
   std::vector<int> crashes_;  // per contender: consecutive cells in which it crashed
   std::vector<std::unique_ptr<WorkerProcess>> workers_;

@@ -6,8 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <type_traits>
 
 #include "fovea/error.h"
+#include "program/record/whole_number.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
@@ -49,6 +51,16 @@ const Json& member(const Json& object, const char* key) {
   return *found;
 }
 
+// Reads a count into an integer type.
+template <class T>
+T count(const Json& object, const char* key) {
+  const std::optional<std::int64_t> number = whole_number(member(object, key));
+  if (!number || *number > std::numeric_limits<T>::max())
+    refuse("key `" + std::string(key) + "` is no whole number that fits: " + member(object, key).dump());
+  if (*number < 0) refuse("key `" + std::string(key) + "` is negative");
+  return static_cast<T>(*number);
+}
+
 template <class T>
 T value(const Json& object, const char* key) {
   const Json& at = member(object, key);
@@ -62,6 +74,7 @@ T value(const Json& object, const char* key) {
 // Reads a count or a measurement, which must not be negative.
 template <class T>
 T amount(const Json& object, const char* key) {
+  if constexpr (std::is_integral_v<T>) return count<T>(object, key);
   const T number = value<T>(object, key);
   if (number < 0) refuse("key `" + std::string(key) + "` is negative");
   return number;
@@ -137,6 +150,12 @@ TimeStatistics statistics_of(std::vector<double> samples) {
 }
 
 bool Row::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
+
+void Row::fail(const std::string& the_status, const std::string& the_reason) {
+  status = the_status;
+  reason = the_reason;
+  time_s.reset();
+}
 
 std::string json_line(const Environment& e) {
   Json json{{"schema", kEnvSchema},

@@ -78,6 +78,7 @@ struct Row {
 
   bool times_the_host() const { return timer == "cuda_host"; }  // how long a call keeps it, not how long it runs
   bool has_flag(std::string_view flag) const;
+  void fail(const std::string& the_status, const std::string& the_reason);  // also removes a time
 };
 
 // Facts of one session. `facts` are shown to people, and compared between two files.

@@ -2,6 +2,7 @@
 #include "program/worker/answer_check.h"
 
 #include <functional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -31,12 +32,18 @@ void fill_inputs(const verification::Case& c, const TensorPlaces& places, const 
   for (auto& thread : threads) thread.join();
 }
 
-AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads, bool foreign) {
+std::size_t digest_of(const SharedBlock& outputs) {
+  const auto* const bytes = reinterpret_cast<const char*>(outputs.data());
+  return std::hash<std::string_view>{}({bytes, static_cast<std::size_t>(outputs.bytes())});
+}
+
+AnswerCheck AnswerChecker::check(const SharedBlock& outputs, const TensorPlaces& places, BackwardReads reads,
+                                 bool foreign) {
   AnswerCheck result;
   foreign_ = foreign;
   inaccurate_ = false;
   TensorSet tensors;
-  for (const auto& place : places_.places) {
+  for (const auto& place : places.places) {
     const MutableTensorView view = view_of(place, {inputs_, outputs});
     const bool missing = !place.is_input() && view.buffer_bytes > 0 && untouched(view);
     const bool excused = place.tensor.optional && foreign;
@@ -46,6 +53,8 @@ AnswerCheck AnswerChecker::check(const SharedBlock& outputs, BackwardReads reads
       result.wrong += (result.wrong.empty() ? "" : "; ") + place.tensor.name + " was not written";
     }
   }
+  if (const std::string names = overrun(places, outputs); !names.empty())
+    result.wrong += (result.wrong.empty() ? "" : "; ") + ("wrote behind the end of " + names);
   if (!result.wrong.empty()) return result;
   add_verdict(result, check_forward(tensors));
   if (case_.backwards()) add_verdict(result, check_backward(tensors, reads));

@@ -1,6 +1,7 @@
-// Checks a worker's results in shared memory before the contender is timed.
+// Checks a worker's results in shared memory before the contender is timed, and after its last sample.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,14 +29,17 @@ enum class BackwardReads : std::uint8_t {
   own_state,  // its own saved state
 };
 
+// Equal answers have equal digests, so that only an answer that changed is checked again.
+std::size_t digest_of(const SharedBlock& outputs);
+
 // Checks all contenders of one case; computes the expected results once.
 class AnswerChecker {
  public:
   AnswerChecker(const verification::Case& c, const TensorPlaces& places, const SharedBlock& inputs)
       : case_(c), places_(places), inputs_(inputs) {}
 
-  // A foreign kernel need not write optional outputs, and may be less accurate.
-  AnswerCheck check(const SharedBlock& outputs, BackwardReads reads, bool foreign);
+  // `places` of the outputs. A foreign kernel need not write optional outputs, and may be less accurate.
+  AnswerCheck check(const SharedBlock& outputs, const TensorPlaces& places, BackwardReads reads, bool foreign);
 
  private:
   verification::Verdict check_forward(const verification::TensorSet& tensors);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "program/interrupt.h"
 #include "program/machine/oom_kills.h"
@@ -52,6 +54,26 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return result;
 }
 
+constexpr std::string_view kFailures[] = {"oom", "unsupported", "error"};
+constexpr int kGraceMs = 1000;  // from the end of the pipe to the end of the process
+
+int descriptor_of(pid_t process) {
+#ifdef SYS_pidfd_open
+  return static_cast<int>(syscall(SYS_pidfd_open, process, 0));  // close-on-exec
+#else
+  return -1;
+#endif
+}
+
+// A failure that a worker reports itself; nullopt if its form is wrong.
+std::optional<WorkerFailure> reported_failure(const Json& reply) {
+  const Json status = reply.value("status", Json("error")), reason = reply.value("reason", Json(""));
+  if (reply["ok"] != false || !reason.is_string()) return std::nullopt;
+  const bool known = std::find(std::begin(kFailures), std::end(kFailures), status) != std::end(kFailures);
+  if (!known) return std::nullopt;
+  return WorkerFailure{status.get<std::string>(), reason.get<std::string>()};
+}
+
 void close_one(int& descriptor) {
   if (descriptor >= 0) close(descriptor);
   descriptor = -1;
@@ -81,14 +103,17 @@ void WorkerProcess::start() {
   commands_ = down[1];
   replies_ = up[0];
   if (pid_ < 0) {
-    close_pipes();
+    close_descriptors();
     throw WorkerFailure{"error", std::string("no process could be started: ") + std::strerror(error)};
   }
+  setpgid(pid_, pid_);  // here and in the child, since either may run first
+  end_ = descriptor_of(pid_);
 }
 
 // Runs in the child between fork and exec, so it may only make async-signal-safe calls.
 void WorkerProcess::become_worker(pid_t parent, int commands, int replies, int log, char* const* arguments,
                                   char* const* environment) const {
+  setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);                                     // the child ends if its parent is killed
   if (getppid() != parent) _exit(127);                                  // the parent was killed before prctl
   for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);  // the parent handles them
@@ -120,19 +145,25 @@ void WorkerProcess::become_worker(pid_t parent, int commands, int replies, int l
 Json WorkerProcess::call(const Json& command, double timeout_s) {
   if (interrupted()) throw Interrupted{};
   if (!alive()) start();
-  ::kill(pid_, SIGCONT);
+  signal_all(SIGCONT);
   send(command.dump() + "\n");
   const std::string line = receive(timeout_s);
-  ::kill(pid_, SIGSTOP);
+  signal_all(SIGSTOP);
   oom_kills_ = oom_kills(settings_.system_root);
   const Json reply = Json::parse(line, nullptr, false);
-  if (!reply.is_object() || !reply.contains("ok")) {
-    kill();
-    throw WorkerFailure{"error", "the worker answered `" + line.substr(0, 200) + "`"};
-  }
+  if (!reply.is_object() || !reply.contains("ok")) refuse(line, "no reply of the protocol");
   if (reply["ok"] == true) return reply;
-  throw WorkerFailure{reply.value("status", "error"), reply.value("reason", "")};
+  if (const auto failure = reported_failure(reply)) throw *failure;
+  refuse(line, "no failure of the protocol");
 }
+
+void WorkerProcess::refuse(const std::string& reply, const std::string& why) {
+  kill();
+  throw WorkerFailure{
+      "error", fmt::format("the worker answered `{}`: {}", reply.substr(0, reply.find('\n')).substr(0, 200), why)};
+}
+
+void WorkerProcess::signal_all(int signal) const { ::kill(-pid_, signal); }
 
 void WorkerProcess::send(const std::string& line) {
   std::size_t done = 0;
@@ -152,13 +183,14 @@ std::string WorkerProcess::receive(double timeout_s) {
       kill();
       throw WorkerFailure{"timeout", fmt::format("no answer within {:.3g} s", timeout_s)};
     }
-    pollfd wait{replies_, POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(std::min(left.count() * 1e3 + 1, 1e6)));
+    pollfd waits[]{{replies_, POLLIN, 0}, {end_, POLLIN, 0}};
+    const int ready = poll(waits, 2, static_cast<int>(std::min(left.count() * 1e3 + 1, 1e6)));
     if (interrupted()) {
       kill();
       throw Interrupted{};
     }
     if (ready <= 0) continue;
+    if (waits[0].revents == 0) fail_ended();
     char buffer[65536];
     const ssize_t got = read(replies_, buffer, sizeof buffer);
     if (got == 0) fail_ended();
@@ -167,13 +199,16 @@ std::string WorkerProcess::receive(double timeout_s) {
   }
 }
 
-// Called when the pipe is closed: the process has ended or is about to.
+// Called when the pipe is closed or the process has ended. A process that closed the pipe without ending is killed.
 void WorkerProcess::fail_ended() {
   int status = 0;
+  pollfd end{end_, POLLIN, 0};
+  if (end_ >= 0) poll(&end, 1, kGraceMs);
+  if (end_ >= 0) signal_all(SIGKILL);
   waitpid(pid_, &status, 0);
   pid_ = -1;
   const std::string words = last_words();
-  close_pipes();
+  close_descriptors();
   const std::string said = words.empty() ? "" : ": " + words;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills(settings_.system_root) > oom_kills_)
     throw WorkerFailure{"oom", "the system killed the process because memory ran out"};
@@ -196,18 +231,19 @@ std::string WorkerProcess::last_words() const {
 
 void WorkerProcess::kill() {
   if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);
+    signal_all(SIGKILL);
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
   pid_ = -1;
-  close_pipes();
+  close_descriptors();
 }
 
-void WorkerProcess::close_pipes() {
+void WorkerProcess::close_descriptors() {
   close_one(commands_);
   close_one(replies_);
   close_one(log_);
+  close_one(end_);
 }
 
 }  // namespace fovea::program

@@ -1,4 +1,5 @@
 // One worker: a child process that runs a kernel. It may crash, hang or run out of memory without harm to the parent.
+// It leads a process group, so that processes that the kernel starts are stopped and ended with it.
 #pragma once
 
 #include <sys/types.h>
@@ -37,6 +38,8 @@ class WorkerProcess {
   // After a crash, a timeout or an oom kill the process has ended, and the next call starts a new one.
   nlohmann::ordered_json call(const nlohmann::ordered_json& command, double timeout_s);
 
+  // Ends the process, because its reply breaks the protocol, and throws WorkerFailure.
+  [[noreturn]] void refuse(const std::string& reply, const std::string& why);
   void kill();
   bool alive() const { return pid_ > 0; }
   SharedBlock& outputs() { return outputs_; }
@@ -49,7 +52,8 @@ class WorkerProcess {
   std::string receive(double timeout_s);
   [[noreturn]] void fail_ended();
   std::string last_words() const;
-  void close_pipes();
+  void signal_all(int signal) const;
+  void close_descriptors();
 
   WorkerSettings settings_;
   const SharedBlock& inputs_;
@@ -57,6 +61,7 @@ class WorkerProcess {
   pid_t pid_ = -1;
   std::int64_t oom_kills_ = 0;  // the count when the process was last known to be alive
   int commands_ = -1, replies_ = -1, log_ = -1;
+  int end_ = -1;  // readable once the process has ended, while its children may hold the pipes; -1 on old systems
 };
 
 }  // namespace fovea::program

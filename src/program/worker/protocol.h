@@ -14,6 +14,8 @@
 //          and "launches":[...], seconds of the kernels' launches alone, if timing is host and they are known
 //          and "pooled":[...] with them, for calls with a workspace from the library's pool, if they need one
 //          and "host_bound":[true,...] on a GPU: which samples may include the host's time to enqueue them
+//   {"command":"load_outputs"}        the kernel's outputs become what the shared block holds
+//   {"command":"store_outputs"}       the outputs of the last runs into the shared block
 //   {"command":"drop"}                forget the case and its memory
 //   {"command":"quit"}
 // Failures: {"ok":false,"status":"oom|unsupported|error","reason":TEXT}.

@@ -1,6 +1,7 @@
 // The layout of a case's tensors, and their memory.
 #include "program/worker/shared_tensors.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 namespace fovea::program {
 namespace {
 
-constexpr std::int64_t kSpacing = 4096;  // every tensor starts on its own page
+constexpr std::int64_t kSpacing = 4096;    // every tensor starts on its own page
+constexpr std::int64_t kGuardBytes = 256;  // at least so many stay unused behind every output
+constexpr int kPoison = 0xff;
 
 [[noreturn]] void fail_memory(std::int64_t bytes) {
   core::fail({.status = Status::out_of_memory,
@@ -23,6 +26,20 @@ constexpr std::int64_t kSpacing = 4096;  // every tensor starts on its own page
               .wanted = std::to_string(bytes) + " bytes"});
 }
 
+TensorPlaces places_with(const verification::Case& c, std::int64_t guard_bytes) {
+  TensorPlaces result;
+  for (verification::TensorSpec& tensor : c.operation->tensors(c)) {
+    const bool read = verification::is_read(tensor.role);
+    std::int64_t& end = read ? result.input_bytes : result.output_bytes;
+    result.places.push_back({std::move(tensor), end});
+    const std::int64_t bytes = result.places.back().bytes() + (read ? 0 : guard_bytes);
+    end += (bytes + kSpacing - 1) / kSpacing * kSpacing;
+  }
+  return result;
+}
+
+bool is_poison(std::byte b) { return b == std::byte{kPoison}; }
+
 }  // namespace
 
 std::int64_t TensorPlaces::Place::bytes() const {
@@ -30,18 +47,12 @@ std::int64_t TensorPlaces::Place::bytes() const {
   return s[0] * s[1] * s[2] * s[3] * size_of(tensor.dtype);
 }
 
-TensorPlaces places_of(const verification::Case& c) {
-  TensorPlaces result;
-  for (verification::TensorSpec& tensor : c.operation->tensors(c)) {
-    std::int64_t& end = verification::is_read(tensor.role) ? result.input_bytes : result.output_bytes;
-    result.places.push_back({std::move(tensor), end});
-    end += (result.places.back().bytes() + kSpacing - 1) / kSpacing * kSpacing;
-  }
-  return result;
-}
+TensorPlaces places_of(const verification::Case& c) { return places_with(c, kGuardBytes); }
 
-SharedBlock::SharedBlock(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC)) {
-  if (descriptor_ < 0) fail_memory(0);
+TensorPlaces places_without_guards(const verification::Case& c) { return places_with(c, 0); }
+
+SharedBlock::SharedBlock(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  if (descriptor_ < 0 || fcntl(descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) fail_memory(0);
 }
 
 SharedBlock::SharedBlock(int descriptor, std::int64_t bytes, bool writable)
@@ -56,8 +67,12 @@ SharedBlock::~SharedBlock() {
 
 void SharedBlock::resize(std::int64_t bytes) {
   unmap();
-  // Truncating to 0 first frees the pages, so that the next case starts with zeros.
-  if (ftruncate(descriptor_, 0) != 0 || ftruncate(descriptor_, bytes) != 0) fail_memory(bytes);
+  bytes_ = 0;
+  // A hole frees the pages, so that the next case starts with zeros.
+  constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (file_bytes_ > 0 && fallocate(descriptor_, kHole, 0, file_bytes_) != 0) fail_memory(bytes);
+  if (bytes > file_bytes_ && ftruncate(descriptor_, bytes) != 0) fail_memory(bytes);
+  file_bytes_ = std::max(file_bytes_, bytes);
   bytes_ = bytes;
   map(true);
 }
@@ -92,13 +107,32 @@ verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemor
 }
 
 void poison(const SharedBlock& block) {
-  if (block.data() != nullptr) std::memset(block.data(), 0xff, static_cast<std::size_t>(block.bytes()));
+  if (block.data() != nullptr) std::memset(block.data(), kPoison, static_cast<std::size_t>(block.bytes()));
+}
+
+void poison_timed(const verification::Case& c, const TensorPlaces& places, const SharedBlock& outputs) {
+  for (const auto& place : places.places) {
+    const bool timed = place.tensor.role == verification::Role::gradient ? c.backwards() : c.forwards();
+    if (!place.is_input() && timed)
+      std::memset(outputs.data() + place.offset, kPoison, static_cast<std::size_t>(place.bytes()));
+  }
 }
 
 bool untouched(const MutableTensorView& view) {
   const auto* const bytes = static_cast<const std::byte*>(view.data);
-  return bytes == nullptr ||
-         std::all_of(bytes, bytes + view.buffer_bytes, [](std::byte b) { return b == std::byte{0xff}; });
+  return bytes == nullptr || std::all_of(bytes, bytes + view.buffer_bytes, is_poison);
+}
+
+std::string overrun(const TensorPlaces& places, const SharedBlock& outputs) {
+  std::string names;
+  std::int64_t next = places.output_bytes;
+  for (auto place = places.places.rbegin(); place != places.places.rend(); ++place) {
+    if (place->is_input()) continue;
+    const std::byte *const behind = outputs.data() + place->offset + place->bytes(), *const end = outputs.data() + next;
+    if (!std::all_of(behind, end, is_poison)) names = place->tensor.name + (names.empty() ? "" : ", ") + names;
+    next = place->offset;
+  }
+  return names;
 }
 
 }  // namespace fovea::program

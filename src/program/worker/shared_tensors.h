@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "verification/operation.h"
 
 namespace fovea::program {
 
-// The place of each tensor of a case, in the operation's order.
+// The place of each tensor of a case, in the operation's order. Behind every output are bytes that no kernel may write.
 struct TensorPlaces {
   struct Place {
     verification::TensorSpec tensor;
@@ -20,8 +21,10 @@ struct TensorPlaces {
   std::int64_t input_bytes = 0, output_bytes = 0;  // of the blocks
 };
 TensorPlaces places_of(const verification::Case& c);
+TensorPlaces places_without_guards(const verification::Case& c);  // as older programs place them
 
 // A mapped, unnamed file in memory. It grows with the cases and disappears with the last process that has it open.
+// Nobody can shrink it, since touching a mapping beyond the end of its file ends a process.
 class SharedBlock {
  public:
   explicit SharedBlock(const char* name);
@@ -43,6 +46,7 @@ class SharedBlock {
   bool owner_ = true;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
+  std::int64_t file_bytes_ = 0;  // of the owner's file: the most that was wanted so far
 };
 
 // The two blocks: the shared ones themselves, or copies on a device.
@@ -59,6 +63,11 @@ verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemor
 
 // Poison is a NaN in every type. `untouched`: the tensor has nothing but poison.
 void poison(const SharedBlock& block);
+// Only what the case's timed passes write: backward alone still reads what forward wrote.
+void poison_timed(const verification::Case& c, const TensorPlaces& places, const SharedBlock& outputs);
 bool untouched(const MutableTensorView& view);  // of a dense tensor
+
+// The names of the outputs behind whose ends something was written, separated by commas.
+std::string overrun(const TensorPlaces& places, const SharedBlock& outputs);
 
 }  // namespace fovea::program
