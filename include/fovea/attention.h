@@ -3,7 +3,8 @@
 //
 // Shapes: q [batch, heads_q, len_q, dim_qk], k [batch, heads_kv, len_k, dim_qk], v [batch, heads_kv, len_k, dim_v],
 // out and dout [batch, heads_q, len_q, dim_v], lse and delta [batch, heads_q, len_q, 1] fp32; each gradient has the
-// shape of its tensor. Query head h reads key head h / (heads_q / heads_kv). Layouts are strides: see tensor.h.
+// shape of its tensor. Query head h reads key head h / (heads_q / heads_kv). Head dimensions are 1 to 4096; other sizes
+// may be 0. Layouts are strides: see tensor.h.
 //
 // A score s is scale times q.k, for the keys that the mask shows the row (mask.h). `scale` is 1 / sqrt(dim_qk) by
 // default; any finite value is legal, also zero and negative ones.
@@ -39,13 +40,14 @@ struct Buffer {
   std::int64_t bytes = 0;
 };
 
-// Synchronize `stream` before it is destroyed, and a per-thread default stream before the thread that owns it exits: a
-// driver was seen to hang while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+// Synchronize `stream` before it is destroyed, and a per-thread default stream before the thread that owns it exits.
+// One driver hung when streams were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the
+// host"). `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused
   std::string_view implementation = {};             // a name of implementations(); empty: chosen automatically
-  int threads = 0;                                  // CPU; 0: default_threads()
+  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t
@@ -61,8 +63,9 @@ struct ForwardTensors {
   Buffer saved = {};           // optional: state for backward of the same implementation; explain() tells its size
 };
 
-// `out` and `lse` come from the forward call. `delta`, if given, replaces rowsum(dout * out); then `out` may be absent.
-// If the keys of one attention are split over several calls, give each call the lse and delta over all keys.
+// q, k, v and dout have one type; `out` has it too, or fp32. `out` and `lse` come from the forward call. `delta`, if
+// given, replaces rowsum(dout * out); then `out` may be absent. If the keys of one attention are split over several
+// calls, give each call the lse and delta over all keys. At least one gradient must be given.
 struct BackwardTensors {
   TensorView q = {}, k = {}, v = {}, out = {}, lse = {}, dout = {};
   TensorView delta = {};
@@ -86,7 +89,7 @@ struct PartialResult {
 FOVEA_API void merge_partials(std::span<const PartialResult> partials, const MutableTensorView& out,
                               const MutableTensorView& lse);
 
-// The problem of a call with these tensors and options. Validates everything that needs no memory access; throws Error
+// The problem of a call with these tensors and options. Checks everything that needs no memory access; throws Error
 // with status invalid_argument.
 FOVEA_API AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API AttentionProblem describe(const BackwardTensors& tensors, const AttentionOptions& options = {});
@@ -110,11 +113,11 @@ struct Explanation {
   };
   std::vector<Step> walk = {};
   std::string chosen = {};  // empty if none accepts
-  std::string tiles = {};   // the tile choice of the chosen implementation
+  std::string tiles = {};   // how the chosen implementation tiles the problem; for people, not for programs
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;  // state kept from forward to backward, besides out and lse
-  double flops = 0;
-  double bytes = 0;
+  double flops = 0;              // flops(problem)
+  double bytes = 0;              // bytes(problem)
   double predicted_seconds = 0;  // of the chosen one; 0: it predicts no time
 };
 // Throws Error with status invalid_argument for a problem that breaks the contract or an unknown name. If no

@@ -2,9 +2,10 @@
  *
  *   int symbol(const struct fovea_bench_call* call);
  *
- * which computes out = softmax(scale * q k^T + mask) v (pass 0), or dq, dk, dv from dout (pass 1), and returns one of
- * the FOVEA_BENCH codes. It may use call->threads threads. Inputs are read only; outputs hold NaN before the call.
- * A backward call follows a forward call with the same tensors, so out and lse hold the results of that call. */
+ * which computes out = softmax(scale * q k^T + mask) v (pass 0), or dq, dk, dv from dout (pass 1), and returns
+ * FOVEA_BENCH_OK or one of the codes after it. It may use call->threads threads. It must not write inputs; outputs hold
+ * NaN before the call. A backward call follows a forward call with the same tensors, so out and lse hold its results.
+ */
 #ifndef FOVEA_BENCH_CALL_H
 #define FOVEA_BENCH_CALL_H
 
@@ -25,7 +26,7 @@ enum {
   FOVEA_BENCH_WINDOW_BOTTOM_RIGHT = 4
 };
 
-/* Strides of batch, head and length count elements; the last dimension is contiguous. */
+/* Strides of batch, head and row count elements; the last dimension is contiguous. */
 struct fovea_bench_tensor {
   void* data;
   int64_t batch_stride, head_stride, row_stride;
@@ -34,7 +35,8 @@ struct fovea_bench_tensor {
 struct fovea_bench_call {
   size_t size; /* sizeof(struct fovea_bench_call) in fovea bench; fields are only ever added at the end */
   int pass;    /* 0 forward, 1 backward */
-  int dtype, mask, threads;
+  int dtype;   /* of all tensors but lse */
+  int mask, threads;
   int64_t batch, heads_q, heads_kv, len_q, len_k, dim_qk, dim_v;
   double scale;
   struct fovea_bench_tensor q, k, v;  /* [batch, heads, len, dim] */

@@ -27,10 +27,10 @@ struct ErrorDetails {
   std::string call = {};      // such as attention_forward
   std::string argument = {};  // such as k; empty if no single argument is at fault
   std::string problem = {};   // what is wrong, in one clause
-  std::string got = {};
-  std::string wanted = {};
-  std::string hint = {};  // what to do instead; may be empty
-  std::string line = {};  // problem line of the call; empty if its sizes or types have none
+  std::string got = {};       // the value that was given
+  std::string wanted = {};    // values that would be accepted
+  std::string hint = {};      // what to do instead; may be empty
+  std::string line = {};      // problem line of the call (README.md); empty if its sizes or types have none
 };
 
 // what() holds all details, one per line. Copying never throws. Which statuses leave outputs unspecified: attention.h.

@@ -80,7 +80,7 @@ typedef struct fovea_options {
   int32_t mask;
   int32_t has_scale;           // 0: scale is 1 / sqrt(dim_qk)
   double scale;                // any finite value
-  const char* implementation;  // a name; null or "": chosen automatically
+  const char* implementation;  // a name; null, "" or "flash": chosen automatically
   int32_t threads;             // CPU; 0: the default
   int32_t irreproducible;      // 1 also admits implementations that are not bitwise reproducible
   const fovea_external_thread_pool* thread_pool;
@@ -108,7 +108,8 @@ typedef struct fovea_backward_tensors {
   int32_t reserved;    // 0
 } fovea_backward_tensors;
 
-// A problem without pointers: the fields of AttentionProblem (problem.h).
+// A problem without pointers: the fields of AttentionProblem (problem.h). irreproducible and skip_* are the opposite of
+// reproducible and wants_*. `scale` has no default here: 0 makes all scores 0.
 typedef struct fovea_problem {
   size_t struct_size;
   int32_t pass;
@@ -149,15 +150,15 @@ FOVEA_API fovea_status fovea_describe_backward(const fovea_backward_tensors* ten
 FOVEA_API fovea_status fovea_workspace_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 FOVEA_API fovea_status fovea_saved_bytes(const fovea_problem* problem, const char* implementation, int64_t* bytes);
 
-// How the implementation is chosen, as text. Writes at most `capacity` bytes, including the final zero, and sets
-// `needed` (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
+// Writes as text how the implementation is chosen: at most `capacity` bytes, including the final zero. Sets `needed`
+// (may be null) to the size of the whole text with its zero. `text` may be null if `capacity` is 0.
 FOVEA_API fovea_status fovea_explain(const fovea_problem* problem, const char* implementation, char* text,
                                      size_t capacity, size_t* needed);
 
 // A linear layer, y = x weight^T + bias, and its gradients: shapes, types and what is refused as in linear.h.
 typedef struct fovea_linear_options {
   size_t struct_size;
-  const char* implementation;  // a name; null or "": the first that accepts
+  const char* implementation;  // a name; null or "": chosen automatically
   const fovea_external_thread_pool* thread_pool;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
@@ -184,8 +185,8 @@ FOVEA_API fovea_status fovea_linear_forward(const fovea_linear_forward_tensors* 
 FOVEA_API fovea_status fovea_linear_backward(const fovea_linear_backward_tensors* tensors,
                                              const fovea_linear_options* options);
 
-// The bytes of workspace that the call needs, and as text how the implementation is chosen: `text`, `capacity` and
-// `needed` are those of fovea_explain.
+// Both set `workspace_bytes` (may be null) to what the call needs, and write as text how the implementation is chosen.
+// `text`, `capacity` and `needed` are those of fovea_explain.
 FOVEA_API fovea_status fovea_explain_linear_forward(const fovea_linear_forward_tensors* tensors,
                                                     const fovea_linear_options* options, int64_t* workspace_bytes,
                                                     char* text, size_t capacity, size_t* needed);

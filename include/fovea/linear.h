@@ -5,7 +5,7 @@
 // rows are (batch, len) and whose columns are (heads, dim), so that a projection writes where attention reads, whatever
 // the strides. weight and dweight [1, 1, heads_out * dim_out, heads_in * dim_in], bias and dbias [1, 1, 1, heads_out *
 // dim_out]. A plain matrix is [1, 1, rows, columns].
-// Sums are fp32; fp32 inputs are multiplied as fp32. Results are rounded once.
+// Sums are fp32; fp32 inputs are multiplied as fp32, without TF32. Results are rounded once. Any size may be 0.
 #pragma once
 
 #include <string_view>
@@ -15,8 +15,8 @@
 namespace fovea {
 
 struct LinearOptions {
-  std::string_view implementation = {};             // a name of linear_implementations(); empty: the first that accepts
-  int threads = 0;                                  // CPU; 0: default_threads()
+  std::string_view implementation = {};             // a name of linear_implementations(); empty: chosen automatically
+  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t. Work is enqueued, nothing waits
@@ -34,12 +34,12 @@ struct LinearBackwardTensors {
   TensorView x = {};                                    // needed for dweight
   TensorView weight = {};                               // needed for dx
   TensorView dy = {};                                   // of the type of x and weight
-  MutableTensorView dx = {}, dweight = {}, dbias = {};  // each optional; of the inputs' type, or fp32
+  MutableTensorView dx = {}, dweight = {}, dbias = {};  // at least one; of the inputs' type or fp32, dbias as dweight
   bool accumulate = false;                              // add to dweight and dbias, which must be fp32
   bool accumulate_dx = false;                           // add to dx, which must be fp32
 };
 
-// What is asked of a call, without pointers. Build one with `describe` or by hand.
+// The properties of a call that decide its implementation, without pointers. Build one with `describe` or by hand.
 struct LinearProblem {
   Pass pass = Pass::forward;
   std::int64_t batch = 1, len = 1;
@@ -60,17 +60,17 @@ struct LinearProblem {
   bool operator==(const LinearProblem&) const = default;
 };
 
-// Two floating-point operations for each multiply-add of a product that is wanted.
+// Two floating-point operations for each multiply-add of the products that are wanted: y, dx, dweight.
 FOVEA_API double flops(const LinearProblem& problem);
 
-// Bytes of all inputs read once and all outputs written once.
+// Bytes if every input is read once and every output written once; accumulated gradients are read too.
 FOVEA_API double bytes(const LinearProblem& problem);
 
-// Throw Error as attention_forward does (attention.h). Give the same bits for any number of threads.
+// Both throw Error as attention_forward does (attention.h), and give the same bits for any number of threads.
 FOVEA_API void linear_forward(const LinearForwardTensors& tensors, const LinearOptions& options = {});
 FOVEA_API void linear_backward(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
 
-// The problem that a call with these tensors and options would pose. Throws Error with status invalid_argument.
+// The problem of a call with these tensors and options. Throws Error with status invalid_argument.
 FOVEA_API LinearProblem describe(const LinearForwardTensors& tensors, const LinearOptions& options = {});
 FOVEA_API LinearProblem describe(const LinearBackwardTensors& tensors, const LinearOptions& options = {});
 

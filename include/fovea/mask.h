@@ -6,13 +6,14 @@
 
 namespace fovea {
 
-// Query row i of [0, len_q) sees the keys j of [0, len_k) with i + offset - left <= j <= i + offset + right.
+// Query row i of [0, len_q) sees the keys j of [0, len_k) with i + offset - left <= j <= i + offset + right, where
+// i + offset is the row's own key and the alignment sets offset.
 struct Mask {
   enum class Alignment : std::uint8_t {
-    none,           // nothing to align: every key is seen
+    none,           // no mask: every key is seen
     equal_lengths,  // offset 0; refused if len_q != len_k, where either alignment below could be meant
-    top_left,       // offset 0: row i stands at key i
-    bottom_right,   // offset len_k - len_q: the last row stands at the last key
+    top_left,       // offset 0: row i's own key is key i
+    bottom_right,   // offset len_k - len_q: the last row's own key is the last key
   };
   static constexpr std::int64_t kUnlimited = INT64_MAX;
   static constexpr std::int64_t kLargestBound = std::int64_t{1} << 62;
@@ -22,9 +23,9 @@ struct Mask {
   std::int64_t right = kUnlimited;  // keys after the row's own
 
   static const Mask none;                 // every key
-  static const Mask causal;               // left unlimited, right 0
-  static const Mask causal_top_left;      // the same with an alignment, for any lengths
-  static const Mask causal_bottom_right;  // the same
+  static const Mask causal;               // left unlimited, right 0, for equal lengths
+  static const Mask causal_top_left;      // the same, top left, for any lengths
+  static const Mask causal_bottom_right;  // the same, bottom right, for any lengths
 
   // Sliding windows. At least one side must be limited: a window without bounds is `none`, and is refused.
   static constexpr Mask window(std::int64_t left, std::int64_t right) {

@@ -1,5 +1,5 @@
 // A plan that the caller keeps: the implementation chosen for one problem, and everything that its runs need besides
-// tensors. `prepare` of attention.h or linear.h makes one; a call that is given it chooses nothing.
+// tensors. `prepare` of attention.h or linear.h makes one. A call that gets it in its options chooses nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace core {
 struct Plan;
 }
 
-// Immutable and cheap to copy; any number of threads may run it at once. It belongs to the process that prepared it.
+// Immutable and cheap to copy; any number of threads may use it at once. It is valid in the process that prepared it.
 class FOVEA_API Plan {
  public:
-  // Holds nothing; calls refuse it.
+  // An empty plan, which calls refuse.
   Plan() = default;
-  // `choice` and `plan` are the library's own.
+  // For the library: `choice` and `plan` are its own.
   Plan(std::string_view implementation, std::shared_ptr<const void> choice, const core::Plan& plan);
 
   std::string_view implementation() const { return implementation_; }  // cpu.avx512; empty if it holds nothing

@@ -35,21 +35,21 @@ struct AttentionProblem {
   bool operator==(const AttentionProblem&) const = default;
 };
 
-// Allowed keys of query row i: j with max(0, i + begin) <= j < min(len_k, i + end).
+// Query row i sees the keys j with max(0, i + begin) <= j < min(len_k, i + end).
 struct KeyWindow {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 FOVEA_API KeyWindow key_window(const AttentionProblem& problem);
 
-// (query, key) pairs that the mask allows, per (batch, head): the unit that flops are counted in.
+// Visible (query, key) pairs of one (batch, head).
 FOVEA_API std::int64_t visible_pairs(const AttentionProblem& problem);
 
-// Floating-point operations of the formulas: two products forward, five backward (recomputing scores included), over
-// visible pairs only.
+// Floating-point operations of the formulas, over visible pairs only: two products forward, five backward, one of which
+// computes the scores again. Which gradients are wanted changes nothing.
 FOVEA_API double flops(const AttentionProblem& problem);
 
-// Bytes of reading every input once and writing every output once.
+// Bytes if every input is read once and every output written once, lse included; accumulated gradients are read too.
 FOVEA_API double bytes(const AttentionProblem& problem);
 
 }  // namespace fovea

@@ -17,8 +17,9 @@ struct ExternalThreadPool {
               void* argument) = nullptr;
 };
 
-// The number of threads of a call with options.threads 0: FOVEA_THREADS if set. Otherwise the number of processors that
-// this process was allowed when the library was loaded, limited by the CPU quota of its control group.
+// The number of threads of a call with neither options.threads nor a thread pool: FOVEA_THREADS if it is set. Otherwise
+// the number of processors that this process was allowed when the library was loaded, at most the CPU quota of its
+// control group. Throws Error with status invalid_argument if FOVEA_THREADS is no number of 1 or more.
 FOVEA_API int default_threads();
 
 }  // namespace fovea

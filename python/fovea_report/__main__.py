@@ -79,7 +79,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fovea report", description="Make tables and pictures from files of records.")
     parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench wrote")
     parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write to (report)")
-    parser.add_argument("--baseline", default="", help="implementation to compute speed-ups over (naive)")
+    parser.add_argument("--baseline", default="", help="implementation to compute speed-ups over (the first, usually naive)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--program", default=str(ROOT / "build/release/fovea"), help="fovea program that prints the vocabulary")

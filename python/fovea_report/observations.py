@@ -44,7 +44,7 @@ def winners(study: Study) -> list[str]:
         won = f": {', '.join(f'{name} in {n}' for name, n in wins.items())}" if len(wins) else ""
         shared = [name for name in study.implementations if name in names]
         said.append(f"In {wins.sum()} of the {plural(cells, 'configuration')} of {', '.join(shared[:-1])} and {shared[-1]}, "
-                    f"one is clearly faster than every other{won}.")
+                    f"one implementation is clearly faster than every other{won}.")
     return said
 
 

@@ -47,7 +47,7 @@ const core::KeyTable& linear_keys() {
                       {"bias", KeyKind::word, "add a bias, and compute its gradient", {"no", "yes"}, "no"},
                       {"accumulate",
                        KeyKind::word,
-                       "whether gradients, then fp32, add to what is there",
+                       "add gradients, which are then fp32, to what is there",
                        {"no", "yes"},
                        "no",
                        nullptr,

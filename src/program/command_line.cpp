@@ -49,6 +49,7 @@ std::string spaced(const std::vector<std::string>& words) {
 // Rewords messages that CLI11 writes as arithmetic.
 std::string plain_words(const std::string& what) {
   const std::string option = what.substr(0, what.find(':'));
+  if (what == "A subcommand is required") return "a verb is missing";
   if (what.find(": At Most 1 required but received") != std::string::npos) return option + " is given more than once";
   if (what.ends_with(" missing") && what.find(" required ") != std::string::npos) return option + " has no value";
   if (const std::size_t at = what.find(" excludes "); at != std::string::npos)

@@ -36,7 +36,7 @@ int run(int argc, char** argv) {
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
-  CLI::App app{"Exact attention: check it, measure it, explain it, report it.", "fovea"};
+  CLI::App app{"Checks, measures and explains exact attention and linear layers.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);
   Action action;

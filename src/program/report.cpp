@@ -109,13 +109,21 @@ int run_report(const ReportOptions& options) {
 void add_report(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("report", "Make tables and pictures from files of records");
   static ReportOptions options;
-  verb->add_option("records", options.records, "files that fovea bench wrote")->required()->check(CLI::ExistingFile);
-  verb->add_option("-o,--output", options.folder, "folder to write to")->check(not_empty())->capture_default_str();
-  verb->add_option("--baseline", options.baseline, "implementation to compute speed-ups over\n(default: naive)")
-      ->check(not_empty());
+  verb->add_option("records", options.records, "files that fovea bench wrote")
+      ->required()
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  verb->add_option("-o,--output", options.folder, "folder to write to (report)")
+      ->check(not_empty())
+      ->type_name("FOLDER");
+  verb->add_option("--baseline", options.baseline,
+                   "implementation to compute speed-ups over (the\nfirst of the report, usually naive)")
+      ->check(not_empty())
+      ->type_name("NAME");
   verb->add_option("--python", options.python,
                    "Python with pandas, jinja2 and matplotlib\n(default: FOVEA_PYTHON, build/venv, python3)")
-      ->check(not_empty());
+      ->check(not_empty())
+      ->type_name("PATH");
   verb->add_flag("--no-pictures", options.no_pictures, "tables only");
   verb->add_flag("--json", options.json, "print one JSON object instead of text");
   verb->callback([&action] { action = [] { return run_report(options); }; });

@@ -36,7 +36,7 @@ const std::string kTiny = "lq=4 d=4";
 INSTANTIATE_TEST_SUITE_P(
     Words, CommandLine,
     testing::Values(
-        Refusal{"NoVerb", {}, {"info", "bench", "--help"}},
+        Refusal{"NoVerb", {}, {"a verb is missing", "info", "bench", "--help"}},
         Refusal{"UnknownVerb", {"bnch"}, {"unknown verb `bnch`", "`bench`", "--help"}},
         Refusal{"UnknownOption",
                 {"bench", "--prset", "quick"},

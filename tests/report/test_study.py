@@ -129,7 +129,7 @@ def test_means_are_over_all_pairs_with_an_interval(study):
 def test_wins_are_counted_over_cells_with_the_same_implementations(study):
     made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 2, lq=1024), row("cpu.avx2", 1, lq=1024),
                   row("naive", 2, lq=2048), row("torch.sdpa", 1, lq=2048)])
-    assert "In 2 of the 2 configurations of naive and cpu.avx2, one is clearly faster than every other: cpu.avx2 in 2." in headline(made)
+    assert "In 2 of the 2 configurations of naive and cpu.avx2, one implementation is clearly faster than every other: cpu.avx2 in 2." in headline(made)
     assert "torch.sdpa 1" not in headline(made)
 
 

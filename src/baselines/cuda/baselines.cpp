@@ -37,11 +37,11 @@ std::string obstacle(int) {
 core::Prepared prepare(const AttentionProblem& p, int variant) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
   for (const std::int64_t size : {p.batch, p.heads_q, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
-    if (size > kLongest) return {.refusal = "sizes up to 2^30, got " + std::to_string(size)};
+    if (size > kLongest) return {.refusal = "takes sizes up to 2^30, got " + std::to_string(size)};
   }
   // The last row sees the latest first key.
   if (key_window(p).begin + p.len_q > 1)
-    return {.refusal = "masks that hide no early key, since its rows all begin at key 0"};
+    return {.refusal = "takes only masks that hide no early key: its passes begin every row at key 0"};
   const auto form = static_cast<Form>(variant);
   auto plan = std::make_shared<Plan>(form, p);
   const bool is_forward = p.pass == fovea::Pass::forward;

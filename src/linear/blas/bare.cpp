@@ -31,7 +31,7 @@ std::string refusal(const LinearProblem& p, BareCall call) {
   if (call == kSgemm) return "multiplies fp32 only";
   if (p.dtype == DType::fp16 || !has_bf16_products()) return "has no product of this type on this processor";
   for (const WholeProduct& one : products)
-    if (one.k % kBf16Depth != 0) return "sums of a multiple of " + std::to_string(kBf16Depth) + " products only";
+    if (one.k % kBf16Depth != 0) return "takes only sums of a multiple of " + std::to_string(kBf16Depth) + " products";
   return {};
 }
 

@@ -148,7 +148,7 @@ enum Variant { kCublaslt, kSimple };
 std::string refusal(const LinearProblem& p) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
   for (const std::int64_t size : {p.rows(), p.columns_in(), p.columns_out()})
-    if (size > kLongest) return "rows and columns up to 2^30, got " + std::to_string(size);
+    if (size > kLongest) return "takes rows and columns up to 2^30, got " + std::to_string(size);
   return {};
 }
 
@@ -163,7 +163,7 @@ std::string obstacle(int variant) { return variant == kSimple ? cuda::unavailabl
 std::string simple_refusal(const LinearProblem& p) {
   const std::int64_t m = divide_up(p.rows(), kProductTile), k = divide_up(p.columns_in(), kProductTile),
                      n = divide_up(p.columns_out(), kProductTile);
-  if (std::max({m * n, m * k, n * k}) > kMaxGrid) return "results of up to 2^31 tiles of 64 x 64";
+  if (std::max({m * n, m * k, n * k}) > kMaxGrid) return "takes results of up to 2^31 tiles of 64 x 64";
   return {};
 }
 

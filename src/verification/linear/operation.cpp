@@ -172,7 +172,7 @@ std::string Linear::support_page() const {
   std::string page =
       "\n# What each implementation of linear takes\n\n"
       "\"yes\" includes both passes, bias, accumulation, every size and fp32 results. Implementations on GPUs are not\n"
-      "listed. `cpu.onednn` takes bf16 only on processors with AVX-512 BF16.\n\n"
+      "listed. `cpu.onednn` takes bf16 only on processors with AVX-512 BF16. `cpu.openblas` runs only when named.\n\n"
       "| implementation |";
   const std::vector<std::string> types = axes().at(1).classes;
   for (const std::string& type : types) page += " " + type + " |";
