@@ -47,9 +47,9 @@ std::string wrong_launches(const verification::AttentionCase& c) {
   return t.bytes() == wanted ? "" : "another answer than the call's";
 }
 
-// Runs that wait for the device are marked, every one: it came to them before they had ended. One kernel is not, behind
-// writes that take the device some thousand times as long as the host takes to enqueue it; but the host may be kept
-// from its work, so that is asked of one sample in 20.
+// Runs that wait for the device are all marked host_bound: the device started each before the host had enqueued all of
+// it. A run of one small kernel is not marked, because it is enqueued long before the writes ahead of it end. The host
+// may be interrupted, so one unmarked sample of 20 is enough.
 std::string wrong_samples(Timing timing) {
   StreamTimer timer(timing);
   auto* const stream = static_cast<cudaStream_t>(timer.stream());

@@ -44,7 +44,7 @@ __global__ void hash_words(const std::uint32_t* words, std::int64_t count, unsig
   if (threadIdx.x % 32 == 0) atomicAdd(hash, sum);
 }
 
-// Keeps a stream busy so that blocks of the kernel under test start at other times on every launch.
+// Keeps a stream busy, so that the thread blocks of the kernel under test start at other times on every launch.
 __global__ void disturb(float* data, int rounds) {
   float x = data[threadIdx.x];
   for (int i = 0; i < rounds; ++i) x = fmaf(x, 0.999f, 0.001f);

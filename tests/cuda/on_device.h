@@ -29,7 +29,7 @@ int check_launches();
 // Calls with a workspace of the library's, on streams of every kind.
 int check_workspaces();
 
-// Every compiled tile, uncut, in parts and in clusters, on problems that need not be those it is chosen for.
+// Every compiled tile: unsplit, with splits through memory and in clusters, also on problems that never choose it.
 int check_tiles();
 
 // Linear's products, gradients and sums against the reference on the host.

@@ -90,7 +90,7 @@ void expect_whole_windows(const std::string& sweep) {
     AttentionProblem& p = c.problem;
     p.device = {DeviceKind::cuda, 0};
     const auto expect = [&](const Split& split, bool rows_are_keys) {
-      if (split.in_cluster || split.splits == 1) return;  // they share whatever there is
+      if (split.in_cluster || split.splits == 1) return;  // these divide the streamed tiles evenly
       EXPECT_GE(std::int64_t{split.splits} * split.tiles_per_split, longest_visit(p, split, rows_are_keys))
           << verification::line_of(c);
     };

@@ -269,10 +269,10 @@ bool pack_rounds_to_even() {
 }
 
 __global__ void write_block_indices(unsigned* indices) {
-  if (threadIdx.x == 31) indices[blockIdx.x] = ptx::block_index();
+  if (threadIdx.x == 31) indices[blockIdx.x] = ptx::cta_index();
 }
 
-bool block_index_is_the_block() {
+bool cta_index_is_the_cta() {
   std::vector<unsigned> wanted(1000);
   std::iota(wanted.begin(), wanted.end(), 0u);
   const OnDevice<unsigned> indices(std::vector<unsigned>(1000));
@@ -305,7 +305,7 @@ constexpr NamedCheck kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloa
                                   {"exp2_approx, between", exp2_is_close},
                                   {"pack, bf16", pack_rounds_to_even<__nv_bfloat16>},
                                   {"pack, fp16", pack_rounds_to_even<__half>},
-                                  {"block_index", block_index_is_the_block},
+                                  {"cta_index", cta_index_is_the_cta},
                                   {"thread_index", thread_index_is_the_thread}};
 
 }  // namespace

@@ -39,10 +39,10 @@ struct NamedCheck {
   bool (*holds)();
 };
 
-// Of what the blocks of a grid do together.
+// Checks of what the thread blocks of a grid do together.
 std::span<const NamedCheck> grid_checks();
 
-// Of the products of four warps; where the code that the device runs has none, it says so and leaves them out.
+// Checks of wgmma. If the code that the device runs has none, they say so and check nothing else.
 std::span<const NamedCheck> wgmma_checks();
 
 }  // namespace fovea::cuda

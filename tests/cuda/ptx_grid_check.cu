@@ -12,7 +12,7 @@
 namespace fovea::cuda {
 namespace {
 
-// Block n writes late, after it has launched the dependent kernel.
+// Thread block n writes late, after it has launched the dependent kernel.
 __global__ void write_late(unsigned* numbers) {
   ptx::griddepcontrol_launch_dependents();
   for (int i = 0; i < 200; ++i) __nanosleep(500);
@@ -23,7 +23,7 @@ struct FromTo {
   const unsigned* from;
   unsigned* to;
 };
-// Reads what all blocks of the kernel ahead wrote.
+// Reads what all thread blocks of the kernel ahead wrote.
 __global__ void double_reversed(const __grid_constant__ FromTo p) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
@@ -50,8 +50,8 @@ bool programmatic_kernels_wait() {
 
 constexpr int kCluster = 4;
 
-// Each block of a cluster writes four numbers of its own and reads those of the next but one, whole and its second
-// half.
+// Each thread block of a cluster writes four numbers to its shared memory and reads those of the next but one: all
+// four, then the last two.
 __global__ void read_across(float* numbers) {
   __shared__ __align__(16) float own[4];
   const int rank = static_cast<int>(blockIdx.x) % kCluster;

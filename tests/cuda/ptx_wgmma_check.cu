@@ -38,7 +38,7 @@ __global__ void multiply_transposed(const float* a, const float* b, float* c) {
   if constexpr (ptx::kHasWgmma) {
     put<Element>(shared_a, a, kRows, kWide);
     put<Element>(shared_b, b, kColumns, kWide);
-    ptx::fence_for_wgmma();
+    ptx::fence_proxy_async();
     __syncthreads();
     const auto descriptor = [](const std::byte* shared) {
       return ptx::matrix_descriptor<kWide * 2>(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)),
@@ -47,7 +47,7 @@ __global__ void multiply_transposed(const float* a, const float* b, float* c) {
     float sum[2][kColumns / 4];
     for (auto& row : sum)
       for (float& value : row) value = 1e30f;  // the first product must not add to it
-    ptx::pin(sum);
+    ptx::wgmma_fence_operand(sum);
     ptx::wgmma_fence();
     ptx::wgmma_transposed<Element, false>(sum, descriptor(shared_a), descriptor(shared_b));
 #pragma unroll
@@ -55,7 +55,7 @@ __global__ void multiply_transposed(const float* a, const float* b, float* c) {
       ptx::wgmma_transposed<Element, true>(sum, descriptor(shared_a) + 2 * k, descriptor(shared_b) + 2 * k);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    ptx::pin(sum);
+    ptx::wgmma_fence_operand(sum);
     const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < kColumns / 4; ++j) c[(row + 8 * i) * kColumns + j / 2 * 8 + lane % 4 * 2 + j % 2] = sum[i][j];
@@ -69,7 +69,7 @@ __global__ void multiply(const float* a, const float* b, float* c) {
   __shared__ __align__(1024) std::byte shared[2 * kDepth * kColumns * 2];
   if constexpr (ptx::kHasWgmma) {
     put<Element>(shared, b, kDepth, kColumns);
-    ptx::fence_for_wgmma();
+    ptx::fence_proxy_async();
     __syncthreads();
     const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
     float sum[2][kAll / 4];
@@ -86,7 +86,7 @@ __global__ void multiply(const float* a, const float* b, float* c) {
     const std::uint32_t stride = 2 * kGroup * kColumns * 2;
     const std::uint64_t right =
         ptx::matrix_descriptor<kColumns * 2>(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), stride);
-    ptx::pin(sum);
+    ptx::wgmma_fence_operand(sum);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k) {
@@ -98,26 +98,26 @@ __global__ void multiply(const float* a, const float* b, float* c) {
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    ptx::pin(sum);
+    ptx::wgmma_fence_operand(sum);
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < kAll / 4; ++j) c[(row + 8 * i) * kAll + j / 2 * 8 + lane % 4 * 2 + j % 2] = sum[i][j];
   }
 }
 
-// c [2, 64, 64]: a b^T and b a^T, groups of their own; the first is read while the second may still be made.
+// c [2, 64, 64]: a b^T and b a^T as two wgmma groups; the first is read while the second may still be in flight.
 __global__ void multiply_in_groups(const float* a, const float* b, float* c) {
   __shared__ __align__(1024) std::byte shared[2][2 * kRows * 128];
   if constexpr (ptx::kHasWgmma) {
     put<__half>(shared[0], a, kRows, 64);
     put<__half>(shared[1], b, kRows, 64);
-    ptx::fence_for_wgmma();
+    ptx::fence_proxy_async();
     __syncthreads();
     const auto descriptor = [](const std::byte* tile) {
       return ptx::matrix_descriptor<128>(static_cast<std::uint32_t>(__cvta_generic_to_shared(tile)), 2 * kGroup * 128);
     };
     float first[2][16], second[2][16];
     const auto begin = [&](float(&sum)[2][16], const std::byte* left, const std::byte* right) {
-      ptx::pin(sum);
+      ptx::wgmma_fence_operand(sum);
       ptx::wgmma_fence();
       ptx::wgmma_transposed<__half, false>(sum, descriptor(left), descriptor(right));
 #pragma unroll
@@ -134,10 +134,10 @@ __global__ void multiply_in_groups(const float* a, const float* b, float* c) {
     begin(first, shared[0], shared[1]);
     begin(second, shared[1], shared[0]);
     ptx::wgmma_wait<1>();
-    ptx::pin(first);
+    ptx::wgmma_fence_operand(first);
     store(first, 0);
     ptx::wgmma_wait<0>();
-    ptx::pin(second);
+    ptx::wgmma_fence_operand(second);
     store(second, 1);
   }
 }
@@ -156,7 +156,7 @@ bool has_wgmma() {
   return has.read().front() != 0;
 }
 
-// What the host plans with.
+// The host plans with what the probe tells.
 bool probe_tells() {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");

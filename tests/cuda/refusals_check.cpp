@@ -386,7 +386,7 @@ int check_exhaustion() {
   passed = failed = 0;
   int integrated = 0;
   check(cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, 0), "cudaDeviceGetAttribute");
-  if (integrated != 0) {  // all that the device takes the host would lack
+  if (integrated != 0) {  // its memory is the host's, which a full device would starve
     std::printf("exhaustion: not run, the device has no memory of its own: 0 passed, 0 failed\n");
     return 0;
   }

@@ -118,7 +118,7 @@ struct Timed {
   bool is_chosen = false;
 };
 
-PlanOverride forced(const TileChoice& one) {
+PlanOverride override_of(const TileChoice& one) {
   return {.kernel = one.kernel, .splits = one.splitting.split.splits, .in_cluster = one.splitting.split.in_cluster};
 }
 
@@ -175,9 +175,9 @@ class Sweep {
     double least = HUGE_VAL;
     for (const Timed& one : all) least = std::min(least, one.cycles);
     for (Timed& one : all) {
-      // What the model thinks four times too slow is not waited for.
+      // Choices that the model predicts four times slower than the best are not timed.
       if (!one.is_chosen && (!is_worth_timing(one.choice.splitting.split) || one.cycles > 4 * least)) continue;
-      const PlanOverride only = forced(one.choice);
+      const PlanOverride only = override_of(one.choice);
       one.us = kernel == Kernel::forward ? time_forward(plan_forward(p, only), nodes_for(one.cycles))
                                          : time_backward(plan_backward(p, only, only), nodes_for(one.cycles));
     }
@@ -228,8 +228,9 @@ class Sweep {
       for (const std::size_t q : of_queries) {
         const bool is_chosen = is_the_same(keys[k].choice, chosen.dkdv.kernel, chosen.dkdv.split) &&
                                is_the_same(queries[q].choice, chosen.dq.kernel, chosen.dq.split);
-        const double us = time_backward(plan_backward(problem_, forced(keys[k].choice), forced(queries[q].choice)),
-                                        nodes_for(keys[k].cycles + queries[q].cycles));
+        const double us =
+            time_backward(plan_backward(problem_, override_of(keys[k].choice), override_of(queries[q].choice)),
+                          nodes_for(keys[k].cycles + queries[q].cycles));
         std::fprintf(file_, "%s[%zu,%zu,%.3f,%d]", comma, k, q, us, is_chosen ? 1 : 0);
         comma = ",";
       }
@@ -254,7 +255,7 @@ class Sweep {
     const char* comma = "";
     for (const Timed& one : all) {
       const TileShape& t = one.choice.kernel->tile;
-      const Workload& load = one.choice.workload;
+      const Workload& workload = one.choice.workload;
       const Splitting& s = one.choice.splitting;
       std::fprintf(
           file_,
@@ -262,10 +263,10 @@ class Sweep {
           "\"products\":%g,\"floats\":%g,\"joins\":%g,\"splits\":%d,\"per_split\":%d,\"cluster\":%d,"
           "\"shared\":%d,\"resident\":%g,\"most\":%g,\"capacity\":%g,\"cycles\":%.1f,\"us\":%.3f,\"chosen\":%d}",
           comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.ctas_per_sm, t.split_warps, t.lane_rows,
-          t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(load.tiles),
-          static_cast<long long>(load.longest), load.work, load.products, load.result_floats, load.results,
-          s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes, s.max_ctas_per_sm,
-          s.ctas_per_sm, s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
+          t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(workload.tiles),
+          static_cast<long long>(workload.longest), workload.work, workload.products, workload.result_floats,
+          workload.results, s.split.splits, s.split.tiles_per_split, s.split.in_cluster ? 1 : 0, s.shared_bytes,
+          s.max_ctas_per_sm, s.ctas_per_sm, s.capacity, one.cycles, one.us, one.is_chosen ? 1 : 0);
       comma = ",";
     }
     std::fprintf(file_, "]}\n");

@@ -63,16 +63,16 @@ struct Planned {
   Enqueue enqueue;
 };
 
-Planned plan(Tensors& t, Workspace& workspace, const PlanOverride& forced) {
+Planned plan(Tensors& t, Workspace& workspace, const PlanOverride& plan_override) {
   Planned result;
   if (t.p.pass == Pass::forward) {
-    const ForwardPlan made = plan_forward(t.p, forced);
+    const ForwardPlan made = plan_forward(t.p, plan_override);
     result = {.split = made.split, .text = made.tiles, .workspace = made.workspace_bytes, .enqueue = {}};
     result.enqueue = [made, &t, &workspace](cudaStream_t stream) {
       enqueue(made, t.forward(), {.workspace = workspace.data, .stream = stream});
     };
   } else {
-    const BackwardPlan made = plan_backward(t.p, forced, forced);
+    const BackwardPlan made = plan_backward(t.p, plan_override, plan_override);
     result = {.split = t.p.wants_dq ? made.dq.split : made.dkdv.split,
               .text = made.tiles,
               .workspace = made.workspace_bytes,
@@ -124,30 +124,30 @@ class KernelTimes {
 
  private:
   void print_choice() {
-    // Of the flops of a whole pass, those that this kernel answers for.
-    const double share = kernel_ == Kernel::forward ? 1.0 : kernel_ == Kernel::backward_dkdv ? 0.8 : 0.6;
+    // The fraction of the pass's flops that this kernel computes.
+    const double fraction = kernel_ == Kernel::forward ? 1.0 : kernel_ == Kernel::backward_dkdv ? 0.8 : 0.6;
     const char* name = kernel_ == Kernel::forward ? "fwd" : kernel_ == Kernel::backward_dkdv ? "dkdv" : "dq";
     const double worst = error(), us = time(chosen_);
     std::printf("%-4s %s b%lld h%lld lq%-6lld d%-4lld %-6.6s * %9.2f us %6.1f TF/s err %.1e  %s\n", name,
                 problem_.dtype == DType::fp32 ? "fp32" : "bf16", static_cast<long long>(problem_.batch),
                 static_cast<long long>(problem_.heads_q), static_cast<long long>(problem_.len_q),
                 static_cast<long long>(problem_.dim_qk), problem_.mask == Mask::none ? "none" : "causal", us,
-                flops(problem_) * share / us * 1e-6, worst, chosen_.text.c_str());
+                flops(problem_) * fraction / us * 1e-6, worst, chosen_.text.c_str());
   }
 
   void print_variant(const KernelInstance& one) {
     const TileShape& s = one.tile;
     std::printf("   %dx%d w%d rt%d st%d sh%d %d B:", s.rows(), s.streamed_rows(), s.warps, s.row_tiles, s.stages,
                 s.split_warps, one.shared_bytes);
-    const int chosen_parts = plan(tensors_, workspace_, {.kernel = &one, .splits = 0}).split.splits;
+    const int chosen_splits = plan(tensors_, workspace_, {.kernel = &one, .splits = 0}).split.splits;
     std::vector<int> tried;
     double worst = 0;
-    for (const int splits : {chosen_parts, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44}) {
-      if ((s.split_warps > 1 || problem_.batch * problem_.heads_q > 16) && splits > 1 && splits != chosen_parts)
+    for (const int splits : {chosen_splits, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44}) {
+      if ((s.split_warps > 1 || problem_.batch * problem_.heads_q > 16) && splits > 1 && splits != chosen_splits)
         continue;
       const Planned planned = plan(tensors_, workspace_, {.kernel = &one, .splits = splits});
       if (std::find(tried.begin(), tried.end(), planned.split.splits) != tried.end()) continue;
-      if (splits < chosen_parts / 5 && splits != chosen_parts) continue;
+      if (splits < chosen_splits / 5 && splits != chosen_splits) continue;
       tried.push_back(planned.split.splits);
       call(planned);
       worst = std::max(worst, error());
@@ -196,7 +196,7 @@ class KernelTimes {
   int failed_ = 0;
 };
 
-// All kernels of a backward call, as the library chooses them: some of them run side by side.
+// All kernels of a backward call, with the library's tile choices; some of them run concurrently.
 void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
   AttentionProblem problem = problem_of(c, Kernel::backward_dkdv);
   problem.wants_dq = true;
@@ -211,7 +211,7 @@ void time_backward(const verification::AttentionCase& c, Workspace& workspace) {
 // A tile with a number of splits, and its name.
 struct Option {
   std::string name;
-  PlanOverride forced;
+  PlanOverride plan_override;
 };
 
 // The library's tiles for the problem, each with several numbers of splits of at most 24 tiles.
@@ -220,18 +220,18 @@ std::vector<Option> options_of(Kernel kernel, const AttentionProblem& problem) {
   for (const KernelInstance& one : instances(kernel, kind_of(problem.dtype))) {
     const TileShape& tile = one.tile;
     const std::int64_t dim = std::max(problem.dim_qk, problem.dim_v),
-                       blocks = divide_up(problem.len_q, tile.streamed_rows());
+                       tiles = divide_up(problem.len_q, tile.streamed_rows());
     if (tile.dim < dim || (tile.dim > 32 && tile.dim / 2 >= dim) || tile.ctas_per_sm > 2) continue;
     const std::string name = std::to_string(tile.rows()) + "x" + std::to_string(tile.streamed_rows()) + ":";
     std::int64_t last = 0;
     for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 15, 16, 19, 22, 32}) {
-      const std::int64_t length = divide_up(blocks, splits);
-      if (splits > blocks || length > 24 || length == last) continue;
+      const std::int64_t length = divide_up(tiles, splits);
+      if (splits > tiles || length > 24 || length == last) continue;
       last = length;
       all.push_back({name + std::to_string(splits), {.kernel = &one, .splits = splits}});
     }
     for (const int cluster : {4, 8}) {
-      if (cluster <= blocks && resident_clusters(one.function, tile.threads(), one.shared_bytes, cluster, 0) > 0)
+      if (cluster <= tiles && resident_clusters(one.function, tile.threads(), one.shared_bytes, cluster, 0) > 0)
         all.push_back({name + "c" + std::to_string(cluster), {.kernel = &one, .splits = cluster, .in_cluster = true}});
     }
   }
@@ -245,17 +245,17 @@ void time_pairs(const verification::AttentionCase& c, Workspace& workspace) {
   Tensors t(problem);
   time_backward(c, workspace);  // the limits of shared memory are raised by the first plan
   const std::vector<Option> all = options_of(Kernel::backward_dq, problem);
-  for (const Option& keys : options_of(Kernel::backward_dkdv, problem)) {
-    std::printf("  %s |", keys.name.c_str());
-    for (const Option& queries : all) {
-      if (keys.forced.kernel->tile.rows() != queries.forced.kernel->tile.rows()) continue;
-      const BackwardPlan made = plan_backward(t.p, keys.forced, queries.forced);
+  for (const Option& dkdv : options_of(Kernel::backward_dkdv, problem)) {
+    std::printf("  %s |", dkdv.name.c_str());
+    for (const Option& dq : all) {
+      if (dkdv.plan_override.kernel->tile.rows() != dq.plan_override.kernel->tile.rows()) continue;
+      const BackwardPlan made = plan_backward(t.p, dkdv.plan_override, dq.plan_override);
       workspace.of(made.workspace_bytes);
       const auto once = [&](cudaStream_t stream) {
         enqueue(made, t.backward(), {.workspace = workspace.data, .stream = stream});
       };
       const int nodes = problem.len_q > 4096 ? 2 : problem.len_q > 1024 ? 8 : 20;
-      std::printf(" %s=%.1f", queries.name.c_str(), node_us(once, nodes));
+      std::printf(" %s=%.1f", dq.name.c_str(), node_us(once, nodes));
     }
     std::printf("\n");
     std::fflush(stdout);

@@ -39,7 +39,7 @@ std::vector<verification::AttentionCase> cases_of(const KernelInstance& one, con
 
 // The splits that a tile can have on this device: tiles with split_warps have none, and thread blocks that compute
 // different gradients form no cluster.
-std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
+std::vector<PlanOverride> overrides_of(const KernelInstance& one) {
   std::vector<PlanOverride> all{{.kernel = &one, .splits = 1}};
   if (one.tile.split_warps > 1) return all;
   all.push_back({.kernel = &one, .splits = 3});
@@ -51,12 +51,12 @@ std::vector<PlanOverride> cuts_of(const KernelInstance& one) {
   return all;
 }
 
-std::string text_of(Kernel kernel, const PlanOverride& cut, const verification::AttentionCase& c) {
+std::string text_of(Kernel kernel, const PlanOverride& plan_override, const verification::AttentionCase& c) {
   constexpr const char* kNames[] = {"forward", "backward_dkdv", "backward_dq"};
-  const TileShape& tile = cut.kernel->tile;
+  const TileShape& tile = plan_override.kernel->tile;
   return std::string(kNames[static_cast<int>(kernel)]) + " " + std::to_string(tile.rows()) + "x" +
-         std::to_string(tile.streamed_rows()) + ", " + std::to_string(cut.splits) +
-         (cut.in_cluster ? " in a cluster" : " splits") + ", " + verification::line_of(c);
+         std::to_string(tile.streamed_rows()) + ", " + std::to_string(plan_override.splits) +
+         (plan_override.in_cluster ? " in a cluster" : " splits") + ", " + verification::line_of(c);
 }
 
 template <class Plan, class Tensors>
@@ -66,16 +66,17 @@ void run(const Plan& plan, const Tensors& tensors) {
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-verification::Verdict verdict_on_forward(const PlanOverride& cut, verification::AttentionCase c) {
+verification::Verdict verdict_on_forward(const PlanOverride& plan_override, verification::AttentionCase c) {
   DeviceCall call(c);
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::forward;
-  run(any::plan_forward(c.problem, cut), call.forward);
+  run(any::plan_forward(c.problem, plan_override), call.forward);
   return verification::check_forward(c.problem, call.fetch().forward(), c.seed);
 }
 
 // Of the kernel's gradients.
-verification::Verdict verdict_on_backward(Kernel kernel, const PlanOverride& cut, verification::AttentionCase c) {
+verification::Verdict verdict_on_backward(Kernel kernel, const PlanOverride& plan_override,
+                                          verification::AttentionCase c) {
   const bool of_keys = kernel == Kernel::backward_dkdv;
   const auto wanted = [of_keys](BackwardTensors tensors) {
     if (of_keys) tensors.dq = {};
@@ -87,15 +88,15 @@ verification::Verdict verdict_on_backward(Kernel kernel, const PlanOverride& cut
   c.problem.device = {DeviceKind::cuda, 0};
   c.problem.pass = Pass::backward;
   c.problem.wants_dq = !of_keys, c.problem.wants_dk = c.problem.wants_dv = of_keys;
-  run(any::plan_backward(c.problem, cut, cut), wanted(call.backward));
+  run(any::plan_backward(c.problem, plan_override, plan_override), wanted(call.backward));
   return verification::check_backward(c.problem, wanted(call.fetch().backward()), c.seed);
 }
 
 // Empty, or what is wrong.
-std::string wrong_answer(Kernel kernel, const PlanOverride& cut, const verification::AttentionCase& c) {
+std::string wrong_answer(Kernel kernel, const PlanOverride& plan_override, const verification::AttentionCase& c) {
   try {
-    const verification::Verdict verdict =
-        kernel == Kernel::forward ? verdict_on_forward(cut, c) : verdict_on_backward(kernel, cut, c);
+    const verification::Verdict verdict = kernel == Kernel::forward ? verdict_on_forward(plan_override, c)
+                                                                    : verdict_on_backward(kernel, plan_override, c);
     return verdict.ok ? "" : "wrong: " + verdict.reason();
   } catch (const Error& error) {
     return error.what();
@@ -112,10 +113,10 @@ int check_tiles() {
       for (const KernelInstance& one : any::instances(kernel, kind)) {
         if (one.shared_bytes > usable_shared_memory(0)) continue;
         for (const verification::AttentionCase& c : cases_of(one, dtype)) {
-          for (const PlanOverride& cut : cuts_of(one)) {
-            const std::string wrong = wrong_answer(kernel, cut, c);
+          for (const PlanOverride& plan_override : overrides_of(one)) {
+            const std::string wrong = wrong_answer(kernel, plan_override, c);
             ++(wrong.empty() ? passed : failed);
-            if (!wrong.empty()) std::printf("TILE %s: %s\n", text_of(kernel, cut, c).c_str(), wrong.c_str());
+            if (!wrong.empty()) std::printf("TILE %s: %s\n", text_of(kernel, plan_override, c).c_str(), wrong.c_str());
           }
         }
       }

@@ -51,7 +51,7 @@ class Stream {
   bool waits_;
 };
 
-// The number makes the values other ones.
+// Another number gives other values.
 verification::AttentionCase case_of(std::int64_t length, int number) {
   verification::AttentionCase c =
       verification::attention_case("pass=bwd b=1 hq=1 hkv=1 lq=128 d=64 dtype=fp32 mask=causal");
@@ -276,7 +276,7 @@ void too_much_to_be_kept() {
   judge("too much is not kept", unless_used(0));
 }
 
-// With kernels that begin early this may leave the device hanging: docs/kernels/cuda_any.md.
+// With programmatic dependent launch this may leave the device hanging: docs/kernels/cuda_any.md.
 void streams_destroyed_under_way() {
   const auto calls = several(9, 8192, 8192), short_calls = several(9, lengths().large, lengths().large);
   std::string wrong;

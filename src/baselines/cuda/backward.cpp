@@ -1,5 +1,5 @@
-// Backward, pass by pass, all enqueued on the caller's stream: dv from P, then dS piece by piece, then dq and dk from
-// the whole of dS.
+// Backward, pass by pass, all enqueued on the caller's stream: dv from P; for each strip dS, piece by piece, and its
+// rows of dq; then dk from all of dS.
 #include "baselines/cuda/backward.h"
 
 #include <vector>

@@ -1,4 +1,5 @@
-// Forward, pass by pass, all enqueued on the caller's stream: P piece by piece, then P V at once.
+// Forward, pass by pass, all enqueued on the caller's stream: for each strip P, piece by
+// piece, then P V.
 #include "baselines/cuda/forward.h"
 
 #include <limits>
@@ -75,11 +76,11 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
   for (const Strip& strip : strips_of(form, p)) {
     const std::vector<Strip> whole{strip}, halves = halves_of(form, p, strip);
     for (const Piece& piece : pieces_of(p, strip)) {
-      const Matrices found = probabilities.from(piece.batch, piece.head_q).within(strip.query);
+      const Matrices piece_probabilities = probabilities.from(piece.batch, piece.head_q).within(strip.query);
       const Run run{piece,
                     {piece.problem, context.stream, memory.products},
-                    scores_of(piece, memory.scores, found),
-                    found,
+                    scores_of(piece, memory.scores, piece_probabilities),
+                    piece_probabilities,
                     memory.log_sum_exps,
                     lse_of(piece, tensors.lse)};
       for (const Strip& part : halves) {
@@ -89,7 +90,7 @@ void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors
       }
       find_probabilities(form, run);
     }
-    // With 16 bits, reading the zeros takes less time than another launch.
+    // In 16 bits P V is not halved: reading the masked zeros takes less time than another launch.
     for (const Strip& part : p.dtype == DType::fp32 ? halves : whole) {
       const AttentionProblem rows = rows_of(p, part);
       sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(part.query), v, p.dim_v,

@@ -1,4 +1,4 @@
-// Launches: threads per row, alignment of vectors, places in memory.
+// Makes the parameters of the passes and launches them: threads per row, vector or single loads, strides.
 #include "baselines/cuda/passes.h"
 
 #include <algorithm>

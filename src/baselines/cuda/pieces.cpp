@@ -19,7 +19,9 @@ constexpr std::int64_t kLeastRows = 2 * kTile;    // of a strip, per head
 constexpr std::int64_t kStripRows = 128 * kTile;  // of a strip, over all heads: about one tile per SM
 constexpr std::int64_t kMostStrips = 64;
 
-std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Splits `count` into the fewest equal portions of at most `most`; returns a portion's size.
 std::int64_t portion(std::int64_t count, std::int64_t most) {
@@ -51,7 +53,7 @@ AttentionProblem part_of(const AttentionProblem& p, const PieceSizes& sizes) {
 
 // The keys of all tiles that rows before `query` see, at least one tile.
 std::int64_t keys_seen(const AttentionProblem& p, std::int64_t query) {
-  return std::min(p.len_k, up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
+  return std::min(p.len_k, round_up(std::max<std::int64_t>(query - 1 + key_window(p).end, 1), kTile));
 }
 
 bool skips_masked_tiles(Form form, const AttentionProblem& p) {
@@ -61,12 +63,12 @@ bool skips_masked_tiles(Form form, const AttentionProblem& p) {
 // Rows of a strip whose products are large enough to fill the GPU.
 std::int64_t least_rows(const AttentionProblem& p) {
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads_q);
-  return up(std::max(kLeastRows, kStripRows / heads), kTile);
+  return round_up(std::max(kLeastRows, kStripRows / heads), kTile);
 }
 
 std::int64_t rows_of_strip(Form form, const AttentionProblem& p) {
   if (!skips_masked_tiles(form, p)) return p.len_q;
-  const std::int64_t rows = std::max(least_rows(p), up(p.len_q / kMostStrips, kTile));
+  const std::int64_t rows = std::max(least_rows(p), round_up(p.len_q / kMostStrips, kTile));
   const bool saves_little = 3 * keys_seen(p, rows) > p.len_k;  // then the additional launches cost more
   return saves_little ? p.len_q : rows;
 }
@@ -86,7 +88,7 @@ std::vector<Strip> strips_of(Form form, const AttentionProblem& p) {
 }
 
 std::vector<Strip> halves_of(Form form, const AttentionProblem& p, const Strip& strip) {
-  const std::int64_t rows = up((p.len_q + 1) / 2, kTile);
+  const std::int64_t rows = round_up((p.len_q + 1) / 2, kTile);
   if (!skips_masked_tiles(form, p) || strip.queries < p.len_q || rows >= p.len_q || rows < least_rows(p))
     return {strip};
   const std::int64_t keys = keys_seen(p, rows);

@@ -49,8 +49,8 @@ void sum_over_keys(const Call& call, float factor, const ConstMatrices& pair_mat
 void sum_over_queries(const Call& call, float factor, const ConstMatrices& pair_matrix, const ConstMatrices& rows,
                       std::int64_t dim, const Matrices& result, bool accumulate);
 
-// Whether sum_over_queries adds a group's members one after the other instead of in one product. A 16-bit result would
-// be rounded after each.
+// Whether sum_over_queries adds a group's members one after the other instead of in one product. Its result should then
+// be fp32: a 16-bit one would be rounded after each member.
 bool adds_members_separately(const AttentionProblem& problem, const ConstMatrices& rows);
 
 }  // namespace fovea::cuda::baselines

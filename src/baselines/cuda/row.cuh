@@ -9,7 +9,7 @@
 
 namespace fovea::cuda::baselines {
 
-// The rows of a thread segment: one, or one per warp.
+// The rows of a thread block: one, or one per warp.
 struct RowCursor {
   std::int64_t row;
   int thread;  // index among the row's threads

@@ -37,9 +37,9 @@ struct Exponential {
   }
 };
 
-// exp(x) for results up to 1, to 1 ulp. If all scores of a row are equal, its probabilities have equal errors; with
-// expf's errors, three equal scores missed the bound. Results below 2^-126 become 0.
-__device__ __forceinline__ float exponential_to_a_unit(float x) {
+// exp(x) for x <= 0, within 1 ulp; 0 for x < -87. If all scores of a row are equal, its probabilities have equal
+// errors; with expf's errors, three equal scores missed the bound.
+__device__ __forceinline__ float exp_within_one_ulp(float x) {
   if (x < -87.0f) return 0.0f;
   const float n = rintf(x * kLog2e);
   const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));  // ln 2 in two parts
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kCtasPerSm<kVector>)
       columns.load(row.of<float>(p.scores), end, masked);
       columns.each([&](int s, int i) {
         float& v = columns.values[s][i];
-        const float probability = exponential_to_a_unit(fmaf(v - maximum, p.factor, -lse.log_sum));
+        const float probability = exp_within_one_ulp(fmaf(v - maximum, p.factor, -lse.log_sum));
         v = v == masked ? 0.0f : fmaf(-lse.rounding, probability, probability);
       });
       columns.store(row.of<Element>(p.to), p.len_k);

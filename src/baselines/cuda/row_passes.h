@@ -9,7 +9,7 @@ namespace fovea::cuda::baselines {
 
 // The log-sum-exp of factor * scores, in parts, because one float would lose small digits besides a large score.
 struct LogSumExp {
-  float maximum;   // the score with the largest factor * score, with flipped sign if the factor is negative
+  float maximum;   // the largest score, after the sign flip of RowPass
   float log_sum;   // log of the sum of exp(|factor| * (score - maximum)); -infinity if there is no score
   float rounding;  // the rounding error of log_sum
 };
@@ -55,7 +55,7 @@ enum class Step : std::uint8_t {
   softmax_gradient,  // to = dS = P * (dP - delta) * factor
 };
 
-constexpr int kRowValues = 32;  // per thread, in registers; half as many if a pass keeps two matrices
+constexpr int kRowValues = 32;  // per thread, in registers; half as many in exponentials and softmax_gradient
 constexpr int kMostRowThreads = 512;
 constexpr int kLongestSoftmax = kMostRowThreads * kRowValues;
 

@@ -5,7 +5,7 @@
 
 namespace fovea::cuda::baselines {
 
-// Step::softmax_gradient of dP and P that are read for the last time. P (0 for hidden keys) and the result have 16
+// Step::softmax_gradient of dP and P that are read for the last time. P (0 for masked keys) and the result have 16
 // bits. No two of the matrices share memory.
 struct ShortGradient {
   ShortRows rows;

@@ -1,4 +1,4 @@
-// The rows of one (batch, head). Kernels turn (batch, head, row) of a tensor into an offset only here.
+// The rows of one (batch, head), and the offset of a row in a tensor.
 #pragma once
 
 #include "cuda/device/tensor_ref.h"

@@ -60,7 +60,7 @@ struct RowState {
   float sum = 0.0f;
 };
 
-// Takes in the maximum of a new tile. Returns the rescale factor of everything accumulated before.
+// Updates the running maximum and rescales the sum. Returns the rescale factor of the accumulator.
 template <class Exp>
 __device__ __forceinline__ float update_max(RowState& row, float tile_maximum, const Shape& s) {
   const float before = row.maximum;

@@ -30,8 +30,8 @@ struct TileLayout {
   static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of kSwizzled chunks
 
   // Byte offset of a chunk. ldmatrix reads the same column of eight rows at a time; the XOR with the row spreads the
-  // eight chunks over all banks. This is wgmma's 128-byte (64-byte) swizzle:
-  // a panel holds eight rows of 128 bytes (64 at 32 columns).
+  // eight chunks over all banks. This is wgmma's 128-byte swizzle, or
+  // its 64-byte swizzle if a row has four chunks: a panel holds eight rows of 128 or of 64 bytes.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
     const int permuted = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;
@@ -40,7 +40,8 @@ struct TileLayout {
   }
 
   // The address that is `chunks` chunks further along the row. `chunks` is even and `address` is chunk 0 or 1 of the
-  // row, so chunk numbers add without carry and the XOR of the swizzle commutes with the addition.
+  // row, so chunk numbers add without carry and the XOR of the swizzle commutes with the addition. The XOR is of the
+  // address itself, so the tile must start at a multiple of 128 bytes.
   static __device__ __forceinline__ std::uint32_t advance(std::uint32_t address, int chunks) {
     return (address ^ (chunks % kSwizzled << 4)) + chunks / kSwizzled * kPanel;
   }
@@ -125,7 +126,8 @@ __device__ __forceinline__ void negate_tile(std::byte* tile, int bytes) {
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += static_cast<int>(blockDim.x)) words[i] ^= kSigns;
 }
 
-// The same once this thread block's cp.async copies into the tile have arrived.
+// The same once this thread block's cp.async copies into the tile have arrived. A barrier must follow before the tile
+// is read.
 template <class Element>
 __device__ __forceinline__ void negate_loaded_tile(std::byte* tile, int bytes) {
   ptx::cp_async_wait<0>();

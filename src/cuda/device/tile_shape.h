@@ -18,7 +18,7 @@ struct TileShape {
   int stages;
   int ctas_per_sm;  // thread blocks per SM that the registers must allow (__launch_bounds__)
   int split_warps = 1;
-  int lane_rows = 4;       // kLaneRows of fma_policy.cuh
+  int lane_rows = 4;       // rows of the grid of lanes in fma_policy.cuh
   bool warpgroup = false;  // wgmma where the chip has it: wgmma_policy.cuh
 
   constexpr int rows() const { return 16 * row_tiles * (warps / split_warps); }

@@ -18,10 +18,11 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   static constexpr TileShape kTile = Tile::kShape;
   static_assert(kTile.warps == 4 && kTile.row_tiles == 1 && kTile.split_warps == 1 && kTile.dim <= kMaxChain);
   static_assert(kTile.stream == 32 || kTile.stream == 64);
+  static_assert(kTile.stream * Base::Layout::kPitch % ptx::kMatrixAlignment == 0);
   static constexpr int kPanelColumns = Layout::kSwizzled * Layout::kPerChunk;
 
   // Call between this thread's copies and the barrier after which wgmma reads them.
-  static __device__ __forceinline__ void fence_shared_copies() { ptx::fence_for_wgmma(); }
+  static __device__ __forceinline__ void fence_shared_copies() { ptx::fence_proxy_async(); }
 
   // Whether an MMA runs asynchronously until wait().
   static constexpr bool kAsyncMma = ptx::kHasWgmma;
@@ -29,7 +30,7 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   // Issues scores = a b^T as a wgmma group of its own.
   static __device__ __forceinline__ void issue_transposed(Scores& scores, const std::byte* a, const std::byte* b) {
     const std::uint64_t da = descriptor(a), db = descriptor(b);
-    ptx::pin(scores);
+    ptx::wgmma_fence_operand(scores);
     ptx::wgmma_fence();
     ptx::wgmma_transposed<Element, false>(scores, da, db);
 #pragma unroll
@@ -50,7 +51,7 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
       }
     }
     const std::uint64_t db = descriptor(b);
-    ptx::pin(acc);
+    ptx::wgmma_fence_operand(acc);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kTile.stream / 16; ++k) {
@@ -69,7 +70,7 @@ struct WgmmaPolicy : MmaSyncPolicy<Element_, Tile> {
   template <int kPending, int kColumns>
   static __device__ __forceinline__ void wait(float (&values)[2][kColumns]) {
     ptx::wgmma_wait<kPending>();
-    ptx::pin(values);
+    ptx::wgmma_fence_operand(values);
   }
 
   // scores = a b^T; `overlapped` runs while the MMA does.

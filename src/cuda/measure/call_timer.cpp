@@ -42,7 +42,7 @@ double seconds_of(cudaStream_t stream, const std::function<void()>& call) {
 }  // namespace
 
 struct CallTimer::Impl {
-  explicit Impl(bool launches_too) : with_launches(launches_too) {
+  explicit Impl(bool with_launches) : must_find_launches(with_launches) {
     check(cudaStreamCreate(&stream), "cudaStreamCreate");
   }
   ~Impl() {
@@ -54,7 +54,7 @@ struct CallTimer::Impl {
 
   // Kernels of other libraries can be captured but not launched from here. Then there are no times of launches alone.
   void find_launches(const std::function<void()>& call) {
-    with_launches = false;
+    must_find_launches = false;
     try {
       launches.emplace(CapturedGraph(stream, call, 1));
       launches->enqueue(stream);
@@ -63,7 +63,7 @@ struct CallTimer::Impl {
     }
   }
 
-  bool with_launches;
+  bool must_find_launches;
   cudaStream_t stream = nullptr;
   std::optional<LaunchList> launches;
 };
@@ -77,7 +77,7 @@ void* CallTimer::stream() const { return impl_->stream; }
 CallTimer::Samples CallTimer::sample(const std::function<void()>& call, const std::function<void()>& pooled, int runs,
                                      int untimed_runs) {
   Impl& impl = *impl_;
-  if (impl.with_launches) impl.find_launches(call);
+  if (impl.must_find_launches) impl.find_launches(call);
   for (const auto start = Clock::now(); seconds_since(start) < kSettlingSeconds;) seconds_of(impl.stream, call);
   Samples samples;
   for (int i = 0; i < untimed_runs + runs; ++i) {

@@ -18,7 +18,7 @@
 namespace fovea::cuda {
 namespace {
 
-constexpr int kHalfSize = 8192, kFullSize = 4096;  // rows of the 16-bit and of the fp32 product
+constexpr int kRows16Bit = 8192, kRowsFp32 = 4096;  // of the square matrices
 constexpr std::int64_t kRandomElements = std::int64_t{1} << 20;
 constexpr std::int64_t kProductWorkspace = std::int64_t{32} << 20;  // what PyTorch gives the library
 constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
@@ -59,7 +59,7 @@ double product_flops(DType dtype, double seconds) {
   // Kept between calls, since every cell asks before and after itself. Only operands of the last type are kept.
   static auto& operands = core::never_destroyed<Operands>();
   static auto& timer = core::never_destroyed<StreamTimer>(Timing::hot);
-  const std::int64_t n = dtype == DType::fp32 ? kFullSize : kHalfSize;
+  const std::int64_t n = dtype == DType::fp32 ? kRowsFp32 : kRows16Bit;
   if (operands.a.data() == nullptr || operands.dtype != dtype) {
     operands = {};
     operands = {dtype, random_matrix(dtype, n * n, 1), random_matrix(dtype, n * n, 2),

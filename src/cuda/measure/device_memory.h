@@ -24,10 +24,10 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
 
-  // All three wait for earlier work of the device.
+  // On the default stream: poison and upload do not wait for earlier work on non-blocking streams.
   void poison();  // NaN in every element type
   void upload(const void* host);
-  void download(void* host) const;
+  void download(void* host) const;  // waits for all work of the device
 
  private:
   std::byte* data_ = nullptr;

@@ -78,7 +78,7 @@ class DeviceTensors::Copy {
     const auto begin = all.begin() + before_, end = begin + bytes_;
     const auto poisoned = [](std::byte b) { return b == kPoison; };
     if (!std::all_of(all.begin(), begin, poisoned) || !std::all_of(end, all.end(), poisoned))
-      core::fail({.call = "verify", .argument = name_, .problem = "the memory round it was written"});
+      core::fail({.call = "verify", .argument = name_, .problem = "the memory around it was written"});
     const auto bytes = static_cast<std::size_t>(bytes_);
     if (is_output_) {
       std::memcpy(const_cast<void*>(host_.data), &*begin, bytes);

@@ -8,7 +8,7 @@
 
 namespace fovea::cuda::ptx {
 
-// 2^x, relative error below 2^-22; 2^-inf = 0. "ex2.approx.ftz.f32".
+// 2^x, relative error below 2^-22. 2^-inf is 0, and so are results below 2^-126. "ex2.approx.ftz.f32".
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,5 +1,5 @@
 // Thread block clusters: barriers and distributed shared memory. PTX ISA, "Parallel synchronization: barrier.cluster",
-// "membar, fence", "Data movement: mapa, ld". From sm_90 on. Older code is never launched in clusters.
+// "membar, fence", "Data movement: mapa, ld". From sm_90 on; code for older GPUs is never launched in clusters.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// The address in the thread block of rank `rank` in the cluster that corresponds to `shared_address` in this one.
+// The address of `shared_address` in the shared memory of the cluster's thread block `rank`.
 // "mapa.shared::cluster.u32", sm_90.
 __device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t shared_address, int rank) {
   std::uint32_t address = shared_address;

@@ -1,10 +1,10 @@
-// Block and thread index from special registers. PTX ISA, "Special registers".
+// Thread block index and thread index from special registers. PTX ISA, "Special registers".
 #pragma once
 
 namespace fovea::cuda::ptx {
 
 // blockIdx.x, read again at every call, so that it need not stay in a register. "%ctaid".
-__device__ __forceinline__ unsigned block_index() {
+__device__ __forceinline__ unsigned cta_index() {
   unsigned index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;

@@ -1,5 +1,5 @@
 // Tensor-core MMA of a warpgroup. PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate instructions". They
-// exist in sm_90a code only. fence_for_wgmma may be called anywhere.
+// exist in sm_90a code only. fence_proxy_async may be called anywhere.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,9 +15,9 @@ constexpr bool kHasWgmma = true;
 constexpr bool kHasWgmma = false;
 #endif
 
-// Makes this thread's copies and stores to shared memory visible to the wgmmas that are issued after the next barrier.
-// "fence.proxy.async", sm_90.
-__device__ __forceinline__ void fence_for_wgmma() {
+// Makes this thread's stores to shared memory, and its copies that have arrived, visible to wgmmas that are issued
+// after the next barrier. "fence.proxy.async", sm_90.
+__device__ __forceinline__ void fence_proxy_async() {
   if constexpr (kHasWgmma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
@@ -35,10 +35,14 @@ __device__ __forceinline__ void wgmma_wait() {
 
 // Keeps the compiler from moving accesses to a wgmma's registers across a fence or a wait.
 template <int kColumns>
-__device__ __forceinline__ void pin(float (&c)[2][kColumns]) {
+__device__ __forceinline__ void wgmma_fence_operand(float (&c)[2][kColumns]) {
 #pragma unroll
   for (int j = 0; j < kColumns; ++j) asm volatile("" : "+f"(c[0][j]), "+f"(c[1][j])::"memory");
 }
+
+// Tiles that wgmma reads must start at multiples of this: a descriptor's base offset is 0, so the swizzle pattern of
+// eight rows of 128 bytes must start at one. (512 would do for rows of 64 bytes.)
+constexpr int kMatrixAlignment = 1024;
 
 // Descriptor of a matrix in shared memory: rows of kRowBytes bytes (128 or 64) with the swizzle of that width. Groups
 // of eight rows are `stride` bytes apart. `shared_address`: the start of such a group, plus 32 bytes per 16 columns.

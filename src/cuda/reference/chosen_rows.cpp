@@ -10,7 +10,7 @@
 namespace fovea::cuda::reference {
 namespace {
 
-constexpr int kMostBlocks = 1024;
+constexpr int kMostCtas = 1024;
 constexpr std::int64_t kMostScratch = std::int64_t{1} << 30;  // bytes
 
 // Device memory of one evaluation.
@@ -62,7 +62,7 @@ DeviceProblem device_problem_of(const AttentionProblem& p) {
 // As many thread blocks as scratch allows.
 int ctas_of(const DeviceProblem& p) {
   const std::int64_t bytes = scratch_doubles(p) * static_cast<std::int64_t>(sizeof(double));
-  return static_cast<int>(std::clamp<std::int64_t>(kMostScratch / std::max<std::int64_t>(bytes, 1), 1, kMostBlocks));
+  return static_cast<int>(std::clamp<std::int64_t>(kMostScratch / std::max<std::int64_t>(bytes, 1), 1, kMostCtas));
 }
 
 // The query heads of the rows, and those that read the keys; each once.

@@ -167,7 +167,7 @@ __global__ void key_gradients(DeviceProblem p, const Row* keys, std::int64_t cou
         ds[i] = at.ds;
       }
       __syncthreads();
-      for (std::int64_t c = threadIdx.x; c < columns; c += kThreads) {  // those of dk, then those of dv
+      for (std::int64_t c = threadIdx.x; c < columns; c += kThreads) {  // the columns of dk, then those of dv
         const bool of_k = c < p.dim_qk;
         const TensorView& rows = of_k ? p.q : p.dout;
         double* const sum = of_k ? dk + n * p.dim_qk + c : dv + n * p.dim_v + (c - p.dim_qk);

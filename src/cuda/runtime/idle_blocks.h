@@ -1,5 +1,5 @@
-// Device memory that a call has finished with, kept for later calls on the same stream. They run in order, so they need
-// not wait. This saves short calls the driver's time to allocate and free.
+// Device memory that a call has finished with, kept for later calls on the same stream. Calls on one stream run in
+// order, so the next call may use it at once. Short calls save the time that the driver takes to allocate and free.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@
 namespace fovea::cuda {
 namespace {
 
-// `wanted`: what should be on the call's device.
+// `details.wanted`: what must be on the call's device.
 [[noreturn]] void refuse(const CallSite& site, ErrorDetails details) {
   details.status = Status::invalid_argument;
   details.call = site.call;

@@ -28,11 +28,11 @@ constexpr Attribute<std::int32_t> kTransposeA{3}, kTransposeB{4};
 // CUBLASLT_MATMUL_DESC_EPILOGUE, BIAS_POINTER, BIAS_BATCH_STRIDE
 constexpr Attribute<std::uint32_t> kEpilogue{7};
 constexpr Attribute<const void*> kBiasPointer{8};
-constexpr Attribute<std::int64_t> kBiasOffset{10};
+constexpr Attribute<std::int64_t> kBiasBatchStride{10};
 constexpr std::uint32_t kAddBias = 4;  // CUBLASLT_EPILOGUE_BIAS
 // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, STRIDED_BATCH_OFFSET
 constexpr Attribute<std::int32_t> kBatchCount{5};
-constexpr Attribute<std::int64_t> kBatchOffset{6};
+constexpr Attribute<std::int64_t> kBatchStride{6};
 // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK, MIN_ALIGNMENT_{A,B,C,D}_BYTES
 constexpr Attribute<std::uint64_t> kMaxWorkspaceBytes{1};
 constexpr Attribute<std::uint32_t> kReductionSchemes{3};

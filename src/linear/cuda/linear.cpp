@@ -142,7 +142,7 @@ void backward(const core::Plan& plan, const LinearBackwardTensors& tensors, cons
   run(plan, tensors, context);
 }
 
-// The implementations `cuda.cublaslt` and `cuda.own`.
+// The variants of the implementations `cuda.cublaslt` and `cuda.own`.
 enum Variant { kCublaslt, kSimple };
 
 std::string refusal(const LinearProblem& p) {

@@ -102,7 +102,7 @@ Descriptor layout_of(const Functions& functions, const ProductKind& p, const Mat
   Descriptor layout(functions, functions.layout, kTypes[static_cast<std::size_t>(matrix.dtype)],
                     static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), matrix.row_stride);
   layout.set(cublaslt::kBatchCount, static_cast<std::int32_t>(p.count));
-  layout.set(cublaslt::kBatchOffset, matrix.batch_stride);
+  layout.set(cublaslt::kBatchStride, matrix.batch_stride);
   return layout;
 }
 
@@ -143,7 +143,7 @@ PreparedProduct prepare(const Functions& functions, void* handle, const ProductK
   prepared.product.set(cublaslt::kTransposeB, p.a.transposed);
   if (p.has_bias) {  // one element per column of c, which is a row to cuBLASLt
     prepared.product.set(cublaslt::kEpilogue, cublaslt::kAddBias);
-    prepared.product.set(cublaslt::kBiasOffset, p.bias_batch_stride);
+    prepared.product.set(cublaslt::kBiasBatchStride, p.bias_batch_stride);
     prepared.product.set(cublaslt::kBiasPointer, bias);
   }
   prepared.algorithm = first_algorithm(functions, handle, p, prepared);

@@ -51,7 +51,7 @@ struct ProductPass {
   float alpha = 1.0f, beta = 0.0f;
   OperandRef<const void*> a, b;
   OperandRef<void*> c;
-  OperandRef<const void*> bias;
+  OperandRef<const void*> bias;  // of the operands' type
   ElementKind result = ElementKind::fp32;
 };
 const void* product_kernel(ElementKind operands);

@@ -42,7 +42,7 @@ struct BackwardDkDvShared {
   alignas(128) std::byte k[Tile::kShape.rows() * kPitch];
   std::byte v[Tile::kShape.rows() * kPitch];
   std::byte streamed[2 * kStages][kStream * kPitch];  // Q and dO
-  alignas(16) float lse_delta[kStages][2][kStream];   // lse and delta
+  alignas(16) float lse_delta[kStages][2][kStream];   // [..][0]: lse, [..][1]: delta
   alignas(16) typename Mma::PStaging p_staging;
   DkDvWork work;  // for tiles that have no registers left for it
 };
@@ -65,7 +65,7 @@ __device__ __forceinline__ DkDvWork dkdv_work(const BackwardParameters& p, unsig
   const int count = (work.q_tiles.end - work.q_tiles.begin) * s.group;
   work.steps = split_range({0, work.computes_dk || work.computes_dv ? count : 0}, p.split, work.tile.split);
   const Range all = queries_of_all(s, work.first_row, last);
-  // The last Q tile may extend beyond the queries: lse = +inf makes those probabilities 0.
+  // Rows beyond the last query need no mask: their lse is +inf, or their Q and dO are 0 (QPrefetch).
   work.unmasked = {(all.begin + kTile.stream - 1) / kTile.stream,
                    all.end == s.len_q ? work.q_tiles.end : all.end / kTile.stream};
   return work;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void dkdv_step(const QPipelineOf<Element, Tile>& pipe
   if (has_next) pipeline.store_lse_delta(step + 1, next);
 }
 
-// All steps with synchronous MMAs.
+// All steps, one MMA after the other.
 template <class Element, class Tile, bool kBoth>
 __device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& pipeline,
                                               DkDvAccumulators<MmaPolicy<Element, Tile>, kBoth>& gradients) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void dkdv_in_order(const QPipelineOf<Element, Tile>& 
 }
 
 // All steps with asynchronous MMAs: V dO^T overlaps with computing P^T, and P^T dO with dS^T. Only if both gradients
-// are wanted and all rows can be copied in whole 16-byte whole_chunks.
+// are wanted and all rows can be copied in whole 16-byte chunks.
 template <class Element, class Tile>
 __device__ __forceinline__ void dkdv_overlapped(const QPipelineOf<Element, Tile>& pipeline,
                                                 DkDvAccumulators<MmaPolicy<Element, Tile>, true>& gradients) {
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardDkDvShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
-  const DkDvWork own = dkdv_work<Tile, kBoth>(p, ptx::block_index());
+  const DkDvWork own = dkdv_work<Tile, kBoth>(p, ptx::cta_index());
   constexpr bool kWorkInShared = sizeof(Element) == 4 || kTile.warpgroup;
   if (kWorkInShared) {
     if (threadIdx.x == 0) shared.work = own;
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   } else {
     dkdv_in_order<Element, Tile, kBoth>(pipeline, gradients);
   }
-  const DkDvWork recomputed = dkdv_work<Tile, kBoth>(p, ptx::block_index());  // takes no registers in the main loop
+  const DkDvWork recomputed = dkdv_work<Tile, kBoth>(p, ptx::cta_index());  // takes no registers in the main loop
   static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
   auto* values = reinterpret_cast<float*>(&shared);
   const auto write = [&](const typename Mma::Accumulator& acc, float factor, const GradientOutput& to) {
@@ -283,6 +283,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
 template <class Element, class Tile>
 KernelInstance backward_dkdv_instance() {
   using Shared = BackwardDkDvShared<Element, Tile>;
+  static_assert(!Tile::kShape.warpgroup || (offsetof(Shared, v) % ptx::kMatrixAlignment == 0 &&
+                                            offsetof(Shared, streamed) % ptx::kMatrixAlignment == 0));
   return {reinterpret_cast<const void*>(&backward_dkdv<Element, Tile>), Tile::kShape, static_cast<int>(sizeof(Shared)),
           !kComputesBoth<Tile>};
 }

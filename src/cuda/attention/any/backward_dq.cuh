@@ -116,7 +116,7 @@ __device__ __forceinline__ void dq_step_overlapped(BackwardDqShared<Element, Til
 // Call at the end. This kernel may run concurrently with backward_dkdv, and whoever waits for this kernel must wait for
 // both. So one thread block waits for backward_dkdv; the others exit and make room.
 __device__ __forceinline__ void wait_in_first_cta() {
-  if (ptx::block_index() == 0) ptx::griddepcontrol_wait();
+  if (ptx::cta_index() == 0) ptx::griddepcontrol_wait();
 }
 
 template <class Element, class Tile>
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
   ptx::griddepcontrol_launch_dependents();
   if (!p.preprocess_done) ptx::griddepcontrol_wait();
   const Shape& s = p.shape;
-  const QTileWork work = q_tile_work<Tile>(p, ptx::block_index());
+  const QTileWork work = q_tile_work<Tile>(p, ptx::cta_index());
   if (p.split.splits > 1 && !p.split.in_cluster && work.kv_tiles.begin >= work.kv_tiles.end)  // a split without work
     return wait_in_first_cta();
   const int batch = work.tile.batch, head_kv = key_head(work.tile.head, p.grid);
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
     const bool first = kv_tile == work.kv_tiles.begin;
     pipeline.wait(first);
     Mma::fence_shared_copies();
-    __syncthreads();  // all copies of this tile have arrived, and all threads are done with the tile before
+    __syncthreads();  // K (with several stages V too) has arrived, and all threads are done with the tile before
     if constexpr (Mma::kAsyncMma) {
       dq_step_overlapped<Element, Tile>(shared, pipeline, dq, work, s, kv_tile);
     } else {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
     }
   }
   static_assert(sizeof(shared) >= ClusterCombine<Mma>::kFloats * sizeof(float));
-  const QTileWork recomputed = q_tile_work<Tile>(p, ptx::block_index());  // takes no registers in the main loop
+  const QTileWork recomputed = q_tile_work<Tile>(p, ptx::cta_index());  // takes no registers in the main loop
   write_gradient<Mma>(reinterpret_cast<float*>(&shared), dq, s.scale, p,
                       {p.dq, p.partial_dk_or_dq, s.heads_q, s.len_q, s.dim_qk}, recomputed.tile, recomputed.first_row);
   wait_in_first_cta();
@@ -177,6 +177,8 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), kCtasPerSm<Tile>)
 template <class Element, class Tile>
 KernelInstance backward_dq_instance() {
   using Shared = BackwardDqShared<Element, Tile>;
+  static_assert(!Tile::kShape.warpgroup || (offsetof(Shared, dout) % ptx::kMatrixAlignment == 0 &&
+                                            offsetof(Shared, streamed) % ptx::kMatrixAlignment == 0));
   return {reinterpret_cast<const void*>(&backward_dq<Element, Tile>), Tile::kShape, static_cast<int>(sizeof(Shared))};
 }
 

@@ -73,14 +73,14 @@ struct ClusterCombine {
 };
 
 // The softmax state of one row, combined over a cluster: each of eight neighbouring threads reads one thread block's
-// state, and all eight get the same result. Whole warps must call.
+// state. All eight get the same maximum and sum, and each its own factor. Whole warps must call.
 struct CombinedState {
   static constexpr int kThreads = 8;
   static_assert(kThreads == kMaxCluster);
   float maximum, sum;  // of the row
   float factor;        // rescale factor of the thread block that this thread read
 
-  // `address`: of this row's state in this thread block; `source`: rank of the thread block that thread n reads.
+  // `address`: of this row's state in this thread block; `source(n)`: rank of the thread block that thread n reads.
   template <class Exp, class Source>
   static __device__ __forceinline__ CombinedState read(std::uint32_t address, int splits, Source source,
                                                        const Shape& s) {

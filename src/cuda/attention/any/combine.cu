@@ -25,13 +25,12 @@ __device__ __forceinline__ void read_partial(float (&values)[kVector], const flo
 // One warp per row. Each lane computes the rescale factors of one or two splits. Then the warp's lanes form
 // `groups` groups; group g sums splits g, g + groups, ...
 template <class Element>
-__global__ void __launch_bounds__(kMemoryKernelThreads)
-    combine_forward(const __grid_constant__ CombineForwardParameters p) {
+__global__ void __launch_bounds__(kCombineThreads) combine_forward(const __grid_constant__ CombineForwardParameters p) {
   ptx::griddepcontrol_wait();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.heads_q * s.len_q;
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kMemoryKernelThreads + threadIdx.x) / 32;
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kCombineThreads + threadIdx.x) / 32;
   if (row >= rows) return;
   const std::int64_t query = row % s.len_q, sequence = row / s.len_q;
   const int splits = splits_of_query(s, p.split, static_cast<int>(query));
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
 
 // `threads` threads per row, which add the splits in order.
 template <class Element>
-__global__ void __launch_bounds__(kMemoryKernelThreads)
+__global__ void __launch_bounds__(kCombineThreads)
     combine_gradients(const __grid_constant__ CombineGradientsParameters p) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(kMemoryKernelThreads)
                                                                                    : 0];
   const int threads = threads_of_row(gradient.dim), lane = static_cast<int>(threadIdx.x) % threads;
   const std::int64_t rows = static_cast<std::int64_t>(p.shape.batch) * gradient.heads * gradient.len;
-  const std::int64_t thread = static_cast<std::int64_t>(cta - gradient.first_cta) * kMemoryKernelThreads + threadIdx.x;
+  const std::int64_t thread = static_cast<std::int64_t>(cta - gradient.first_cta) * kCombineThreads + threadIdx.x;
   const std::int64_t row = thread / threads;
   if (row >= rows) return;
   const std::int64_t index = row % gradient.len, sequence = row / gradient.len;

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<ForwardShared<Element, Tile>*>(shared_memory);
   const Shape& s = p.shape;
-  const QTileWork work = q_tile_work<Tile>(p, ptx::block_index());
+  const QTileWork work = q_tile_work<Tile>(p, ptx::cta_index());
   ptx::griddepcontrol_launch_dependents();
   if (p.split.splits > 1 && !p.split.in_cluster && work.kv_tiles.begin >= work.kv_tiles.end)
     return;  // a split without work; in a cluster it must still reach the barriers
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
     const bool first = kv_tile == work.kv_tiles.begin, last = kv_tile + 1 == work.kv_tiles.end;
     pipeline.wait(first);
     Mma::fence_shared_copies();
-    __syncthreads();  // all copies of this tile have arrived, and all threads are done with the tile before
+    __syncthreads();  // K (with several stages V too) has arrived, and all threads are done with the tile before
     if (!pipeline.kKeepsAddresses) pipeline.k.data = shared.keys, pipeline.v.data = shared.values;
     typename Mma::Scores scores;
     multiply_overlapped<Mma>(scores, shared.q, pipeline.keys(kv_tile) + warp_key * Layout::kPitch,
@@ -157,6 +157,7 @@ __global__ void __launch_bounds__(Tile::kShape.threads(), Tile::kShape.ctas_per_
 template <class Element, class Tile>
 KernelInstance forward_instance() {
   using Shared = ForwardShared<Element, Tile>;
+  static_assert(!Tile::kShape.warpgroup || offsetof(Shared, streamed) % ptx::kMatrixAlignment == 0);
   return {reinterpret_cast<const void*>(&forward<Element, Tile>), Tile::kShape, static_cast<int>(sizeof(Shared))};
 }
 

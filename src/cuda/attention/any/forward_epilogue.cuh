@@ -121,16 +121,17 @@ __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameter
   const std::uint32_t state_address = shared_address(own_states);
   for (int row = combine.rows.begin; row < combine.rows.end; row += Combine::kRowsAtOnce) {
     const int query = first_row + row;
-    const bool is_row = query < s.len_q;  // other rows are not read: cluster_barrier_after_reads() wants all reads used
+    // Rows beyond the last query are not read: cluster_barrier_after_reads() requires that every loaded value is used.
+    const bool exists = query < s.len_q;
     float4 splits[kMaxCluster];
-    combine.read(splits, row, is_row ? s.dim_v : 0);
+    combine.read(splits, row, exists ? s.dim_v : 0);
     const CombinedState state = CombinedState::read<typename Mma::Exp>(
-        state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), is_row ? combine.splits : 0,
+        state_address + row * static_cast<std::uint32_t>(sizeof(RowState)), exists ? combine.splits : 0,
         [&combine](int n) { return combine.source(n); }, s);
     float total[4] = {};
 #pragma unroll
     for (int n = 0; n < kMaxCluster; ++n) Combine::add(total, splits[n], state.factor_of(n));
-    if (!is_row) continue;
+    if (!exists) continue;
     write_columns<typename Mma::Element>(p, tile, query, combine.column, total,
                                          finalize_row(state.maximum, state.sum, s));
   }

@@ -79,8 +79,8 @@ __device__ __forceinline__ void store_row(const TensorRef& t, std::int64_t offse
   }
 }
 
-// Floats per accumulator row in shared memory, when a cluster or warps combine. With this padding, float2 stores to
-// eight rows hit every bank once.
+// Floats per accumulator row in shared memory, when a cluster or warps combine. With this padding, the float2
+// stores of half a warp hit every bank once (fragments of mma.sync and wgmma).
 template <class Mma>
 constexpr int kCombinePitch = Mma::kTile.dim + 8;
 

@@ -127,7 +127,7 @@ const void* preprocess_function(ElementKind kind);
 std::int64_t preprocess_ctas(ElementKind kind, std::int64_t sequences, std::int64_t len_q);
 const void* combine_forward_function(ElementKind kind);
 const void* combine_gradients_function(ElementKind kind);
-constexpr int kMemoryKernelThreads = 256;
+constexpr int kCombineThreads = 256;
 constexpr int kPreprocessThreads = 64;  // few, to spread the rows of one head over all SMs
 
 // Threads per row of `dim` columns in combine.cu: a power of two, at most a warp. Each takes four columns at a time.

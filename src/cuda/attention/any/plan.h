@@ -9,7 +9,7 @@
 
 namespace fovea::cuda::any {
 
-// Byte offsets into the workspace; -1: not needed.
+// In all plans: partial_*, lse and delta are byte offsets into the workspace; -1: not needed.
 struct ForwardPlan final : attention::Plan {
   using attention::Plan::Plan;
 

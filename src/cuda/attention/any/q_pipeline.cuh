@@ -13,7 +13,8 @@
 namespace fovea::cuda::any {
 
 // The work of one thread block: the K/V tile of one key head, from row `first_row` on. Steps run over the Q tiles of
-// all query heads of the group. With `count` Q tiles in q_tiles, step n is Q tile n % count of head n / count.
+// all query heads of the group. With `count` Q tiles in q_tiles, step n is the (n % count)-th of them, of the group's
+// (n / count)-th head.
 struct DkDvWork {
   WorkTile tile;
   int first_row;

@@ -57,11 +57,11 @@ class GradientCombine {
                                                   .first_cta = static_cast<unsigned>(ctas_)};
     const std::int64_t rows = like.sizes[0] * like.sizes[1] * like.sizes[2];
     const std::int64_t threads = rows * threads_of_row(static_cast<int>(like.sizes[3]));
-    ctas_ += divide_up(threads, kMemoryKernelThreads);
+    ctas_ += divide_up(threads, kCombineThreads);
   }
   void launch(cudaStream_t stream) {
     if (parameters_.count > 0)
-      cuda::launch(combine_gradients_function(kind_), ctas_, kMemoryKernelThreads, 0, stream, &parameters_,
+      cuda::launch(combine_gradients_function(kind_), ctas_, kCombineThreads, 0, stream, &parameters_,
                    Dependency::programmatic, Carveout::max_shared);
   }
 
@@ -95,8 +95,8 @@ void enqueue(const ForwardPlan& plan, const ForwardTensors& t, const core::RunCo
                                          .out = p.out,
                                          .lse = p.lse};
   const std::int64_t warps = std::int64_t{plan.shape.batch} * plan.shape.heads_q * plan.shape.len_q;
-  launch(combine_forward_function(plan.kind), divide_up(warps * 32, kMemoryKernelThreads), kMemoryKernelThreads, 0,
-         stream, &combine, Dependency::programmatic, Carveout::max_shared);
+  launch(combine_forward_function(plan.kind), divide_up(warps * 32, kCombineThreads), kCombineThreads, 0, stream,
+         &combine, Dependency::programmatic, Carveout::max_shared);
 }
 
 void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::RunContext& context) {
