@@ -13,6 +13,7 @@ namespace fovea::linear {
 
 struct TileSize {
   std::int64_t rows, columns;
+  bool whole_rows = false;  // tiles of fewer columns would be slower than tiles of few rows
 };
 
 struct HostLibrary {

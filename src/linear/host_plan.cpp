@@ -14,12 +14,7 @@ using cpu::divide_up;
 // A large product becomes kEnoughTiles, or as many as have kLargeTile multiply-adds: repacking operands then takes
 // little of the time. A small product becomes kFewTiles.
 constexpr std::int64_t kLargeTile = std::int64_t{1} << 29, kEnoughTiles = 6, kFewTiles = 4;
-constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRows = 64;
-
-// Equal tiles of at most `most`.
-std::int64_t tile_of(std::int64_t size, std::int64_t most) {
-  return divide_up(size, std::max<std::int64_t>(1, divide_up(size, most)));
-}
+constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRows = 64, kLeastColumns = 384;
 
 std::string words_of(const WholeProduct& p, const Cut& cut) {
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": " +
@@ -33,15 +28,21 @@ Cut cut_of(const BatchedProduct& p, const TileSize& largest) {
   const bool is_large = large_tiles >= 2;
   const std::int64_t wanted = is_large ? std::min(large_tiles, kEnoughTiles) : kFewTiles;
   const std::int64_t least_rows = is_large ? kLeastRowsOfLarge : kLeastRows;
-  Cut cut{};
-  cut.columns = tile_of(p.n, largest.columns);
-  cut.column_tiles = divide_up(p.n, cut.columns);
-  // Twice as many each time: an even number is balanced over two threads.
-  for (std::int64_t row_tiles = divide_up(p.m, largest.rows);; row_tiles *= 2) {
+  std::int64_t row_tiles = divide_up(p.m, largest.rows), column_tiles = divide_up(p.n, largest.columns);
+  for (;;) {
+    Cut cut{};
     cut.rows = divide_up(p.m, row_tiles);
     cut.row_tiles = divide_up(p.m, cut.rows);
+    cut.columns = divide_up(p.n, column_tiles);
+    cut.column_tiles = divide_up(p.n, cut.columns);
     cut.tiles = p.count * cut.row_tiles * cut.column_tiles;
-    if (cut.tiles >= wanted || cut.rows / 2 < least_rows) return cut;
+    const bool may_cut_rows = cut.rows / 2 >= least_rows;
+    const bool may_cut_columns = !largest.whole_rows && cut.columns / 2 >= kLeastColumns;
+    if (cut.tiles >= wanted || (!may_cut_rows && !may_cut_columns)) return cut;
+    // The longer side is halved: square tiles repeat the least packing, and an even number is balanced over two
+    // threads.
+    const bool cuts_columns = may_cut_columns && (cut.columns >= cut.rows || !may_cut_rows);
+    (cuts_columns ? column_tiles : row_tiles) *= 2;
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/float16.h"
 #include "core/memory.h"
+#include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
 
 namespace fovea::linear {
@@ -116,6 +117,28 @@ TEST(Products, ThePrimitiveIsRightInBf16) {
     for (int variant = 0; variant < 32; ++variant)
       expect_product(multiply_by_primitive_alone, DType::bf16, sizes, variant);
   }
+}
+
+int times_taken = 0;
+void any_library(const BatchedProduct&) {}
+void library_for_small_products(const BatchedProduct&) {}
+
+double pretended_time(blas::Multiply library, const BatchedProduct& p) {
+  ++times_taken;
+  return library == library_for_small_products ? 1e-6 * static_cast<double>(p.a.row_stride) : 1e-3;
+}
+
+TEST(Products, TheFasterLibraryIsFoundForEachShape) {
+  times_taken = 0;
+  blas::FasterLibrary faster(any_library, library_for_small_products, pretended_time);
+  const auto found = [&](std::int64_t stride) {
+    return faster.for_shape_of({.m = 256, .n = 64, .k = 512, .a = {nullptr, DType::fp32, stride, 0, true}});
+  };
+  EXPECT_EQ(found(256), library_for_small_products);
+  EXPECT_EQ(found(4096), any_library);
+  const int before = times_taken;
+  EXPECT_EQ(found(256), library_for_small_products);
+  EXPECT_EQ(times_taken, before) << "a known shape is not timed again";
 }
 
 TEST(Products, TakeFactorsOfTwoTypes) {

@@ -54,9 +54,9 @@ TEST(LinearWithBlas, BareCallsRunWhenNamedAndOnlyMultiply) {
 TEST(LinearWithBlas, TilesFollowTheShape) {
   const auto tiles = [](const LinearProblem& problem) { return explain(problem, "cpu.onednn").tiles; };
   EXPECT_EQ(tiles({.len = 1024, .dim_in = 1024, .dim_out = 1024}),
-            "1024 x 1024 x 1024: 2 tiles of 512 x 1024, each one call of oneDNN");
+            "1024 x 1024 x 1024: 2 tiles of 1024 x 512, each one call of oneDNN");
   EXPECT_EQ(tiles({.len = 2048, .dim_in = 2048, .dim_out = 2048}),
-            "2048 x 2048 x 2048: 8 tiles of 512 x 1024, each one call of oneDNN");
+            "2048 x 2048 x 2048: 8 tiles of 1024 x 512, each one call of oneDNN");
   EXPECT_EQ(tiles({.len = 128, .dim_in = 64, .dim_out = 64}),
             "128 x 64 x 64: 2 tiles of 64 x 64, each one call of oneDNN");
 }

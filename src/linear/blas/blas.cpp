@@ -6,12 +6,12 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
-#include <vector>
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/never_destroyed.h"
+#include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
 #include "linear/host_kernels.h"
 
@@ -32,29 +32,9 @@ void openblas(const BatchedProduct& p) {
 
 void onednn(const BatchedProduct& p) { multiply_by_sgemm(p); }
 
-// Shortest of a few runs of a gradient's product, in seconds.
-double time_transposed(void (*library)(const BatchedProduct&)) {
-  constexpr std::int64_t kKeys = 256, kDim = 64, kQueries = 512;
-  const std::vector<float> weights(kQueries * kKeys, 0.5f), rows(kQueries * kDim, 0.5f);
-  std::vector<float> sums(kKeys * kDim);
-  const BatchedProduct product{.m = kKeys,
-                               .n = kDim,
-                               .k = kQueries,
-                               .a = {weights.data(), DType::fp32, kKeys, 0, true},
-                               .b = {rows.data(), DType::fp32, kDim},
-                               .c = {sums.data(), DType::fp32, kDim}};
-  double shortest = 1;
-  for (int run = 0; run < 5; ++run) {
-    const auto start = std::chrono::steady_clock::now();
-    library(product);
-    shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return shortest;
-}
-
 void multiply_fastest_fp32(const BatchedProduct& product) {
-  static const auto transposed = time_transposed(openblas) < time_transposed(onednn) ? openblas : onednn;
-  (product.a.transposed ? transposed : onednn)(product);
+  static auto& transposed = core::never_destroyed<FasterLibrary>(openblas, onednn, time_product);
+  (product.a.transposed ? transposed.for_shape_of(product) : onednn)(product);
 }
 
 // The piece [row, row + rows) x [column, column + columns) of what the product takes, as fp32; in `memory` if it is
@@ -126,7 +106,9 @@ std::string onednn_refusal(DType operands) {
 std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
 // By measurement (docs/kernels/linear_notebook.md). oneDNN's best bf16 code takes dense results only: whole rows.
-TileSize onednn_tile(DType operands) { return operands == DType::bf16 ? TileSize{1024, 8192} : TileSize{512, 1024}; }
+TileSize onednn_tile(DType operands) {
+  return operands == DType::bf16 ? TileSize{1024, 8192, true} : TileSize{2048, 2048};
+}
 TileSize openblas_tile(DType) { return {512, 1024}; }
 
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }

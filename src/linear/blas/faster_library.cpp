@@ -1,0 +1,38 @@
+// Takes the shortest of a few runs in turns, so that a disturbance does not decide.
+#include "linear/blas/faster_library.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace fovea::linear::blas {
+
+Multiply FasterLibrary::for_shape_of(const BatchedProduct& product) {
+  constexpr std::size_t kMostKept = 1024;
+  constexpr int kRuns = 5;
+  const Shape shape{product.m, product.n, product.k, product.a.row_stride, product.b.row_stride};
+  const std::lock_guard lock(mutex_);
+  if (const auto found = faster_.find(shape); found != faster_.end()) return found->second;
+  if (faster_.size() >= kMostKept) faster_.clear();
+  double first = time_(first_, product), second = time_(second_, product);
+  for (int run = 1; run < kRuns; ++run) {
+    first = std::min(first, time_(first_, product));
+    second = std::min(second, time_(second_, product));
+  }
+  return faster_[shape] = first < second ? first_ : second_;
+}
+
+double time_product(Multiply library, const BatchedProduct& product) {
+  constexpr std::int64_t kMostDepth = 1024;  // as fast per element as any longer sum
+  std::vector<float> sums(static_cast<std::size_t>(product.m * product.n));
+  BatchedProduct timed = product;
+  timed.k = std::min(product.k, kMostDepth);
+  timed.beta = 0.0f;
+  timed.c = {sums.data(), DType::fp32, product.n};
+  const auto start = std::chrono::steady_clock::now();
+  library(timed);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace fovea::linear::blas

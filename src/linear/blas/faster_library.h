@@ -1,0 +1,37 @@
+// Which of two libraries multiplies faster: either may take twice the other's time, depending on shape and machine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "linear/product.h"
+
+namespace fovea::linear::blas {
+
+using Multiply = void (*)(const BatchedProduct&);
+
+// Keeps a choice for each shape (sizes and row strides): what is faster for one shape may be slower for another.
+class FasterLibrary {
+ public:
+  // Multiplies once and returns the seconds. Leaves the product's c as it is.
+  using Time = double (*)(Multiply library, const BatchedProduct& product);
+
+  FasterLibrary(Multiply first, Multiply second, Time time) : first_(first), second_(second), time_(time) {}
+
+  // Times both at the first product of a shape; other threads wait for that.
+  Multiply for_shape_of(const BatchedProduct& product);
+
+ private:
+  using Shape = std::array<std::int64_t, 5>;
+
+  Multiply first_, second_;
+  Time time_;
+  std::mutex mutex_;
+  std::map<Shape, Multiply> faster_;
+};
+
+double time_product(Multiply library, const BatchedProduct& product);
+
+}  // namespace fovea::linear::blas
