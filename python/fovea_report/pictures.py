@@ -105,7 +105,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         *by_length(study, "speedup", f"Speed-up over {base}",
                    f"Above the line faster than {base}, below it slower; bars: the range that the quartiles of both allow.", speed_up),
         *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
-                   "Forward: inputs, outputs and scratch.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
+                   "Forward: inputs, outputs and workspace.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 

@@ -169,10 +169,10 @@ def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = Table("memory", "Bytes held, by problem",
-                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). Scratch: "
-                  f"the peak workspace of any pass. {conditions(study, study.rows)}.",
+                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). Workspace: its "
+                  f"peak in any pass. {conditions(study, study.rows)}.",
                   [*key_columns(keys), *(Column(name, "before backward") for name in names),
-                   *(Column(name, "scratch") for name in names)])
+                   *(Column(name, "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
         problems.setdefault(row.problem.replace(f" pass={row.pass_} ", " "), {}).setdefault(row.impl, []).append(row)

@@ -1,5 +1,6 @@
 # Enforces docs/architecture.md: who may include whom is read from the table there; the limits of its last section too.
-# Every environment variable that is read stands in docs/environment.md. Words of retired_words.txt are refused.
+# Every environment variable that is read stands in docs/environment.md. Links and paths of pages lead somewhere. Words
+# of retired_words.txt are refused.
 import pathlib
 import re
 import sys
@@ -121,6 +122,13 @@ def check_links(path, text):
             yield f"{path}: the link {link} leads nowhere"
 
 
+def check_paths(path, text):
+    """Paths in pages exist. NAME, <gpu> and * stand for something else."""
+    for named in re.findall(r"`((?:cmake|data|docs|examples|include|python|results|scripts|src|tests)/[^`\s]*)", text):
+        if not re.search(r"NAME|[<*]", named) and not (ROOT / named).exists():
+            yield f"{path}: there is no {named}"
+
+
 def check_idioms(path, text):
     """One way each: refusals name their fields, and an object that is never destroyed comes from never_destroyed.h."""
     for found in re.finditer(r"\bfail\(\{\s*(?:\w+::)*\w+::|=\s*\*new ", text):
@@ -155,6 +163,7 @@ def main():
     problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         problems += check_links(page.relative_to(ROOT), page.read_text())
+        problems += check_paths(page.relative_to(ROOT), page.read_text())
         problems += check_words(page.relative_to(ROOT), page.read_text(), retired)
     count = 0
     for top in ("include", "src", "tests", "examples", "cmake", "scripts", "python"):

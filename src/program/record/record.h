@@ -65,7 +65,7 @@ struct Row {
   std::optional<double> tflops;          // flops / median / 1e12
   std::optional<double> ceiling_share;   // flops / median / ceiling
   std::optional<RowCeiling> ceiling;
-  std::optional<std::int64_t> workspace_bytes;               // most bytes of scratch at once
+  std::optional<std::int64_t> workspace_bytes;               // the most bytes of workspace at once
   std::optional<std::int64_t> saved_bytes;                   // saved state, besides out and lse
   std::optional<std::int64_t> memory_before_backward_bytes;  // inputs + outputs + saved
   std::map<std::string, ErrorFigures> error;                 // per tensor: out lse dq dk dv
