@@ -40,9 +40,12 @@ struct Buffer {
   std::int64_t bytes = 0;
 };
 
-// Synchronize `stream` before it is destroyed, and a per-thread default stream before the thread that owns it exits.
-// One driver hung when streams were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the
-// host"). `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
+// `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
+//
+// On CUDA a call enqueues its work on `stream` and returns. While the stream is captured into a graph, `workspace` must
+// be given: a call that would have to allocate throws Error with status invalid_argument. Synchronize `stream` before
+// it is destroyed, and a per-thread default stream before the thread that owns it exits. One driver hung when streams
+// were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused

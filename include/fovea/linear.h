@@ -19,7 +19,7 @@ struct LinearOptions {
   int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
-  void* stream = nullptr;                           // CUDA; a cudaStream_t. Work is enqueued, nothing waits
+  void* stream = nullptr;                           // CUDA; a cudaStream_t: see AttentionOptions
   Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
   const Plan* plan = nullptr;                       // of prepare() for this very problem; null: chosen by the call
 };
