@@ -159,6 +159,25 @@ TEST(Check, FailsADroppedKey) {
   EXPECT_FALSE(check_forward(c.problem, answer, 1).ok);
 }
 
+// Found by `fovea verify --cases 20000 --seed 31`: sums of 120 products of one size and sign err more if P is divided
+// after they are added, as FlashAttention does. The plain evaluation does both.
+TEST(Check, PMayBeDividedAfterTheSum) {
+  const verification::AttentionCase c = verification::attention_case("lk=120 d=1 scale=0.05 data=ramps seed=902441123");
+  for (const char* name : {"cpu.avx2", "cpu.avx512"}) {
+    const CaseTensors tensors = make_tensors(c);
+    AttentionOptions options = options_of(c);
+    options.implementation = name;
+    try {
+      attention_forward(tensors.forward(), options);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.status(), Status::unsupported) << error.what();
+      continue;  // this machine lacks the instructions
+    }
+    const Verdict verdict = check_forward(c.problem, tensors.forward(), 1);
+    EXPECT_TRUE(verdict.ok) << name << ": " << verdict.reason();
+  }
+}
+
 TEST(Check, FailsAMissingGradientThatWasAskedFor) {
   const verification::AttentionCase c = verification::attention_case("pass=e2e lq=8 d=8");
   const CaseTensors tensors = solved(c);

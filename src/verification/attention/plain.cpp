@@ -140,10 +140,10 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
-    const float p_ij = probability(i, scores_[static_cast<std::size_t>(j)]);
-    add_row(sums, p_ij, v_, j);
+    const float score = scores_[static_cast<std::size_t>(j)];
+    add_row(sums, variant_.divided_last ? stored(std::exp(exponent(i, score))) : probability(i, score), v_, j);
   }
-  std::copy(sums.begin(), sums.end(), out);
+  for (std::size_t c = 0; c < sums.size(); ++c) out[c] = variant_.divided_last ? sums[c] / sum : sums[c];
   return largest + std::log(sum);
 }
 

@@ -17,6 +17,7 @@ struct PlainVariant {
   bool fused = false;
   bool fused_delta = false;   // delta adds unrounded products too
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
+  bool divided_last = false;  // out is divided by the sum of exp(s - max); else P is, before it is stored
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
