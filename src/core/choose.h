@@ -21,6 +21,9 @@ namespace fovea::core {
                               std::string_view call, std::string line);
 [[noreturn]] void refuse_everywhere(std::string refusals, std::string_view call, std::string line);
 
+// How reasons begin that concern the choice alone: the implementation takes the problem if it is named.
+inline constexpr std::string_view kOnlyWhenNamed = "runs only when named";
+
 // One implementation's answer to a problem.
 struct Verdict {
   std::string_view name;
@@ -126,7 +129,7 @@ class Chooser {
                          std::string(name_of(problem_.device.kind))};
     if (std::string reason = one.obstacle(); !reason.empty()) return {.refusal = std::move(reason)};
     if (Types::asks_reproducible(problem_) && !one.reproducible)
-      return {.refusal = "not bitwise reproducible; runs only if it is named, with reproducible=false"};
+      return {.refusal = std::string(kOnlyWhenNamed) + ", with reproducible=false: not bitwise reproducible"};
     return one.prepared(problem_);
   }
 
@@ -134,7 +137,7 @@ class Chooser {
     Verdict result{.name = one.name, .prepared = prepare(one), .reason = {}};
     result.reason = result.prepared.refusal;
     if (result.reason.empty() && !one.automatic && wanted_.empty())
-      result.reason = "runs only when named" + (one.named_because.empty() ? "" : ": " + one.named_because);
+      result.reason = std::string(kOnlyWhenNamed) + (one.named_because.empty() ? "" : ": " + one.named_because);
     return result;
   }
 

@@ -27,7 +27,7 @@ namespace fovea::program {
 namespace {
 
 struct BenchOptions {
-  std::string preset, problem, device, baseline, python, against, output, scale, memory_limit;
+  std::string preset, problem, device, baseline, python, against, output, markdown, csv, scale, memory_limit;
   std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;
@@ -249,6 +249,8 @@ int run_bench(const BenchOptions& o) {
   const bool budgeted = !o.preset.empty() && o.repeat_for == 0;
   const SweepSettings sweep{.cases = cases,
                             .output = o.output,
+                            .markdown = o.markdown,
+                            .csv = o.csv,
                             .resume = o.resume,
                             .force = o.force,
                             .json = o.json,
@@ -333,6 +335,12 @@ void add_timing_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--memory-limit", o.memory_limit, "memory limit of a problem, as 8G (default:\nall free memory)")
       ->type_name("BYTES");
   verb->add_option("-o,--output", o.output, "file of records: one JSON line per problem and\nimplementation")
+      ->check(not_empty())
+      ->type_name("FILE");
+  verb->add_option("--export-markdown", o.markdown, "also write the table to this file, as Markdown")
+      ->check(not_empty())
+      ->type_name("FILE");
+  verb->add_option("--export-csv", o.csv, "also write the rows of the table to this file, as\nCSV")
       ->check(not_empty())
       ->type_name("FILE");
   verb->add_flag("--resume", o.resume, "continue the file of records");

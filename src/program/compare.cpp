@@ -6,8 +6,10 @@
 #include <set>
 
 #include "core/printable.h"
+#include "program/bench/short_lines.h"
 #include "program/bench/table.h"
 #include "program/record/compare_records.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
 
 namespace fovea::program {
@@ -86,7 +88,7 @@ void print_cells(const Comparison& comparison) {
                      time_text(cell.b->time_s->median), fmt::format("{:.3f}", cell.judgement.ratio),
                      coloured(cell.judgement.verdict, colour), cell.judgement.reason});
   }
-  std::printf("all: %s\n%s\n", labels.common.c_str(), aligned(table).c_str());
+  std::printf("%s\n%s\n", wrapped("all: " + labels.common, 5).c_str(), aligned(table).c_str());
 }
 
 void print_means(const Comparison& comparison) {

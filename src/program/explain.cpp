@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/choose.h"
 #include "core/problem_line.h"
 #include "cuda/measure/device_facts.h"
 #include "fovea/threads.h"
@@ -14,6 +15,7 @@
 #include "program/bench/table.h"
 #include "program/command_line.h"
 #include "program/machine/machine.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
 #include "verification/problem_line.h"
 
@@ -96,6 +98,18 @@ std::vector<std::vector<std::string>> tile_rows(const verification::CasePlan& pl
   return {{"tiles, forward", plan.forward_tiles}, {"tiles, backward", plan.backward_tiles}};
 }
 
+std::string answer_of(const verification::CasePlan& plan, const verification::CasePlan::Step& step) {
+  if (is_taken(plan, step)) return "takes it";
+  if (step.accepts) return "would take it";
+  const bool by_choice = step.reason.starts_with(core::kOnlyWhenNamed);
+  return by_choice ? step.reason : "refuses: " + step.reason;
+}
+
+// "847 KiB (867584 bytes)"
+std::string bytes_text(std::int64_t bytes) {
+  return bytes < 1024 ? fmt::format("{} bytes", bytes) : fmt::format("{} ({} bytes)", binary_size(bytes), bytes);
+}
+
 void print_json(const Facts& facts) {
   const verification::CasePlan& e = facts.plan;
   nlohmann::ordered_json walk = nlohmann::ordered_json::array();
@@ -125,12 +139,8 @@ void print_json(const Facts& facts) {
 void print_words(const Facts& facts) {
   const verification::CasePlan& e = facts.plan;
   std::vector<std::vector<std::string>> rows;
-  for (const auto& step : e.walk)
-    rows.push_back({"  " + step.name, (is_taken(e, step) ? "takes it"
-                                       : step.accepts    ? "would take it"
-                                                         : "refuses: " + step.reason) +
-                                          predicted(step.seconds)});
-  std::printf("%s\n%s", verification::line_of(facts.c).c_str(), aligned(rows).c_str());
+  for (const auto& step : e.walk) rows.push_back({"  " + step.name, answer_of(e, step) + predicted(step.seconds)});
+  std::printf("%s\n%s", wrapped(verification::line_of(facts.c), 2).c_str(), aligned(rows).c_str());
   if (e.implementation.empty()) {
     std::printf("no implementation takes this problem\n");
     return;
@@ -138,12 +148,13 @@ void print_words(const Facts& facts) {
   std::vector<std::vector<std::string>> plan{{"runs", e.implementation}};
   for (auto& row : tile_rows(e)) plan.push_back(std::move(row));
   const std::vector<std::vector<std::string>> sizes{
-      {"workspace", fmt::format("{} bytes ({})", e.workspace_bytes, binary_size(e.workspace_bytes))},
-      {"saved for backward", fmt::format("{} bytes ({})", e.saved_bytes, binary_size(e.saved_bytes))},
-      {"inputs, outputs", fmt::format("{} bytes ({})", facts.tensors, binary_size(facts.tensors))},
+      {"workspace", bytes_text(e.workspace_bytes)},
+      {"saved for backward", bytes_text(e.saved_bytes)},
+      {"inputs, outputs", bytes_text(facts.tensors)},
       {"operations", fmt::format("{:.4g} flops", facts.cost.flops)},
-      {"traffic", fmt::format("{:.4g} bytes if each tensor is read or written once ({:.1f} flops/byte)",
-                              facts.cost.bytes, facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
+      {"traffic", fmt::format("{} if each tensor is read or written once ({:.1f} flops per byte)",
+                              binary_size(static_cast<std::int64_t>(facts.cost.bytes)),
+                              facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
       {"lower bound", facts.bound.text}};
   plan.insert(plan.end(), sizes.begin(), sizes.end());
   std::fputs(aligned(plan).c_str(), stdout);

@@ -11,6 +11,7 @@
 #include "program/bench/table.h"
 #include "program/machine/ceilings.h"
 #include "program/machine/machine.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
 #include "program/vocabulary.h"
 #include "source_version.h"

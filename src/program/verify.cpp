@@ -96,6 +96,7 @@ void add_verify(CLI::App& app, Action& action) {
                    "processes that share the cases (default: one per\nCPU thread; on a GPU one)")
       ->check(whole_number_within(1, 1024))
       ->type_name("N");
+  verb->add_flag("--coverage", options->coverage, "also print how many cases of each kind ran")->excludes(problem);
   verb->add_flag("--json", options->json, "print one JSON object instead of text");
   verb->footer(verification::problem_line_help());
   verb->callback([options, &action] {

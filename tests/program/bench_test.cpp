@@ -195,7 +195,7 @@ TEST(Bench, AnEstimateBeyondTheMemoryLimitIsOom) {
   const auto rows = bench("lq=64k,8 d=64 b=64 hq=16", "reference", 0, {"--memory-limit", "64M"});
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].status, "oom");
-  EXPECT_NE(rows[0].reason.find("67108864 may be used"), std::string::npos) << rows[0].reason;
+  EXPECT_NE(rows[0].reason.find("64 MiB may be used"), std::string::npos) << rows[0].reason;
   EXPECT_EQ(rows[1].status, "ok");
 }
 
@@ -235,14 +235,14 @@ TEST(Bench, BaselineAddsRatiosToTheTable) {
   const Ended run = fovea({"bench", "--problem", "lq=32 d=8", "--impl", "reference," + bad_kernel("right"),
                            "--baseline", "reference", "--repeat-for", "0.01"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.out.find("(1.00x)"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
 }
 
 TEST(Bench, BaselineMayBeCalledFlash) {
   const Ended run = fovea({"bench", "--problem", "lq=32 d=8 dtype=fp32,bf16", "--impl", "flash,reference", "--baseline",
                            "flash", "--repeat-for", "0.01", "--threads", "1"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.out.find("(1.00x)"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
 }
 
 TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {

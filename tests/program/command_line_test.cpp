@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "fovea/attention.h"
 #include "run_program.h"
@@ -265,7 +266,9 @@ TEST(CommandLineOutput, ExplainOfBothPassesShowsTheTilesOfEach) {
     EXPECT_EQ(both["forward_tiles"], forward);
     EXPECT_EQ(both["backward_tiles"], backward);
     EXPECT_EQ(both["tiles"], "forward: " + forward + "; backward: " + backward);
-    const std::string words = fovea({"explain", "--problem", problem + " pass=e2e"}).out;
+    std::string words;  // with one space where lines are broken
+    std::istringstream text(fovea({"explain", "--problem", problem + " pass=e2e"}).out);
+    for (std::string word; text >> word;) words += word + " ";
     EXPECT_NE(words.find("tiles, forward"), std::string::npos) << words;
     EXPECT_NE(words.find(backward), std::string::npos) << words;
   }

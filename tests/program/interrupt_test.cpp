@@ -123,20 +123,14 @@ std::set<std::string> keys_on_disk(const std::string& file) {
   return keys;
 }
 
-// The rows that a run without a terminal has announced: whole lines "[done/total] .. implementation time  problem
-// line".
-std::set<std::string> keys_announced(const std::string& err) {
-  std::set<std::string> keys;
+// How many rows a run without a terminal has announced: "[40/1000] ..", for every tenth row.
+std::size_t rows_announced(const std::string& err) {
+  std::size_t rows = 0;
   std::istringstream lines(err.substr(0, err.rfind('\n') + 1));
   for (std::string line; std::getline(lines, line);) {
-    const std::size_t problem = line.find("  op=attention ");
-    if (!line.starts_with('[') || problem == std::string::npos) continue;
-    const std::string before = line.substr(0, problem);
-    const std::size_t name = before.rfind("  ") + 2;
-    const std::string implementation = before.substr(name, before.find(' ', name) - name);
-    keys.insert(program::key_of(line.substr(problem + 2), implementation, 1, "steady_clock"));
+    if (line.starts_with('[')) rows = std::stoul(line.substr(1));
   }
-  return keys;
+  return rows;
 }
 
 // A file system that is full, as opposed to a file that may not grow: every write to it fails with ENOSPC.
@@ -153,7 +147,7 @@ TEST(Interrupts, NoSpaceLeftOnTheDevice) {
   expect_valid_records(file);
   const Records records = load_records(file);
   EXPECT_EQ(records.warning, "");
-  EXPECT_EQ(keys_announced(run.err), keys_on_disk(file));
+  EXPECT_EQ(rows_announced(run.err), keys_on_disk(file).size() / 10 * 10);
   EXPECT_GT(records.rows.size(), 3u);
   write_text(disk + "/rest", std::string(32768, 'x'));
   const Ended full = fovea(sweep_command(disk + "/other.jsonl", 1000));
@@ -197,9 +191,10 @@ TEST(Interrupts, TwoHundredKillsLoseNoFinishedRow) {
       };
     }
     const Ended run = fovea(sweep_command(file, kCells), options);
-    const std::set<std::string> now = keys_on_disk(file), announced = keys_announced(run.err);
-    for (const auto& key : announced) ASSERT_TRUE(now.contains(key)) << "announced in run " << n << ": " << key;
-    all_announced += announced.size();
+    const std::set<std::string> now = keys_on_disk(file);
+    const std::size_t announced = rows_announced(run.err);
+    ASSERT_GE(now.size(), announced) << "announced in run " << n;
+    all_announced += announced > finished.size() ? announced - finished.size() : 0;
     for (const auto& key : finished) ASSERT_TRUE(now.contains(key)) << "lost in run " << n << ": " << key;
     ASSERT_TRUE(n % 3 != 2 || run.code == 3) << run.code << run.err;
     measured += now.size() - finished.size();

@@ -1,9 +1,11 @@
 // Terminals, pipes and files get what suits them; every verb helps and speaks JSON.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "program/terminal_text.h"
 #include "run_program.h"
 
 namespace fovea::tests {
@@ -17,7 +19,76 @@ TEST(Terminal, PlainTextElsewhere) {
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ((run.out + run.err).find('\033'), std::string::npos);
   EXPECT_EQ((run.out + run.err).find('\r'), std::string::npos);
-  EXPECT_NE(run.err.find("[2/2]"), std::string::npos) << "one line per row: " << run.err;
+  EXPECT_NE(run.err.find("[2/2]"), std::string::npos) << "a line for the last row: " << run.err;
+}
+
+// Every line has at most 80 columns; UTF-8 continuation bytes and escape sequences take none.
+void expect_80_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(program::columns_of(line), 80U) << line;
+}
+
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// The quick preset's keys and more implementations than fit side by side.
+TEST(Terminal, ABenchFits80Columns) {
+  const Ended run = fovea({"bench", "--problem", "hq=1,2 lq=4,8,12 d=8,16 mask=none,causal dtype=bf16,fp32", "--impl",
+                           "flash,reference,cpu.scalar,naive,vectorized,fused", "--baseline", "reference",
+                           "--repeat-for", "0.001", "--threads", "1", "--memory-limit", "1G"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  expect_80_columns(run.out);
+  expect_80_columns(run.err);
+  EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("place=contiguous"), std::string::npos) << "default values say nothing: " << run.out;
+}
+
+TEST(Terminal, ABenchTellsWhatFlashBecame) {
+  const Ended run = fovea({"bench", "--problem", "lq=4,8 d=8", "--impl", "flash", "--repeat-for", "0.001"});
+  EXPECT_NE(run.out.find("\nflash: cpu."), std::string::npos) << run.out;
+  EXPECT_EQ(fovea(kTwoCells).out.find("flash:"), std::string::npos);
+}
+
+TEST(Terminal, EveryTenthRowIsALineOfProgress) {
+  const Ended run = fovea({"bench", "--problem", "lq=1,2,3,4,5,6,7,8,9,10,11,12 d=8,9", "--impl", "reference",
+                           "--repeat-for", "0.001", "--threads", "1"});
+  EXPECT_EQ(lines_of(run.err), 3U) << run.err;
+  for (const char* part : {"[10/24]", "[20/24]", "[24/24]", "lq=12 d=9\n"})
+    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+}
+
+TEST(Terminal, VerifyBeginsWithItsVerdict) {
+  const std::vector<std::string> words = {"verify", "--cases", "10", "--impl", "reference,cpu.scalar"};
+  const Ended run = fovea(words);
+  EXPECT_EQ(run.out.rfind("20 passed, 0 failed\n", 0), 0U) << run.out;
+  EXPECT_EQ(run.out.find("Cases that"), std::string::npos) << run.out;
+  expect_80_columns(run.out);
+  std::vector<std::string> with_coverage = words;
+  with_coverage.emplace_back("--coverage");
+  const Ended covered = fovea(with_coverage);
+  EXPECT_EQ(covered.out.rfind("20 passed, 0 failed\n", 0), 0U) << covered.out;
+  EXPECT_NE(covered.out.find("Cases that cpu.scalar ran"), std::string::npos) << covered.out;
+  expect_80_columns(covered.out);
+}
+
+TEST(Terminal, ExplainTellsWhoIsOnlyNotChosenByItself) {
+  const Ended run = fovea({"explain", "--problem", "lq=1k d=64 dtype=bf16 mask=window left=100 right=0 pass=e2e"});
+  expect_80_columns(run.out);
+  EXPECT_NE(run.out.find("runs only when named"), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("refuses: runs only"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("iB ("), std::string::npos) << "bytes with their unit: " << run.out;
+}
+
+TEST(Terminal, ATableIsExported) {
+  const Folder folder;
+  std::vector<std::string> words = kTwoCells;
+  words.insert(words.end(), {"--export-markdown", folder / "table.md", "--export-csv", folder / "table.csv"});
+  ASSERT_EQ(fovea(words).code, 0);
+  const std::string table = read_text(folder / "table.md"), rows = read_text(folder / "table.csv");
+  EXPECT_NE(table.find("| lq | reference |\n| --- | --- |\n| 4 | "), std::string::npos) << table;
+  EXPECT_EQ(rows.rfind("problem,implementation,threads,status,median_s,q1_s,q3_s,samples,flags\n", 0), 0U) << rows;
+  EXPECT_EQ(lines_of(rows), 3U) << rows;
 }
 
 TEST(Terminal, ColourOnATerminalThatReportsNoWidth) {

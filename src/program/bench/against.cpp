@@ -7,7 +7,9 @@
 #include <map>
 
 #include "program/bench/ranking.h"
+#include "program/bench/short_lines.h"
 #include "program/bench/table.h"
+#include "program/terminal_text.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
@@ -56,7 +58,7 @@ std::string against_summary(const std::vector<Contender>& contenders, const std:
       sum += std::log(pair.ratio());
       if (std::abs(pair.ratio() - 1) <= kNoticed) continue;
       beyond.push_back({"  " + fmt::format("{:.3f}", pair.ratio()), pair.now->impl,
-                        pair.overlaps() ? "quartiles overlap" : "quartiles apart", pair.now->problem});
+                        pair.overlaps() ? "quartiles overlap" : "quartiles apart", short_line(pair.now->problem)});
     }
     text += fmt::format("{}: geometric mean of old/new {:.3f} over {} cell{}\n", old.of_old,
                         std::exp(sum / static_cast<double>(pairs.size())), pairs.size(), pairs.size() == 1 ? "" : "s");

@@ -8,17 +8,21 @@
 #include <cstdio>
 
 #include "core/printable.h"
+#include "program/bench/short_lines.h"
 #include "program/bench/table.h"
+#include "program/terminal_text.h"
 
 namespace fovea::program {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::size_t kRowsPerLine = 10;  // where no terminal shows a line that moves
+
 // Columns of the terminal. Some terminals report 0.
 std::size_t terminal_width() {
   winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return kTerminalColumns;
   return size.ws_col;
 }
 
@@ -31,8 +35,11 @@ std::string duration_text(double seconds) {
   return fmt::format("{} s", whole);
 }
 
-Progress::Progress(std::size_t total, std::size_t done)
-    : total_(total), done_(done), terminal_(isatty(STDERR_FILENO) != 0), start_(Clock::now()), shown_(start_) {}
+Progress::Progress(std::size_t total, const std::vector<std::string>& problems)
+    : total_(total), terminal_(isatty(STDERR_FILENO) != 0), start_(Clock::now()), shown_(start_) {
+  const ShortLines shortened = shorten(problems);
+  for (std::size_t n = 0; problems.size() > 1 && n < problems.size(); ++n) names_[problems[n]] = shortened.lines[n];
+}
 
 Progress::~Progress() {
   if (line_open_) std::fputs("\r\033[K", stderr);
@@ -47,7 +54,7 @@ std::string Progress::position() const {
 }
 
 void Progress::show(const std::string& text) {
-  std::fprintf(stderr, "\r\033[K%s", text.substr(0, terminal_width() - 1).c_str());
+  std::fprintf(stderr, "\r\033[K%s", cut_to(text, terminal_width() - 1).c_str());
   std::fflush(stderr);
   line_open_ = true;
 }
@@ -66,9 +73,12 @@ void Progress::on_row(const Row& row) {
   ++done_;
   ++measured_;
   const std::string result = row.status == "ok" ? time_text(row.time_s->median) : row.status;
-  const std::string text = fmt::format("{}  {} {}", position(), core::printable(row.impl), result);
+  const auto name = names_.find(row.problem);
+  const std::string text = fmt::format("{}  {} {}{}{}", position(), core::printable(row.impl), result,
+                                       name == names_.end() ? "" : "  ", name == names_.end() ? "" : name->second);
   if (terminal_) return show(text);
-  std::fprintf(stderr, "%s  %s\n", text.c_str(), row.problem.c_str());
+  if (done_ % kRowsPerLine == 0 || done_ == total_)
+    std::fprintf(stderr, "%s\n", cut_to(text, kTerminalColumns).c_str());
 }
 
 }  // namespace fovea::program

@@ -1,9 +1,11 @@
-// Progress of a sweep for people: one line that is updated on a terminal, one plain line per row elsewhere.
+// Progress of a sweep for people: one line that is updated on a terminal, a plain line for every tenth row elsewhere.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "program/bench/sampler.h"
 #include "program/record/record.h"
@@ -15,8 +17,8 @@ std::string duration_text(double seconds);
 
 class Progress {
  public:
-  // `total` rows, of which `done` existed before this run. Writes to stderr.
-  Progress(std::size_t total, std::size_t done);
+  // `total` rows over these problem lines, which are named by what differs among them. Writes to stderr.
+  Progress(std::size_t total, const std::vector<std::string>& problems);
   ~Progress();
 
   void on_turn(const RoundReport& report);
@@ -29,7 +31,8 @@ class Progress {
   std::string position() const;  // [12/120], and the time left once it can be estimated
   void show(const std::string& text);
 
-  std::size_t total_, done_, measured_ = 0;
+  std::size_t total_, done_ = 0, measured_ = 0;
+  std::map<std::string, std::string> names_;  // of problem lines
   bool terminal_;
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_, shown_;

@@ -14,9 +14,11 @@
 #include "fmt/format.h"
 #include "program/bench/against.h"
 #include "program/bench/progress.h"
+#include "program/bench/short_lines.h"
 #include "program/bench/table.h"
 #include "program/interrupt.h"
 #include "program/output_file.h"
+#include "program/terminal_text.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
@@ -46,7 +48,9 @@ class Sweep {
   }
 
   int run() {
-    Progress progress(total_, 0);
+    std::vector<std::string> problems;
+    for (const verification::Case& c : settings_.cases) problems.push_back(verification::line_of(c));
+    Progress progress(total_, problems);
     const auto start = Clock::now();
     const double longest = bench_.samples_for();
     try {
@@ -119,11 +123,25 @@ class Sweep {
   int ended_ = 0;
 };
 
+// Rows without a time, once per implementation and reason: a refusal often concerns every problem.
 void print_failures(const std::vector<Row>& rows) {
+  std::vector<std::pair<const Row*, int>> failures;
   for (const Row& row : rows) {
     if (row.status == "ok") continue;
-    std::fprintf(stderr, "%s: %s: %s\n  %s\n", core::printable(row.impl).c_str(), row.status.c_str(),
-                 core::printable(row.reason).c_str(), row.problem.c_str());
+    const auto alike = std::find_if(failures.begin(), failures.end(), [&row](const auto& one) {
+      return one.first->impl == row.impl && one.first->status == row.status && one.first->reason == row.reason;
+    });
+    if (alike == failures.end()) {
+      failures.emplace_back(&row, 1);
+    } else {
+      ++alike->second;
+    }
+  }
+  for (const auto& [row, problems] : failures) {
+    const std::string head = core::printable(row->impl) + ": " + row->status;
+    const std::string more = problems == 1 ? "" : fmt::format(", and {} more", problems - 1);
+    std::fprintf(stderr, "%s\n  %s%s\n", wrapped(head + ": " + core::printable(row->reason), 2).c_str(),
+                 wrapped(short_line(row->problem), 4, 2).c_str(), more.c_str());
   }
 }
 
@@ -136,6 +154,31 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
       baselines[verification::line_of(c)] = plan_cell(contender, c).implementation;
   }
   return baselines;
+}
+
+// What `flash` became, with the numbers of problems.
+std::map<std::string, int> flash_of(const CellBench& bench, const SweepSettings& settings) {
+  std::map<std::string, int> became;
+  for (const Contender& contender : bench.contenders()) {
+    if (contender.name != "flash") continue;
+    for (const verification::Case& c : settings.cases) {
+      if (const CellPlan plan = plan_cell(contender, c); plan.refusal.empty()) ++became[plan.implementation];
+    }
+  }
+  return became;
+}
+
+void print_results(const CellBench& bench, const SweepSettings& settings, const std::vector<Row>& rows) {
+  const BenchTable table =
+      bench_table(rows, {.baselines = baselines_of(bench, settings), .flash = flash_of(bench, settings)});
+  if (!settings.json) {
+    print_failures(rows);
+    std::fputs(terminal_text(table, colour_wanted(STDOUT_FILENO)).c_str(), stdout);
+    std::fputs(against_summary(bench.contenders(), settings.cases, rows).c_str(), stdout);
+    if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
+  }
+  if (!settings.markdown.empty()) write_file(settings.markdown, markdown(table));
+  if (!settings.csv.empty()) write_file(settings.csv, csv(rows));
 }
 
 }  // namespace
@@ -163,12 +206,7 @@ int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment
   if (settings.json) std::printf("%s\n", json_line(environment).c_str());
   const int ended = sweep.run();
   const auto& rows = sweep.rows();
-  if (!settings.json && !rows.empty()) {
-    print_failures(rows);
-    std::fputs(bench_table(rows, baselines_of(bench, settings), colour_wanted(STDOUT_FILENO)).c_str(), stdout);
-    std::fputs(against_summary(bench.contenders(), settings.cases, rows).c_str(), stdout);
-    if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
-  }
+  if (!rows.empty()) print_results(bench, settings, rows);
   if (ended == kInterrupted) {
     std::fprintf(stderr, "%zu of %zu done%s%s\n", sweep.done(), sweep.total(),
                  settings.output.empty() ? "" : "; resume with ",

@@ -11,7 +11,8 @@ namespace fovea::program {
 
 struct SweepSettings {
   std::vector<verification::Case> cases;
-  std::string output;  // file of records; empty: none
+  std::string output;         // file of records; empty: none
+  std::string markdown, csv;  // files of the table; empty: none
   bool resume = false, force = false, json = false;
   std::string baseline;
   double budget_s = 0;         // seconds that the sweep should take; limits the sampling of each cell; 0: no budget

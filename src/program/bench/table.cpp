@@ -1,4 +1,4 @@
-// Text tables.
+// The cells of a table, from rows.
 #include "program/bench/table.h"
 
 #include <fmt/format.h>
@@ -8,35 +8,14 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "core/printable.h"
-#include "fovea/error.h"
 #include "program/bench/ranking.h"
-#include "verification/problem_line.h"
+#include "program/bench/short_lines.h"
+#include "program/terminal_text.h"
 
 namespace fovea::program {
 namespace {
-
-// Width on the screen: UTF-8 continuation bytes and escape sequences have no width.
-std::size_t width_of(std::string_view text) {
-  std::size_t width = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\033') {
-      i = std::min(text.find('m', i), text.size());
-    } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
-      ++width;
-    }
-  }
-  return width;
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 struct Grid {
   std::vector<std::string> problems, implementations;  // in order of appearance
@@ -61,14 +40,12 @@ const Row* cell_of(const Grid& grid, const std::string& problem, const std::stri
   return found == grid.cells.end() ? nullptr : found->second;
 }
 
-std::string bold(const std::string& text, bool colour) { return colour ? "\033[1m" + text + "\033[0m" : text; }
-
-std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
+std::string cell_text(const Row* row, const Row* base, bool best) {
   if (row == nullptr) return "";
   if (row->status != "ok") return row->status == "oom" ? "OOM" : row->status;
   std::string text = time_text(row->time_s->median);
   if (base != nullptr && is_timed(*base) && !base->has_flag("impossible"))
-    text += fmt::format(" ({:.2f}x)", base->time_s->median / row->time_s->median);
+    text += fmt::format(" ({:.2f}×)", base->time_s->median / row->time_s->median);
   if (row->launches) {
     const std::optional<double> pooled = row->launches->pooled_beyond_s;
     text += fmt::format(" [+{}{}]", time_text(row->launches->beyond_s), pooled ? ", +" + time_text(*pooled) : "");
@@ -79,8 +56,17 @@ std::string cell_text(const Row* row, const Row* base, bool best, bool colour) {
   if (row->has_flag("inaccurate")) text += " !";
   if (row->has_flag("low_probe")) text += " %";
   if (row->has_flag("host_bound")) text += " &";
-  if (!best) return text;
-  return bold(text + " *", colour);
+  return best ? text.append(kBestMark) : text;
+}
+
+// "flash: cpu.avx512 (30 problems), cpu.avx512_bf16 (4)"
+std::string flash_text(const std::map<std::string, int>& flash) {
+  if (flash.empty()) return "";
+  std::string text;
+  for (const auto& [name, problems] : flash)
+    text += (text.empty() ? "flash: " : ", ") +
+            (flash.size() == 1 ? name : fmt::format("{} in {} problem{}", name, problems, problems == 1 ? "" : "s"));
+  return wrapped(text, 7) + "\n";
 }
 
 // Explains the marks that occur in the rows.
@@ -96,7 +82,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("host_bound")) text += "\n& may include the time that the host took to enqueue";
   if (occurs("impossible")) text += "\nimpossible: faster than the peak rate of this processor allows";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
-    text += "\n[+]: host time beyond the kernel launches; second value: with the library's workspace pool";
+    text += "\n[+]: host time beyond the kernel launches; second: with the library's pool";
   return text + "\n";
 }
 
@@ -110,108 +96,31 @@ std::string time_text(double seconds) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0, unit);
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line.append(widths[i] - width_of(row[i]) + 2, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
-namespace {
-
-// The words of a problem line; `parsed` is set if this program knows the operation.
-struct LineWords {
-  explicit LineWords(const std::string& line) : words(words_of(line)) {
-    try {
-      parsed = verification::parse_case(line);
-    } catch (const Error&) {  // an unknown line is shown as it is
-    }
-  }
-  // The word of the key, or "".
-  std::string word(const std::string& key) const {
-    const auto found = std::find_if(words.begin(), words.end(), [&](const auto& one) { return key_of(one) == key; });
-    return found == words.end() ? "" : *found;
-  }
-  // Whether the key's value follows from the line's other words.
-  bool follows(const std::string& key) const {
-    const core::Key* const known = parsed ? parsed->values.table().find(key) : nullptr;
-    return known != nullptr && verification::is_fallback(*parsed, *known);
-  }
-  static std::string key_of(const std::string& word) { return word.substr(0, word.find('=')); }
-
-  std::vector<std::string> words;
-  std::optional<verification::Case> parsed;
-};
-
-std::vector<std::string> keys_of(const std::vector<LineWords>& lines) {
-  std::vector<std::string> keys;
-  for (const LineWords& line : lines) {
-    for (const std::string& word : line.words) {
-      if (std::find(keys.begin(), keys.end(), LineWords::key_of(word)) == keys.end())
-        keys.push_back(LineWords::key_of(word));
-    }
-  }
-  return keys;
-}
-
-}  // namespace
-
-ShortLines shorten(const std::vector<std::string>& lines) {
-  ShortLines result;
-  result.lines.resize(lines.size());
-  const std::vector<LineWords> taken(lines.begin(), lines.end());
-  const auto append = [](std::string& text, const std::string& word) {
-    if (!word.empty()) text += (text.empty() ? "" : " ") + word;
-  };
-  for (const std::string& key : keys_of(taken)) {
-    const std::string first = taken.front().word(key);
-    if (std::all_of(taken.begin(), taken.end(), [&](const auto& one) { return one.word(key) == first; })) {
-      append(result.common, first);
-      continue;
-    }
-    if (std::all_of(taken.begin(), taken.end(), [&](const auto& one) { return one.follows(key); })) continue;
-    for (std::size_t i = 0; i < taken.size(); ++i) append(result.lines[i], taken[i].word(key));
-  }
-  for (auto& line : result.lines) {
-    if (line.empty()) line = "this problem";
-  }
-  return result;
-}
-
-std::string bench_table(const std::vector<Row>& rows, const std::map<std::string, std::string>& baselines,
-                        bool colour) {
+BenchTable bench_table(const std::vector<Row>& rows, const TableFacts& facts) {
   const Grid grid = grid_of(rows);
-  const ShortLines labels = shorten(grid.problems);
-  std::vector<std::vector<std::string>> table{{bold("problem", colour)}};
-  for (const auto& name : grid.implementations) table[0].push_back(bold(core::printable(name), colour));
-  for (std::size_t i = 0; i < grid.problems.size(); ++i) {
+  ShortLines labels = shorten(grid.problems);
+  BenchTable table{.common = std::move(labels.common),
+                   .keys = std::move(labels.keys),
+                   .implementations = {},
+                   .values = std::move(labels.values),
+                   .times = {},
+                   .legend = flash_text(facts.flash) + legend_of(rows)};
+  for (const auto& name : grid.implementations) table.implementations.push_back(core::printable(name));
+  for (const std::string& problem : grid.problems) {
     std::vector<const Row*> rivals;
-    const auto baseline = baselines.find(grid.problems[i]);
-    const Row* const base = baseline == baselines.end() ? nullptr : cell_of(grid, grid.problems[i], baseline->second);
+    const auto baseline = facts.baselines.find(problem);
+    const Row* const base = baseline == facts.baselines.end() ? nullptr : cell_of(grid, problem, baseline->second);
     for (const auto& name : grid.implementations) {
-      if (const Row* const row = cell_of(grid, grid.problems[i], name)) rivals.push_back(row);
+      if (const Row* const row = cell_of(grid, problem, name)) rivals.push_back(row);
     }
     const Row* const best = fastest_of(rivals);
-    std::vector<std::string> line{labels.lines[i]};
+    std::vector<std::string>& times = table.times.emplace_back();
     for (const auto& name : grid.implementations) {
-      const Row* const row = cell_of(grid, grid.problems[i], name);
-      line.push_back(cell_text(row, base, row != nullptr && row == best, colour));
+      const Row* const row = cell_of(grid, problem, name);
+      times.push_back(cell_text(row, base, row != nullptr && row == best));
     }
-    table.push_back(std::move(line));
   }
-  return "all: " + labels.common + "\n" + aligned(table) + legend_of(rows);
+  return table;
 }
 
 bool colour_wanted(int descriptor) {

@@ -12,7 +12,9 @@
 #include "core/names.h"
 #include "cuda/measure/device_tensors.h"
 #include "fovea/threads.h"
+#include "program/bench/short_lines.h"
 #include "program/machine/device.h"
+#include "program/terminal_text.h"
 #include "program/verify/device_calls.h"
 #include "verification/problem_line.h"
 #include "verification/shrink.h"
@@ -46,7 +48,7 @@ std::string replay_of(const Case& c, std::string_view implementation, int thread
   const char* const device = c.device() == DeviceKind::cuda ? " --device cuda" : "";
   const std::string given = threads > 0 ? fmt::format(" --threads {}", threads) : "";
   return fmt::format("fovea verify{}{} --impl {} --problem \"{}\"", device, given, implementation,
-                     verification::line_of(c));
+                     short_line(verification::line_of(c)));
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void Verification::choose_implementations() {
                   .problem = "this machine cannot run it",
                   .got = one.name + ": " + one.unavailable});
     } else if (!options_.json) {
-      fmt::print("skipped {}: {}\n", one.name, one.unavailable);
+      skipped_.push_back(wrapped("skipped " + one.name + ": " + one.unavailable, 2));
     }
   }
   for (const auto& name : wanted) {
@@ -153,9 +155,11 @@ void Verification::fail(const Case& c, const ImplementationFacts& implementation
                              {"variation", text_of(varied(small), trial_of(small))},
                              {"reason", reason}});
   if (options_.json) return;
-  fmt::print("{}FAILED {} on {}\n  smallest: {}\n  with {} (drawn from the seed)\n  {}\n",
-             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name, verification::line_of(c),
-             replay_of(small, implementation.name, options_.threads), text_of(varied(small), trial_of(small)), reason);
+  fmt::print("{}FAILED {} on\n  {}\n  smallest:\n  {}\n  with {} (drawn from the seed)\n  {}\n",
+             isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name,
+             wrapped(short_line(verification::line_of(c)), 4, 2),
+             replay_of(small, implementation.name, options_.threads), text_of(varied(small), trial_of(small)),
+             wrapped(reason, 4, 2));
   if (lost_) fmt::print("  the device no longer responds, so the run ends here\n");
   std::fflush(stdout);
 }
@@ -190,7 +194,7 @@ void Verification::print_summary() {
     fmt::print("{}\n", summary.dump());
     return;
   }
-  if (options_.problem.empty()) fmt::print("{}", tally_.coverage.text());
+  fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
@@ -199,7 +203,8 @@ void Verification::print_summary() {
         "{} not judged: baselines given NaN or infinity, and gradients of scores too\n"
         "large for fp32 (docs/numerics.md, Large and small numbers)\n",
         tally_.exempt);
-  fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
+  for (const std::string& one : skipped_) fmt::print("{}\n", one);
+  if (options_.coverage) fmt::print("\n{}", tally_.coverage.text());
 }
 
 Case Verification::varied(Case c) const {

@@ -22,7 +22,7 @@ struct VerifyOptions {
   std::vector<std::string> passes;
   std::string problem;
   int threads = 0, jobs = 0;
-  bool hostile = false, json = false;
+  bool hostile = false, coverage = false, json = false;
 };
 
 bool names_device(const std::string& line);
@@ -76,6 +76,7 @@ class Verification {
   const std::vector<verification::Case>& replayed_;
   const verification::MakeDeviceCall make_device_call_;
   std::vector<verification::ImplementationFacts> implementations_;
+  std::vector<std::string> skipped_;  // implementations that this machine cannot run, and why
   Tally tally_;
   bool is_part_ = false;  // one of several processes; the parent prints the summary
   bool lost_ = false;     // this process can no longer use the device
