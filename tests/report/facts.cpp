@@ -9,6 +9,8 @@
 #include "program/bench/presets.h"
 #include "program/bench/ranking.h"
 #include "program/record/record_file.h"
+#include "verification/linear/operation.h"
+#include "verification/linear/operation.h"
 #include "verification/problem_line.h"
 
 namespace {
@@ -45,6 +47,8 @@ void print_verdicts(const std::string& file) {
 
 int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
+  fovea::verification::register_operation(fovea::verification::linear_operation());
+  fovea::verification::register_operation(fovea::verification::linear_operation());
   if (what == "verdicts") {
     print_verdicts(argv[2]);
   } else if (what == "presets") {
