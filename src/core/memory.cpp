@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/check.h"
@@ -22,6 +23,7 @@ constexpr std::size_t kCachedBlocks = 8;
 struct Block {
   void* data;
   std::int64_t bytes;
+  std::thread::id user = {};  // the last one: the block may still be in its processor's caches
 };
 
 struct Cache {
@@ -50,11 +52,16 @@ void* allocate(std::int64_t bytes) {
   return data;
 }
 
-// Takes the smallest block that is large enough out of the cache, unless it is far too large.
+// Takes the smallest block that is large enough out of the cache, unless it is far too large. Of equal ones it takes
+// the calling thread's last one.
 Block take_cached(Cache& c, std::int64_t bytes) {
+  const std::thread::id caller = std::this_thread::get_id();
+  const auto is_better = [caller](const Block& one, const Block& other) {
+    return one.bytes != other.bytes ? one.bytes < other.bytes : one.user == caller && other.user != caller;
+  };
   auto best = c.free.end();
   for (auto it = c.free.begin(); it != c.free.end(); ++it) {
-    if (it->bytes >= bytes && (best == c.free.end() || it->bytes < best->bytes)) best = it;
+    if (it->bytes >= bytes && (best == c.free.end() || is_better(*it, *best))) best = it;
   }
   if (best == c.free.end() || best->bytes > 4 * bytes + kHugePage) return {nullptr, 0};
   const Block block = *best;
@@ -104,7 +111,7 @@ WorkspaceLease::~WorkspaceLease() {
   {
     const std::lock_guard lock(c.mutex);
     c.current -= bytes_;
-    c.free.push_back({data_, bytes_});
+    c.free.push_back({data_, bytes_, std::this_thread::get_id()});
     if (c.free.size() > kCachedBlocks) {
       surplus = c.free.front().data;
       c.free.erase(c.free.begin());

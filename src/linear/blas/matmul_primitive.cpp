@@ -93,11 +93,22 @@ struct Matmul {
   }
 };
 
-std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p, int threads) {
+using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float, int>;
+
+std::shared_ptr<const Matmul> find_shared(const BatchedProduct& p, const Key& key) {
   constexpr std::size_t kMostKept = 256;
-  using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float, int>;
   static auto& mutex = core::never_destroyed<std::mutex>();
   static auto& kept = core::never_destroyed<std::map<Key, std::shared_ptr<const Matmul>>>();
+  const std::lock_guard lock(mutex);
+  if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  if (kept.size() >= kMostKept) kept.clear();
+  return kept[key] = std::make_shared<const Matmul>(p);
+}
+
+// Valid until the thread's next call: most products have the shape of the one before, and need no lock.
+const Matmul& find_matmul(const BatchedProduct& p, int threads) {
+  thread_local Key last_key;
+  thread_local std::shared_ptr<const Matmul> last;
   const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
                 p.a.dtype,
                 p.c.dtype,
@@ -106,10 +117,8 @@ std::shared_ptr<const Matmul> find_matmul(const BatchedProduct& p, int threads) 
                 p.alpha,
                 p.beta,
                 threads};
-  const std::lock_guard lock(mutex);
-  if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  if (kept.size() >= kMostKept) kept.clear();
-  return kept[key] = std::make_shared<const Matmul>(p);
+  if (last == nullptr || key != last_key) last = find_shared(p, key), last_key = key;
+  return *last;
 }
 
 }  // namespace
@@ -133,20 +142,20 @@ void multiply_by_sgemm(const BatchedProduct& p, int threads) {
 
 void multiply_by_primitive(const BatchedProduct& p, int threads) {
   const OmpThreads used(threads);
-  const std::shared_ptr<const Matmul> matmul = find_matmul(p, threads);
-  const core::WorkspaceLease scratch(static_cast<std::int64_t>(dnnl_memory_desc_get_size(&matmul->scratch)), "product");
+  const Matmul& matmul = find_matmul(p, threads);
+  const core::WorkspaceLease scratch(static_cast<std::int64_t>(dnnl_memory_desc_get_size(&matmul.scratch)), "product");
   const auto memory = [](const dnnl_memory_desc_t& description, const void* data) {
     return Memory(
         [&](dnnl_memory_t* to) { return dnnl_memory_create(to, &description, engine(), const_cast<void*>(data)); });
   };
-  const Memory a = memory(matmul->a, p.a.data), b = memory(matmul->b, p.b.data), c = memory(matmul->c, p.c.data),
-               scratchpad = memory(matmul->scratch, scratch.data());
+  const Memory a = memory(matmul.a, p.a.data), b = memory(matmul.b, p.b.data), c = memory(matmul.c, p.c.data),
+               scratchpad = memory(matmul.scratch, scratch.data());
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, a.get()},
                                        {DNNL_ARG_WEIGHTS, b.get()},
                                        {DNNL_ARG_DST, c.get()},
                                        {DNNL_ARG_SCRATCHPAD, scratchpad.get()}};
   const Stream stream([](dnnl_stream_t* to) { return dnnl_stream_create(to, engine(), dnnl_stream_default_flags); });
-  check(dnnl_primitive_execute(matmul->primitive.get(), stream.get(), 4, arguments));
+  check(dnnl_primitive_execute(matmul.primitive.get(), stream.get(), 4, arguments));
   check(dnnl_stream_wait(stream.get()));
 }
 

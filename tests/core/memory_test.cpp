@@ -1,0 +1,27 @@
+// The cache of workspaces.
+#include "core/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace fovea::core {
+namespace {
+
+TEST(Workspaces, AThreadGetsTheBlockBackThatItUsedLast) {
+  release_cached_memory();
+  constexpr std::int64_t kBytes = 12345;
+  void* elsewhere = nullptr;
+  void* here = nullptr;
+  {
+    const WorkspaceLease lease(kBytes, "test");
+    here = lease.data();
+    std::thread([&] { elsewhere = WorkspaceLease(kBytes, "test").data(); }).join();
+  }
+  ASSERT_NE(here, elsewhere);
+  for (int repeats = 0; repeats < 3; ++repeats) EXPECT_EQ(WorkspaceLease(kBytes, "test").data(), here);
+  release_cached_memory();
+}
+
+}  // namespace
+}  // namespace fovea::core
