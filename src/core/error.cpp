@@ -10,8 +10,13 @@ namespace fovea {
 namespace {
 
 std::string text_of(const ErrorDetails& details) {
-  std::string text = "fovea: " + std::string(to_string(details.status)) + " in " + details.call + "()";
-  if (!details.argument.empty()) text += ": argument `" + details.argument + "`";
+  std::string text = "fovea: " + std::string(to_string(details.status));
+  if (details.call.empty()) {  // what a person typed: no function is to blame
+    text += " " + details.argument;
+  } else {
+    text += " in " + details.call + "()";
+    if (!details.argument.empty()) text += ": argument `" + details.argument + "`";
+  }
   text += ": " + details.problem;
   const auto add = [&text](std::string_view name, const std::string& value) {
     if (!value.empty()) text.append("\n  ").append(name).append(value);

@@ -221,7 +221,7 @@ int run_bench(const BenchOptions& o) {
     return kNoDevice;
   }
   if (device == DeviceKind::cpu && !o.timing.empty()) refuse("--timing", "is for GPUs only", o.timing, "--device cuda");
-  std::vector<std::string> names = words_of(o.implementations);
+  std::vector<std::string> names = implementation_names(o.implementations);
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
   std::vector<Contender> contenders =

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include "program/command_line.h"
 #include "program/output_file.h"
 #include "program/record/record_file.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
 #include "program/worker/device_reference.h"
 #include "verification/attention/operation.h"
@@ -27,6 +29,22 @@
 namespace {
 
 int exit_code(fovea::Status status) { return status == fovea::Status::invalid_argument ? 2 : 1; }
+
+// For a terminal: values of the lines got, wanted and hint go on below their start. A replay stays on one line, to be
+// copied.
+std::string message_of(const fovea::Error& error) {
+  constexpr std::size_t kValues = 10;
+  const std::string text = fovea::core::printable_lines(error.what());
+  std::string message;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    const bool copied = line.starts_with("  replay") || line.starts_with("  problem");
+    message += (copied ? line : fovea::program::wrapped(line, start == 0 ? 2 : kValues)) + "\n";
+    start = end + 1;
+  }
+  return message;
+}
 
 int run(int argc, char** argv) {
   using namespace fovea::program;
@@ -78,7 +96,7 @@ int fovea::program::run_program(int argc, char** argv) {
   try {
     code = run(argc, argv);
   } catch (const fovea::Error& error) {
-    std::fprintf(stderr, "%s\n", fovea::core::printable_lines(error.what()).c_str());
+    std::fputs(message_of(error).c_str(), stderr);
     code = exit_code(error.status());
   } catch (const fovea::program::RecordFileError& error) {
     std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());

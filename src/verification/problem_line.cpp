@@ -20,7 +20,6 @@ struct Word {
 [[noreturn]] void refuse(std::size_t position, std::string problem, std::string_view got, std::string wanted,
                          std::string hint = {}) {
   core::fail({.status = Status::invalid_argument,
-              .call = "parse_problem_line",
               .argument = "problem line",
               .problem = std::move(problem) + " at position " + std::to_string(position),
               .got = core::printable(got),
@@ -71,11 +70,35 @@ const Operation& operation_of(std::vector<Word>& words) {
   return *found;
 }
 
+// The words of a key's help that name what it is: of "query heads", but not of a sentence.
+std::vector<std::string> naming_words(const core::Key& key) {
+  constexpr std::size_t kLeastLetters = 4, kMostWords = 3;  // shorter words are close to everything
+  const std::string_view phrase = key.help.substr(0, key.help.find_first_of(",;:"));
+  std::vector<std::string> words;
+  std::size_t count = 0;
+  for (std::size_t start = 0; start < phrase.size(); ++count) {
+    const std::size_t end = std::min(phrase.find(' ', start), phrase.size());
+    if (end - start >= kLeastLetters) words.emplace_back(phrase.substr(start, end - start));
+    start = end + 1;
+  }
+  return count <= kMostWords ? words : std::vector<std::string>{};
+}
+
+// The nearest key. Keys are short, so people also type what one means: `heads` for hq.
+std::string key_hint(std::string_view word, const core::KeyTable& table, const std::vector<std::string>& names) {
+  if (std::string hint = hint_of(word, names); !hint.empty()) return hint;
+  for (const core::Key& key : table.keys) {
+    if (!core::nearest_word(word, naming_words(key)).empty())
+      return "did you mean `" + std::string(key.name) + "`, " + std::string(key.help) + "?";
+  }
+  return {};
+}
+
 const core::Key& key_of(const Word& word, const core::KeyTable& table) {
   if (const core::Key* const key = table.find(word.key)) return *key;
   std::vector<std::string> known{"op"};
   for (const core::Key& key : table.keys) known.emplace_back(key.name);
-  refuse(word.position, "unknown key", word.key, "one of " + list_of(known), hint_of(word.key, known));
+  refuse(word.position, "unknown key", word.key, "one of " + list_of(known), key_hint(word.key, table, known));
 }
 
 struct ListedValue {

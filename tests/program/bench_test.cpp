@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "program/bench/contender.h"
 #include "run_program.h"
@@ -229,6 +230,17 @@ TEST(Bench, FilesOfDifferentConditionsAreComparedOnlyIfForced) {
   const Ended machines = fovea({"compare", folder / "1", folder / "other"});
   EXPECT_EQ(machines.code, 2);
   EXPECT_NE(machines.err.find("PROCESSORS"), std::string::npos) << machines.err;
+}
+
+TEST(Bench, ALibraryMayHaveAVersionAndAPathACommaInIt) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "a,b");
+  const std::string spec = bad_kernel("right"), library = folder / "a,b" + "/lib,c.so.1";
+  std::filesystem::copy_file(spec.substr(0, spec.rfind(':')), library);
+  const std::vector<Row> rows = bench("lq=16 d=8", "reference," + library + ":right,cpu.scalar", 0);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[1].impl, library + ":right");
+  for (const Row& row : rows) EXPECT_EQ(row.status, "ok") << row.reason;
 }
 
 TEST(Bench, BaselineAddsRatiosToTheTable) {

@@ -118,8 +118,9 @@ TEST(ProblemLine, OnlyNearKeysAreSuggested) {
     }
     return std::string("accepted");
   };
-  for (const char* line : {"foo=1", "x=1", "zz=1", "heads=2", "sizes=1"}) EXPECT_EQ(hint(line), "") << line;
+  for (const char* line : {"foo=1", "x=1", "zz=1", "sizes=1"}) EXPECT_EQ(hint(line), "") << line;
   EXPECT_EQ(hint("LQ=4"), "did you mean `lq`?");
+  for (const char* line : {"heads=2", "hedas=2"}) EXPECT_EQ(hint(line), "did you mean `hq`, query heads?") << line;
   EXPECT_EQ(hint("DType=fp32"), "did you mean `dtype`?");
   EXPECT_EQ(hint("lqq=4"), "did you mean `lq`?");
 }

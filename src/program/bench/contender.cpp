@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/problem_line.h"
 #include "program/worker/shared_tensors.h"
+#include "program/worker/timed_call.h"
 #include "source_version.h"
 
 namespace fovea::program {
@@ -46,6 +47,12 @@ std::string worker_script() {
               .hint = hint});
 }
 
+// "./lib.so:symbol", "lib.so.1:symbol", "kernel.py:function"
+bool names_a_file(const std::string& name) {
+  return is_foreign(name) || name.substr(0, std::min(name.rfind(':'), name.size())).ends_with(".py");
+}
+std::string file_of(const std::string& name) { return name.substr(0, name.rfind(':')); }
+
 void check_file(const std::string& name, const std::string& path) {
   std::error_code none;
   if (!fs::exists(path, none)) refuse("--impl", "no such file", name, "the path of a file that exists");
@@ -53,13 +60,11 @@ void check_file(const std::string& name, const std::string& path) {
 
 Contender contender_of(const std::string& name, const std::string& python, const verification::Operation& operation) {
   const std::string self = "/proc/self/exe";
-  if (const std::size_t at = name.rfind(".so:"); at != std::string::npos) {
-    check_file(name, name.substr(0, at + 3));
-    return {name, {self, "worker", "--kernel", fs::absolute(name.substr(0, at + 3)).string() + name.substr(at + 3)}};
-  }
-  if (const std::size_t at = name.rfind(".py:"); at != std::string::npos) {
-    check_file(name, name.substr(0, at + 3));
-    return {name, {python, worker_script(), fs::absolute(name.substr(0, at + 3)).string() + name.substr(at + 3)}};
+  if (names_a_file(name)) {
+    const std::string file = file_of(name), path = fs::absolute(file).string() + name.substr(file.size());
+    check_file(name, file);
+    if (is_foreign(name)) return {name, {self, "worker", "--kernel", path}};
+    return {name, {python, worker_script(), path}};
   }
   const auto names = known_names(operation);
   if (std::find(names.begin(), names.end(), name) != names.end())
@@ -83,6 +88,33 @@ std::vector<std::string> known_names(const verification::Operation& operation) {
   std::vector<std::string> names{"flash"};
   for (const auto& one : operation.implementations()) {
     if (std::find(names.begin(), names.end(), one.name) == names.end()) names.push_back(one.name);
+  }
+  return names;
+}
+
+// The first words that are a file together, if the first alone is nothing: a path may hold commas.
+std::size_t words_of_file(const std::vector<std::string>& words, std::size_t first) {
+  std::string joined = words[first];
+  for (std::size_t n = first + 1; n < words.size() && !names_a_file(words[first]); ++n) {
+    joined += "," + words[n];
+    std::error_code none;
+    if (names_a_file(joined) && fs::exists(file_of(joined), none)) return n - first + 1;
+  }
+  return 1;
+}
+
+std::vector<std::string> implementation_names(const std::string& list) {
+  std::vector<std::string> words, names;
+  for (std::size_t start = 0; !list.empty() && start <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', start), list.size());
+    words.push_back(list.substr(start, comma - start));
+    start = comma + 1;
+  }
+  for (std::size_t n = 0; n < words.size();) {
+    const std::size_t count = words_of_file(words, n);
+    std::string& name = names.emplace_back(words[n]);
+    for (std::size_t more = 1; more < count; ++more) name += "," + words[n + more];
+    n += count;
   }
   return names;
 }

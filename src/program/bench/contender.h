@@ -18,13 +18,17 @@ struct Contender {
   std::string old_version = {};      // the older program's version
 };
 
-// An older `fovea`, whose implementations are timed along with ours of the same names. Throws Error(invalid_argument) if
-// the file is not a fovea program.
+// An older `fovea`, whose implementations are timed along with ours of the same names. Throws Error(invalid_argument)
+// if the file is not a fovea program.
 struct OldProgram {
   explicit OldProgram(const std::string& path);
   std::string path, version;
 };
 inline constexpr std::string_view kOldSuffix = "@old";
+
+// Splits --impl at its commas, but not inside the path of a file that exists. "a,,b" has three names; contenders_of
+// refuses the empty one.
+std::vector<std::string> implementation_names(const std::string& list);
 
 // Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for a repeated name.
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,

@@ -14,6 +14,7 @@
 #include "fovea/threads.h"
 #include "program/bench/short_lines.h"
 #include "program/machine/device.h"
+#include "program/machine/machine.h"
 #include "program/terminal_text.h"
 #include "program/verify/device_calls.h"
 #include "verification/problem_line.h"
@@ -101,6 +102,29 @@ void Verification::note_for_crash(const Case& c, const ImplementationFacts& impl
   std::string note = fmt::format("\n  {}\n", replay_of(c, implementation.name, options_.threads));
   if (!is_part_) note += fmt::format("{} passed, {} failed\n", tally_.passed, tally_.failed + 1);
   std::strncpy(crash_note, note.c_str(), sizeof crash_note - 1);
+}
+
+// Refuses a case whose tensors do not fit into the free memory, and names the largest.
+void Verification::check_memory(const Case& c) const {
+  double all = 0, largest = 0;
+  std::string name;
+  for (const verification::TensorSpec& spec : operation_.tensors(c)) {
+    double bytes = static_cast<double>(size_of(spec.dtype));
+    for (const std::int64_t size : spec.sizes) bytes *= static_cast<double>(size);
+    all += bytes;
+    if (bytes <= largest) continue;
+    largest = bytes;
+    name = spec.name + " " + core::to_string(spec.sizes);
+  }
+  const std::int64_t free = this_machine().available_bytes;
+  if (all <= static_cast<double>(free)) return;
+  const auto text = [](double bytes) { return binary_size(static_cast<std::int64_t>(std::min(bytes, 0x1p62))); };
+  core::fail({.status = Status::invalid_argument,
+              .call = "verify",
+              .argument = "--problem",
+              .problem = "its tensors do not fit into memory",
+              .got = text(all) + ", of which " + name + " takes " + text(largest),
+              .wanted = "at most " + binary_size(free) + ", the free memory"});
 }
 
 void Verification::run_case(const Case& c) {
@@ -256,7 +280,10 @@ int Verification::run() {
   const bool many = options_.device == "cpu" && options_.cases >= kManyCases;
   const int jobs = options_.jobs > 0 ? options_.jobs : many ? default_threads() : 1;
   if (!options_.problem.empty()) {
-    for (const Case& c : replayed_) run_case(c);
+    for (const Case& c : replayed_) {
+      check_memory(c);
+      run_case(c);
+    }
   } else if (jobs == 1) {
     SharedProgress progress{};
     run_cases(0, 1, progress);

@@ -62,6 +62,7 @@ class Verification {
   void run_cases(std::int64_t first, std::int64_t step, SharedProgress& progress);
   verification::Trial trial_of(const verification::Case& c) const;
   verification::Case varied(verification::Case c) const;
+  void check_memory(const verification::Case& c) const;
   void run_case(const verification::Case& c);
   void judge(const verification::Case& c, const verification::ImplementationFacts& implementation,
              const verification::Outcome& outcome);

@@ -10,7 +10,13 @@ using verification::CallSettings;
 using verification::Case;
 using verification::CasePlan;
 
-bool is_foreign(const std::string& implementation) { return implementation.find(".so:") != std::string::npos; }
+bool is_foreign(const std::string& implementation) {
+  const std::size_t colon = implementation.rfind(':');
+  if (colon == std::string::npos) return false;
+  std::string file = implementation.substr(0, colon);
+  while (!file.empty() && (file.back() == '.' || (file.back() >= '0' && file.back() <= '9'))) file.pop_back();
+  return file.ends_with(".so");
+}
 
 TimedCall::TimedCall(const Case& c, const verification::TensorSet& tensors, const TimedSettings& settings)
     : device_(c.device()), foreign_(is_foreign(settings.implementation)) {

@@ -42,6 +42,6 @@ class TimedCall {
   const verification::Call* current_ = &call_;
 };
 
-bool is_foreign(const std::string& implementation);  // ./lib.so:symbol
+bool is_foreign(const std::string& implementation);  // ./lib.so:symbol, lib.so.1:symbol
 
 }  // namespace fovea::program

@@ -14,7 +14,6 @@ constexpr std::string_view kLayoutNames[] = {"bhld", "blhd"};
 void want_attention(const Case& c) {
   if (c.operation == &attention_operation()) return;
   core::fail({.status = Status::invalid_argument,
-              .call = "parse_problem_line",
               .argument = "problem line",
               .problem = "a line of another operation",
               .got = std::string(c.operation->name()),
