@@ -1,9 +1,11 @@
 // fovea compare: compares two files of records and prints verdicts, for people, scripts and CI.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/printable.h"
 #include "program/bench/short_lines.h"
@@ -19,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 struct CompareOptions {
   std::string a, b, fail_on;
+  std::vector<std::string> again;
   bool force = false, json = false;
 };
 
@@ -76,27 +79,48 @@ std::string coloured(Verdict verdict, bool colour) {
   return fmt::format("\033[{}m{}\033[0m", code, word);
 }
 
+// A table per implementation. The reason of an unclear verdict follows on a line of its own.
 void print_cells(const Comparison& comparison) {
   const bool colour = colour_wanted(fileno(stdout));
-  std::vector<std::string> problems;
-  for (const ComparedCell& cell : comparison.cells) problems.push_back(cell.a->problem);
-  const ShortLines labels = shorten(problems);
-  std::vector<std::vector<std::string>> table{{"problem", "implementation", "A", "B", "B/A", "verdict", "why"}};
-  for (std::size_t i = 0; i < comparison.cells.size(); ++i) {
-    const ComparedCell& cell = comparison.cells[i];
-    table.push_back({labels.lines[i], core::printable(cell.a->impl), time_text(cell.a->time_s->median),
-                     time_text(cell.b->time_s->median), fmt::format("{:.3f}", cell.judgement.ratio),
-                     coloured(cell.judgement.verdict, colour), cell.judgement.reason});
+  std::vector<std::string> problems, implementations;
+  for (const ComparedCell& cell : comparison.cells) {
+    problems.push_back(cell.a->problem);
+    if (std::find(implementations.begin(), implementations.end(), cell.a->impl) == implementations.end())
+      implementations.push_back(cell.a->impl);
   }
-  std::printf("%s\n%s\n", wrapped("all: " + labels.common, 5).c_str(), aligned(table).c_str());
+  const ShortLines labels = shorten(problems);
+  std::printf("%s\n", wrapped("all: " + labels.common, 5).c_str());
+  for (const std::string& implementation : implementations) {
+    std::vector<std::vector<std::string>> table{labels.keys};
+    for (const char* head : {"A", "B", "B/A", "verdict"}) table[0].emplace_back(head);
+    std::vector<std::string> reasons{""};
+    for (std::size_t i = 0; i < comparison.cells.size(); ++i) {
+      const ComparedCell& cell = comparison.cells[i];
+      if (cell.a->impl != implementation) continue;
+      std::vector<std::string>& line = table.emplace_back(labels.values[i]);
+      for (const std::string& word :
+           {time_text(cell.a->time_s->median), time_text(cell.b->time_s->median),
+            fmt::format("{:.3f}", cell.judgement.ratio), coloured(cell.judgement.verdict, colour)})
+        line.push_back(word);
+      reasons.push_back(cell.judgement.verdict == Verdict::unclear ? cell.judgement.reason : "");
+    }
+    std::printf("\n%s\n", core::printable(implementation).c_str());
+    std::istringstream lines(aligned(table));
+    std::size_t row = 0;
+    for (std::string line; std::getline(lines, line); ++row) {
+      std::printf("%s\n", line.c_str());
+      if (!reasons[row].empty()) std::printf("%s\n", wrapped("    " + reasons[row], 4).c_str());
+    }
+  }
+  std::printf("\n");
 }
 
 void print_means(const Comparison& comparison) {
   std::vector<std::vector<std::string>> table;
   const auto means = geometric_means(comparison);
   const auto add = [&table](const std::string& name, const GeometricMean& mean) {
-    const auto meaning = mean.ratio <= 1 ? fmt::format("B is {:.3f}x as fast", 1 / mean.ratio)
-                                         : fmt::format("A is {:.3f}x as fast", mean.ratio);
+    const auto meaning = mean.ratio <= 1 ? fmt::format("B is {:.3f}× as fast", 1 / mean.ratio)
+                                         : fmt::format("A is {:.3f}× as fast", mean.ratio);
     table.push_back({"  " + core::printable(name), fmt::format("{:.3f}", mean.ratio),
                      fmt::format("{} cell{}", mean.cells, mean.cells == 1 ? "" : "s"), meaning});
   };
@@ -104,7 +128,7 @@ void print_means(const Comparison& comparison) {
     if (!name.empty()) add(name, mean);
   }
   if (means.size() > 2) add("all", means.at(""));
-  if (!table.empty()) std::printf("geometric mean of B/A\n%s\n", aligned(table).c_str());
+  if (!table.empty()) std::printf("geometric mean of B/A, without unclear cells\n%s\n", aligned(table).c_str());
 }
 
 void print_list(const char* title, const std::vector<const Row*>& rows) {
@@ -140,6 +164,8 @@ Records load_with_warning(const std::string& path) {
 
 int run_compare(const CompareOptions& o) {
   const Records a = load_with_warning(o.a), b = load_with_warning(o.b);
+  std::vector<Records> again;
+  for (const std::string& path : o.again) again.push_back(load_with_warning(path));
   const std::vector<std::string> differences = condition_differences(a, b);
   if (!differences.empty()) {
     std::fprintf(stderr, "fovea: the two files were not measured under the same conditions\n");
@@ -147,7 +173,7 @@ int run_compare(const CompareOptions& o) {
     if (!o.force) std::fprintf(stderr, "  hint: --force compares them anyway\n");
     if (!o.force) return 2;
   }
-  const Comparison comparison = compare_records(a, b, o.force);
+  const Comparison comparison = compare_records(a, b, o.force, again);
   if (comparison.cells.empty() && comparison.status_changes.empty()) {
     std::fprintf(stderr, "fovea: %s and %s share no cell that can be compared\n", o.a.c_str(), o.b.c_str());
     return 2;
@@ -169,14 +195,18 @@ void add_compare(CLI::App& app, Action& action) {
   verb->add_option("b", o.b, "records of `fovea bench -o`: after")->required()->type_name("FILE");
   verb->add_option("--fail-on", o.fail_on, "slower: exit 1 if a cell is slower in b, or has a\ntime in a only")
       ->check(CLI::IsMember({"slower"}));
+  verb->add_option("--again", o.again, "more runs of a's build: they show how far runs of\none build are apart")
+      ->type_name("FILE");
   verb->add_flag("--force", o.force, "compare files of different machines, threads or\nbuilds");
   verb->add_flag("--json", o.json, "print one JSON object instead of tables");
   verb->footer(
       "A verdict needs three samples on both sides. Faster or slower: the quartile\n"
       "intervals do not touch, and the medians are further apart than either interval\n"
-      "is wide. Same: the medians differ by less than 0.5 %, or each lies within the\n"
-      "other interval; and both spreads are below 10 %. Otherwise unclear. A spread is\n"
-      "the width of a quartile interval divided by its median.\n"
+      "is wide, and than runs of one build (--again); the turns' medians do not\n"
+      "overlap. Two runs of one build are never faster or slower. Same: the medians\n"
+      "differ by less than 0.5 %, or each lies within the other interval; and both\n"
+      "spreads are below 10 %. Otherwise unclear. A spread is the width of a quartile\n"
+      "interval divided by its median.\n"
       "Exit codes: 0 compared, 1 slower and --fail-on given, 2 cannot be compared.");
   verb->callback([&action] { action = [] { return run_compare(o); }; });
 }

@@ -71,6 +71,40 @@ TEST(CompareRecords, ImpossibleTimesGetNoVerdictAndNoMean) {
   EXPECT_TRUE(geometric_means(comparison).empty());
 }
 
+// As two runs of `make bench` of one build gave: steady within each run, 7 % apart.
+TEST(CompareRecords, RunsOfOneBuildAreNotFasterOrSlower) {
+  Environment environment = made_environment();
+  environment.source_digest = "8e1f";
+  const Records a = records_of({made_row("b=1", "x", {1, 1, 1, 1})}, environment);
+  const Records b = records_of({made_row("b=1", "x", {0.93, 0.93, 0.93, 0.93})}, environment);
+  const Comparison one_build = compare_records(a, b, false);
+  EXPECT_EQ(one_build.count(Verdict::unclear), 1) << one_build.cells[0].judgement.reason;
+  EXPECT_TRUE(geometric_means(one_build).empty()) << "an unclear cell has no part in a mean";
+  environment.source_digest = "another";
+  EXPECT_EQ(compare_records(a, records_of(b.rows, environment), false).count(Verdict::faster), 1);
+}
+
+TEST(CompareRecords, AGapWithinTheSpreadBetweenRunsIsUnclear) {
+  const Records a = records_of({made_row("b=1", "x", {1, 1, 1})}),
+                b = records_of({made_row("b=1", "x", {0.9, 0.9, 0.9})});
+  const Records close = records_of({made_row("b=1", "x", {1.05, 1.05, 1.05})}),
+                far = records_of({made_row("b=1", "x", {1.12, 1.12, 1.12})});
+  EXPECT_EQ(compare_records(a, b, false, {close}).count(Verdict::faster), 1);
+  EXPECT_EQ(compare_records(a, b, false, {close, far}).count(Verdict::unclear), 1);
+}
+
+// 30 turns of ten samples of 2 ms: most samples differ, but slow turns of A are as fast as fast turns of B.
+TEST(CompareRecords, OverlappingTurnsAreUnclear) {
+  std::vector<double> before, after;
+  for (int turn = 0; turn < 30; ++turn) {
+    for (int n = 0; n < 10; ++n) {
+      before.push_back(turn % 5 == 0 ? 2.2e-3 : 2.0e-3);
+      after.push_back(turn % 5 == 0 ? 2.0e-3 : 2.2e-3);
+    }
+  }
+  EXPECT_EQ(judge(made_row("b=1", "x", before), made_row("b=1", "x", after)).verdict, Verdict::unclear);
+}
+
 TEST(CompareRecords, GeometricMeansByImplementationAndOverAll) {
   const Records a =
       records_of({made_row("b=1", "x", {1, 1, 1}), made_row("b=2", "x", {1, 1, 1}), made_row("b=1", "y", {2, 2, 2})});

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "made_records.h"
+#include "program/terminal_text.h"
 #include "run_program.h"
 
 namespace fovea::tests {
@@ -34,6 +36,26 @@ TEST_F(CompareVerb, PrintsSlowerAndFailsOnlyOnRequest) {
   EXPECT_EQ(fovea({"compare", a_, slower_, "--fail-on", "slower"}).code, 1);
   EXPECT_EQ(fovea({"compare", slower_, a_, "--fail-on", "slower"}).code, 0);
   EXPECT_EQ(fovea({"compare", a_, a_, "--fail-on", "slower"}).code, 0);
+}
+
+TEST_F(CompareVerb, Fits80ColumnsAndTakesMoreRuns) {
+  std::vector<Row> before, after;
+  for (const char* problem : {"pass=fwd b=1 hq=12 lq=1024 d=64 dtype=fp16 mask=causal",
+                              "pass=bwd b=8 hq=1 lq=256 d=128 dtype=fp32 mask=none"}) {
+    before.push_back(made_row(problem, "cpu.avx512", {1e-3, 1.01e-3, 0.99e-3}));
+    after.push_back(made_row(problem, "cpu.avx512", {1.2e-3, 1.21e-3, 1.19e-3}));
+  }
+  write_text(a_, text_of(made_environment(), before));
+  write_text(slower_, text_of(made_environment(), after));
+  const Ended alone = fovea({"compare", a_, slower_}), again = fovea({"compare", a_, slower_, "--again", slower_});
+  for (const std::string& out : {alone.out, again.out}) {
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("A: ") && !line.starts_with("B: ")) EXPECT_LE(program::columns_of(line), 80U) << line;
+  }
+  EXPECT_NE(alone.out.find("A is 1.200× as fast"), std::string::npos) << alone.out;
+  EXPECT_NE(again.out.find("runs of one build are 20.0 % apart"), std::string::npos) << again.out;
+  EXPECT_EQ(again.out.find("geometric mean"), std::string::npos) << again.out;
 }
 
 TEST_F(CompareVerb, AMissingTimeFailsToo) {

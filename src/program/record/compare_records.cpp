@@ -18,6 +18,32 @@ constexpr double kSmallChange = 0.005;  // smaller differences count as the same
 constexpr double kWideSpread = 0.1;     // with a wider spread, equal medians do not mean equal times
 constexpr double kClockChange = 0.03;
 
+// Medians of the turns in which the samples were taken (of about kRoundSeconds each), without the outer tenths.
+struct TurnMedians {
+  double least = HUGE_VAL, most = 0;
+};
+TurnMedians turn_medians(const TimeStatistics& t) {
+  std::vector<double> medians, turn;
+  double seconds = 0;
+  for (const double sample : t.samples) {
+    turn.push_back(sample);
+    seconds += sample;
+    if (seconds < kRoundSeconds) continue;
+    medians.push_back(statistics_of(std::move(turn)).median);
+    turn.clear();
+    seconds = 0;
+  }
+  if (medians.size() < 2) return {t.median, t.median};
+  std::sort(medians.begin(), medians.end());
+  const std::size_t outer = medians.size() / 10;
+  return {medians[outer], medians[medians.size() - 1 - outer]};
+}
+
+bool turns_overlap(const TimeStatistics& a, const TimeStatistics& b) {
+  const TurnMedians before = turn_medians(a), after = turn_medians(b);
+  return before.least <= after.most && after.least <= before.most;
+}
+
 double spread_of(const TimeStatistics& t) { return t.q3 - t.q1; }
 bool holds(const TimeStatistics& interval, double value) { return interval.q1 <= value && value <= interval.q3; }
 bool credible(const Row& row) { return row.time_s->median > 0 && !row.has_flag("impossible"); }
@@ -82,7 +108,7 @@ std::string_view to_string(Verdict verdict) {
   return words[static_cast<int>(verdict)];
 }
 
-Judgement judge(const Row& a, const Row& b) {
+Judgement judge(const Row& a, const Row& b, const Runs& runs) {
   const TimeStatistics &before = *a.time_s, &after = *b.time_s;
   Judgement result{Verdict::unclear, after.median / before.median, ""};
   if (!credible(a) || !credible(b)) return result.reason = "a time is flagged impossible", result;
@@ -96,9 +122,16 @@ Judgement judge(const Row& a, const Row& b) {
       fmt::format("medians {} apart, spreads {} and {}", percent(gap / before.median),
                   percent(spread_of(before) / before.median), percent(spread_of(after) / after.median));
   result.reason = figures;
+  const bool differs = apart && gap > wider && gap >= kSmallChange * before.median;
   if (gap < kSmallChange * before.median && wider < kWideSpread * before.median) {
     result.verdict = Verdict::same;
-  } else if (apart && gap > wider && gap >= kSmallChange * before.median) {
+  } else if (differs && runs.one_build) {
+    result.reason = "one build, so runs differ: " + figures;
+  } else if (differs && turns_overlap(before, after)) {
+    result.reason = "turns overlap: " + figures;
+  } else if (differs && gap <= runs.spread) {
+    result.reason = fmt::format("runs of one build are {} apart: ", percent(runs.spread / before.median)) + figures;
+  } else if (differs) {
     result.verdict = after.median > before.median ? Verdict::slower : Verdict::faster;
   } else if (wider >= kWideSpread * before.median) {
     result.reason = "too noisy: " + figures;
@@ -131,9 +164,25 @@ std::vector<std::string> condition_differences(const Records& a, const Records& 
   return differences;
 }
 
-Comparison compare_records(const Records& a, const Records& b, bool across_threads) {
+Comparison compare_records(const Records& a, const Records& b, bool across_threads, const std::vector<Records>& again) {
   const bool with_threads = !across_threads || !one_thread_count(a) || !one_thread_count(b);
   const RowsByKey in_a = index_of(a, with_threads), in_b = index_of(b, with_threads);
+  std::vector<RowsByKey> in_again;
+  for (const Records& more : again) in_again.push_back(index_of(more, with_threads));
+  const auto build_of = [](const Records& records, const Row& row) -> const std::string& {
+    const auto at = static_cast<std::size_t>(&row - records.rows.data());
+    return records.environments[records.environment_of_row[at]].source_digest;
+  };
+  const auto runs_of = [&](const Row& before, const Row& after) {
+    Runs runs{.one_build = before.machine == after.machine && before.threads == after.threads &&
+                           !build_of(a, before).empty() && build_of(a, before) == build_of(b, after)};
+    for (const RowsByKey& more : in_again) {
+      const auto found = more.find(pairing_key(before, with_threads));
+      if (found != more.end() && found->second->time_s)
+        runs.spread = std::max(runs.spread, std::abs(found->second->time_s->median - before.time_s->median));
+    }
+    return runs;
+  };
   Comparison comparison;
   for (const Row& row : a.rows) {
     const auto found = in_b.find(pairing_key(row, with_threads));
@@ -142,7 +191,7 @@ Comparison compare_records(const Records& a, const Records& b, bool across_threa
     } else if (row.status != found->second->status) {
       comparison.status_changes.emplace_back(&row, found->second);
     } else if (row.status == "ok") {
-      comparison.cells.push_back({&row, found->second, judge(row, *found->second)});
+      comparison.cells.push_back({&row, found->second, judge(row, *found->second, runs_of(row, *found->second))});
     }
   }
   for (const Row& row : b.rows) {
@@ -155,7 +204,7 @@ Comparison compare_records(const Records& a, const Records& b, bool across_threa
 std::map<std::string, GeometricMean> geometric_means(const Comparison& comparison) {
   std::map<std::string, GeometricMean> means;
   for (const ComparedCell& cell : comparison.cells) {
-    if (!credible(*cell.a) || !credible(*cell.b)) continue;
+    if (cell.judgement.verdict == Verdict::unclear) continue;
     for (const std::string& name : {cell.a->impl, std::string()}) {
       GeometricMean& mean = means[name];
       mean.ratio = std::exp((std::log(mean.ratio) * static_cast<double>(mean.cells) + std::log(cell.judgement.ratio)) /

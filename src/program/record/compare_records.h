@@ -21,9 +21,17 @@ struct Judgement {
   std::string reason;  // in words
 };
 
-// Both rows must have times. Faster or slower: the quartile intervals do not touch, and the medians differ by more than
-// the width of either interval. Same: each median lies within the other's interval, and both intervals are narrow.
-Judgement judge(const Row& a, const Row& b);
+// What is known of the differences between runs of one build.
+struct Runs {
+  bool one_build = false;  // both rows are of one build, machine and number of threads
+  double spread = 0;       // seconds between the medians of such runs; 0: not known
+};
+
+// Both rows must have times. Faster or slower: the quartile intervals do not touch, the medians differ by more than the
+// width of either interval and than runs of one build do, and the medians of the turns do not overlap (without the
+// outer tenths). Rows of one build are neither. Same: each median lies within the other's interval, and both intervals
+// are narrow.
+Judgement judge(const Row& a, const Row& b, const Runs& runs = {});
 
 // The pointers refer to the compared records, which must outlive this.
 struct ComparedCell {
@@ -51,10 +59,11 @@ struct Comparison {
 std::vector<std::string> condition_differences(const Records& a, const Records& b);
 
 // Pairs rows by problem line, implementation and threads. With `across_threads`, threads are ignored if each file has
-// only one thread count.
-Comparison compare_records(const Records& a, const Records& b, bool across_threads);
+// only one thread count. `again`: more runs of a's build, which show the spread between runs.
+Comparison compare_records(const Records& a, const Records& b, bool across_threads,
+                           const std::vector<Records>& again = {});
 
-// By implementation; the empty name means all. Leaves out times that are flagged impossible.
+// By implementation; the empty name means all. Over cells with a clear verdict only.
 std::map<std::string, GeometricMean> geometric_means(const Comparison& comparison);
 
 }  // namespace fovea::program
