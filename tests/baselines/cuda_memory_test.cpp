@@ -1,6 +1,7 @@
 // The CUDA baselines' plan of memory counts what PyTorch-like code holds.
 #include <gtest/gtest.h>
 
+#include "baselines/cuda/baselines.h"
 #include "baselines/cuda/memory_plan.h"
 #include "verification/attention/case.h"
 
@@ -30,6 +31,17 @@ TEST(CudaBaselineMemory, SixteenBitMatricesAndTheScoresOfAPiece) {
   EXPECT_NEAR(bytes(Pass::forward, true), piece, small);
   EXPECT_NEAR(bytes(Pass::backward, false), 4 * pairs + piece, small);
   EXPECT_NEAR(bytes(Pass::backward, true), 2 * pairs + piece, small);
+}
+
+// cuBLASLt counts products in 32 bits.
+TEST(CudaBaselinePlan, BatchesThatAreTooLargeAreRefused) {
+  for (const attention::Implementation& one : implementations()) {
+    const auto refusal_of = [&one](const std::string& line) {
+      return one.prepare(problem(line, Pass::backward, false), one.variant).refusal;
+    };
+    EXPECT_EQ(refusal_of("b=1048576 hq=2048 lq=1 lk=1 d=1"), "batch x heads = 1048576 x 2048, takes up to 2147483647");
+    EXPECT_EQ(refusal_of("b=1048575 hq=2048 lq=1 lk=1 d=1"), "");
+  }
 }
 
 TEST(CudaBaselineMemory, Fp32ScoresBecomeTheSavedProbabilities) {

@@ -9,6 +9,7 @@
 
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "linear/cuda/linear.h"
 #include "verification/attention/case.h"
 
 namespace fovea::cuda {
@@ -156,6 +157,55 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
             "described has compute capability 7.0, the kernels need 8.0 or higher");
   describe_device(8, 40, 99 * 1024, 2);
   EXPECT_EQ(prepare(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem, 0).refusal, "");
+}
+
+// A grid has up to 2^31 - 1 thread blocks, of 16 rows or for one of two gradients; without query heads, too.
+TEST(Plan, GridsThatAreTooLargeAreRefused) {
+  describe_device(9, 132, kH200Shared, 2);
+  const auto refusal_of = [](const std::string& line) {
+    AttentionProblem p = verification::attention_case(line + " device=cuda").problem;
+    if (p.heads_q == 0) p.heads_kv = 2048;
+    return prepare(p, 0).refusal;
+  };
+  for (const std::string pass : {"pass=fwd", "pass=bwd"}) {
+    EXPECT_EQ(refusal_of(pass + " b=1048576 hq=0 lq=1 lk=1 d=1"),
+              "batch x heads_kv x tiles = 1048576 x 2048 x 2, takes up to 1073741823");
+    EXPECT_EQ(refusal_of(pass + " b=524288 hq=1024 lq=33 lk=1 d=1"),
+              "batch x heads_q x tiles = 524288 x 1024 x 3, takes up to 1073741823");
+    EXPECT_EQ(refusal_of(pass + " b=1099511627776 hq=0 lq=0 lk=0 d=1"),
+              "batch x heads_kv x tiles = 1099511627776 x 2048 x 1, takes up to 1073741823");
+    EXPECT_EQ(refusal_of(pass + " b=131072 hq=0 lq=1 lk=1 d=1"), "");
+    EXPECT_EQ(refusal_of(pass + " b=131072 hq=2048 lq=1 lk=1 d=1"), "");
+  }
+}
+
+LinearProblem linear_problem(std::int64_t batch, std::int64_t heads, std::int64_t dim) {
+  LinearProblem p;
+  p.pass = Pass::backward;
+  p.batch = batch;
+  p.heads_out = heads;
+  p.dim_out = dim;
+  p.wants_dbias = true;
+  return p;
+}
+
+TEST(Plan, GridsOfLinearThatAreTooLargeAreRefused) {
+  const auto refusals = [](const LinearProblem& p) {
+    std::vector<std::string> all;
+    for (const linear::Implementation& one : linear::cuda_implementations())
+      all.push_back(one.prepare(p, one.variant).refusal);
+    return all;
+  };
+  const auto both = [](const std::string& text) { return std::vector<std::string>{text, text}; };
+  EXPECT_EQ(refusals(linear_problem(1 << 30, 1 << 10, 1)),
+            both("takes up to 2^31 - 1 products, needs up to 1099511627776"));
+  EXPECT_EQ(refusals(linear_problem(1 << 30, 1, 1 << 30)),
+            both("takes dbias of up to 2^31 - 1 tiles of 512 x 32, got 70368744177664"));
+  const std::vector<std::string> only_own{"", "takes results of up to 2^31 - 1 tiles of 64 x 64, got 2199023255552"};
+  LinearProblem narrow = linear_problem(1 << 20, 1, 1 << 27);
+  narrow.wants_dbias = false;
+  EXPECT_EQ(refusals(narrow), only_own);
+  EXPECT_EQ(refusals(linear_problem(1 << 20, 16, 64)), both(""));
 }
 
 // wgmma tiles are taken where there is wgmma; elsewhere the same tile is slower than one of more rows.

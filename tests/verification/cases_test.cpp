@@ -139,6 +139,36 @@ TEST(Cases, EveryFamilyPlacementAndSizeOfInterestAppears) {
     EXPECT_GT(seen[what], 10) << what;
 }
 
+TEST(Cases, HaveDimensionsUpTo4096AndEmptySizesBesideHugeOnes) {
+  std::map<std::string, int> seen;
+  std::int64_t most_dim = 0;
+  for (std::uint64_t n = 0; n < 10000; ++n) {
+    const AttentionProblem p = random_case(3, n).problem;
+    most_dim = std::max(most_dim, p.dim_qk);
+    constexpr std::int64_t kHuge = 2048;
+    seen["no queries, many keys"] += p.len_q == 0 && p.len_k >= kHuge ? 1 : 0;
+    seen["no keys, many queries"] += p.len_k == 0 && p.len_q >= kHuge ? 1 : 0;
+    seen["no batch, many heads"] += p.batch == 0 && p.heads_kv >= kHuge ? 1 : 0;
+    seen["no query heads, many sequences"] += p.heads_q == 0 && p.batch * p.heads_kv >= kHuge ? 1 : 0;
+  }
+  EXPECT_EQ(most_dim, 4096);
+  EXPECT_EQ(seen.size(), 4u);
+  for (const auto& [what, count] : seen) EXPECT_GT(count, 5) << what;
+}
+
+// A short run, as for each mutation of the sources, compares dQ where it is a sum of several tasks' partials.
+TEST(Cases, ShortRunsDivideTheKeysOfBackward) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    int divided = 0;
+    for (std::uint64_t n = 0; n < 250; ++n) {
+      const AttentionCase c = random_case(seed, n);
+      const AttentionProblem& p = c.problem;
+      if (c.pass != CasePass::fwd && p.len_k >= 1024 && p.len_q > 0 && p.batch * p.heads_kv < 16) ++divided;
+    }
+    EXPECT_GE(divided, 3) << seed;
+  }
+}
+
 TEST(Cases, AreTheSameEveryTimeAndReplayFromTheirLine) {
   for (std::uint64_t n = 0; n < 2000; ++n) {
     const verification::AttentionCase c = random_case(5, n);

@@ -2,6 +2,7 @@
 #include "baselines/cuda/baselines.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,13 @@ std::string obstacle(int) {
 
 core::Prepared prepare(const AttentionProblem& p, int variant) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
-  for (const std::int64_t size : {p.batch, p.heads_q, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
+  for (const std::int64_t size : {p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v}) {
     if (size > kLongest) return {.refusal = "takes sizes up to 2^30, got " + std::to_string(size)};
   }
+  // cuBLASLt counts the products of a batch in 32 bits.
+  if (p.batch * std::max(p.heads_q, p.heads_kv) > std::numeric_limits<std::int32_t>::max())
+    return {.refusal = "batch x heads = " + std::to_string(p.batch) + " x " +
+                       std::to_string(std::max(p.heads_q, p.heads_kv)) + ", takes up to 2147483647"};
   // The last row sees the latest first key.
   if (key_window(p).begin + p.len_q > 1)
     return {.refusal = "takes only masks that hide no early key: its passes begin every row at key 0"};

@@ -3,6 +3,7 @@
 #include "linear/cuda/linear.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/check.h"
@@ -145,11 +146,23 @@ void backward(const core::Plan& plan, const LinearBackwardTensors& tensors, cons
 // The variants of the implementations `cuda.cublaslt` and `cuda.own`.
 enum Variant { kCublaslt, kSimple };
 
+// Why no grid holds the pass over partial sums, or no batch the products; empty if they fit. Where rows or columns do
+// not fold, a product is repeated for each batch element or head.
+std::string count_refusal(const LinearProblem& p) {
+  const std::int64_t products = std::max({p.batch * p.heads_in, p.batch * p.heads_out, p.heads_in * p.heads_out});
+  if (products > std::numeric_limits<std::int32_t>::max())
+    return "takes up to 2^31 - 1 products, needs up to " + std::to_string(products);
+  const std::int64_t sums = divide_up(p.rows(), kSumRows) * divide_up(p.columns_out(), kSumColumns);
+  if (p.pass == Pass::backward && p.wants_dbias && sums > kMaxGrid)
+    return "takes dbias of up to 2^31 - 1 tiles of 512 x 32, got " + std::to_string(sums);
+  return {};
+}
+
 std::string refusal(const LinearProblem& p) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;
-  for (const std::int64_t size : {p.rows(), p.columns_in(), p.columns_out()})
+  for (const std::int64_t size : {p.rows(), p.columns_in(), p.columns_out(), p.batch, p.heads_in, p.heads_out})
     if (size > kLongest) return "takes rows and columns up to 2^30, got " + std::to_string(size);
-  return {};
+  return count_refusal(p);
 }
 
 std::string cublaslt_obstacle() {
@@ -159,11 +172,12 @@ std::string cublaslt_obstacle() {
 
 std::string obstacle(int variant) { return variant == kSimple ? cuda::unavailable() : cublaslt_obstacle(); }
 
-// The simple kernel takes one thread block per tile, and a grid has at most kMaxGrid.
+// The simple kernel takes one thread block per tile. Tiles hold rows of one batch element and columns of one head,
+// where these do not fold.
 std::string simple_refusal(const LinearProblem& p) {
-  const std::int64_t m = divide_up(p.rows(), kProductTile), k = divide_up(p.columns_in(), kProductTile),
-                     n = divide_up(p.columns_out(), kProductTile);
-  if (std::max({m * n, m * k, n * k}) > kMaxGrid) return "takes results of up to 2^31 tiles of 64 x 64";
+  const std::int64_t m = p.batch * divide_up(p.len, kProductTile), k = p.heads_in * divide_up(p.dim_in, kProductTile),
+                     n = p.heads_out * divide_up(p.dim_out, kProductTile), most = std::max({m * n, m * k, n * k});
+  if (most > kMaxGrid) return "takes results of up to 2^31 - 1 tiles of 64 x 64, got " + std::to_string(most);
   return {};
 }
 

@@ -16,7 +16,7 @@ constexpr std::int64_t kDims32[] = {17, 20, 24, 31, 32, 32};
 constexpr std::int64_t kDims64[] = {33, 40, 48, 56, 63, 64, 64, 64};
 constexpr std::int64_t kDims128[] = {65, 72, 80, 96, 96, 112, 127, 128, 128, 128};
 constexpr std::int64_t kDims256[] = {129, 160, 192, 192, 255, 256, 256};
-constexpr std::int64_t kDimsAbove[] = {257, 288, 320, 512, 576};
+constexpr std::int64_t kDimsAbove[] = {257, 288, 320, 512, 576, 1024, 2048, 4096};
 
 constexpr DimClass kDimClasses[] = {{"d<=16", 16, kDims16},    {"d<=32", 32, kDims32},    {"d<=64", 64, kDims64},
                                     {"d<=128", 128, kDims128}, {"d<=256", 256, kDims256}, {"d>256", 4096, kDimsAbove}};
@@ -28,6 +28,8 @@ constexpr std::int64_t kShort[] = {1,  2,  3,  5,  7,  8,  9,  13, 15, 16, 17, 2
 constexpr std::int64_t kMiddle[] = {96,  97,  101, 113, 127, 128, 129, 149, 159, 161, 191, 192,
                                     193, 199, 211, 240, 255, 256, 257, 271, 319, 320, 321, 383};
 constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509, 511, 513, 575, 641, 769, 1023, 1025};
+// With one batch element and few heads, the CPU engine's backward divides so many keys among tasks.
+constexpr std::int64_t kDivided[] = {1024, 1031, 1279, 1537, 2049};
 
 // The cell of a case. Any kCells consecutive cases are in different cells, because kStep and kCells are coprime. With
 // this step any 8 consecutive cases have every type and pass, any 47 also every mask, any 60 also every class of head
@@ -83,7 +85,8 @@ void draw_lengths(Draw& draw, Reach reach, AttentionProblem& p) {
     if (draw.one_in(40) && may_be_none) return std::int64_t{0};
     return draw.one_in(4) ? draw.of(kMiddle) : draw.of(kShort);
   };
-  p.len_k = length(reach.keys);
+  const bool divided = reach.keys && std::max(p.dim_qk, p.dim_v) <= 256 && !draw.one_in(4);
+  p.len_k = divided ? draw.of(kDivided) : length(reach.keys);
   p.len_q = has_equal_lengths(p.mask) || (draw.one_in(3) && !reach.queries) ? p.len_k : length(reach.queries);
   if (!has_equal_lengths(p.mask) && !reach.queries && draw.one_in(10)) p.len_q = 1;  // decoding
 }
@@ -96,6 +99,39 @@ void draw_heads(Draw& draw, Reach reach, AttentionProblem& p) {
   const bool may_be_none = !reach.queries && !reach.keys;
   if (draw.one_in(150) && may_be_none) p.batch = 0;
   if (draw.one_in(150) && may_be_none) p.heads_q = p.heads_kv = 0;
+}
+
+double elements(const AttentionProblem& p) {
+  return static_cast<double>(p.batch) * static_cast<double>(p.heads_q * p.len_q + p.heads_kv * p.len_k) *
+         static_cast<double>(p.dim_qk + p.dim_v);
+}
+
+// One size becomes 0 and another one huge, as far as the other tensors stay small.
+void draw_empty(Draw& draw, AttentionProblem& p) {
+  constexpr std::int64_t kHuge[] = {2048, 2053, 4097, 8209};
+  constexpr std::int64_t kSequences = 1 << 14;
+  const std::uint32_t kind = draw.word() % 4;
+  std::int64_t* huge = nullptr;
+  if (kind < 2 && !has_equal_lengths(p.mask)) {
+    (kind == 0 ? p.len_q : p.len_k) = 0;
+    huge = kind == 0 ? &p.len_k : &p.len_q;
+    p.batch = p.heads_kv = 1;
+    p.heads_q = 2;
+  } else if (kind % 2 == 0) {
+    p.batch = 0;
+    huge = &p.heads_kv;
+  } else {
+    p.heads_q = 0;
+    p.heads_kv = draw.of(kHuge);
+    p.len_q = p.len_k = 1;
+    huge = &p.batch;
+  }
+  *huge = draw.of(kHuge);
+  if (huge == &p.heads_kv) p.heads_q = 2 * p.heads_kv;
+  while (elements(p) > 1 << 19 || p.batch * p.heads_kv > kSequences) {
+    std::int64_t& size = *huge > 1 ? *huge : p.heads_kv;
+    size /= 2;
+  }
 }
 
 void draw_dims(Draw& draw, const DimClass& dims, AttentionProblem& p) {
@@ -122,6 +158,7 @@ void shrink_to(double limit, Reach reach, AttentionProblem& p) {
     } else {
       const bool shortens_keys = reach.queries || (!reach.keys && p.len_k >= p.len_q);
       std::int64_t& length = shortens_keys ? p.len_k : p.len_q;
+      if (length == 1) return;  // no queries or no keys would leave little to compare
       length = length * 3 / 4;
     }
   }
@@ -230,6 +267,7 @@ AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits&
   draw_dims(draw, kDimClasses[cell.dim_class], p);
   draw_heads(draw, reach, p);
   draw_lengths(draw, reach, p);
+  if (!reach.queries && !reach.keys && draw.one_in(50)) draw_empty(draw, p);
   shrink_to(!reach.queries && !reach.keys ? 1.5e6 : backward ? 1e7 : 1.5e7, reach, p);
   draw_window(draw, p);
   draw_inputs(draw, c);

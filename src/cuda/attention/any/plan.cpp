@@ -134,18 +134,25 @@ std::string text_of(const KernelInstance& kernel, const Split& split) {
   return text;
 }
 
+// Half of kMaxGrid for tiles of 32 rows, since tiles of 16 rows, or separate thread blocks for dK and dV, double the
+// grid. There are splits only where tiles are few. Without query heads, the key heads still have gradients: zeros.
+std::string grid_refusal(const AttentionProblem& p) {
+  constexpr std::int64_t kMost = kMaxGrid / 2;
+  const std::int64_t tiles = divide_up(std::max(p.len_q, p.len_k), 32) + 1, heads = std::max(p.heads_q, p.heads_kv);
+  // Sizes are compared one by one, since their product may overflow where another size is 0.
+  if (heads <= kMost / tiles && p.batch <= kMost / tiles / std::max<std::int64_t>(heads, 1)) return {};
+  return "batch x " + std::string(p.heads_q >= p.heads_kv ? "heads_q" : "heads_kv") +
+         " x tiles = " + std::to_string(p.batch) + " x " + std::to_string(heads) + " x " + std::to_string(tiles) +
+         ", takes up to " + std::to_string(kMost);
+}
+
 // Why these kernels do not take the problem; empty if they do.
 std::string refusal(const AttentionProblem& p) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
   if (dim > 256) return "head dimension " + std::to_string(dim) + ", takes 1 to 256";
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
-  // kMaxGrid / 2 tiles of 32 rows, since tiles of 16 rows, or separate thread blocks for dK and dV, double the grid.
-  // There are splits only where tiles are few.
-  const std::int64_t tiles = divide_up(std::max(p.len_q, p.len_k), 32) + 1;
-  if (p.batch * p.heads_q > kMaxGrid / 2 / tiles)
-    return "batch x heads_q x tiles = " + std::to_string(p.batch * p.heads_q) + " x " + std::to_string(tiles) +
-           ", takes up to " + std::to_string(kMaxGrid / 2);
+  if (std::string reason = grid_refusal(p); !reason.empty()) return reason;
   // This GPU may be too old even though another one of the machine is not.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;
   const int limit = usable_shared_memory(p.device.index);
