@@ -33,7 +33,26 @@ if(obstacle)
   message(STATUS "Built without CUDA: ${obstacle}")
   return()
 endif()
+# Ends with the names in the list that the kernels cannot be compiled for.
+function(refuse_older_architectures architectures)
+  set(older)
+  foreach(one IN LISTS architectures)
+    if(one MATCHES "^all(-major)?$" OR (one MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 LESS 80))
+      list(APPEND older ${one})
+    endif()
+  endforeach()
+  if(older)
+    list(JOIN older " " older)
+    message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has ${older}: the kernels need compute capability 8.0, which is 80, or "
+      "higher; name these, or build with FOVEA_CUDA=OFF")
+  endif()
+endfunction()
+refuse_older_architectures("${CMAKE_CUDA_ARCHITECTURES}")
 enable_language(CUDA)
+if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native" AND NOT CMAKE_CUDA_ARCHITECTURES_NATIVE)
+  message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES is native, but this machine has no GPU that the driver shows; name "
+    "architectures, such as 90-real, or build with FOVEA_CUDA=OFF")
+endif()
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc speaks C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
@@ -44,6 +63,7 @@ set(FOVEA_CUDA_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static 
 set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
 if(FOVEA_CUDA_ARCHITECTURES STREQUAL "native" AND CMAKE_CUDA_ARCHITECTURES_NATIVE)
   set(FOVEA_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES_NATIVE}")
+  refuse_older_architectures("${FOVEA_CUDA_ARCHITECTURES}")
 endif()
 # A register that spills inside a main loop costs more than any tile can win: the build fails, with the compiler that the
 # tiles were chosen with. Others hand out registers in their own way.
