@@ -89,7 +89,7 @@ void print_cells(const Comparison& comparison) {
       implementations.push_back(cell.a->impl);
   }
   const ShortLines labels = shorten(problems);
-  std::printf("%s\n", wrapped("all: " + labels.common, 5).c_str());
+  if (!labels.common.empty()) std::printf("%s\n", wrapped("all: " + labels.common, 5).c_str());
   for (const std::string& implementation : implementations) {
     std::vector<std::vector<std::string>> table{labels.keys};
     for (const char* head : {"A", "B", "B/A", "verdict"}) table[0].emplace_back(head);

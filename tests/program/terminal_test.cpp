@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "program/bench/table.h"
 #include "program/terminal_text.h"
 #include "run_program.h"
 
@@ -42,6 +43,28 @@ TEST(Terminal, ABenchFits80Columns) {
   expect_80_columns(run.err);
   EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
   EXPECT_EQ(run.out.find("place=contiguous"), std::string::npos) << "default values say nothing: " << run.out;
+}
+
+// As the quick preset: nothing but defaults is common, and `flash` becomes another implementation for each type.
+TEST(Terminal, ATableOfTwoTypesHasNoEmptyColumns) {
+  const auto row = [](const std::string& problem, const std::string& impl) {
+    program::Row made;
+    made.problem = "op=attention " + problem + " hkv=1 lq=8 lk=8 dv=8 layout=bhld device=cpu data=normal";
+    made.impl = impl;
+    made.status = "ok";
+    made.time_s = program::statistics_of({1, 1, 1});
+    return made;
+  };
+  std::vector<program::Row> rows;
+  for (const char* impl : {"naive_with_a_long_name", "vectorized_with_a_long_name"}) {
+    rows.push_back(row("pass=fwd d=8 dtype=fp32", impl));
+    rows.push_back(row("pass=bwd d=8 dtype=bf16", impl));
+  }
+  rows.push_back(row("pass=fwd d=8 dtype=fp32", "cpu.avx512"));
+  rows.push_back(row("pass=bwd d=8 dtype=bf16", "cpu.avx512_bf16"));
+  const std::string text = program::terminal_text(program::bench_table(rows, {}), false);
+  expect_80_columns(text);
+  EXPECT_NE(text.find("naive_with_a_long_name  vectorized_with_a_long_name  cpu.avx512\n"), std::string::npos) << text;
 }
 
 TEST(Terminal, ABenchTellsWhatFlashBecame) {

@@ -81,7 +81,7 @@ ShortLines shorten(const std::vector<std::string>& lines) {
     result.keys.push_back(key);
     for (std::size_t i = 0; i < taken.size(); ++i) {
       const std::string word = taken[i].word(key);
-      append(result.lines[i], word);
+      if (!taken[i].says_nothing(key)) append(result.lines[i], word);
       result.values[i].push_back(word.empty() ? "" : word.substr(key.size() + 1));
     }
   }

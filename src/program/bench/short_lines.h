@@ -7,9 +7,9 @@
 namespace fovea::program {
 
 struct ShortLines {
-  std::string common;                            // the words that all lines share, without default values
-  std::vector<std::string> lines;                // the words of each line that differ; "this problem" if none does
-  std::vector<std::string> keys;                 // the keys that differ
+  std::string common;              // the words that all lines share, without default values
+  std::vector<std::string> lines;  // the words of each line that differ, without default values; or "this problem"
+  std::vector<std::string> keys;   // the keys that differ
   std::vector<std::vector<std::string>> values;  // of each line: the value of every key; empty where it has none
 };
 ShortLines shorten(const std::vector<std::string>& lines);

@@ -81,9 +81,23 @@ std::string title_of(const BenchTable& table, const Columns& keys, std::size_t r
   return text;
 }
 
+// Of these implementations, those that have a time in the rows with this title.
+Columns with_times(const BenchTable& table, const Arrangement& how, const Columns& all, const std::string& title) {
+  Columns some;
+  for (const std::size_t n : all) {
+    for (std::size_t row = 0; row < table.times.size(); ++row) {
+      if (table.times[row][n].empty() || title_of(table, how.titles, row) != title) continue;
+      some.push_back(n);
+      break;
+    }
+  }
+  return some;
+}
+
 // The rows with this title, after a header.
-Cells block_of(const BenchTable& table, const Arrangement& how, const Columns& times, const std::string& title,
+Cells block_of(const BenchTable& table, const Arrangement& how, const Columns& all, const std::string& title,
                bool colour) {
+  const Columns times = with_times(table, how, all, title);
   Cells cells(1);
   for (const std::size_t key : how.keys) cells[0].push_back(bold(table.keys[key], colour));
   for (const std::size_t n : times) cells[0].push_back(bold(table.implementations[n], colour));
@@ -126,9 +140,9 @@ std::string terminal_text(const BenchTable& table, bool colour) {
     const std::string title = title_of(table, how.titles, row);
     if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
   }
-  std::string text = wrapped("all: " + table.common, 5) + "\n";
+  std::string text = table.common.empty() ? "" : wrapped("all: " + table.common, 5) + "\n";
   for (const std::string& title : titles) {
-    if (!how.titles.empty()) text += "\n" + title + "\n";
+    if (!how.titles.empty()) text += (text.empty() ? "" : "\n") + title + "\n";
     for (std::size_t n = 0; n < how.tables.size(); ++n)
       text += (n > 0 ? "\n" : "") + aligned(block_of(table, how, how.tables[n], title, colour));
   }
