@@ -21,7 +21,7 @@ template <int kN = 3>
 int f(const std::vector<int>& v, int* p) {
   if (v.size() < 4 && p != nullptr) return std::min(1, *p);
   g("a + 1", '2');
-  return v[0] + 0x1f;  // 5 - 3
+  return v[0] + 0x1f + sizeof v[7];  // 5 - 3
 }
 """
 
