@@ -37,7 +37,7 @@ std::int64_t repeats(double flops_of_one) {
 
 // Combines every form with every start, so that even sums of two numbers run in both orders.
 PlainVariant plain_variant(std::int64_t repeat) {
-  return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2, repeat % 4 >= 2};
+  return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2, repeat / 4 % 2 == 1, repeat % 4 >= 2};
 }
 
 std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
@@ -152,6 +152,18 @@ void mark_backward(const AttentionProblem& p, const BackwardTensors& t, bool of_
   }
 }
 
+// The problem with as many keys as the row has that sees the fewest, but at least one.
+AttentionProblem with_fewest_keys(AttentionProblem p) {
+  std::int64_t fewest = p.len_k;
+  for (std::int64_t i = 0; i < p.len_q && fewest > 1; ++i) {
+    std::int64_t seen = 0;
+    for (std::int64_t j = 0; j < p.len_k && seen < fewest; ++j) seen += reference::visible(p, i, j) ? 1 : 0;
+    if (seen > 0) fewest = seen;
+  }
+  p.len_k = fewest;
+  return p;
+}
+
 bool sees_a_key(const AttentionProblem& p, std::int64_t i) {
   std::int64_t j = 0;
   while (j < p.len_k && !reference::visible(p, i, j)) ++j;
@@ -195,11 +207,13 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
   const double of_one = companion_flops(p);
   if (!sample.complete || of_one == 0 || of_one > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
-  const bool is_backward = std::is_same_v<Tensors, BackwardTensors>, few_keys = p.len_k < kLeastKeysOfCompanions;
+  const bool is_backward = std::is_same_v<Tensors, BackwardTensors>;
+  const AttentionProblem shortest = is_backward ? p : with_fewest_keys(p);
+  const bool few_keys = shortest.len_k < kLeastKeysOfCompanions;
   const std::int64_t keeping = is_backward ? moving / 2 : few_keys ? moving : 0;
   for (std::int64_t n = 0; n < moving + keeping; ++n) {
     const Keeps keeps = n < moving ? Keeps::nothing : is_backward ? Keeps::scores : Keeps::len_k;
-    const Companion companion(p, tensors, static_cast<std::uint64_t>(n), keeps);
+    const Companion companion(keeps == Keeps::len_k ? shortest : p, tensors, static_cast<std::uint64_t>(n), keeps);
     Sample all = sample_of(companion.problem(), 0);
     const auto& moved = [&companion]() -> const Tensors& {
       if constexpr (std::is_same_v<Tensors, ForwardTensors>) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "attention/reference/head.h"
 #include "core/float16.h"
@@ -92,6 +93,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
                      std::int64_t head, PlainVariant variant)
     : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, variant) {
   const AttentionProblem& p = problem;
+  variant_.base_2 = false;  // of forward only
   dout_ = read(tensors.dout, batch, head);
   if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
   const bool given_lse = bool(tensors.lse);
@@ -126,14 +128,14 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   for (std::int64_t j = 0; j < p.len_k; ++j) {
     if (!reference::visible(p, i, j)) continue;
     any = true;
-    largest = std::max(largest, scores_[static_cast<std::size_t>(j)] * static_cast<float>(p.scale));
+    largest = std::max(largest, scores_[static_cast<std::size_t>(j)] * factor());
   }
   std::fill(out, out + p.dim_v, 0.0);
   if (!any) return kNone;
   largest_[static_cast<std::size_t>(i)] = largest;
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
-    if (reference::visible(p, i, j)) sum += std::exp(exponent(i, scores_[static_cast<std::size_t>(j)]));
+    if (reference::visible(p, i, j)) sum += weight(i, scores_[static_cast<std::size_t>(j)]);
   }
   sum_[static_cast<std::size_t>(i)] = sum;
   std::vector<float> sums(static_cast<std::size_t>(p.dim_v), 0.0f);
@@ -141,19 +143,25 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const float score = scores_[static_cast<std::size_t>(j)];
-    add_row(sums, variant_.divided_last ? stored(std::exp(exponent(i, score))) : probability(i, score), v_, j);
+    add_row(sums, variant_.divided_last ? stored(weight(i, score)) : probability(i, score), v_, j);
   }
   for (std::size_t c = 0; c < sums.size(); ++c) out[c] = variant_.divided_last ? sums[c] / sum : sums[c];
-  return largest + std::log(sum);
+  return variant_.base_2 ? (largest + std::log2(sum)) * std::numbers::ln2_v<float> : largest + std::log(sum);
 }
 
-float PlainHead::exponent(std::int64_t i, float score) const {
-  const float scale = static_cast<float>(problem_.scale), largest = largest_[static_cast<std::size_t>(i)];
-  return variant_.fused ? std::fma(score, scale, -largest) : score * scale - largest;
+float PlainHead::factor() const {
+  const auto scale = static_cast<float>(problem_.scale);
+  return variant_.base_2 ? scale * std::numbers::log2e_v<float> : scale;
+}
+
+float PlainHead::weight(std::int64_t i, float score) const {
+  const float largest = largest_[static_cast<std::size_t>(i)];
+  const float exponent = variant_.fused ? std::fma(score, factor(), -largest) : score * factor() - largest;
+  return variant_.base_2 ? std::exp2(exponent) : std::exp(exponent);
 }
 
 float PlainHead::probability(std::int64_t i, float score) const {
-  return stored(std::exp(exponent(i, score)) / sum_[static_cast<std::size_t>(i)]);
+  return stored(weight(i, score) / sum_[static_cast<std::size_t>(i)]);
 }
 
 void PlainHead::query_gradient(std::int64_t i, double* dq) {

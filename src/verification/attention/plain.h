@@ -17,6 +17,7 @@ struct PlainVariant {
   bool fused = false;
   bool fused_delta = false;   // delta adds unrounded products too
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
+  bool base_2 = false;        // exp2 of scores times scale * log2(e), one rounded constant, as FlashAttention does
   bool divided_last = false;  // out is divided by the sum of exp(s - max); else P is, before it is stored
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
@@ -49,14 +50,15 @@ class PlainHead {
   // products[n] = row . (row n of the matrix) for n in the range.
   void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
   void add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const;
-  float stored(float value) const;  // rounds to the inputs' type, unless fused
-  float exponent(std::int64_t i, float score) const;
+  float stored(float value) const;                  // rounds to the inputs' type, unless fused
+  float factor() const;                             // of scores: the scale, in base 2 times log2(e)
+  float weight(std::int64_t i, float score) const;  // exp(s - max)
   float probability(std::int64_t i, float score) const;
 
   const AttentionProblem& problem_;
   PlainVariant variant_;
   Matrix q_, k_, v_, dout_;
-  std::vector<float> largest_, sum_;  // [len_q]: P = exp(scale score - largest) / sum
+  std::vector<float> largest_, sum_;  // [len_q]: P = exp(factor score - largest) / sum
   std::vector<float> delta_;          // [len_q]
   std::vector<float> scores_, dp_;    // scratch of one row or column
 };
