@@ -1,79 +1,77 @@
-// The constants of estimate.h, one row per chip.
+// The constants of estimate.h, one row per chip. Times are in cycles, rates per cycle and SM.
 #pragma once
 
 namespace fovea::cuda::any {
 
-// Multiply-adds per cycle and SM, by the shape of the tile.
-struct MmaRates {
-  double split_warps;          // tiles with split_warps
-  double one_tile, two_tiles;  // tiles with one or two 16-row MMA tiles per warp
-};
-struct FmaRates {
-  double split_warps;
-  double few_warps;   // fewer than four
-  double wide_lanes;  // 8 x 8 scores per thread
-  double others;
-};
-
-// Costs that depend on the MMA policy, in cycles unless a comment says otherwise.
+// Costs of the tiles that multiply in the same way.
 struct TileCosts {
-  double rate;      // multiply-adds per cycle and SM; 0: MmaRates or FmaRates has it
-  double prologue;  // the launch, and the work of a thread block before its first product
-  double chain;     // the dependent chain of one product, with its part of softmax and barriers
-  double alone;     // time of a thread block alone on its SM, divided by its time on a full SM
-  double softmax;   // exponentials and rescaling, in equivalent MMA columns
+  double rate;     // multiply-adds
+  double chain;    // the dependent chain of one product, with its part of softmax and barriers
+  double softmax;  // exponentials and rescaling, in equivalent MMA columns
+  double alone;    // a thread block alone on an SM with room for more is as slow as if so many shared the SM
+};
+struct MmaTiles {
+  TileCosts few_rows;             // with split_warps
+  TileCosts one_tile, two_tiles;  // with one or two 16-row MMA tiles per warp
+  TileCosts wgmma;
+};
+struct FmaTiles {
+  TileCosts few_rows;    // with split_warps
+  TileCosts few_warps;   // with fewer than four warps
+  TileCosts wide_lanes;  // with 8 x 8 scores per thread
+  TileCosts others;
+};
+
+struct KernelCosts {
+  double start;     // the launch, and in backward the preprocess kernel
+  double prologue;  // of a thread block: all but its streamed tiles and its splits
+  // Weight of the work that a thread block's neighbours lack under a mask: 0 if it runs faster when they have ended.
+  double short_neighbours;
+  // The time of a partial last wave lies between two bounds; this is the weight of the lower one, an even share.
+  double smooth_waves;
+  // Under a mask: from the end of an even share to the end of the last thread block, in longest thread blocks. With up
+  // to two splits, with more, and with splits in a cluster.
+  double tail_few_splits, tail_many_splits, tail_clusters;
+  // Splits through memory.
+  double store_rate;  // bytes of partials, as a thread block writes them and as the combine reads them
+  double combine;     // the launch of the kernel that combines
+  double per_split;   // a row reads its splits one after the other
   // Splits in a cluster.
-  double cluster_barriers;
-  double cluster_rate;   // bytes per cycle and SM that are combined through distributed shared memory
-  double cluster_chain;  // as `chain`
-  double cluster_alone;  // as `alone`, where a full SM holds two thread blocks
-  double cluster_speed;  // speed-up of a forward kernel whose warps own 16 rows, since many fit an SM
-  // Clusters in several waves: weights of the products, of the work that a split does once, and of the longest split.
-  double wave_products, wave_once, wave_tail;
+  double barriers, barriers_per_split;
+  double cluster_rate;  // bytes that are combined through distributed shared memory
 };
 
-// Costs of combining splits.
-struct SplitCosts {
-  double launch;         // of the kernel that combines
-  double per_split;      // a row reads its splits one after the other
-  double store_rate;     // bytes per cycle and SM
-  double chain;          // as TileCosts::chain, for tiles with split_warps
-  double cluster_split;  // cycles that each split adds to the barriers of a cluster
-  double cluster_short;  // fraction of the time after a short split's end in which its SM gets no faster
-  // Time of the last wave beyond an even share, in units of the longest split.
-  double tail_few_splits;   // up to two splits
-  double tail_many_splits;  // more than two
-};
-
-// The two gradient kernels of fp32, which run concurrently.
+// The two gradient kernels of a call, which run concurrently from sm_90 on.
 struct PairCosts {
-  double preprocess;       // the part that loading the first tiles does not hide
-  double prologue;         // from a free SM to the first product, and from the last product to the end
-  double rate, wide_rate;  // multiply-adds per cycle and SM; with 8 x 8 scores per thread
-  double alone;            // a thread block alone on an SM with room for more is as slow as if this many shared it
-  double chain;            // the dependent chain of one product
-  double store_rate;       // bytes per cycle and SM
-  double combine;          // the launch of the kernel that combines
-  double combine_rate;     // bytes per cycle and SM that it reads
-  double cluster_combine;  // per gradient
-  double cluster_rate;     // as TileCosts::cluster_rate
-  double tail_of_dq;       // from the end of the last full wave to the end of the last split, in splits of dQ,
-  double tail_of_dkdv;     // and in splits of dK and dV
-  double masked_wave;      // waves that a mask saves, since some splits are short
-  double unequal_rows;     // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
+  double start;    // as KernelCosts::start, of both
+  double combine;  // the launch of the kernel that combines the splits of both
+  // Where both do not fit the chip at once: the sum of their even shares counts so much, and then the last thread block
+  // of dQ has so much of its time to go.
+  double overlap, tail_of_dq;
+  // Without a mask all thread blocks of dQ are equally long: this part of one follows the kernel for dK and dV.
+  double following_dq;
+  double unequal_rows;  // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
+};
+
+template <class Tiles>
+struct KernelSpec {
+  Tiles tiles;
+  KernelCosts costs;
+};
+template <class Tiles>
+struct WidthSpec {
+  KernelSpec<Tiles> forward, dkdv, dq;
+  PairCosts pair;
 };
 
 struct ArchSpec {
   const char* chip;
   double clock_hz;  // of the SMs under load
-  MmaRates mma;
-  FmaRates fma;
-  TileCosts mma_sync, forward_wgmma, dkdv_wgmma, dq_wgmma;
-  SplitCosts split;
-  PairCosts pair;
+  WidthSpec<MmaTiles> bits16;
+  WidthSpec<FmaTiles> fp32;
 };
 
-// The row of the device's chip, or of the nearest chip that was measured.
+// The H200's, the only chip that was measured, for every device.
 const ArchSpec& arch_spec(int device);
 
 }  // namespace fovea::cuda::any

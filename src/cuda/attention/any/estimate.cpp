@@ -1,9 +1,8 @@
-// Cycles of a thread block per streamed tile and per split, then cycles of the chip.
+// A prediction: cycles of a thread block per streamed tile, of the longest thread block, then of all in waves.
 #include "cuda/attention/any/estimate.h"
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "cuda/attention/any/arch_spec.h"
 #include "cuda/runtime/device_info.h"
@@ -12,179 +11,164 @@
 namespace fovea::cuda::any {
 namespace {
 
-// One kernel on one device.
+const TileCosts& costs_of(const MmaTiles& tiles, const TileShape& tile, int device) {
+  if (tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup) return tiles.wgmma;
+  return tile.split_warps > 1 ? tiles.few_rows : tile.row_tiles > 1 ? tiles.two_tiles : tiles.one_tile;
+}
+
+const TileCosts& costs_of(const FmaTiles& tiles, const TileShape& tile, int) {
+  return tile.split_warps > 1  ? tiles.few_rows
+         : tile.warps < 4      ? tiles.few_warps
+         : tile.lane_rows == 2 ? tiles.wide_lanes
+                               : tiles.others;
+}
+
+template <class Tiles>
+const KernelSpec<Tiles>& spec_of(const WidthSpec<Tiles>& width, Kernel kernel) {
+  return kernel == Kernel::forward ? width.forward : kernel == Kernel::backward_dkdv ? width.dkdv : width.dq;
+}
+
+// One choice, and what it costs on one chip.
 struct CostInput {
-  const ArchSpec& arch;
   const TileShape& tile;
   const Workload& workload;
   const Splitting& splitting;
-  ElementKind kind;
+  const TileCosts& products;
+  const KernelCosts& kernel;
   double sms;
-  bool has_wgmma;  // in the code that the device runs of this tile
-
-  const TileCosts& costs() const {
-    if (!has_wgmma) return arch.mma_sync;
-    switch (workload.kernel) {
-      case Kernel::forward:
-        return arch.forward_wgmma;
-      case Kernel::backward_dkdv:
-        return arch.dkdv_wgmma;
-      case Kernel::backward_dq:
-        return arch.dq_wgmma;
-    }
-    return arch.mma_sync;
-  }
-
-  double rate() const {
-    const auto& [mma, fma] = std::tie(arch.mma, arch.fma);
-    if (kind == ElementKind::fp32)
-      return tile.split_warps > 1  ? fma.split_warps
-             : tile.warps < 4      ? fma.few_warps
-             : tile.lane_rows == 2 ? fma.wide_lanes
-                                   : fma.others;
-    if (has_wgmma) return costs().rate;
-    return tile.split_warps > 1 ? mma.split_warps : tile.row_tiles > 1 ? mma.two_tiles : mma.one_tile;
-  }
 
   // Cycles of a thread block for one streamed tile, where `ctas` of them share the rate of an SM. A product takes at
-  // least `chain` cycles.
-  double tile_cycles(double chain, double ctas) const {
-    const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + costs().softmax);
-    return workload.products * std::max(chain, elements * ctas / rate());
+  // least its chain.
+  double tile_cycles(double ctas) const {
+    const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + products.softmax);
+    return workload.products * std::max(products.chain, elements * std::max(ctas, alone()) / products.rate);
   }
-
+  double alone() const { return splitting.max_ctas_per_sm > 1 ? products.alone : 1; }
   double result_bytes() const { return 4 * workload.result_floats * tile.rows(); }  // fp32, of one split of a tile
+  bool in_cluster() const { return splitting.split.in_cluster; }
+  bool in_memory() const { return splitting.split.splits > 1 && !in_cluster(); }
 };
 
-double cycles_of_splits(const CostInput& c) {
+template <class Tiles>
+CostInput input_of(const WidthSpec<Tiles>& width, const TileChoice& one, int device) {
+  const KernelSpec<Tiles>& spec = spec_of(width, one.workload.kernel);
+  return {.tile = one.kernel->tile,
+          .workload = one.workload,
+          .splitting = one.splitting,
+          .products = costs_of(spec.tiles, one.kernel->tile, device),
+          .kernel = spec.costs,
+          .sms = static_cast<double>(device_info(device).sm_count)};
+}
+
+// Cycles of a kernel without its launch.
+struct KernelTime {
+  double alone = 0;    // of the kernel alone on the chip, without combining
+  double longest = 0;  // of its longest thread block
+  double share = 0;    // of an SM, if all had equally much work
+  double waves = 0;    // thread blocks with work, divided by those that fit the chip
+  double combine = 0;  // reading the partials of splits through memory
+  bool is_even = false;
+};
+
+// Cycles of a thread block beside its streamed tiles.
+double fixed_cycles(const CostInput& c) {
+  const double resident = c.splitting.ctas_per_sm;
+  if (c.in_memory()) return c.kernel.prologue + c.result_bytes() * resident / c.kernel.store_rate;
+  if (!c.in_cluster()) return c.kernel.prologue;
+  return c.kernel.prologue + c.result_bytes() * resident / c.kernel.cluster_rate +
+         c.workload.results * (c.kernel.barriers + c.kernel.barriers_per_split * c.splitting.split.splits);
+}
+
+KernelTime time_of(const CostInput& c) {
   const Workload& workload = c.workload;
-  const SplitCosts& costs = c.arch.split;
-  const bool even = is_even(workload);
+  const KernelCosts& costs = c.kernel;
   const int splits = c.splitting.split.splits;
-  const double capacity = c.splitting.capacity, resident = c.splitting.ctas_per_sm;
-  const double tiles = static_cast<double>(workload.tiles);
-  const double length = static_cast<double>(c.splitting.split.tiles_per_split), all = tiles * splits;
+  const double resident = std::max(c.splitting.ctas_per_sm, 1.0), capacity = std::max(c.splitting.capacity, 1.0);
+  const double sms = capacity / resident;
+  const auto tiles = static_cast<double>(workload.tiles), all = tiles * splits;
+  const auto length =
+      static_cast<double>(c.in_cluster() ? divide_up(workload.longest, splits) : c.splitting.split.tiles_per_split);
+  const double balance = workload.work > 0 ? workload.work / (tiles * static_cast<double>(workload.longest)) : 1.0;
+  const bool even = is_even(workload) || length <= 1;
   // Under a mask, rounding up adds half a split to every tile on average.
-  const double with_work = even ? all : std::max(tiles, workload.work / length + (splits > 1 ? 0.5 * tiles : 0.0));
-  // Splits without work count here: they occupy SMs briefly, so the others are not spread evenly.
-  const double alone = all <= c.sms && resident > 1 ? c.costs().alone : 1.0;
-  const double per_tile = c.tile_cycles(c.tile.split_warps > 1 ? costs.chain : c.costs().chain, alone * resident);
-  const double once = c.costs().prologue + (splits > 1 ? c.result_bytes() * resident / costs.store_rate : 0.0);
-  const double longest = length * per_tile + once;
-  double cycles = std::ceil(std::max(1.0, with_work / capacity)) * longest;
-  if (with_work > capacity && !even) {
-    // Tiles that are not split, or only halved, run longest first and fill the chip well. With more splits the chip is
-    // half idle for about one split at the end.
-    const double tail = splits <= 2 ? costs.tail_few_splits : costs.tail_many_splits;
-    cycles =
-        std::min(cycles, std::max(longest, (workload.work * per_tile + with_work * once) / capacity + tail * longest));
+  const double with_work =
+      even || c.in_cluster() ? all : std::max(tiles, workload.work / length + (splits > 1 ? 0.5 * tiles : 0.0));
+  // The SM with the most thread blocks decides. Those without work count where they keep others from being spread.
+  const auto busiest = [sms](double ctas) { return std::ceil(ctas / sms - 1e-9); };
+  const double sharing = std::clamp(busiest(all), 1.0, resident);
+  const double fixed = fixed_cycles(c), full = c.tile_cycles(resident);
+  KernelTime time;
+  time.is_even = is_even(workload);
+  time.waves = with_work / capacity;
+  time.longest = length * c.tile_cycles(sharing * (balance + (1 - balance) * costs.short_neighbours)) + fixed;
+  // Under a mask, rounding up adds half a streamed tile to every thread block of a cluster but one.
+  const double work =
+      even || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * (all - tiles), all * length);
+  time.share = (work * full + with_work * fixed) / capacity;
+  if (c.in_memory())
+    time.combine =
+        workload.results * costs.per_split * splits + with_work * c.result_bytes() / (c.sms * costs.store_rate);
+  const double in_turn = busiest(with_work), whole = std::floor(in_turn / resident), rest = in_turn - whole * resident;
+  const double in_waves = whole * (length * full + fixed) + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
+  if (time.waves <= 1) {
+    time.alone = time.longest;
+  } else if (even) {
+    time.alone = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
+  } else {
+    const double tail = c.in_cluster() ? costs.tail_clusters
+                        : splits <= 2  ? costs.tail_few_splits
+                                       : costs.tail_many_splits;
+    time.alone = std::max(time.longest, std::min(time.share + tail * time.longest, in_waves));
   }
-  if (splits > 1)
-    cycles += workload.results * (costs.launch + costs.per_split * splits) +
-              with_work * c.result_bytes() / (c.sms * costs.store_rate);
-  return cycles;
+  return time;
 }
 
-// Under a mask the longest splits share their SM with short ones, which end early.
-double cycles_of_clusters(const CostInput& c) {
-  const Workload& workload = c.workload;
-  const TileCosts& costs = c.costs();
-  const int cluster = c.splitting.split.splits;
-  const double resident = c.splitting.ctas_per_sm, capacity = c.splitting.capacity;
-  const double all = static_cast<double>(workload.tiles * cluster);
-  const double alone = c.splitting.max_ctas_per_sm > 1 ? costs.cluster_alone * 2 : 1.0;
-  const double evenness = workload.work / static_cast<double>(workload.tiles * workload.longest);
-  const double together = std::min(resident, all / c.sms) * (evenness + (1 - evenness) * c.arch.split.cluster_short);
-  const bool faster = c.tile.row_tiles == 1 && c.kind != ElementKind::fp32 && workload.kernel == Kernel::forward;
-  const double speed = faster ? costs.cluster_speed : 1.0;
-  const double per_tile = c.tile_cycles(costs.cluster_chain, std::max(alone, together) / speed);
-  const double once = costs.prologue +
-                      workload.results * (costs.cluster_barriers + c.arch.split.cluster_split * cluster) +
-                      c.result_bytes() * resident / costs.cluster_rate;
-  const std::int64_t length = divide_up(workload.longest, cluster);
-  const double longest = static_cast<double>(length) * per_tile + once;
-  if (all <= capacity) return longest;
-  const bool equally_long = is_even(workload) || length == 1;
-  if (equally_long) return std::ceil(all / capacity) * longest;
-  const double crowded = c.tile_cycles(costs.cluster_chain, std::max(alone, resident) / speed);
-  return std::max(longest, (costs.wave_products * workload.work * crowded + costs.wave_once * all * once) / capacity +
-                               costs.wave_tail * longest);
+double cycles_of(const CostInput& c) {
+  const KernelTime time = time_of(c);
+  return c.kernel.start + time.alone + time.combine + (c.in_memory() ? c.workload.results * c.kernel.combine : 0.0);
 }
 
-// What one kernel of a pair costs with one of its choices.
-struct KernelCost {
-  double longest = 0;         // cycles of the longest split
-  double all = 0;             // cycles of all splits, divided by the thread blocks that fit the chip
-  double waves = 0;           // splits, divided by the thread blocks that fit the chip
-  double combined_bytes = 0;  // that combine.cu reads
-  bool is_split = false, even = false;
-};
-
-KernelCost cost_of(const TileChoice& one, const PairCosts& costs) {
-  const auto& [kernel, workload, splitting] = one;
-  const TileShape& tile = kernel->tile;
-  const int splits = splitting.split.splits;
-  const bool in_cluster = splitting.split.in_cluster, in_memory = splits > 1 && !in_cluster, even = is_even(workload);
-  const auto tiles = static_cast<double>(workload.tiles);
-  const auto length = static_cast<double>(divide_up(std::max<std::int64_t>(workload.longest, 1), splits));
-  const double with_work = in_memory && !even ? workload.work / length + 0.5 * tiles : tiles * splits;
-  const double together = splitting.max_ctas_per_sm > 1 ? std::max(splitting.ctas_per_sm, costs.alone) : 1.0;
-  const double product = static_cast<double>(tile.rows() * tile.streamed_rows() * tile.dim) * together /
-                         (tile.lane_rows == 2 ? costs.wide_rate : costs.rate);
-  const double per_tile = workload.products * std::max(costs.chain, product);
-  const double bytes = 4 * workload.result_floats * tile.rows();
-  double once = costs.prologue;
-  if (in_memory) once += bytes * splitting.ctas_per_sm / costs.store_rate;
-  if (in_cluster) once += workload.results * costs.cluster_combine + bytes * splitting.ctas_per_sm / costs.cluster_rate;
-  return {.longest = length * per_tile + once,
-          .all = (workload.work * per_tile + with_work * once) / splitting.capacity,
-          .waves = with_work / splitting.capacity,
-          .combined_bytes = in_memory ? with_work * bytes : 0,
-          .is_split = splits > 1,
-          .even = even};
-}
-
-double cycles_of(const KernelCost& dkdv, const KernelCost& dq, const PairCosts& costs, double sms) {
-  double cycles = std::max(dkdv.longest, dq.longest);
+double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& costs, bool unequal_rows) {
+  double cycles = std::max({dkdv.alone, dq.alone, costs.overlap * (dkdv.share + dq.share)});
   if (dkdv.waves + dq.waves > 1) {
-    const double tail = costs.tail_of_dq * dq.longest + costs.tail_of_dkdv * dkdv.longest;
-    cycles = std::max({dkdv.longest, dq.longest, dkdv.all + dq.all + tail});
-    if (dkdv.is_split)
-      cycles = std::max(cycles, std::ceil(dkdv.waves - (dkdv.even ? 0 : costs.masked_wave)) * dkdv.longest);
+    cycles = std::max(cycles, costs.overlap * (dkdv.share + dq.share) + costs.tail_of_dq * dq.longest);
+    if (dq.is_even) cycles = std::max(cycles, dkdv.alone + costs.following_dq * dq.longest);
   }
-  const double combined = dkdv.combined_bytes + dq.combined_bytes;
-  return costs.preprocess + cycles + (combined > 0 ? costs.combine + combined / (sms * costs.combine_rate) : 0);
+  const double combine = dkdv.combine + dq.combine;
+  return costs.start + cycles * (unequal_rows ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
+}
+
+template <class Tiles>
+BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<TileChoice>& dkdv,
+                            const std::vector<TileChoice>& dq, int device) {
+  std::vector<KernelTime> dq_times;
+  for (const TileChoice& one : dq) dq_times.push_back(time_of(input_of(width, one, device)));
+  std::size_t best_dkdv = 0, best_dq = 0;
+  double least = HUGE_VAL;
+  for (std::size_t i = 0; i < dkdv.size(); ++i) {
+    const KernelTime dkdv_time = time_of(input_of(width, dkdv[i], device));
+    for (std::size_t j = 0; j < dq.size(); ++j) {
+      const bool unequal_rows = dkdv[i].kernel->tile.rows() != dq[j].kernel->tile.rows();
+      const double cycles = cycles_of(dkdv_time, dq_times[j], width.pair, unequal_rows);
+      if (cycles < least) best_dkdv = i, best_dq = j, least = cycles;
+    }
+  }
+  return {.dkdv = dkdv[best_dkdv], .dq = dq[best_dq], .cycles = least};
 }
 
 }  // namespace
 
 double cycles_of(const TileChoice& one, ElementKind kind, int device) {
-  const CostInput c{.arch = arch_spec(device),
-                    .tile = one.kernel->tile,
-                    .workload = one.workload,
-                    .splitting = one.splitting,
-                    .kind = kind,
-                    .sms = static_cast<double>(device_info(device).sm_count),
-                    .has_wgmma = one.kernel->tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup};
-  return one.splitting.split.in_cluster ? cycles_of_clusters(c) : cycles_of_splits(c);
+  const ArchSpec& arch = arch_spec(device);
+  return kind == ElementKind::fp32 ? cycles_of(input_of(arch.fp32, one, device))
+                                   : cycles_of(input_of(arch.bits16, one, device));
 }
 
-BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device) {
-  const PairCosts& costs = arch_spec(device).pair;
-  const double sms = device_info(device).sm_count;
-  std::vector<KernelCost> dq_costs;
-  for (const TileChoice& one : dq) dq_costs.push_back(cost_of(one, costs));
-  std::size_t best_dkdv = 0, best_dq = 0;
-  double least = 0;
-  for (std::size_t i = 0; i < dkdv.size(); ++i) {
-    const KernelCost dkdv_cost = cost_of(dkdv[i], costs);
-    for (std::size_t j = 0; j < dq.size(); ++j) {
-      const bool alike = dkdv[i].kernel->tile.rows() == dq[j].kernel->tile.rows();
-      const double cycles = cycles_of(dkdv_cost, dq_costs[j], costs, sms) * (alike ? 1 : costs.unequal_rows);
-      if ((i == 0 && j == 0) || cycles < least) best_dkdv = i, best_dq = j, least = cycles;
-    }
-  }
-  return {.dkdv = dkdv[best_dkdv], .dq = dq[best_dq], .cycles = least};
+BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, ElementKind kind,
+                            int device) {
+  const ArchSpec& arch = arch_spec(device);
+  return kind == ElementKind::fp32 ? fastest_pair(arch.fp32, dkdv, dq, device)
+                                   : fastest_pair(arch.bits16, dkdv, dq, device);
 }
 
 }  // namespace fovea::cuda::any

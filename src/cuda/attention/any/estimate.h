@@ -1,8 +1,7 @@
-// Predicts the time of tile choices: cycles of MMAs, exponentials, stores, combining and launches, in whole waves over
-// the chip. The constants are in arch_spec.h.
+// Predicts the time of tile choices: products, exponentials, stores, combining and launches, in whole waves over the
+// chip. The constants are in arch_spec.h.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "cuda/attention/any/tile_choice.h"
@@ -17,8 +16,9 @@ struct BackwardChoice {
   double cycles = 0;
 };
 
-// The two gradient kernels of an fp32 backward call, which run concurrently: the choices that minimize the time of both
-// and of their combine. Splits of dK and dV occupy the SMs first; those of dQ fill the rest.
-BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, int device);
+// The choices for the two gradient kernels with the smallest predicted time of both, combining included. They run
+// concurrently: thread blocks for dK and dV occupy the SMs first, those for dQ fill the rest.
+BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vector<TileChoice>& dq, ElementKind kind,
+                            int device);
 
 }  // namespace fovea::cuda::any

@@ -216,12 +216,11 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& dkdv, 
   std::vector<TileChoice> dkdv_choices, dq_choices;
   if (p.wants_dk || p.wants_dv) dkdv_choices = tile_choices(Kernel::backward_dkdv, p, dkdv);
   if (p.wants_dq) dq_choices = tile_choices(Kernel::backward_dq, p, dq);
-  // Before sm_90 the kernels are serialized. 16-bit splits are mostly clusters, which are chosen as if they ran alone.
-  const bool concurrent =
-      p.dtype == DType::fp32 && !dkdv_choices.empty() && !dq_choices.empty() && device_info(p.device.index).major >= 9;
+  // Before sm_90 the kernels are serialized.
+  const bool concurrent = !dkdv_choices.empty() && !dq_choices.empty() && device_info(p.device.index).major >= 9;
   BackwardChoice both;
   if (concurrent) {
-    both = fastest_pair(dkdv_choices, dq_choices, p.device.index);
+    both = fastest_pair(dkdv_choices, dq_choices, plan.kind, p.device.index);
   } else {
     if (const auto [best, cycles] = fastest(dkdv_choices, p); best != nullptr) both.dkdv = *best, both.cycles += cycles;
     if (const auto [best, cycles] = fastest(dq_choices, p); best != nullptr) both.dq = *best, both.cycles += cycles;

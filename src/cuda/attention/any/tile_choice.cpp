@@ -31,9 +31,12 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t whole = divide_up(streamed, tile.streamed_rows());
   workload.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
   workload.work = density(p) * static_cast<double>(workload.tiles * whole * group);
-  // Tiles at the edges of a window also compute masked pairs.
+  // Tiles that the edge of a mask cuts also compute masked pairs.
   if (p.mask.left != Mask::kUnlimited)
     workload.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
+  else if (p.mask.right != Mask::kUnlimited)
+    workload.work += static_cast<double>(workload.tiles * group) * (tile.rows() + tile.streamed_rows()) /
+                     (2.0 * tile.streamed_rows());
   workload.work = std::min(workload.work, static_cast<double>(workload.tiles * workload.longest));
   // Where separate thread blocks compute dK and dV, they make 3 and 2 products.
   workload.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
