@@ -12,15 +12,13 @@
 namespace fovea::verification {
 namespace {
 
-// sums[n] += factor * values[n]. If fused, the product is not rounded: a product of two fp32 numbers is exact in
-// double.
-void add_scaled(float* sums, float factor, const float* values, std::int64_t count, bool fused) {
-  if (!fused) {
-    for (std::int64_t n = 0; n < count; ++n) sums[n] += factor * values[n];
-    return;
-  }
-  for (std::int64_t n = 0; n < count; ++n)
-    sums[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(values[n]) + sums[n]);
+constexpr int kProductsOfTensorCores = 16;
+
+float rounded_toward_zero(double value) {
+  const auto nearest = static_cast<float>(value);
+  return std::isfinite(value) && std::abs(static_cast<double>(nearest)) > std::abs(value)
+             ? std::nextafter(nearest, 0.0f)
+             : nearest;
 }
 
 // From the first visible index to behind the last.
@@ -34,6 +32,28 @@ Range range_of(std::int64_t count, const IsVisible& is_visible) {
 }
 
 }  // namespace
+
+void RowSums::add(float factor, const float* row) {
+  if (variant_.tensor_cores) {
+    for (std::size_t n = 0; n < sums_.size(); ++n)
+      pending_[n] += static_cast<double>(factor) * static_cast<double>(row[n]);
+    if (++rows_ == kProductsOfTensorCores) finish();
+  } else if (variant_.fused) {  // the product is not rounded: that of two fp32 numbers is exact in double
+    for (std::size_t n = 0; n < sums_.size(); ++n)
+      sums_[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(row[n]) + sums_[n]);
+  } else {
+    for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] += factor * row[n];
+  }
+}
+
+std::vector<float>& RowSums::finish() {
+  if (rows_ > 0) {
+    for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] = rounded_toward_zero(sums_[n] + pending_[n]);
+    std::fill(pending_.begin(), pending_.end(), 0.0);
+    rows_ = 0;
+  }
+  return sums_;
+}
 
 PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
   Matrix m{view.sizes[2], view.sizes[3], {}, {}};
@@ -59,16 +79,13 @@ PlainHead::Range PlainHead::queries_that_see(std::int64_t key) const {
 }
 
 void PlainHead::multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const {
-  products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
+  RowSums sums(range.end - range.begin, variant_);
   for (std::int64_t n = 0; n < matrix.columns; ++n) {
     const std::int64_t c = variant_(n, matrix.columns);
-    add_scaled(products.data() + range.begin, row[c], matrix.transposed.data() + c * matrix.rows + range.begin,
-               range.end - range.begin, variant_.fused);
+    sums.add(row[c], matrix.transposed.data() + c * matrix.rows + range.begin);
   }
-}
-
-void PlainHead::add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const {
-  add_scaled(sums.data(), factor, matrix.values.data() + row * matrix.columns, matrix.columns, variant_.fused);
+  products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
+  std::copy(sums.finish().begin(), sums.finish().end(), products.begin() + range.begin);
 }
 
 float PlainHead::stored(float value) const {
@@ -81,6 +98,7 @@ float PlainHead::stored(float value) const {
 PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
                      std::int64_t head, PlainVariant variant)
     : problem_(problem), variant_(variant) {
+  variant_.tensor_cores = !variant.fused && problem.dtype != DType::fp32 && problem.device.kind == DeviceKind::cuda;
   const std::int64_t key_head = head / (problem.heads_q / problem.heads_kv);
   q_ = read(tensors.q, batch, head);
   k_ = read(tensors.k, batch, key_head);
@@ -138,13 +156,14 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
     if (reference::visible(p, i, j)) sum += weight(i, scores_[static_cast<std::size_t>(j)]);
   }
   sum_[static_cast<std::size_t>(i)] = sum;
-  std::vector<float> sums(static_cast<std::size_t>(p.dim_v), 0.0f);
+  RowSums out_sums(p.dim_v, variant_);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const float score = scores_[static_cast<std::size_t>(j)];
-    add_row(sums, variant_.divided_last ? stored(weight(i, score)) : probability(i, score), v_, j);
+    out_sums.add(variant_.divided_last ? stored(weight(i, score)) : probability(i, score), v_.row(j));
   }
+  const std::vector<float>& sums = out_sums.finish();
   for (std::size_t c = 0; c < sums.size(); ++c) out[c] = variant_.divided_last ? sums[c] / sum : sums[c];
   return variant_.base_2 ? (largest + std::log2(sum)) * std::numbers::ln2_v<float> : largest + std::log(sum);
 }
@@ -170,15 +189,16 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   multiply(q_.values.data() + i * p.dim_qk, k_, seen, scores_);
   multiply(dout_.values.data() + i * p.dim_v, v_, seen, dp_);
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
-  std::vector<float> sums(static_cast<std::size_t>(p.dim_qk), 0.0f);
+  RowSums dq_sums(p.dim_qk, variant_);
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(j);
     const float p_ij = probability(i, scores_[at]);
     const float ds = stored(p_ij * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first);
-    add_row(sums, ds, k_, j);
+    dq_sums.add(ds, k_.row(j));
   }
+  const std::vector<float>& sums = dq_sums.finish();
   for (std::int64_t c = 0; c < p.dim_qk; ++c)
     dq[c] = sums[static_cast<std::size_t>(c)] * (variant_.scaled_first ? 1.0f : scale);
 }
@@ -189,10 +209,10 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const Range seeing = queries_that_see(j);
   multiply(k_.values.data() + j * p.dim_qk, q_, seeing, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, seeing, dp_);
-  std::vector<float> sums_k(static_cast<std::size_t>(p.dim_qk), 0.0f), sums_v(static_cast<std::size_t>(p.dim_v), 0.0f);
+  RowSums dk_sums(p.dim_qk, variant_), dv_sums(p.dim_v, variant_);
   if (variant_.fused) {  // continues the sums of the previous head
-    std::copy(dk, dk + p.dim_qk, sums_k.begin());
-    std::copy(dv, dv + p.dim_v, sums_v.begin());
+    std::copy(dk, dk + p.dim_qk, dk_sums.finish().begin());
+    std::copy(dv, dv + p.dim_v, dv_sums.finish().begin());
   }
   for (std::int64_t n = 0; n < p.len_q; ++n) {
     const std::int64_t i = variant_(n, p.len_q);
@@ -200,9 +220,10 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
     const auto at = static_cast<std::size_t>(i);
     const float p_ij = probability(i, scores_[at]);
     const float ds = stored(p_ij * (dp_[at] - delta_[at]) * first) * (variant_.fused ? scale : 1.0f);
-    add_row(sums_v, p_ij, dout_, i);
-    add_row(sums_k, ds, q_, i);
+    dv_sums.add(p_ij, dout_.row(i));
+    dk_sums.add(ds, q_.row(i));
   }
+  const std::vector<float>&sums_k = dk_sums.finish(), &sums_v = dv_sums.finish();
   for (std::size_t c = 0; c < sums_v.size(); ++c)
     dv[c] = variant_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];
   for (std::size_t c = 0; c < sums_k.size(); ++c)

@@ -19,9 +19,28 @@ struct PlainVariant {
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
   bool base_2 = false;        // exp2 of scores times scale * log2(e), one rounded constant, as FlashAttention does
   bool divided_last = false;  // out is divided by the sum of exp(s - max); else P is, before it is stored
+  // Set for 16-bit inputs on a GPU unless fused: products are added as tensor cores do, 16 at once, and the sum is
+  // rounded toward zero (Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330).
+  bool tensor_cores = false;
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
+};
+
+// fp32 sums of rows, each times a factor.
+class RowSums {
+ public:
+  RowSums(std::int64_t count, const PlainVariant& variant)
+      : variant_(variant), sums_(static_cast<std::size_t>(count)), pending_(variant.tensor_cores ? sums_.size() : 0) {}
+  void add(float factor, const float* row);
+  // The sums, once all rows are added.
+  std::vector<float>& finish();
+
+ private:
+  const PlainVariant& variant_;
+  std::vector<float> sums_;
+  std::vector<double> pending_;  // exact sums of the last rows
+  int rows_ = 0;                 // in pending_
 };
 
 // One query head with the key head that it reads; the same calls as reference::Head.
@@ -40,6 +59,7 @@ class PlainHead {
   struct Matrix {
     std::int64_t rows, columns;
     std::vector<float> values, transposed;
+    const float* row(std::int64_t n) const { return values.data() + n * columns; }
   };
   struct Range {
     std::int64_t begin, end;
@@ -49,7 +69,6 @@ class PlainHead {
   Range queries_that_see(std::int64_t key) const;
   // products[n] = row . (row n of the matrix) for n in the range.
   void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
-  void add_row(std::vector<float>& sums, float factor, const Matrix& matrix, std::int64_t row) const;
   float stored(float value) const;                  // rounds to the inputs' type, unless fused
   float factor() const;                             // of scores: the scale, in base 2 times log2(e)
   float weight(std::int64_t i, float score) const;  // exp(s - max)

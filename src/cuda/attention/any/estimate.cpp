@@ -85,14 +85,14 @@ KernelTime time_of(const CostInput& c) {
   const int splits = c.splitting.split.splits;
   const double resident = std::max(c.splitting.ctas_per_sm, 1.0), capacity = std::max(c.splitting.capacity, 1.0);
   const double sms = capacity / resident;
-  const auto tiles = static_cast<double>(workload.tiles), all = tiles * splits;
+  const double tiles = static_cast<double>(workload.tiles), busy = workload.busy_tiles, all = tiles * splits;
   const auto length =
       static_cast<double>(c.in_cluster() ? divide_up(workload.longest, splits) : c.splitting.split.tiles_per_split);
   const double balance = workload.work > 0 ? workload.work / (tiles * static_cast<double>(workload.longest)) : 1.0;
   const bool even = is_even(workload) || length <= 1;
   // Under a mask, rounding up adds half a split to every tile on average.
   const double with_work =
-      even || c.in_cluster() ? all : std::max(tiles, workload.work / length + (splits > 1 ? 0.5 * tiles : 0.0));
+      even || c.in_cluster() ? all : std::max(busy, workload.work / length + (splits > 1 ? 0.5 * busy : 0.0));
   // The SM with the most thread blocks decides. Those without work count where they keep others from being spread.
   const auto busiest = [sms](double ctas) { return std::ceil(ctas / sms - 1e-9); };
   const double sharing = std::clamp(busiest(all), 1.0, resident);
@@ -103,7 +103,7 @@ KernelTime time_of(const CostInput& c) {
   time.longest = length * c.tile_cycles(sharing * (balance + (1 - balance) * costs.short_neighbours)) + fixed;
   // Under a mask, rounding up adds half a streamed tile to every thread block of a cluster but one.
   const double work =
-      even || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * (all - tiles), all * length);
+      even || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * busy * (splits - 1), all * length);
   time.share = (work * full + with_work * fixed) / capacity;
   if (c.in_memory())
     time.combine =

@@ -16,6 +16,16 @@ double density(const AttentionProblem& p) {
   return all > 0 ? static_cast<double>(visible_pairs(p)) / all : 0.0;
 }
 
+// The fraction of stationary rows that see any row of the streamed operand.
+double seeing_rows(const AttentionProblem& p, bool rows_are_keys) {
+  const KeyWindow window = key_window(p);
+  const std::int64_t rows = rows_are_keys ? p.len_k : p.len_q;
+  const std::int64_t first = rows_are_keys ? window.begin : 1 - window.end;
+  const std::int64_t end = rows_are_keys ? p.len_q - 1 + window.end : p.len_k - window.begin;
+  const std::int64_t seeing = std::min(rows, end) - std::max<std::int64_t>(0, first);
+  return rows > 0 ? std::max(0.0, static_cast<double>(seeing) / static_cast<double>(rows)) : 0.0;
+}
+
 Workload workload_of(Kernel kernel, const KernelInstance& instance, const AttentionProblem& p) {
   const TileShape& tile = instance.tile;
   const bool rows_are_keys = kernel == Kernel::backward_dkdv;
@@ -25,6 +35,7 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t roles = instance.separate_dk_dv ? 2 : 1;
   Workload workload{.kernel = kernel};
   workload.tiles = divide_up(stationary, tile.rows()) * p.batch * heads * roles;
+  workload.busy_tiles = std::max(1.0, static_cast<double>(workload.tiles) * seeing_rows(p, rows_are_keys));
   // The rows of a tile see `reach` neighbouring rows of the streamed operand.
   const KeyWindow window = key_window(p);
   const std::int64_t span = std::max<std::int64_t>(window.end - window.begin, 1), reach = span + tile.rows() - 1;
@@ -35,9 +46,9 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   if (p.mask.left != Mask::kUnlimited)
     workload.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
   else if (p.mask.right != Mask::kUnlimited)
-    workload.work += static_cast<double>(workload.tiles * group) * (tile.rows() + tile.streamed_rows()) /
+    workload.work += workload.busy_tiles * static_cast<double>(group) * (tile.rows() + tile.streamed_rows()) /
                      (2.0 * tile.streamed_rows());
-  workload.work = std::min(workload.work, static_cast<double>(workload.tiles * workload.longest));
+  workload.work = std::min(workload.work, workload.busy_tiles * static_cast<double>(workload.longest));
   // Where separate thread blocks compute dK and dV, they make 3 and 2 products.
   workload.products = kernel == Kernel::forward ? 2 : kernel == Kernel::backward_dq ? 3 : roles > 1 ? 2.5 : 4;
   workload.result_floats = static_cast<double>(rows_are_keys               ? p.dim_qk + p.dim_v

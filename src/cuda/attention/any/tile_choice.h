@@ -15,6 +15,7 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 struct Workload {
   Kernel kernel = Kernel::forward;
   std::int64_t tiles = 0;    // stationary tiles of the problem
+  double busy_tiles = 0;     // that see any row of the streamed operand
   std::int64_t longest = 0;  // streamed tiles that one of them visits at most
   double work = 0;           // streamed tiles that all of them visit
   double products = 0;       // MMAs of rows x streamed rows x dim per streamed tile
