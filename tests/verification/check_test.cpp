@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/float16.h"
 #include "verification/attention/case_tensors.h"
 #include "verification/attention/evaluation.h"
+#include "verification/attention/plain.h"
 
 namespace fovea::verification {
 namespace {
@@ -29,6 +31,37 @@ AttentionProblem backward_problem(const verification::AttentionCase& c) {
   AttentionProblem problem = c.problem;
   problem.pass = Pass::backward;
   return problem;
+}
+
+TEST(RowSums, OfTensorCoresAreRoundedTowardZeroAfterSixteenProducts) {
+  constexpr float kUnit = 0x1p-23f;  // in the last place of 1
+  const PlainVariant variant{.tensor_cores = true};
+  RowSums sums(1, variant);
+  const float one = 1, zero = 0, part = 1.5f * kUnit / 16;
+  sums.add(1, &one);
+  for (int n = 1; n < 16; ++n) sums.add(1, &zero);
+  for (int n = 0; n < 2 * 16; ++n) sums.add(1, &part);  // 1 + 3 units: each half is rounded down to one unit
+  EXPECT_EQ(sums.finish()[0], 1 + 2 * kUnit);
+}
+
+// P = 1 / len_k is rounded once; exp(-lse) has the error of lse too, which is larger than 1.
+TEST(PlainBackward, HasTheErrorOfLseWhereFlashAttentionHasIt) {
+  double worst[2] = {0, 0};
+  for (const verification::AttentionCase& c :
+       verification::attention_sweep("pass=bwd hq=1 lq=4 lk=37,41,43,47,53,59,61,67,71,73 d=8 scale=0 dtype=fp32")) {
+    const CaseTensors tensors = solved(c);
+    BackwardTensors inputs = tensors.backward();
+    inputs.out = inputs.lse = inputs.delta = {};
+    const AttentionProblem p = backward_problem(c);
+    const Sample all = sample_of(p, 1);
+    const std::vector<double> wanted = evaluate_reference(p, inputs, all).dv.values;
+    for (const bool divided_last : {false, true}) {
+      const std::vector<double> got = evaluate_plain(p, inputs, all, {.divided_last = divided_last}).dv.values;
+      for (std::size_t n = 0; n < got.size(); ++n)
+        worst[divided_last] = std::max(worst[divided_last], std::abs(got[n] - wanted[n]) / std::abs(wanted[n]));
+    }
+  }
+  EXPECT_GT(worst[1], 1.5 * worst[0]);
 }
 
 TEST(Check, PassesTheReferenceOnEveryFamily) {

@@ -202,8 +202,17 @@ void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
 // integers may make it exact by accident, and with few numbers its error is a matter of luck.
 template <class Tensors, class Add>
 void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
+  const auto measure = [&](const AttentionProblem& problem, const Tensors& inputs, const Sample& rows, std::int64_t n,
+                           const auto* reference) {
+    PlainVariant variant = plain_variant(n);
+    add(evaluate_plain(problem, inputs, rows, variant), reference);
+    variant.tensor_cores = p.device.kind == DeviceKind::cuda && p.dtype != DType::fp32 && !variant.fused;
+    if (variant.tensor_cores) add(evaluate_plain(problem, inputs, rows, variant), reference);
+  };
+  using Values = decltype(evaluate_reference(p, tensors, sample));
+  const Values* const known = nullptr;
   const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
-  for (std::int64_t n = 0; n < own; ++n) add(evaluate_plain(p, tensors, sample, plain_variant(n)), nullptr);
+  for (std::int64_t n = 0; n < own; ++n) measure(p, tensors, sample, n, known);
   const double of_one = companion_flops(p);
   if (!sample.complete || of_one == 0 || of_one > kCompanionFlops) return;
   const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
@@ -225,7 +234,7 @@ void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Samp
     if constexpr (std::is_same_v<Tensors, BackwardTensors>)
       all = known_to_backward(companion.problem(), moved, std::move(all));
     const auto reference = evaluate_reference(companion.problem(), moved, all);
-    add(evaluate_plain(companion.problem(), moved, all, plain_variant(n)), &reference);
+    measure(companion.problem(), moved, all, n, &reference);
   }
 }
 

@@ -98,7 +98,6 @@ float PlainHead::stored(float value) const {
 PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
                      std::int64_t head, PlainVariant variant)
     : problem_(problem), variant_(variant) {
-  variant_.tensor_cores = !variant.fused && problem.dtype != DType::fp32 && problem.device.kind == DeviceKind::cuda;
   const std::int64_t key_head = head / (problem.heads_q / problem.heads_kv);
   q_ = read(tensors.q, batch, head);
   k_ = read(tensors.k, batch, key_head);
@@ -124,7 +123,11 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
   std::vector<double> row(static_cast<std::size_t>(p.dim_v));
   delta_.resize(static_cast<std::size_t>(p.len_q));
   for (std::int64_t i = 0; i < p.len_q; ++i) {
-    if (!given_lse) forward_row(i, row.data());
+    if (!given_lse) {
+      const auto at = static_cast<std::size_t>(i);
+      const auto lse = static_cast<float>(forward_row(i, row.data()));
+      if (variant_.divided_last) largest_[at] = lse, sum_[at] = 1;
+    }
     if (tensors.delta) continue;
     float delta = 0;
     // Sums backwards. In the order of dout v, dP - delta would cancel exactly in rows that see one key.

@@ -18,9 +18,11 @@ struct PlainVariant {
   bool fused_delta = false;   // delta adds unrounded products too
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
   bool base_2 = false;        // exp2 of scores times scale * log2(e), one rounded constant, as FlashAttention does
-  bool divided_last = false;  // out is divided by the sum of exp(s - max); else P is, before it is stored
-  // Set for 16-bit inputs on a GPU unless fused: products are added as tensor cores do, 16 at once, and the sum is
-  // rounded toward zero (Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330).
+  // As FlashAttention does: forward divides out by the sum of exp(s - max), and backward's P is exp(s - lse). Else P is
+  // divided by the sum before it is stored.
+  bool divided_last = false;
+  // Products are added as tensor cores do: 16 at once, and the sum is rounded toward zero (Fasi et al., Numerical
+  // behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330). Not if fused.
   bool tensor_cores = false;
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;

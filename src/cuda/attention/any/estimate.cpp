@@ -90,9 +90,10 @@ KernelTime time_of(const CostInput& c) {
       static_cast<double>(c.in_cluster() ? divide_up(workload.longest, splits) : c.splitting.split.tiles_per_split);
   const double balance = workload.work > 0 ? workload.work / (tiles * static_cast<double>(workload.longest)) : 1.0;
   const bool even = is_even(workload) || length <= 1;
-  // Under a mask, rounding up adds half a split to every tile on average.
-  const double with_work =
-      even || c.in_cluster() ? all : std::max(busy, workload.work / length + (splits > 1 ? 0.5 * busy : 0.0));
+  // Under a mask, rounding up adds half a split to every tile on average. Splits without work end at once.
+  const double with_work = even || c.in_cluster() ? all
+                           : splits > 1           ? std::max(busy, workload.work / length + 0.5 * busy)
+                                                  : tiles;
   // The SM with the most thread blocks decides. Those without work count where they keep others from being spread.
   const auto busiest = [sms](double ctas) { return std::ceil(ctas / sms - 1e-9); };
   const double sharing = std::clamp(busiest(all), 1.0, resident);
