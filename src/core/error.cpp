@@ -12,7 +12,7 @@ namespace {
 std::string text_of(const ErrorDetails& details) {
   std::string text = "fovea: " + std::string(to_string(details.status));
   if (details.call.empty()) {  // what a person typed: no function is to blame
-    text += " " + details.argument;
+    if (!details.argument.empty()) text += " " + details.argument;
   } else {
     text += " in " + details.call + "()";
     if (!details.argument.empty()) text += ": argument `" + details.argument + "`";

@@ -54,7 +54,6 @@ constexpr double kLongSweep = 3600;
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
   core::fail({.status = Status::invalid_argument,
-              .call = "bench",
               .argument = argument,
               .problem = problem,
               .got = got,

@@ -14,6 +14,7 @@
 #include "program/bench/contender.h"
 #include "program/bench/table.h"
 #include "program/command_line.h"
+#include "program/machine/device.h"
 #include "program/machine/machine.h"
 #include "program/terminal_text.h"
 #include "program/verbs.h"
@@ -41,7 +42,6 @@ void check_name(const std::string& implementation, const verification::Operation
   if (implementation.empty() || std::find(known.begin(), known.end(), implementation) != known.end()) return;
   const std::string near = core::nearest_word(implementation, known);
   core::fail({.status = Status::invalid_argument,
-              .call = "explain",
               .argument = "--impl",
               .problem = "no implementation of this name",
               .got = implementation,
@@ -143,6 +143,7 @@ void print_words(const Facts& facts) {
   std::printf("%s\n%s", wrapped(verification::line_of(facts.c), 2).c_str(), aligned(rows).c_str());
   if (e.implementation.empty()) {
     std::printf("no implementation takes this problem\n");
+    std::fputs(missing_device(facts.c.device(), "explain", "device=cpu").c_str(), stdout);
     return;
   }
   std::vector<std::vector<std::string>> plan{{"runs", e.implementation}};

@@ -26,7 +26,6 @@ std::vector<Case> replayed_cases(VerifyOptions& o) {
     const std::string& device = c["device"];
     if (named && device != o.device)
       core::fail({.status = Status::invalid_argument,
-                  .call = "verify",
                   .argument = "--problem",
                   .problem = "a line of another device",
                   .got = "device=" + device,
@@ -47,7 +46,6 @@ const Operation& operation_named(const std::string& name) {
   }
   const std::string near = core::nearest_word(name, known);
   core::fail({.status = Status::invalid_argument,
-              .call = "verify",
               .argument = "--op",
               .problem = "no operation of this name",
               .got = name,

@@ -71,6 +71,7 @@ Case drawn_case(const Operation& operation, Draw& draw, const CaseLimits& limits
 
 std::string CasePlan::refusal() const {
   if (!implementation.empty()) return "";
+  if (walk.size() == 1) return walk.front().reason;  // the only one that was asked
   std::string text;
   for (const Step& step : walk) text += (text.empty() ? "" : "; ") + step.name + ": " + step.reason;
   return text.empty() ? "no implementation takes it" : text;
@@ -81,7 +82,6 @@ Operation::Operation(const core::KeyTable& keys, std::vector<Family> families)
 
 Call Operation::prepare_foreign(const Case&, const TensorSet&, const CallSettings& settings) const {
   core::fail({.status = Status::unsupported,
-              .call = "bench",
               .argument = "--impl",
               .problem = "op=" + std::string(name()) + " has no call for kernels of others",
               .got = settings.implementation});

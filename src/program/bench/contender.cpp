@@ -39,7 +39,6 @@ std::string worker_script() {
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
   core::fail({.status = Status::invalid_argument,
-              .call = "bench",
               .argument = argument,
               .problem = problem,
               .got = got,

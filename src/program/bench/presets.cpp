@@ -104,7 +104,6 @@ const Preset& find_preset(std::string_view name) {
   for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
   const std::string near = core::nearest_word(name, known);
   core::fail({.status = Status::invalid_argument,
-              .call = "bench",
               .argument = "preset",
               .problem = "there is no preset of this name",
               .got = std::string(name),

@@ -24,7 +24,6 @@ constexpr int kShowEveryMs = 200;
 
 [[noreturn]] void fail_system(const char* what) {
   core::fail({.status = Status::out_of_memory,
-              .call = "verify",
               .argument = "--jobs",
               .problem = what,
               .got = std::strerror(errno),

@@ -75,7 +75,6 @@ void Verification::choose_implementations() {
       implementations_.push_back(one);
     } else if (named) {
       core::fail({.status = Status::unsupported,
-                  .call = "verify",
                   .argument = "--impl",
                   .problem = "this machine cannot run it",
                   .got = one.name + ": " + one.unavailable});
@@ -89,7 +88,6 @@ void Verification::choose_implementations() {
     if (known) continue;
     const std::string near = core::nearest_word(name, all);
     core::fail({.status = Status::invalid_argument,
-                .call = "verify",
                 .argument = "--impl",
                 .problem = "no implementation of this name on " + options_.device,
                 .got = name,
@@ -120,7 +118,6 @@ void Verification::check_memory(const Case& c) const {
   if (all <= static_cast<double>(free)) return;
   const auto text = [](double bytes) { return binary_size(static_cast<std::int64_t>(std::min(bytes, 0x1p62))); };
   core::fail({.status = Status::invalid_argument,
-              .call = "verify",
               .argument = "--problem",
               .problem = "its tensors do not fit into memory",
               .got = text(all) + ", of which " + name + " takes " + text(largest),
@@ -269,7 +266,6 @@ int Verification::run() {
   }
   if (options_.device == "cuda" && options_.jobs > 1) {
     core::fail({.status = Status::unsupported,
-                .call = "verify",
                 .argument = "--jobs",
                 .problem = "only one process may verify on a GPU",
                 .got = std::to_string(options_.jobs),

@@ -20,7 +20,6 @@ constexpr int kPoison = 0xff;
 
 [[noreturn]] void fail_memory(std::int64_t bytes) {
   core::fail({.status = Status::out_of_memory,
-              .call = "bench",
               .problem = "the tensors of the case could not be allocated",
               .got = std::strerror(errno),
               .wanted = std::to_string(bytes) + " bytes"});

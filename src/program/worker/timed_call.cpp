@@ -29,7 +29,7 @@ TimedCall::TimedCall(const Case& c, const verification::TensorSet& tensors, cons
   const Case both = c.backwards() ? c.with("pass", "e2e") : c;
   const CasePlan plan = c.operation->plan(both, settings.implementation);
   if (std::string reason = plan.refusal(); !reason.empty())
-    core::fail({.status = Status::unsupported, .call = "bench", .problem = std::move(reason)});
+    core::fail({.status = Status::unsupported, .problem = std::move(reason)});
   core::release_cached_memory();
   saved_ = OwnedMemory(device_, plan.saved_bytes);
   call.saved = saved_.buffer();

@@ -158,7 +158,9 @@ std::vector<std::string> Linear::variation_of(const Case& c) const {
 }
 
 CellSupport Linear::support_of(const ImplementationFacts& implementation, const AxisCell& at) const {
-  LinearProblem p{.pass = static_cast<Pass>(at[0]), .dtype = static_cast<DType>(at[1])};
+  // Sizes that every library's call takes: oneDNN's bf16 sums are of a multiple of 32 products.
+  LinearProblem p{
+      .pass = static_cast<Pass>(at[0]), .len = 64, .dim_in = 64, .dim_out = 64, .dtype = static_cast<DType>(at[1])};
   p.result_dtype = p.parameter_dtype = p.dtype;
   p.device.kind = implementation.device;
   const Explanation told = explain(p, implementation.name);

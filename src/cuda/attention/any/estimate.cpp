@@ -67,7 +67,7 @@ struct KernelTime {
   double share = 0;    // of an SM, if all had equally much work
   double waves = 0;    // thread blocks with work, divided by those that fit the chip
   double combine = 0;  // reading the partials of splits through memory
-  bool is_even = false;
+  bool equal_tiles = false;
 };
 
 // Cycles of a thread block beside its streamed tiles.
@@ -89,22 +89,22 @@ KernelTime time_of(const CostInput& c) {
   const auto length =
       static_cast<double>(c.in_cluster() ? divide_up(workload.longest, splits) : c.splitting.split.tiles_per_split);
   const double balance = workload.work > 0 ? workload.work / (tiles * static_cast<double>(workload.longest)) : 1.0;
-  const bool even = is_even(workload) || length <= 1;
+  const bool balanced = equal_tiles(workload) || length <= 1;
   // Under a mask, rounding up adds half a split to every tile on average. Splits without work end at once.
-  const double with_work = even || c.in_cluster() ? all
-                           : splits > 1           ? std::max(busy, workload.work / length + 0.5 * busy)
-                                                  : tiles;
+  const double with_work = balanced || c.in_cluster() ? all
+                           : splits > 1               ? std::max(busy, workload.work / length + 0.5 * busy)
+                                                      : tiles;
   // The SM with the most thread blocks decides. Those without work count where they keep others from being spread.
   const auto busiest = [sms](double ctas) { return std::ceil(ctas / sms - 1e-9); };
   const double sharing = std::clamp(busiest(all), 1.0, resident);
   const double fixed = fixed_cycles(c), full = c.tile_cycles(resident);
   KernelTime time;
-  time.is_even = is_even(workload);
+  time.equal_tiles = equal_tiles(workload);
   time.waves = with_work / capacity;
   time.longest = length * c.tile_cycles(sharing * (balance + (1 - balance) * costs.short_neighbours)) + fixed;
   // Under a mask, rounding up adds half a streamed tile to every thread block of a cluster but one.
   const double work =
-      even || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * busy * (splits - 1), all * length);
+      balanced || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * busy * (splits - 1), all * length);
   time.share = (work * full + with_work * fixed) / capacity;
   if (c.in_memory())
     time.combine =
@@ -113,7 +113,7 @@ KernelTime time_of(const CostInput& c) {
   const double in_waves = whole * (length * full + fixed) + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
   if (time.waves <= 1) {
     time.alone = time.longest;
-  } else if (even) {
+  } else if (balanced) {
     time.alone = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
   } else {
     const double tail = c.in_cluster() ? costs.tail_clusters
@@ -133,7 +133,7 @@ double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& 
   double cycles = std::max({dkdv.alone, dq.alone, costs.overlap * (dkdv.share + dq.share)});
   if (dkdv.waves + dq.waves > 1) {
     cycles = std::max(cycles, costs.overlap * (dkdv.share + dq.share) + costs.tail_of_dq * dq.longest);
-    if (dq.is_even) cycles = std::max(cycles, dkdv.alone + costs.following_dq * dq.longest);
+    if (dq.equal_tiles) cycles = std::max(cycles, dkdv.alone + costs.following_dq * dq.longest);
   }
   const double combine = dkdv.combine + dq.combine;
   return costs.start + cycles * (unequal_rows ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
