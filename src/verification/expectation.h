@@ -1,6 +1,7 @@
 // The expected results of a call, and the verdict on its actual results.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Expectation {
   bool sampled = false;       // rows were sampled, because the problem is large
   std::string unjudged = {};  // why some results cannot be judged; empty if all can
   std::vector<ExpectedTensor> tensors;
+  // Measures the plain evaluation more often, which may raise the bounds. Reads the inputs that the expectation was
+  // made from. Empty: there is nothing more to measure.
+  std::function<void(Expectation&)> measure_more = {};
 };
 
 struct Verdict {
@@ -29,7 +33,8 @@ struct Verdict {
   std::string reason() const;  // details of the tensors that are wrong
 };
 
-// Results that the set does not hold were not asked for and are not judged.
+// Results that the set does not hold were not asked for and are not judged. If a tensor fails, the plain evaluation is
+// measured more often, and the results are compared again: that its error was small by luck is no fault of the answer.
 Verdict compare(const Expectation& expected, const TensorSet& results);
 
 }  // namespace fovea::verification

@@ -13,6 +13,7 @@ using verification::AttentionCase;
 using verification::CaseTensors;
 
 void check(const AttentionCase& c, DType result) {
+  const CaseTensors inputs = verification::make_tensors(c, result);
   std::optional<verification::Expectation> forward;  // the same for all; that of backward depends on out and lse
   for (const std::string& name : available(c.problem)) {
     const std::string at = name + ": " + verification::line_of(c);
@@ -20,7 +21,7 @@ void check(const AttentionCase& c, DType result) {
     AttentionProblem problem = c.problem;
     problem.result_dtype = result;
     attention_forward(tensors.forward(), forced(c, name));
-    if (!forward) forward = verification::expect_forward(problem, tensors.forward(), 1);
+    if (!forward) forward = verification::expect_forward(problem, inputs.forward(), 1);
     const auto verdict = verification::compare(*forward, tensors.forward());
     EXPECT_TRUE(verdict.ok) << at << "\n" << verdict.reason();
     attention_backward(tensors.backward(), forced(c, name));

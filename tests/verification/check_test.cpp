@@ -64,6 +64,25 @@ TEST(PlainBackward, HasTheErrorOfLseWhereFlashAttentionHasIt) {
   EXPECT_GT(worst[1], 1.5 * worst[0]);
 }
 
+// exp2 of scores and lse that are multiplied by log2(e) has errors of its own, of the same size.
+TEST(PlainBackward, InBaseTwoRoundsOtherExponents) {
+  const verification::AttentionCase c = verification::attention_case("pass=bwd hq=2 hkv=1 lq=9 lk=37 d=8 seed=1");
+  const CaseTensors tensors = solved(c);
+  const AttentionProblem p = backward_problem(c);
+  const Sample all = sample_of(p, 1);
+  BackwardTensors bare = tensors.backward();
+  bare.out = bare.lse = bare.delta = {};
+  for (const BackwardTensors& inputs : {tensors.backward(), bare}) {
+    for (const bool divided_last : {false, true}) {
+      const RowValues wanted = evaluate_reference(p, inputs, all).dq;
+      const RowValues base_e = evaluate_plain(p, inputs, all, {.divided_last = divided_last}).dq,
+                      base_2 = evaluate_plain(p, inputs, all, {.base_2 = true, .divided_last = divided_last}).dq;
+      EXPECT_NE(base_2.values, base_e.values);
+      EXPECT_LT(error_of(base_2, wanted).rel_l2, 4 * error_of(base_e, wanted).rel_l2);
+    }
+  }
+}
+
 TEST(Check, PassesTheReferenceOnEveryFamily) {
   for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {
@@ -215,6 +234,56 @@ TEST(Check, PassesOtherOrdersOfTheFormula) {
       const Verdict verdict = check_forward(c.problem, tensors.forward(), 1);
       EXPECT_TRUE(verdict.ok) << name << " " << line << ": " << verdict.reason();
     }
+  }
+}
+
+void scale_row(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i, double factor) {
+  const std::int64_t first = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+  void* const data = const_cast<void*>(view.data);
+  for (std::int64_t at = first; at < first + view.sizes[3]; ++at)
+    core::store_from_float(data, view.dtype, at,
+                           static_cast<float>(factor * core::load_as_float(view.data, view.dtype, at)));
+}
+
+Expectation without_more(Expectation expected) {
+  expected.measure_more = {};
+  return expected;
+}
+
+// All keys but the sink are equal, and so are their P: one rounding moves a whole row, and the plain evaluation was
+// lucky. So was a baseline, but less: its error was 5.5 units.
+TEST(Check, MeasuresMoreWhereEqualKeysLeaveTheErrorToLuck) {
+  const AttentionCase c = attention_case(
+      "b=2 hq=14 hkv=2 lq=5 lk=9 d=64 mask=causal_bottom_right data=sink place=broadcast seed=2369216165");
+  for (const auto& [units, passes] : {std::pair{6, true}, {16, false}}) {
+    const CaseTensors tensors = solved(c);
+    const Expectation expected = expect_forward(c.problem, tensors.forward(), 1);
+    for (const RowIndex& row : every_query(c.problem))
+      scale_row(tensors.out.view(), row.batch, row.head, row.index, 1 + units * 0x1p-24);
+    EXPECT_FALSE(compare(without_more(expected), tensors.forward()).ok);
+    const Verdict verdict = compare(expected, tensors.forward());
+    EXPECT_EQ(verdict.ok, passes) << verdict.reason();
+  }
+}
+
+// The largest row of dq sees 46 of 127 keys, one of which gives nearly all of it: its error is that of one dS, which
+// every order of summation rounds alike.
+TEST(Check, MeasuresMoreWhereOneRowOutweighsAllOthers) {
+  const AttentionCase c = attention_case(
+      "pass=bwd b=2 lq=389 lk=127 d=3 dv=64 dtype=bf16 mask=causal_bottom_right data=denormal seed=3304943687");
+  for (const auto& [units, passes] : {std::pair{1.5, true}, {16.0, false}}) {
+    const CaseTensors tensors = make_tensors(c, DType::fp32);
+    attention_forward(tensors.forward(), by_reference(c));
+    attention_backward(tensors.backward(), by_reference(c));
+    AttentionProblem problem = backward_problem(c);
+    problem.result_dtype = DType::fp32;
+    BackwardTensors inputs = tensors.backward();  // as for an implementation that reads its own saved state
+    inputs.out = inputs.lse = {};
+    const Expectation expected = expect_backward(problem, inputs, 1);
+    scale_row(tensors.dq.view(), 0, 0, 307, 1 + units * 0x1p-8);
+    EXPECT_FALSE(compare(without_more(expected), tensors.backward()).ok);
+    const Verdict verdict = compare(expected, tensors.backward());
+    EXPECT_EQ(verdict.ok, passes) << verdict.reason();
   }
 }
 

@@ -11,8 +11,8 @@
 
 #include "attention/reference/head.h"
 #include "core/float16.h"
-#include "verification/attention/companion.h"
 #include "verification/attention/evaluation.h"
+#include "verification/attention/plain_errors.h"
 #include "verification/attention/probability_rounding.h"
 #include "verification/attention/score_sizes.h"
 
@@ -20,25 +20,7 @@ namespace fovea::verification {
 namespace {
 
 constexpr double kForwardFactor = 2, kBackwardFactor = 3;
-constexpr double kPlainFlops = 2e7;  // the plain evaluation of a small problem is repeated until it has cost this
-constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
-constexpr double kCompanionFlops = 4e8;    // larger problems have enough numbers of their own
 constexpr std::int64_t kTileReach = 1024;  // at least the length of every tile
-
-// Of a companion, which has one key head and no mask.
-double companion_flops(AttentionProblem problem) {
-  problem.mask = Mask::none;
-  return flops(problem) / std::max(static_cast<double>(problem.batch * problem.heads_kv), 1.0);
-}
-
-std::int64_t repeats(double flops_of_one) {
-  return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
-}
-
-// Combines every form with every start, so that even sums of two numbers run in both orders.
-PlainVariant plain_variant(std::int64_t repeat) {
-  return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2, repeat / 4 % 2 == 1, repeat % 4 >= 2};
-}
 
 std::vector<std::int64_t> non_finite_rows(const TensorView& view, std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> rows;
@@ -152,18 +134,6 @@ void mark_backward(const AttentionProblem& p, const BackwardTensors& t, bool of_
   }
 }
 
-// The problem with as many keys as the row has that sees the fewest, but at least one.
-AttentionProblem with_fewest_keys(AttentionProblem p) {
-  std::int64_t fewest = p.len_k;
-  for (std::int64_t i = 0; i < p.len_q && fewest > 1; ++i) {
-    std::int64_t seen = 0;
-    for (std::int64_t j = 0; j < p.len_k && seen < fewest; ++j) seen += reference::visible(p, i, j) ? 1 : 0;
-    if (seen > 0) fewest = seen;
-  }
-  p.len_k = fewest;
-  return p;
-}
-
 bool sees_a_key(const AttentionProblem& p, std::int64_t i) {
   std::int64_t j = 0;
   while (j < p.len_k && !reference::visible(p, i, j)) ++j;
@@ -180,62 +150,6 @@ void mark_exact(const AttentionProblem& p, bool of_keys, const std::vector<RowIn
   bound.exact.assign(rows.size(), false);
   for (std::size_t n = 0; n < rows.size(); ++n)
     bound.exact[n] = of_keys ? !seen_by_a_query(p, rows[n].index) : !sees_a_key(p, rows[n].index);
-}
-
-// Adds the gradient's former values; `rounds` to fp32 for the plain evaluation.
-void add_before(const TensorView& before, RowValues& values, bool rounds) {
-  if (!before || values.rows.empty()) return;
-  const RowValues initial = read_rows(before, values.rows);
-  for (std::size_t n = 0; n < values.values.size(); ++n) {
-    values.values[n] += initial.values[n];
-    if (rounds) values.values[n] = static_cast<float>(values.values[n]);
-  }
-}
-
-void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
-  add_before(before.dq, values.dq, rounds);
-  add_before(before.dk, values.dk, rounds);
-  add_before(before.dv, values.dv, rounds);
-}
-
-// Measures the plain evaluation's error in several variants, on the problem and on companions. Equal keys or small
-// integers may make it exact by accident, and with few numbers its error is a matter of luck.
-template <class Tensors, class Add>
-void measure_plain(const AttentionProblem& p, const Tensors& tensors, const Sample& sample, Add add) {
-  const auto measure = [&](const AttentionProblem& problem, const Tensors& inputs, const Sample& rows, std::int64_t n,
-                           const auto* reference) {
-    PlainVariant variant = plain_variant(n);
-    add(evaluate_plain(problem, inputs, rows, variant), reference);
-    variant.tensor_cores = p.device.kind == DeviceKind::cuda && p.dtype != DType::fp32 && !variant.fused;
-    if (variant.tensor_cores) add(evaluate_plain(problem, inputs, rows, variant), reference);
-  };
-  using Values = decltype(evaluate_reference(p, tensors, sample));
-  const Values* const known = nullptr;
-  const std::int64_t own = !sample.complete ? 1 : std::max<std::int64_t>(repeats(flops(p)), 2);
-  for (std::int64_t n = 0; n < own; ++n) measure(p, tensors, sample, n, known);
-  const double of_one = companion_flops(p);
-  if (!sample.complete || of_one == 0 || of_one > kCompanionFlops) return;
-  const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
-  const bool is_backward = std::is_same_v<Tensors, BackwardTensors>;
-  const AttentionProblem shortest = is_backward ? p : with_fewest_keys(p);
-  const bool few_keys = shortest.len_k < kLeastKeysOfCompanions;
-  const std::int64_t keeping = is_backward ? moving / 2 : few_keys ? moving : 0;
-  for (std::int64_t n = 0; n < moving + keeping; ++n) {
-    const Keeps keeps = n < moving ? Keeps::nothing : is_backward ? Keeps::scores : Keeps::len_k;
-    const Companion companion(keeps == Keeps::len_k ? shortest : p, tensors, static_cast<std::uint64_t>(n), keeps);
-    Sample all = sample_of(companion.problem(), 0);
-    const auto& moved = [&companion]() -> const Tensors& {
-      if constexpr (std::is_same_v<Tensors, ForwardTensors>) {
-        return companion.forward();
-      } else {
-        return companion.backward();
-      }
-    }();
-    if constexpr (std::is_same_v<Tensors, BackwardTensors>)
-      all = known_to_backward(companion.problem(), moved, std::move(all));
-    const auto reference = evaluate_reference(companion.problem(), moved, all);
-    measure(companion.problem(), moved, all, n, &reference);
-  }
 }
 
 // The plain evaluation of a large problem without lse gets the reference's lse, rounded: computing its own would take
@@ -281,11 +195,9 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
   lse.bound.may_poison = overflowing(p, inputs, sample.queries);
   for (std::size_t n = 0; n < sample.queries.size(); ++n)
     out.bound.may_poison[n] = out.bound.may_poison[n] || lse.bound.may_poison[n];
-  measure_plain(p, inputs, sample, [&](const ForwardValues& plain, const ForwardValues* own) {
-    out.bound.plain.raise_to(error_of(plain.out, own != nullptr ? own->out : reference.out));
-    lse.bound.plain.raise_to(error_of(plain.lse, own != nullptr ? own->lse : reference.lse));
-  });
-  return {.sampled = !sample.complete, .tensors = {std::move(out), std::move(lse)}};
+  Expectation expected{.sampled = !sample.complete, .tensors = {std::move(out), std::move(lse)}};
+  measure_plain(p, inputs, sample, expected);
+  return expected;
 }
 
 Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
@@ -314,19 +226,7 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& in
     lse = reference_lse(p, inputs, sample, evaluator);
     plain_inputs.lse = contiguous(lse.data(), {p.batch, p.heads_q, p.len_q, 1});
   }
-  measure_plain(p, plain_inputs, sample, [&](BackwardValues plain, const BackwardValues* own) {
-    if (own == nullptr) add_before(before, plain, true);
-    const BackwardValues& wanted = own != nullptr ? *own : reference;
-    for (ExpectedTensor& tensor : expected.tensors) {
-      const bool is_dq = tensor.name == "dq", is_dk = tensor.name == "dk";
-      tensor.bound.plain.raise_to(error_of(is_dq   ? plain.dq
-                                           : is_dk ? plain.dk
-                                                   : plain.dv,
-                                           is_dq   ? wanted.dq
-                                           : is_dk ? wanted.dk
-                                                   : wanted.dv));
-    }
-  });
+  measure_plain(p, plain_inputs, sample, before, std::move(lse), expected);
   return expected;
 }
 

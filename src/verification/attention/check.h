@@ -21,10 +21,6 @@ Verdict check_backward(const AttentionProblem& problem, const BackwardTensors& t
 
 // `Expectation::unjudged` where fp32 determines no row of a wanted gradient (score_sizes.h).
 inline constexpr std::string_view kUnjudged = "scores of 2^24 and more leave no gradient to compare";
-// The values of the gradients before they are accumulated into; a null view means zeros.
-struct Gradients {
-  TensorView dq = {}, dk = {}, dv = {};
-};
 // `evaluator` evaluates the sampled rows of a large problem.
 Expectation expect_forward(const AttentionProblem& problem, const ForwardTensors& inputs, std::uint64_t seed,
                            const ReferenceEvaluator& evaluator = {});

@@ -1,7 +1,8 @@
-// Makes dense copies of one key head, with every element moved at random.
+// Makes dense copies of a problem's heads, with every element moved at random.
 #include "verification/attention/companion.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/float16.h"
@@ -11,9 +12,10 @@
 namespace fovea::verification {
 namespace {
 
-AttentionProblem one_key_head(AttentionProblem problem, Keeps keeps) {
+AttentionProblem companion_of(AttentionProblem problem, Keeps keeps) {
+  if (keeps.shape) return problem;
   problem.mask = Mask::none;
-  if (keeps != Keeps::len_k) problem.len_k = std::max(problem.len_k, kLeastKeysOfCompanions);
+  if (!keeps.len_k) problem.len_k = std::max(problem.len_k, kLeastKeysOfCompanions);
   problem.batch = 1;
   problem.heads_q /= problem.heads_kv;
   problem.heads_kv = 1;
@@ -24,13 +26,14 @@ AttentionProblem one_key_head(AttentionProblem problem, Keeps keeps) {
 
 Companion::Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number, Keeps keeps)
     : number_(number),
-      batch_(static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
-      key_head_(static_cast<std::int64_t>(number) % problem.heads_kv),
-      problem_(one_key_head(problem, keeps)) {
-  const double reach = keeps == Keeps::scores ? 0.0 : 1.0;
+      keeps_(keeps),
+      batch_(keeps.shape ? 0 : static_cast<std::int64_t>(number) / problem.heads_kv % problem.batch),
+      key_head_(keeps.shape ? 0 : static_cast<std::int64_t>(number) % problem.heads_kv),
+      problem_(companion_of(problem, keeps)) {
+  const double reach = keeps.scores ? 0.0 : 1.0;
   forward_.q = moved(tensors.q, problem_.heads_q, problem_.len_q, reach);
-  forward_.k = moved(tensors.k, 1, problem_.len_k, reach);
-  forward_.v = moved(tensors.v, 1, problem_.len_k);
+  forward_.k = moved(tensors.k, problem_.heads_kv, problem_.len_k, reach);
+  forward_.v = moved(tensors.v, problem_.heads_kv, problem_.len_k);
 }
 
 Companion::Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number, Keeps keeps)
@@ -42,10 +45,10 @@ Companion::Companion(const AttentionProblem& problem, const BackwardTensors& ten
   if (!tensors.lse) return;
   const Sample all = sample_of(problem_, 0);
   const ForwardValues values = evaluate_reference(problem_, forward_, all);
-  const Sizes rows{1, problem_.heads_q, problem_.len_q, 1};
+  const Sizes rows{problem_.batch, problem_.heads_q, problem_.len_q, 1};
   backward_.lse = dense(rows, DType::fp32, values.lse.values);
   const DType type = tensors.out ? tensors.out.dtype : DType::fp32;
-  backward_.out = dense({1, problem_.heads_q, problem_.len_q, problem_.dim_v}, type, values.out.values);
+  backward_.out = dense({problem_.batch, problem_.heads_q, problem_.len_q, problem_.dim_v}, type, values.out.values);
   if (!tensors.delta) return;
   const RowValues dout = read_rows(backward_.dout, all.queries);
   std::vector<double> delta(values.lse.values.size(), 0.0);
@@ -60,27 +63,33 @@ double Companion::eighth(std::uint64_t role, std::uint64_t position) const {
 }
 
 TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int64_t rows, double reach) {
+  constexpr std::int64_t kRepeatedRows = std::int64_t{1} << 48;  // beyond every position in a tensor
+  const bool by_value = keeps_.shape && view.dtype == DType::fp32;
   std::vector<double> values;
+  std::vector<std::uint64_t> marks;  // elements of one mark are moved by the same part
   double sum = 0, finite = 0;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const std::int64_t row =
-          batch_ * view.strides[0] + (key_head_ * heads + h) * view.strides[1] + i % view.sizes[2] * view.strides[2];
-      for (std::int64_t c = 0; c < view.sizes[3]; ++c) {
-        values.push_back(core::load_as_float(view.data, view.dtype, row + c));
-        if (!std::isfinite(values.back())) continue;
-        sum += std::abs(values.back());
-        finite += 1;
+  for (std::int64_t b = batch_; b < batch_ + problem_.batch; ++b) {
+    for (std::int64_t h = key_head_ * heads; h < (key_head_ + 1) * heads; ++h) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t row = b * view.strides[0] + h * view.strides[1] + i % view.sizes[2] * view.strides[2];
+        for (std::int64_t c = 0; c < view.sizes[3]; ++c) {
+          values.push_back(core::load_as_float(view.data, view.dtype, row + c));
+          marks.push_back(by_value ? std::bit_cast<std::uint64_t>(values.back())
+                                   : static_cast<std::uint64_t>(i / view.sizes[2] * kRepeatedRows + row + c));
+          if (!std::isfinite(values.back())) continue;
+          sum += std::abs(values.back());
+          finite += 1;
+        }
       }
     }
   }
   const double typical = sum > 0 ? sum / finite : 1.0;
   const std::uint64_t role = memory_.size();
   for (std::size_t n = 0; n < values.size(); ++n) {
-    const double part = reach * eighth(role, n);
+    const double part = reach * eighth(role, marks[n]);
     values[n] = std::isfinite(values[n]) ? values[n] + part * (values[n] + typical) : typical;
   }
-  return dense({1, heads, rows, view.sizes[3]}, view.dtype, values);
+  return dense({problem_.batch, heads, rows, view.sizes[3]}, view.dtype, values);
 }
 
 TensorView Companion::dense(const Sizes& sizes, DType dtype, const std::vector<double>& values) {

@@ -11,24 +11,27 @@ namespace fovea::verification {
 
 inline constexpr std::int64_t kLeastKeysOfCompanions = 4;
 
-// What a companion keeps of its problem.
-enum class Keeps {
-  nothing,
-  scores,  // q and k: moving them changes scores of thousands so much that one key gets all the probability, and no
-           // gradient flows
-  len_k,   // however short: an lse over more keys is more accurate, since it averages the errors of their scores
+// What a companion keeps of its problem. Inputs that are kept are only made finite.
+struct Keeps {
+  // q and k: moving them changes scores of thousands so much that one key gets all the probability, and no gradient
+  // flows.
+  bool scores = false;
+  bool len_k = false;  // however short: an lse over more keys is more accurate, since it averages their scores' errors
+  // All heads, the lengths and the mask: a row that sees few keys, or outweighs all others, has few errors to average.
+  // In fp32 equal elements also stay equal: equal keys have one error in common. With 16 bits, P of equal keys would be
+  // one rounding, and its worst would excuse an answer that rounds P badly. The plain evaluation rounds P where answers
+  // do, so there the problem itself shows their common error.
+  bool shape = false;
 };
 
 // One key head of the problem and its query heads. Every input element is moved by up to an eighth of itself and of the
-// typical element. There is no mask, nothing non-finite, and at least four keys: the plain evaluation of a row that
-// sees one key is exact, which says nothing of other rows. If backward is given lse, out or delta, the companion has
-// its own, from the reference.
+// typical element; what is one element in memory stays equal. There is no mask, nothing non-finite, and at least four
+// keys: the plain evaluation of a row that sees one key is exact, which says nothing of other rows. If backward is
+// given lse, out or delta, the companion has its own, from the reference.
 class Companion {
  public:
-  Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number,
-            Keeps keeps = Keeps::nothing);
-  Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number,
-            Keeps keeps = Keeps::nothing);
+  Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number, Keeps keeps = {});
+  Companion(const AttentionProblem& problem, const BackwardTensors& tensors, std::uint64_t number, Keeps keeps = {});
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
@@ -42,7 +45,8 @@ class Companion {
   double eighth(std::uint64_t role, std::uint64_t position) const;
 
   std::uint64_t number_;
-  std::int64_t batch_, key_head_;  // of the original problem
+  Keeps keeps_;
+  std::int64_t batch_, key_head_;  // the first of the original problem
   AttentionProblem problem_;
   std::vector<std::vector<float>> memory_;
   ForwardTensors forward_;

@@ -150,6 +150,15 @@ std::set<std::int64_t> sampled_indices(std::int64_t size, std::int64_t count, st
   return chosen;
 }
 
+void add_before(const TensorView& before, RowValues& values, bool rounds) {
+  if (!before || values.rows.empty()) return;
+  const RowValues initial = read_rows(before, values.rows);
+  for (std::size_t n = 0; n < values.values.size(); ++n) {
+    values.values[n] += initial.values[n];
+    if (rounds) values.values[n] = static_cast<float>(values.values[n]);
+  }
+}
+
 }  // namespace
 
 std::vector<RowIndex> every_query(const AttentionProblem& p) {
@@ -168,6 +177,12 @@ void round_to(DType type, RowValues& values) {
     core::store_from_float(&rounded, type, 0, static_cast<float>(value));
     value = core::load_as_float(&rounded, type, 0);
   }
+}
+
+void add_before(const Gradients& before, BackwardValues& values, bool rounds) {
+  add_before(before.dq, values.dq, rounds);
+  add_before(before.dk, values.dk, rounds);
+  add_before(before.dv, values.dv, rounds);
 }
 
 Sample sample_of(const AttentionProblem& p, std::uint64_t seed) {

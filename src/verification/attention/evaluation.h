@@ -35,6 +35,13 @@ struct BackwardValues {
   RowValues dq, dk, dv;  // empty if not asked for
 };
 
+// The values of the gradients before they are accumulated into; a null view means zeros.
+struct Gradients {
+  TensorView dq = {}, dk = {}, dv = {};
+};
+// Adds the gradients' former values; `rounds` to fp32 for the plain evaluation.
+void add_before(const Gradients& before, BackwardValues& values, bool rounds);
+
 // Evaluates the reference for the rows of a sample that is not complete. Empty functions: the CPU does.
 struct ReferenceEvaluator {
   std::function<ForwardValues(const AttentionProblem&, const ForwardTensors&, const Sample&)> forward = {};

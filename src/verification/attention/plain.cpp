@@ -110,12 +110,12 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
                      std::int64_t head, PlainVariant variant)
     : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, variant) {
   const AttentionProblem& p = problem;
-  variant_.base_2 = false;  // of forward only
   dout_ = read(tensors.dout, batch, head);
   if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
   const bool given_lse = bool(tensors.lse);
   if (given_lse) {
     largest_ = read(tensors.lse, batch, head).values;
+    for (float& lse : largest_) lse *= unit();
     sum_.assign(sum_.size(), 1.0f);
   }
   if (given_lse && tensors.delta) return;
@@ -126,7 +126,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     if (!given_lse) {
       const auto at = static_cast<std::size_t>(i);
       const auto lse = static_cast<float>(forward_row(i, row.data()));
-      if (variant_.divided_last) largest_[at] = lse, sum_[at] = 1;
+      if (variant_.divided_last) largest_[at] = lse * unit(), sum_[at] = 1;
     }
     if (tensors.delta) continue;
     float delta = 0;
@@ -171,10 +171,9 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   return variant_.base_2 ? (largest + std::log2(sum)) * std::numbers::ln2_v<float> : largest + std::log(sum);
 }
 
-float PlainHead::factor() const {
-  const auto scale = static_cast<float>(problem_.scale);
-  return variant_.base_2 ? scale * std::numbers::log2e_v<float> : scale;
-}
+float PlainHead::unit() const { return variant_.base_2 ? std::numbers::log2e_v<float> : 1.0f; }
+
+float PlainHead::factor() const { return static_cast<float>(problem_.scale) * unit(); }
 
 float PlainHead::weight(std::int64_t i, float score) const {
   const float largest = largest_[static_cast<std::size_t>(i)];

@@ -17,7 +17,9 @@ struct PlainVariant {
   bool fused = false;
   bool fused_delta = false;   // delta adds unrounded products too
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK
-  bool base_2 = false;        // exp2 of scores times scale * log2(e), one rounded constant, as FlashAttention does
+  // As FlashAttention does: exp2 of scores times scale * log2(e), one rounded constant. Backward multiplies lse by
+  // log2(e) and rounds it again.
+  bool base_2 = false;
   // As FlashAttention does: forward divides out by the sum of exp(s - max), and backward's P is exp(s - lse). Else P is
   // divided by the sum before it is stored.
   bool divided_last = false;
@@ -72,7 +74,8 @@ class PlainHead {
   // products[n] = row . (row n of the matrix) for n in the range.
   void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
   float stored(float value) const;                  // rounds to the inputs' type, unless fused
-  float factor() const;                             // of scores: the scale, in base 2 times log2(e)
+  float unit() const;                               // of exponents: 1, or log2(e) in base 2
+  float factor() const;                             // of scores: the scale in that unit
   float weight(std::int64_t i, float score) const;  // exp(s - max)
   float probability(std::int64_t i, float score) const;
 
