@@ -1,15 +1,17 @@
 // fovea_cuda_sweep: times the tile choices of cuda.any for random problems, so that time models are fitted and judged
 // without a GPU.
 //   fovea_cuda_sweep SEED FIRST PROBLEMS SECONDS FILE
-// Problems FIRST, FIRST + 1, .. of the seed, until their number or the seconds are reached. A JSON line for each kernel
-// of a problem: every choice with what a model may know of it, its microseconds if it was timed, and which one the
-// library takes. A line for whole backward calls: pairs of choices of the two gradient kernels.
+// Problems FIRST, FIRST + 1, .. of the seed, until their number or the seconds are reached. Seed 0 stands for 20 short
+// problems of one head, which random problems seldom are. A JSON line for each kernel of a problem: every choice with
+// what a model may know of it, its microseconds if it was timed, and which one the library takes. A line for whole
+// backward calls: pairs of choices of the two gradient kernels.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -71,8 +73,23 @@ struct DeviceBuffer {
 
 using Tensors = TensorSet<DeviceBuffer>;
 
+// One head in bf16 under a causal mask.
+AttentionProblem short_problem(unsigned index) {
+  constexpr std::int64_t kDims[] = {16, 32, 64, 128};
+  AttentionProblem p;
+  p.len_q = p.len_k = std::int64_t{128} << index / std::size(kDims);
+  p.dim_qk = p.dim_v = kDims[index % std::size(kDims)];
+  p.dtype = p.result_dtype = DType::bf16;
+  p.mask = Mask::causal_bottom_right;
+  p.scale = 1 / std::sqrt(static_cast<double>(p.dim_qk));
+  p.device = {DeviceKind::cuda, 0};
+  p.pass = Pass::backward;
+  return p;
+}
+
 // Problem `index` of the seed: forward and backward of at most kMostFlops each.
 AttentionProblem drawn(unsigned seed, unsigned index) {
+  if (seed == 0) return short_problem(index % 20);
   for (unsigned attempt = 0;; ++attempt) {
     std::seed_seq words{seed, index, attempt};
     std::mt19937 random(words);

@@ -23,8 +23,11 @@ struct FmaTiles {
 };
 
 struct KernelCosts {
-  double start;     // the launch, and in backward the preprocess kernel
-  double prologue;  // of a thread block: all but its streamed tiles and its splits
+  double start;        // the launch, and in backward the preprocess kernel
+  double prologue;     // of a thread block: all but its rows, its streamed tiles and its splits
+  double row_rate;     // bytes of a thread block's own rows
+  double stream_rate;  // bytes of streamed tiles
+  double idle;         // of a thread block that sees nothing
   // Weight of the work that a thread block's neighbours lack under a mask: 0 if it runs faster when they have ended.
   double short_neighbours;
   // The time of a partial last wave lies between two bounds; this is the weight of the lower one, an even share.
@@ -45,11 +48,10 @@ struct KernelCosts {
 struct PairCosts {
   double start;    // as KernelCosts::start, of both
   double combine;  // the launch of the kernel that combines the splits of both
-  // Where both do not fit the chip at once: the sum of their even shares counts so much, and then the last thread block
-  // of dQ has so much of its time to go.
-  double overlap, tail_of_dq;
-  // Without a mask all thread blocks of dQ are equally long: this part of one follows the kernel for dK and dV.
-  double following_dq;
+  double overlap;  // the sum of their even shares counts so much
+  // Where both do not fit the chip at once: under a mask, the last thread block of dQ has so much of its time to go
+  // when the even shares end; without one, the weight of the even shares beside whole waves.
+  double tail_of_dq, smooth_waves;
   double unequal_rows;  // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "cuda/attention/any/arch_spec.h"
 #include "cuda/runtime/device_info.h"
@@ -35,14 +36,17 @@ struct CostInput {
   const Splitting& splitting;
   const TileCosts& products;
   const KernelCosts& kernel;
-  double sms;
+  double sms, element_bytes;
 
-  // Cycles of a thread block for one streamed tile, where `ctas` of them share the rate of an SM. A product takes at
+  // Cycles of a thread block for one streamed tile, where `ctas` of them share the rates of an SM. A product takes at
   // least its chain.
   double tile_cycles(double ctas) const {
     const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + products.softmax);
-    return workload.products * std::max(products.chain, elements * std::max(ctas, alone()) / products.rate);
+    const double loaded = 2 * row_bytes() * tile.streamed_rows();  // K and V, or Q and dO
+    return workload.products * std::max(products.chain, elements * std::max(ctas, alone()) / products.rate) +
+           ctas * loaded / kernel.stream_rate;
   }
+  double row_bytes() const { return static_cast<double>(tile.dim) * element_bytes; }
   double alone() const { return splitting.max_ctas_per_sm > 1 ? products.alone : 1; }
   double result_bytes() const { return 4 * workload.result_floats * tile.rows(); }  // fp32, of one split of a tile
   bool in_cluster() const { return splitting.split.in_cluster; }
@@ -57,104 +61,166 @@ CostInput input_of(const WidthSpec<Tiles>& width, const TileChoice& one, int dev
           .splitting = one.splitting,
           .products = costs_of(spec.tiles, one.kernel->tile, device),
           .kernel = spec.costs,
-          .sms = static_cast<double>(device_info(device).sm_count)};
+          .sms = static_cast<double>(device_info(device).sm_count),
+          .element_bytes = std::is_same_v<Tiles, FmaTiles> ? 4.0 : 2.0};
 }
 
 // Cycles of a kernel without its launch.
 struct KernelTime {
-  double alone = 0;    // of the kernel alone on the chip, without combining
-  double longest = 0;  // of its longest thread block
-  double share = 0;    // of an SM, if all had equally much work
-  double waves = 0;    // thread blocks with work, divided by those that fit the chip
-  double combine = 0;  // reading the partials of splits through memory
-  bool equal_tiles = false;
+  double alone = 0;     // of the kernel alone on the chip, without combining
+  double longest = 0;   // of its longest thread block
+  double whole = 0;     // of its longest thread block among as many as fit the SM
+  double share = 0;     // of an SM, if all had equally much work
+  double waves = 0;     // thread blocks with work, divided by those that fit the chip
+  double evenness = 0;  // 1: all thread blocks are equally long; 0: as unequal as under a causal mask, or more
+  double combine = 0;   // reading the partials of splits through memory
 };
 
 // Cycles of a thread block beside its streamed tiles.
 double fixed_cycles(const CostInput& c) {
   const double resident = c.splitting.ctas_per_sm;
-  if (c.in_memory()) return c.kernel.prologue + c.result_bytes() * resident / c.kernel.store_rate;
-  if (!c.in_cluster()) return c.kernel.prologue;
-  return c.kernel.prologue + c.result_bytes() * resident / c.kernel.cluster_rate +
+  const double all = c.kernel.prologue + c.row_bytes() * c.tile.rows() * resident / c.kernel.row_rate;
+  if (c.in_memory()) return all + c.result_bytes() * resident / c.kernel.store_rate;
+  if (!c.in_cluster()) return all;
+  return all + c.result_bytes() * resident / c.kernel.cluster_rate +
          c.workload.results * (c.kernel.barriers + c.kernel.barriers_per_split * c.splitting.split.splits);
 }
 
-KernelTime time_of(const CostInput& c) {
+double all_ctas(const CostInput& c) { return static_cast<double>(c.workload.tiles) * c.splitting.split.splits; }
+double resident(const CostInput& c) { return std::max(c.splitting.ctas_per_sm, 1.0); }
+double capacity(const CostInput& c) { return std::max(c.splitting.capacity, 1.0); }
+double usable_sms(const CostInput& c) { return capacity(c) / resident(c); }
+double waves_of(double ctas, double places) { return std::ceil(ctas / places - 1e-9); }
+
+// Thread blocks on the busiest SM, where as many of the other gradient kernel run as well.
+int sharing_of(const CostInput& c, double others) {
+  return static_cast<int>(std::clamp(waves_of(all_ctas(c) + others, usable_sms(c)), 1.0, resident(c)));
+}
+
+double evenness_of(const Workload& workload, double length) {
+  if (has_equal_tiles(workload) || length <= 1) return 1;
+  const double balance = workload.work / (std::max(workload.busy_tiles, 1.0) * static_cast<double>(workload.longest));
+  return std::pow(std::clamp(2 * balance - 1, 0.0, 1.0), 2);
+}
+
+KernelTime time_of(const CostInput& c, int sharing) {
   const Workload& workload = c.workload;
   const KernelCosts& costs = c.kernel;
   const int splits = c.splitting.split.splits;
-  const double resident = std::max(c.splitting.ctas_per_sm, 1.0), capacity = std::max(c.splitting.capacity, 1.0);
-  const double sms = capacity / resident;
-  const double tiles = static_cast<double>(workload.tiles), busy = workload.busy_tiles, all = tiles * splits;
+  const double all = all_ctas(c), busy = std::max(workload.busy_tiles, 1.0);
   const auto length =
       static_cast<double>(c.in_cluster() ? divide_up(workload.longest, splits) : c.splitting.split.tiles_per_split);
-  const double balance = workload.work > 0 ? workload.work / (tiles * static_cast<double>(workload.longest)) : 1.0;
-  const bool balanced = equal_tiles(workload) || length <= 1;
   // Under a mask, rounding up adds half a split to every tile on average. Splits without work end at once.
-  const double with_work = balanced || c.in_cluster() ? all
-                           : splits > 1               ? std::max(busy, workload.work / length + 0.5 * busy)
-                                                      : tiles;
-  // The SM with the most thread blocks decides. Those without work count where they keep others from being spread.
-  const auto busiest = [sms](double ctas) { return std::ceil(ctas / sms - 1e-9); };
-  const double sharing = std::clamp(busiest(all), 1.0, resident);
-  const double fixed = fixed_cycles(c), full = c.tile_cycles(resident);
+  const double with_work = has_equal_tiles(workload) ? all
+                           : c.in_cluster()          ? busy * splits
+                           : splits > 1 ? std::min(std::max(busy, workload.work / length + 0.5 * busy), all)
+                                        : busy;
+  const double fixed = fixed_cycles(c), full = c.tile_cycles(resident(c));
   KernelTime time;
-  time.equal_tiles = equal_tiles(workload);
-  time.waves = with_work / capacity;
+  time.evenness = evenness_of(workload, length);
+  time.waves = with_work / capacity(c);
+  time.whole = length * full + fixed;
+  // Under a mask an SM's thread blocks end at different times, and the last ones run faster.
+  const double balance = std::min(workload.work / (busy * static_cast<double>(workload.longest)), 1.0);
   time.longest = length * c.tile_cycles(sharing * (balance + (1 - balance) * costs.short_neighbours)) + fixed;
   // Under a mask, rounding up adds half a streamed tile to every thread block of a cluster but one.
-  const double work =
-      balanced || !c.in_cluster() ? workload.work : std::min(workload.work + 0.5 * busy * (splits - 1), all * length);
-  time.share = (work * full + with_work * fixed) / capacity;
+  const double work = time.evenness < 1 && c.in_cluster()
+                          ? std::min(workload.work + 0.5 * busy * (splits - 1), all * length)
+                          : workload.work;
+  time.share = (work * full + with_work * fixed) / capacity(c);
   if (c.in_memory())
     time.combine =
         workload.results * costs.per_split * splits + with_work * c.result_bytes() / (c.sms * costs.store_rate);
-  const double in_turn = busiest(with_work), whole = std::floor(in_turn / resident), rest = in_turn - whole * resident;
-  const double in_waves = whole * (length * full + fixed) + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
-  if (time.waves <= 1) {
-    time.alone = time.longest;
-  } else if (balanced) {
-    time.alone = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
-  } else {
-    const double tail = c.in_cluster() ? costs.tail_clusters
-                        : splits <= 2  ? costs.tail_few_splits
-                                       : costs.tail_many_splits;
-    time.alone = std::max(time.longest, std::min(time.share + tail * time.longest, in_waves));
-  }
+  // The SM with the most thread blocks decides.
+  const double in_turn = waves_of(with_work, usable_sms(c)), waves = std::floor(in_turn / resident(c));
+  const double rest = in_turn - waves * resident(c);
+  const double in_waves = waves * time.whole + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
+  const double tail = c.in_cluster() ? costs.tail_clusters
+                      : splits <= 2  ? costs.tail_few_splits
+                                     : costs.tail_many_splits;
+  const double equal = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
+  const double unequal = std::max(time.longest, std::min(time.share + tail * time.longest, in_waves));
+  time.alone = time.waves <= 1 ? time.longest : std::lerp(unequal, equal, time.evenness);
+  // In a cluster they take part in its barriers.
+  const double idle = (all - with_work) * (costs.idle + (c.in_cluster() ? fixed : 0.0)) / capacity(c);
+  time.alone += idle, time.share += idle;
   return time;
 }
 
 double cycles_of(const CostInput& c) {
-  const KernelTime time = time_of(c);
+  const KernelTime time = time_of(c, sharing_of(c, 0));
   return c.kernel.start + time.alone + time.combine + (c.in_memory() ? c.workload.results * c.kernel.combine : 0.0);
 }
 
+// When the last of equally long thread blocks for dQ ends. They take the places that those for dK and dV leave: some
+// after the last full wave, the others, those of the rest, one thread block later.
+double end_of_equal_pair(const KernelTime& dkdv, const KernelTime& dq) {
+  const double full = std::floor(dkdv.waves + 1e-9);
+  const double late = dkdv.waves - full < 1e-6 ? 0.0 : dkdv.waves - full, early = 1 - late;
+  const double delay = late > 0 ? dkdv.whole / dq.whole : 0.0;
+  const auto done = [&](double turns) {  // as a part of the places, so many thread blocks of dQ have ended
+    return early * std::floor(turns + 1e-9) + late * std::floor(std::max(turns - delay, 0.0) + 1e-9);
+  };
+  double turns = HUGE_VAL;
+  for (const double shift : {0.0, delay}) {
+    double at = std::max(std::floor(dq.waves + late * delay - shift) - 2, 0.0) + shift;
+    while (done(at) < dq.waves - 1e-9) at += 1;
+    turns = std::min(turns, at);
+  }
+  return std::max(full * dkdv.whole + turns * dq.whole, std::ceil(dkdv.waves - 1e-9) * dkdv.whole);
+}
+
 double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& costs, bool unequal_rows) {
-  double cycles = std::max({dkdv.alone, dq.alone, costs.overlap * (dkdv.share + dq.share)});
+  const double shares = costs.overlap * (dkdv.share + dq.share);
+  double cycles = std::max({dkdv.alone, dq.alone, shares});
   if (dkdv.waves + dq.waves > 1) {
-    cycles = std::max(cycles, costs.overlap * (dkdv.share + dq.share) + costs.tail_of_dq * dq.longest);
-    if (dq.equal_tiles) cycles = std::max(cycles, dkdv.alone + costs.following_dq * dq.longest);
+    const double equal = std::lerp(end_of_equal_pair(dkdv, dq), cycles, costs.smooth_waves);
+    const double unequal = std::max(cycles, shares + costs.tail_of_dq * dq.longest);
+    cycles = std::max(cycles, std::lerp(unequal, equal, std::min(dkdv.evenness, dq.evenness)));
   }
   const double combine = dkdv.combine + dq.combine;
   return costs.start + cycles * (unequal_rows ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
 }
 
+// The times of a choice by the number of thread blocks on the busiest SM.
+std::vector<KernelTime> times_of(const CostInput& c) {
+  std::vector<KernelTime> times;
+  for (int sharing = 1; sharing <= static_cast<int>(resident(c)); ++sharing) times.push_back(time_of(c, sharing));
+  return times;
+}
+
 template <class Tiles>
 BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<TileChoice>& dkdv,
                             const std::vector<TileChoice>& dq, int device) {
-  std::vector<KernelTime> dq_times;
-  for (const TileChoice& one : dq) dq_times.push_back(time_of(input_of(width, one, device)));
-  std::size_t best_dkdv = 0, best_dq = 0;
+  struct Priced {
+    CostInput input;
+    std::vector<KernelTime> times;
+    // With so many thread blocks of the other kernel.
+    const KernelTime& among(double others) const {
+      return times[static_cast<std::size_t>(sharing_of(input, others) - 1)];
+    }
+  };
+  const auto priced = [&width, device](const std::vector<TileChoice>& choices) {
+    std::vector<Priced> all;
+    for (const TileChoice& one : choices) {
+      const CostInput input = input_of(width, one, device);
+      all.push_back({input, times_of(input)});
+    }
+    return all;
+  };
+  const std::vector<Priced> of_dkdv = priced(dkdv), of_dq = priced(dq);
+  BackwardChoice best;
   double least = HUGE_VAL;
   for (std::size_t i = 0; i < dkdv.size(); ++i) {
-    const KernelTime dkdv_time = time_of(input_of(width, dkdv[i], device));
     for (std::size_t j = 0; j < dq.size(); ++j) {
-      const bool unequal_rows = dkdv[i].kernel->tile.rows() != dq[j].kernel->tile.rows();
-      const double cycles = cycles_of(dkdv_time, dq_times[j], width.pair, unequal_rows);
-      if (cycles < least) best_dkdv = i, best_dq = j, least = cycles;
+      const CostInput &a = of_dkdv[i].input, &b = of_dq[j].input;
+      const double cycles = cycles_of(of_dkdv[i].among(all_ctas(b)), of_dq[j].among(all_ctas(a)), width.pair,
+                                      a.tile.rows() != b.tile.rows());
+      const double weighted = cycles * (a.in_memory() || b.in_memory() ? kWeightOfCombining : 1);
+      if (weighted < least) best = {.dkdv = dkdv[i], .dq = dq[j], .cycles = cycles}, least = weighted;
     }
   }
-  return {.dkdv = dkdv[best_dkdv], .dq = dq[best_dq], .cycles = least};
+  return best;
 }
 
 }  // namespace

@@ -8,6 +8,10 @@
 
 namespace fovea::cuda::any {
 
+// Splits through memory need one kernel more, which combines them. The host takes as long to launch it as the first, so
+// among nearly equal predictions the choice with fewer kernels is preferred: those of the other count so much.
+constexpr double kWeightOfCombining = 1.04;
+
 // Cycles of a kernel that runs alone on the chip, combining included.
 double cycles_of(const TileChoice& one, ElementKind kind, int device);
 

@@ -31,12 +31,17 @@ struct Arena {
   }
 };
 
-// The fastest choice and its cycles; null if there are no choices.
+// Splits that combine.cu adds up. The splits of a cluster combine themselves.
+std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
+
+// The preferred choice and its cycles; null if there are no choices.
 std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
   std::pair<const TileChoice*, double> best{nullptr, 0};
+  double least = HUGE_VAL;
   for (const TileChoice& one : all) {
     const double cycles = cycles_of(one, kind_of(p.dtype), p.device.index);
-    if (best.first == nullptr || cycles < best.second) best = {&one, cycles};
+    const double weighted = cycles * (splits_in_memory(one.splitting.split) > 1 ? kWeightOfCombining : 1);
+    if (weighted < least) best = {&one, cycles}, least = weighted;
   }
   return best;
 }
@@ -95,9 +100,6 @@ void set_tiles(Plan& plan, const TileChoice& chosen, const AttentionProblem& p, 
   plan.shared_bytes = chosen.splitting.shared_bytes;
   plan.ctas = chosen.workload.tiles * plan.split.splits;
 }
-
-// Splits that combine.cu adds up. The splits of a cluster combine themselves.
-std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
 GradientPlan plan_dkdv(const TileChoice& chosen, const AttentionProblem& p, Arena& arena) {
   GradientPlan plan;

@@ -158,7 +158,7 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
 
 }  // namespace
 
-bool equal_tiles(const Workload& workload) {
+bool has_equal_tiles(const Workload& workload) {
   return workload.work >= 0.99 * static_cast<double>(workload.tiles * workload.longest);
 }
 

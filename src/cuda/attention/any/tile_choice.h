@@ -51,6 +51,6 @@ bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit);
 std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& problem, const PlanOverride& plan_override);
 
 // Whether all tiles have equally much work.
-bool equal_tiles(const Workload& workload);
+bool has_equal_tiles(const Workload& workload);
 
 }  // namespace fovea::cuda::any
