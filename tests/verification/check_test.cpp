@@ -83,6 +83,26 @@ TEST(PlainBackward, InBaseTwoRoundsOtherExponents) {
   }
 }
 
+// Fused sums start from the former values, so every term is rounded at their size; else one addition is.
+TEST(PlainBackward, FusedSumsStartFromFormerValues) {
+  const verification::AttentionCase c = verification::attention_case("pass=bwd hq=2 hkv=1 lq=29 lk=37 d=8 seed=1");
+  const CaseTensors tensors = solved(c);
+  const AttentionProblem p = backward_problem(c);
+  const Sample all = sample_of(p, 1);
+  std::vector<float> former(static_cast<std::size_t>(2 * 37 * 8), 81.0f);
+  const TensorView queries = contiguous(former.data(), {1, 2, 29, 8}), keys = contiguous(former.data(), {1, 1, 37, 8});
+  const Gradients before{.dq = queries, .dk = keys, .dv = keys};
+  BackwardValues wanted = evaluate_reference(p, tensors.backward(), all);
+  add_before(before, wanted, false);
+  const BackwardValues added = evaluate_plain(p, tensors.backward(), all, {}, before),
+                       started = evaluate_plain(p, tensors.backward(), all, {.fused = true}, before);
+  constexpr double kHalfUlp = 0x1p-18;  // of numbers from 64 to 128
+  EXPECT_LT(error_of(added.dv, wanted.dv).max_abs, 1.1 * kHalfUlp);
+  for (const auto gradient : {&BackwardValues::dq, &BackwardValues::dk, &BackwardValues::dv})
+    EXPECT_GT(error_of(started.*gradient, wanted.*gradient).rel_l2,
+              2 * error_of(added.*gradient, wanted.*gradient).rel_l2);
+}
+
 TEST(Check, PassesTheReferenceOnEveryFamily) {
   for (const std::string_view family : verification::kDataFamilies) {
     for (const char* dtype : {"fp32", "bf16", "fp16"}) {

@@ -100,11 +100,15 @@ ForwardValues evaluate_forward(const AttentionProblem& p, const Sample& sample, 
 }
 
 template <class MakeHead>
-BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample, MakeHead make_head) {
+BackwardValues evaluate_backward(const AttentionProblem& p, const Sample& sample, MakeHead make_head,
+                                 const Gradients& initial = {}) {
+  const auto starting_from = [](const TensorView& view, const std::vector<RowIndex>& rows, std::int64_t columns) {
+    return view ? read_rows(view, rows) : empty_values(rows, columns);
+  };
   BackwardValues values;
-  if (p.wants_dq) values.dq = empty_values(sample.queries, p.dim_qk);
-  values.dk = empty_values(sample.keys, p.dim_qk);
-  values.dv = empty_values(sample.keys, p.dim_v);
+  if (p.wants_dq) values.dq = starting_from(initial.dq, sample.queries, p.dim_qk);
+  values.dk = starting_from(initial.dk, sample.keys, p.dim_qk);
+  values.dv = starting_from(initial.dv, sample.keys, p.dim_v);
   const std::int64_t group = p.heads_q == 0 ? 1 : p.heads_q / p.heads_kv;
   std::vector<HeadIndex> key_heads = heads_of(sample.keys);
   for (const auto& [batch, head] : heads_of(sample.queries)) key_heads.emplace_back(batch, head / group);
@@ -245,10 +249,12 @@ ForwardValues evaluate_plain(const AttentionProblem& p, const ForwardTensors& te
 }
 
 BackwardValues evaluate_plain(const AttentionProblem& p, const BackwardTensors& tensors, const Sample& sample,
-                              PlainVariant variant) {
+                              PlainVariant variant, const Gradients& before) {
   BackwardValues values = evaluate_backward(
-      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, variant); });
+      p, sample, [&](const HeadIndex& at) { return PlainHead(p, tensors, at.first, at.second, variant); },
+      variant.fused ? before : Gradients{});
   for (RowValues* gradient : {&values.dq, &values.dk, &values.dv}) round_to(p.result_dtype, *gradient);
+  if (!variant.fused) add_before(before, values, true);
   return values;
 }
 

@@ -52,10 +52,11 @@ ForwardValues evaluate_reference(const AttentionProblem& problem, const ForwardT
 BackwardValues evaluate_reference(const AttentionProblem& problem, const BackwardTensors& tensors,
                                   const Sample& sample);
 
-// The plain evaluation, its results rounded to the problem's result type.
+// The plain evaluation, its results rounded to the problem's result type. Former values of the gradients are added to
+// the results, or, if fused, the sums start from them.
 ForwardValues evaluate_plain(const AttentionProblem& problem, const ForwardTensors& tensors, const Sample& sample,
                              PlainVariant variant);
 BackwardValues evaluate_plain(const AttentionProblem& problem, const BackwardTensors& tensors, const Sample& sample,
-                              PlainVariant variant);
+                              PlainVariant variant, const Gradients& before = {});
 
 }  // namespace fovea::verification

@@ -192,17 +192,19 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   multiply(dout_.values.data() + i * p.dim_v, v_, seen, dp_);
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
   RowSums dq_sums(p.dim_qk, variant_);
+  if (variant_.fused) std::copy(dq, dq + p.dim_qk, dq_sums.finish().begin());  // continues the former values
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const auto at = static_cast<std::size_t>(j);
     const float p_ij = probability(i, scores_[at]);
-    const float ds = stored(p_ij * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first);
+    const float ds =
+        stored(p_ij * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first) * (variant_.fused ? scale : 1.0f);
     dq_sums.add(ds, k_.row(j));
   }
   const std::vector<float>& sums = dq_sums.finish();
   for (std::int64_t c = 0; c < p.dim_qk; ++c)
-    dq[c] = sums[static_cast<std::size_t>(c)] * (variant_.scaled_first ? 1.0f : scale);
+    dq[c] = sums[static_cast<std::size_t>(c)] * (variant_.scaled_first || variant_.fused ? 1.0f : scale);
 }
 
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
@@ -212,7 +214,7 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   multiply(k_.values.data() + j * p.dim_qk, q_, seeing, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, seeing, dp_);
   RowSums dk_sums(p.dim_qk, variant_), dv_sums(p.dim_v, variant_);
-  if (variant_.fused) {  // continues the sums of the previous head
+  if (variant_.fused) {  // continues the former values, and the sums of the previous head
     std::copy(dk, dk + p.dim_qk, dk_sums.finish().begin());
     std::copy(dv, dv + p.dim_v, dv_sums.finish().begin());
   }

@@ -13,7 +13,7 @@ namespace fovea::verification {
 struct PlainVariant {
   std::int64_t start = 0;  // the index at which sums begin
   // One loop instead of one pass per step: products are added unrounded, P and dS stay in fp32, and the heads of a
-  // group share one sum. Sums run backwards.
+  // group share one sum, which starts from the gradient's former values. Sums run backwards.
   bool fused = false;
   bool fused_delta = false;   // delta adds unrounded products too
   bool scaled_first = false;  // the scale multiplies dS before it is stored; else it multiplies dQ and dK

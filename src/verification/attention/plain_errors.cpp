@@ -124,10 +124,13 @@ class PlainErrors {
   void raise_bounds(const AttentionProblem& problem, const Tensors& tensors, const Sample& sample, std::int64_t n,
                     const Values* reference, Expectation& expected) const {
     const auto raise = [&](const PlainVariant& variant) {
-      Values plain = evaluate_plain(problem, tensors, sample, variant);
-      if constexpr (kBackward) {
-        if (reference == nullptr) add_before(before_, plain, true);
-      }
+      const Values plain = [&] {
+        if constexpr (kBackward) {
+          return evaluate_plain(problem, tensors, sample, variant, reference == nullptr ? before_ : Gradients{});
+        } else {
+          return evaluate_plain(problem, tensors, sample, variant);
+        }
+      }();
       for (ExpectedTensor& tensor : expected.tensors) {
         const RowValues& wanted = reference != nullptr ? tensor_of(*reference, tensor.name) : tensor.reference;
         tensor.bound.plain.raise_to(error_of(tensor_of(plain, tensor.name), wanted));
