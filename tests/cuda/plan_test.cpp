@@ -11,6 +11,7 @@
 #include "cuda/runtime/launch.h"
 #include "linear/cuda/linear.h"
 #include "verification/attention/case.h"
+#include "verification/attention/cases.h"
 
 namespace fovea::cuda {
 namespace {
@@ -141,6 +142,27 @@ TEST(Plan, CoversTheWorkOfEveryWindow) {
     expect_whole_windows(
         "pass=bwd b=1 hq=2 hkv=1 lq=200,3000 lk=170,4100 d=64,128 dtype=fp32,bf16 "
         "mask=window_top_left,window_bottom_right left=40,unlimited right=1,2000");
+  }
+}
+
+// Empty lengths, windows that hide everything, odd sizes: each has a plan with a time.
+TEST(Plan, PredictsATimeForEveryKindOfCase) {
+  for (const int capability : {8, 9}) {
+    describe_device(capability, 132, capability == 9 ? kH200Shared : 99 * 1024, 3);
+    int planned = 0;
+    for (std::uint64_t n = 0; n < 4 * verification::kCells; ++n) {
+      verification::AttentionCase c = verification::random_case(3, n);
+      c.problem.device = {DeviceKind::cuda, 0};
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        c.problem.pass = pass;
+        const core::Prepared prepared = prepare(c.problem, 0);
+        if (prepared.plan == nullptr) continue;
+        EXPECT_GT(prepared.plan->seconds, 0) << verification::line_of(c);
+        EXPECT_LT(prepared.plan->seconds, 1e6) << verification::line_of(c);
+        ++planned;
+      }
+    }
+    EXPECT_GT(planned, 3000);
   }
 }
 

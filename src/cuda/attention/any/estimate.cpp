@@ -97,10 +97,15 @@ int sharing_of(const CostInput& c, double others) {
   return static_cast<int>(std::clamp(waves_of(all_ctas(c) + others, usable_sms(c)), 1.0, resident(c)));
 }
 
+// The mean of the tiles that see anything, as a part of the longest. Without a row to stream all see as much: nothing.
+double balance_of(const Workload& workload) {
+  if (workload.longest == 0) return 1;
+  return std::min(workload.work / (std::max(workload.busy_tiles, 1.0) * static_cast<double>(workload.longest)), 1.0);
+}
+
 double evenness_of(const Workload& workload, double length) {
   if (has_equal_tiles(workload) || length <= 1) return 1;
-  const double balance = workload.work / (std::max(workload.busy_tiles, 1.0) * static_cast<double>(workload.longest));
-  return std::pow(std::clamp(2 * balance - 1, 0.0, 1.0), 2);
+  return std::pow(std::max(2 * balance_of(workload) - 1, 0.0), 2);
 }
 
 KernelTime time_of(const CostInput& c, int sharing) {
@@ -121,7 +126,7 @@ KernelTime time_of(const CostInput& c, int sharing) {
   time.waves = with_work / capacity(c);
   time.whole = length * full + fixed;
   // Under a mask an SM's thread blocks end at different times, and the last ones run faster.
-  const double balance = std::min(workload.work / (busy * static_cast<double>(workload.longest)), 1.0);
+  const double balance = balance_of(workload);
   time.longest = length * c.tile_cycles(sharing * (balance + (1 - balance) * costs.short_neighbours)) + fixed;
   // Under a mask, rounding up adds half a streamed tile to every thread block of a cluster but one.
   const double work = time.evenness < 1 && c.in_cluster()
