@@ -1,6 +1,6 @@
 // One ArchSpec per measured chip. scripts/fit_arch_spec fits all constants but the clock to times of overridden plans:
-// 1,145 problems of fovea_cuda_sweep, seeds 0 to 8 (results/h200/tile_sweep.jsonl.xz). Other chips use the numbers of
-// H200.
+// 1,145 problems of fovea_cuda_sweep, seeds 0 to 8 (results/h200/tile_sweep.jsonl.xz, judged by seed 9). Other chips use
+// the numbers of H200.
 #include "cuda/attention/any/arch_spec.h"
 
 namespace fovea::cuda::any {
