@@ -50,6 +50,12 @@ std::optional<std::uint64_t> id_of(cudaStream_t stream) {
   return id;
 }
 
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
+  return capture != cudaStreamCaptureStatusNone;
+}
+
 // A failure leaves the memory in the pool. It is not reported: this also runs while an error unwinds.
 void free_in_order(void* data, cudaStream_t stream) {
   if (cudaFreeAsync(data, stream) != cudaSuccess) cudaGetLastError();
@@ -87,19 +93,10 @@ Buffer allocate_workspace(const core::Plan& plan, void* stream) {
   check_stream(stream, site);
   const CurrentDevice current(site.device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(cuda_stream, &capture), "cudaStreamIsCapturing");
-  if (capture != cudaStreamCaptureStatusNone) {
-    core::fail({.status = Status::invalid_argument,
-                .call = std::string(site.call),
-                .argument = "workspace",
-                .problem = "the call would allocate while its stream is captured",
-                .got = "no workspace",
-                .wanted = std::to_string(bytes) + " bytes",
-                .hint = "pass a workspace of workspace_bytes() that lives as long as the graph",
-                .line = site.line()});
+  // In a capture the allocation becomes a node of the graph. What the stream left belongs to later calls.
+  if (!is_captured(cuda_stream)) {
+    if (const Buffer idle = take_idle(site.device, bytes, cuda_stream); idle.data != nullptr) return idle;
   }
-  if (const Buffer idle = take_idle(site.device, bytes, cuda_stream); idle.data != nullptr) return idle;
   void* data = nullptr;
   const cudaError_t status =
       cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_of(site.device), cuda_stream);
@@ -123,7 +120,7 @@ void release_workspace(const core::Plan& plan, const Buffer& workspace, void* st
   const int device = plan.device.index;
   const CurrentDevice current(device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
-  const std::optional<std::uint64_t> id = id_of(cuda_stream);
+  const std::optional<std::uint64_t> id = is_captured(cuda_stream) ? std::nullopt : id_of(cuda_stream);
   const bool kept = id && idle_of(device).keep({*id, workspace.data, workspace.bytes});
   if (!kept) free_in_order(workspace.data, cuda_stream);
 } catch (...) {
@@ -144,6 +141,7 @@ void empty_pool(int device) {
   const CurrentDevice current(device);
   free_idle_blocks(device);
   check(cudaMemPoolTrimTo(pool_of(device), 0), "cudaMemPoolTrimTo");
+  check(cudaDeviceGraphMemTrim(device), "cudaDeviceGraphMemTrim");
 }
 
 }  // namespace fovea::cuda
