@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "core/check.h"
 #include "core/never_destroyed.h"
@@ -14,11 +15,12 @@
 namespace fovea::linear::blas {
 namespace {
 
-enum BareCall { kMatmul, kSgemm };
+enum BareCall { kMatmul, kSgemm, kOpenblas };
 
 struct BarePlan final : Plan {
   BarePlan(const LinearProblem& p, BareCall named) : Plan(p), call_of_library(named) {
-    tiles = "each product one call of oneDNN's " + std::string(named == kSgemm ? "sgemm" : "matmul");
+    constexpr std::string_view kCalls[] = {"oneDNN's matmul", "oneDNN's sgemm", "OpenBLAS's sgemm"};
+    tiles = "each product one call of " + std::string(kCalls[named]);
   }
   BareCall call_of_library;
 };
@@ -28,7 +30,7 @@ std::string refusal(const LinearProblem& p, BareCall call) {
   const std::vector<WholeProduct> products = whole_products(p);
   if (products.empty()) return "takes no empty product";
   if (p.dtype == DType::fp32) return {};
-  if (call == kSgemm) return "multiplies fp32 only";
+  if (call != kMatmul) return "multiplies fp32 only";
   if (p.dtype == DType::fp16 || !has_bf16_products()) return "has no product of this type on this processor";
   for (const WholeProduct& one : products)
     if (one.k % kBf16Depth != 0) return "takes only sums of a multiple of " + std::to_string(kBf16Depth) + " products";
@@ -48,7 +50,9 @@ void run(const core::Plan& base, const Tensors& tensors, const core::RunContext&
     for (std::int64_t number = 0; number < product.count; ++number) {
       BatchedProduct one = product;
       one.a = product.a.number(number), one.b = product.b.number(number), one.c = product.c.number(number);
-      (plan.call_of_library == kSgemm ? multiply_by_sgemm : multiply_by_primitive)(one, context.threads);
+      constexpr decltype(&multiply_by_sgemm) kCalls[] = {multiply_by_primitive, multiply_by_sgemm,
+                                                         multiply_by_openblas};
+      kCalls[plan.call_of_library](one, context.threads);
     }
   }
 }
@@ -68,7 +72,8 @@ Implementation entry(std::string_view name, BareCall call) {
 }  // namespace
 
 void register_bare_calls() {
-  const Implementation all[] = {entry("cpu.bare_matmul", kMatmul), entry("cpu.bare_sgemm", kSgemm)};
+  const Implementation all[] = {entry("cpu.bare_matmul", kMatmul), entry("cpu.bare_sgemm", kSgemm),
+                                entry("cpu.bare_openblas", kOpenblas)};
   Types::list().add(all);
 }
 

@@ -23,13 +23,17 @@ namespace {
 // Of the contracted dimension and of columns that are widened at a time.
 constexpr std::int64_t kDepth = 512, kColumns = 512;
 
-void openblas(const BatchedProduct& p) {
-  [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
+void sgemm_of_openblas(const BatchedProduct& p) {
   const auto size = [](std::int64_t value) { return static_cast<blasint>(value); };
   const auto order = [](const MatrixBatch& m) { return m.transposed ? CblasTrans : CblasNoTrans; };
   cblas_sgemm(CblasRowMajor, order(p.a), order(p.b), size(p.m), size(p.n), size(p.k), p.alpha,
               static_cast<const float*>(p.a.data), size(p.a.row_stride), static_cast<const float*>(p.b.data),
               size(p.b.row_stride), p.beta, static_cast<float*>(target_of(p.c)), size(p.c.row_stride));
+}
+
+void openblas(const BatchedProduct& p) {
+  [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
+  sgemm_of_openblas(p);
 }
 
 void onednn(const BatchedProduct& p) { multiply_by_sgemm(p); }
@@ -120,10 +124,9 @@ std::string onednn_refusal(DType operands) {
 std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
 // By measurement (docs/kernels/linear_notebook.md). oneDNN's best bf16 code takes dense results only: whole rows.
-TileSize onednn_tile(DType operands) {
+TileSize largest_tile(DType operands) {
   return operands == DType::bf16 ? TileSize{1024, 8192, true} : TileSize{2048, 2048};
 }
-TileSize openblas_tile(DType) { return {512, 1024}; }
 
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }
 
@@ -140,16 +143,26 @@ void multiply_openblas(const BatchedProduct& p, void*) {
   if (!fills_zero(p)) openblas(p);
 }
 
-constexpr HostLibrary kLibraries[] = {
-    {"cpu.onednn", "oneDNN", {}, onednn_refusal, onednn_tile, no_scratch, rounds_bf16, multiply_onednn},
-    {"cpu.openblas", "OpenBLAS", "slower than oneDNN where it was measured", openblas_refusal, openblas_tile,
-     no_scratch, rounds_nothing, multiply_openblas}};
-
 }  // namespace
 
 std::string unavailable() { return {}; }
 
-std::span<const HostLibrary> libraries() { return kLibraries; }
+// The faster one in fp32 is chosen (docs/kernels/linear_notebook.md). Without AVX-512 oneDNN multiplies small tiles
+// whose first operand is transposed at half the rate.
+std::span<const HostLibrary> libraries() {
+  static const HostLibrary all[] = {
+      {"cpu.onednn", "oneDNN", has_avx512() ? "" : "slower than OpenBLAS on processors without AVX-512", onednn_refusal,
+       largest_tile, no_scratch, rounds_bf16, multiply_onednn},
+      {"cpu.openblas", "OpenBLAS", has_avx512() ? "slower than oneDNN on processors with AVX-512" : "",
+       openblas_refusal, largest_tile, no_scratch, rounds_nothing, multiply_openblas}};
+  return all;
+}
+
+void multiply_by_openblas(const BatchedProduct& p, int threads) {
+  openblas_set_num_threads(threads);
+  sgemm_of_openblas(p);
+  openblas_set_num_threads(1);
+}
 
 void multiply_fastest(const BatchedProduct& p) {
   if (fills_zero(p)) return;

@@ -126,6 +126,8 @@ const Matmul& find_matmul(const BatchedProduct& p, int threads) {
 OmpThreads::OmpThreads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
 OmpThreads::~OmpThreads() { omp_set_num_threads(before_); }
 
+bool has_avx512() { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core; }
+
 bool has_bf16_products() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }

@@ -5,7 +5,9 @@
 
 namespace fovea::linear::blas {
 
-// Whether the processor multiplies bf16 pairs (AVX512_BF16, AMX_BF16) and oneDNN may use that.
+// Whether the processor has AVX-512, and whether it multiplies bf16 pairs (AVX512_BF16, AMX_BF16), and oneDNN may use
+// that.
+bool has_avx512();
 bool has_bf16_products();
 
 // Operands of one type, c in fp32 or theirs: fp32 anywhere; bf16 if has_bf16_products() and k is a multiple of
