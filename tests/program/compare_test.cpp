@@ -50,8 +50,11 @@ TEST_F(CompareVerb, Fits80ColumnsAndTakesMoreRuns) {
   const Ended alone = fovea({"compare", a_, slower_}), again = fovea({"compare", a_, slower_, "--again", slower_});
   for (const std::string& out : {alone.out, again.out}) {
     std::istringstream lines(out);
-    for (std::string line; std::getline(lines, line);)
-      if (!line.starts_with("A: ") && !line.starts_with("B: ")) EXPECT_LE(program::columns_of(line), 80U) << line;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("A: ") && !line.starts_with("B: ")) {
+        EXPECT_LE(program::columns_of(line), 80U) << line;
+      }
+    }
   }
   EXPECT_NE(alone.out.find("A is 1.200× as fast"), std::string::npos) << alone.out;
   EXPECT_NE(again.out.find("runs of one build are 20.0 % apart"), std::string::npos) << again.out;
