@@ -124,9 +124,10 @@ std::string onednn_refusal(DType operands) {
 std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
 // By measurement (docs/kernels/linear_notebook.md). oneDNN's best bf16 code takes dense results only: whole rows.
-TileSize largest_tile(DType operands) {
+TileSize onednn_tile(DType operands) {
   return operands == DType::bf16 ? TileSize{1024, 8192, true} : TileSize{2048, 2048};
 }
+TileSize openblas_tile(DType) { return {512, 1024}; }
 
 std::int64_t no_scratch(const BatchedProduct&) { return 0; }
 
@@ -152,9 +153,9 @@ std::string unavailable() { return {}; }
 std::span<const HostLibrary> libraries() {
   static const HostLibrary all[] = {
       {"cpu.onednn", "oneDNN", has_avx512() ? "" : "slower than OpenBLAS on processors without AVX-512", onednn_refusal,
-       largest_tile, no_scratch, rounds_bf16, multiply_onednn},
+       onednn_tile, no_scratch, rounds_bf16, multiply_onednn},
       {"cpu.openblas", "OpenBLAS", has_avx512() ? "slower than oneDNN on processors with AVX-512" : "",
-       openblas_refusal, largest_tile, no_scratch, rounds_nothing, multiply_openblas}};
+       openblas_refusal, openblas_tile, no_scratch, rounds_nothing, multiply_openblas}};
   return all;
 }
 
