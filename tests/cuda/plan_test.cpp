@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/attention/any/estimate.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "linear/cuda/linear.h"
@@ -164,6 +165,25 @@ TEST(Plan, PredictsATimeForEveryKindOfCase) {
     }
     EXPECT_GT(planned, 3000);
   }
+}
+
+// Forward is one kernel, and two with splits through memory: these must be faster by more than that costs.
+TEST(Plan, SplitsThroughMemoryPayForTheirSecondKernel) {
+  describe_device(9, 132, kH200Shared, 2);
+  const AttentionProblem p =
+      verification::attention_case("pass=fwd lq=8192 d=128 dtype=bf16 mask=causal device=cuda").problem;
+  const auto in_memory = [](const Split& split) { return split.splits > 1 && !split.in_cluster; };
+  double least = 1e18, least_in_memory = 1e18, most_extra = 0;
+  for (const TileChoice& one : tile_choices(Kernel::forward, p, {})) {
+    const bool combined = in_memory(one.splitting.split);
+    const double extra = extra_cycles(one, 0), cycles = cycles_of(one, ElementKind::bf16, 0);
+    EXPECT_EQ(extra > 0, combined);
+    most_extra = std::max(most_extra, extra);
+    (combined ? least_in_memory : least) = std::min(combined ? least_in_memory : least, cycles + extra);
+  }
+  EXPECT_GT(most_extra, 4e-6 * 1.7e9);
+  EXPECT_EQ(in_memory(plan_forward(p, {}).split), least_in_memory < least);
+  for (const TileChoice& one : tile_choices(Kernel::backward_dq, p, {})) EXPECT_EQ(extra_cycles(one, 0), 0);
 }
 
 // A driver may answer that no thread block of a tile finds a place. There is a plan nevertheless; launching says

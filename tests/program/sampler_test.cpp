@@ -57,6 +57,15 @@ TEST(Sampler, TakesAtLeastThreeSamples) {
   EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kLeastSamples));
 }
 
+// One turn each would compare who came first with who came second.
+TEST(Sampler, AShortSamplingHasThreeTurnsOfEach) {
+  std::vector<std::string> calls;
+  Pattern a{"a", {0.005}, &calls}, b{"b", {0.005}, &calls};
+  const auto outcomes = sample_interleaved({a.source(), b.source()}, {.repeat_for = 0.001}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), 4u * kLeastTurns);  // kRoundSeconds hold four runs
+  EXPECT_EQ(outcomes[1].samples.size(), 4u * kLeastTurns);
+}
+
 TEST(Sampler, ShortRunsEndAtTheMaximumOfSamples) {
   Pattern tiny{"tiny", {1e-6, 3e-6}, nullptr};
   const auto outcomes = sample_interleaved({tiny.source()}, {.repeat_for = 10}, 1);

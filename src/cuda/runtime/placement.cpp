@@ -81,7 +81,7 @@ void check_placements(const core::Plan& plan, const ForwardTensors& t, const cor
                            placed("out", t.out),
                            placed("lse", t.lse),
                            {"saved", t.saved.data},
-                           {"workspace", context.workspace}};
+                           callers_workspace(context)};
   check_memory(memory, site);
 }
 
@@ -91,7 +91,7 @@ void check_placements(const core::Plan& plan, const BackwardTensors& t, const co
   const Placed memory[] = {placed("q", t.q),         placed("k", t.k),        placed("v", t.v),
                            placed("dout", t.dout),   placed("out", t.out),    placed("lse", t.lse),
                            placed("delta", t.delta), placed("dq", t.dq),      placed("dk", t.dk),
-                           placed("dv", t.dv),       {"saved", t.saved.data}, {"workspace", context.workspace}};
+                           placed("dv", t.dv),       {"saved", t.saved.data}, callers_workspace(context)};
   check_memory(memory, site);
 }
 

@@ -32,6 +32,11 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
+// The workspace if the caller gave it. Memory that a capture allocates is unknown to the driver until the graph runs.
+inline Placed callers_workspace(const core::RunContext& context) {
+  return {"workspace", context.own_workspace ? nullptr : context.workspace};
+}
+
 // Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if the plan's device
 // cannot access a tensor, the saved state or the workspace. Null pointers and empty tensors pass.
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);

@@ -119,7 +119,7 @@ void run(const core::Plan& base, const Tensors& tensors, const core::RunContext&
   const auto& plan = static_cast<const DevicePlan&>(base);
   const cuda::CurrentDevice current(plan.device.index);
   std::vector<cuda::Placed> memory = memory_of(tensors);
-  memory.insert(memory.begin(), {"workspace", context.workspace});
+  memory.insert(memory.begin(), cuda::callers_workspace(context));
   cuda::check_stream(context.stream, cuda::site_of(plan));
   cuda::check_memory(memory, cuda::site_of(plan));
   const Steps steps = steps_of(plan, tensors, context.workspace);

@@ -58,6 +58,7 @@ class Turn {
       // Rounds to nanoseconds: further digits are noise and would only lengthen the records.
       for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
     });
+    ++turns_;
     if (!done_) done_ = enough();
   }
 
@@ -89,7 +90,7 @@ class Turn {
   bool enough() {
     const auto& samples = outcome_.samples;
     const auto n = static_cast<int>(samples.size());
-    if (n < kLeastSamples) return false;
+    if (n < kLeastSamples || turns_ < kLeastTurns) return false;
     const double total = std::accumulate(samples.begin(), samples.end(), 0.0);
     if (n >= kMostSamples || total >= limits_.repeat_for || spent_ >= 2 * limits_.repeat_for) return true;
     return n >= kEnoughSamples && total >= kEnoughSeconds && relative_notch(samples) < kQuietNotch;
@@ -99,6 +100,7 @@ class Turn {
   SampleOutcome& outcome_;
   const SamplingLimits& limits_;
   double typical_ = 0, spent_ = 0;
+  int turns_ = 0;
   bool done_ = false;
 };
 

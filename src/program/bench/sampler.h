@@ -18,6 +18,7 @@ struct SamplingLimits {
 };
 
 inline constexpr int kLeastSamples = 3;
+inline constexpr int kLeastTurns = 3;  // who comes first in one turn may be slower by its place alone
 inline constexpr int kMostSamples = 500;
 inline constexpr int kEnoughSamples = 20;      // at least so many before low noise may end the sampling
 inline constexpr double kEnoughSeconds = 0.3;  // likewise

@@ -1,6 +1,6 @@
-// One ArchSpec per measured chip. scripts/fit_arch_spec fits all constants but the clock to times of overridden plans:
-// 1,145 problems of fovea_cuda_sweep, seeds 0 to 8 (results/h200/tile_sweep.jsonl.xz, judged by seed 9). Other chips use
-// the numbers of H200.
+// One ArchSpec per measured chip. scripts/fit_arch_spec fits all constants but the first three to times of overridden
+// plans: 1,145 problems of fovea_cuda_sweep, seeds 0 to 8 (results/h200/tile_sweep.jsonl.xz). Other chips use the
+// numbers of H200.
 #include "cuda/attention/any/arch_spec.h"
 
 namespace fovea::cuda::any {
@@ -9,6 +9,8 @@ namespace {
 constexpr ArchSpec kH200{
     .chip = "H200",
     .clock_hz = 1.755e9,
+    .launch_seconds = 4e-6,
+    .memory_rate = 2400,
     .bits16 = {.forward = {.tiles = {.few_rows = {.rate = 298, .chain = 700, .softmax = 20.3, .alone = 1.56},
                                      .one_tile = {.rate = 695, .chain = 700, .softmax = 21, .alone = 1.6},
                                      .two_tiles = {.rate = 897, .chain = 1640, .softmax = 17, .alone = 1.49},

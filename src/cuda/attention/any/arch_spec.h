@@ -68,7 +68,9 @@ struct WidthSpec {
 
 struct ArchSpec {
   const char* chip;
-  double clock_hz;  // of the SMs under load
+  double clock_hz;        // of the SMs under load
+  double launch_seconds;  // that the host takes to launch one kernel more
+  double memory_rate;     // bytes that memory takes per cycle
   WidthSpec<MmaTiles> bits16;
   WidthSpec<FmaTiles> fp32;
 };

@@ -221,14 +221,21 @@ BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<Til
       const CostInput &a = of_dkdv[i].input, &b = of_dq[j].input;
       const double cycles = cycles_of(of_dkdv[i].among(all_ctas(b)), of_dq[j].among(all_ctas(a)), width.pair,
                                       a.tile.rows() != b.tile.rows());
-      const double weighted = cycles * (a.in_memory() || b.in_memory() ? kWeightOfCombining : 1);
-      if (weighted < least) best = {.dkdv = dkdv[i], .dq = dq[j], .cycles = cycles}, least = weighted;
+      if (cycles < least) best = {.dkdv = dkdv[i], .dq = dq[j], .cycles = least = cycles};
     }
   }
   return best;
 }
 
 }  // namespace
+
+double extra_cycles(const TileChoice& one, int device) {
+  const Split& split = one.splitting.split;
+  if (one.workload.kernel != Kernel::forward || split.splits == 1 || split.in_cluster) return 0;
+  const ArchSpec& arch = arch_spec(device);
+  const double rows = static_cast<double>(one.workload.tiles) * split.splits * one.kernel->tile.rows();
+  return arch.launch_seconds * arch.clock_hz + 4 * one.workload.result_floats * rows / arch.memory_rate;
+}
 
 double cycles_of(const TileChoice& one, ElementKind kind, int device) {
   const ArchSpec& arch = arch_spec(device);

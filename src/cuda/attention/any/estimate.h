@@ -8,10 +8,6 @@
 
 namespace fovea::cuda::any {
 
-// Splits through memory need one kernel more, which combines them. The host takes as long to launch it as the first, so
-// among nearly equal predictions the choice with fewer kernels is preferred: those of the other count so much.
-constexpr double kWeightOfCombining = 1.04;
-
 // Cycles of a kernel that runs alone on the chip, combining included.
 double cycles_of(const TileChoice& one, ElementKind kind, int device);
 
@@ -19,6 +15,11 @@ struct BackwardChoice {
   TileChoice dkdv, dq;
   double cycles = 0;
 };
+
+// Cycles that are added when forward choices are compared. Splits through memory need a second kernel, which the host
+// has to launch, and their partials reach memory; cycles_of knows graphs only. 0 for other choices, and for backward,
+// which has several kernels in any case.
+double extra_cycles(const TileChoice& one, int device);
 
 // The choices for the two gradient kernels with the smallest predicted time of both, combining included. They run
 // concurrently: thread blocks for dK and dV occupy the SMs first, those for dQ fill the rest.

@@ -40,8 +40,8 @@ std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all,
   double least = HUGE_VAL;
   for (const TileChoice& one : all) {
     const double cycles = cycles_of(one, kind_of(p.dtype), p.device.index);
-    const double weighted = cycles * (splits_in_memory(one.splitting.split) > 1 ? kWeightOfCombining : 1);
-    if (weighted < least) best = {&one, cycles}, least = weighted;
+    const double compared = cycles + extra_cycles(one, p.device.index);
+    if (compared < least) best = {&one, cycles}, least = compared;
   }
   return best;
 }
