@@ -25,7 +25,7 @@ class Published:
     keys: list[str]  # keys of the problem line that identify a problem
 
     def __getattr__(self, name: str) -> str:
-        """letter, preset, title, hardware, rule: as described."""
+        """letter, preset, title, hardware, source, rule: as described."""
         if name.startswith("_") or name not in self.says:
             raise AttributeError(name)
         return self.says[name]

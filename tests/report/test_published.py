@@ -19,6 +19,14 @@ def test_every_table_has_one_description():
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
+def test_every_table_names_its_source_and_the_docs_do_too(report):
+    repository = report.source.split(",")[0]
+    assert repository.startswith("github.com/") or "its repository is not known" in report.source
+    if repository.startswith("github.com/"):
+        assert repository in (ROOT / "docs/reports.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
 def test_a_preset_measures_exactly_the_figures_of_its_report(report):
     printed = subprocess.run([FACTS, "presets", report.preset], capture_output=True, text=True, check=True)
     cases = [parse_case(one) for one in printed.stdout.splitlines()]
