@@ -1,6 +1,6 @@
-// One ArchSpec per measured chip. scripts/fit_arch_spec fits all constants but the first three to times of overridden
-// plans: 1,145 problems of fovea_cuda_sweep, seeds 0 to 8 (results/h200/tile_sweep.jsonl.xz). Other chips use the
-// numbers of H200.
+// One ArchSpec per measured chip; other chips use the H200's. scripts/fit_arch_spec fits all constants but clock_hz,
+// launch_seconds and memory_rate to the times of tile choices: 1,145 problems of fovea_cuda_sweep, seeds 0 to 8
+// (results/h200/tile_sweep.jsonl.xz).
 #include "cuda/attention/any/arch_spec.h"
 
 namespace fovea::cuda::any {

@@ -1,4 +1,5 @@
-// The constants of estimate.h, one row per chip. Times are in cycles, rates per cycle and SM.
+// The constants of estimate.h for one chip. Times are in cycles and rates per cycle and SM, unless a comment names
+// another unit.
 #pragma once
 
 namespace fovea::cuda::any {
@@ -8,15 +9,15 @@ struct TileCosts {
   double rate;     // multiply-adds
   double chain;    // the dependent chain of one product, with its part of softmax and barriers
   double softmax;  // exponentials and rescaling, in equivalent MMA columns
-  double alone;    // a thread block alone on an SM with room for more is as slow as if so many shared the SM
+  double alone;    // a thread block alone on an SM is as slow as if so many shared it; unused if only one fits
 };
 struct MmaTiles {
-  TileCosts few_rows;             // with split_warps
+  TileCosts few_rows;             // with split_warps; forward only
   TileCosts one_tile, two_tiles;  // with one or two 16-row MMA tiles per warp
   TileCosts wgmma;
 };
 struct FmaTiles {
-  TileCosts few_rows;    // with split_warps
+  TileCosts few_rows;    // with split_warps; forward only
   TileCosts few_warps;   // with fewer than four warps
   TileCosts wide_lanes;  // with 8 x 8 scores per thread
   TileCosts others;
@@ -28,18 +29,19 @@ struct KernelCosts {
   double row_rate;     // bytes of a thread block's own rows
   double stream_rate;  // bytes of streamed tiles
   double idle;         // of a thread block that sees nothing
-  // Weight of the work that a thread block's neighbours lack under a mask: 0 if it runs faster when they have ended.
+  // Under a mask the neighbours of the longest thread block on its SM end earlier. 0: it then gets their part of the
+  // SM; 1: it runs on as slowly as before.
   double short_neighbours;
-  // The time of a partial last wave lies between two bounds; this is the weight of the lower one, an even share.
+  // Equally long thread blocks take a time between two bounds. 0: whole waves; 1: the work divided evenly.
   double smooth_waves;
-  // Under a mask: from the end of an even share to the end of the last thread block, in longest thread blocks. With up
-  // to two splits, with more, and with splits in a cluster.
+  // Under a mask: the time from the end of the evenly divided work to the end of the last thread block, in lengths of
+  // the longest one. With up to two splits, with more, and with splits in a cluster.
   double tail_few_splits, tail_many_splits, tail_clusters;
   // Splits through memory.
-  double store_rate;  // bytes of partials, as a thread block writes them and as the combine reads them
-  double combine;     // the launch of the kernel that combines
-  double per_split;   // a row reads its splits one after the other
-  // Splits in a cluster.
+  double store_rate;  // bytes of partials that are written, and read again to combine them
+  double combine;     // the launch of the kernel that combines, for each of Workload::results
+  double per_split;   // splits of a row are read one after the other; for each result
+  // Splits in a cluster; both for each result.
   double barriers, barriers_per_split;
   double cluster_rate;  // bytes that are combined through distributed shared memory
 };
@@ -48,10 +50,10 @@ struct KernelCosts {
 struct PairCosts {
   double start;    // as KernelCosts::start, of both
   double combine;  // the launch of the kernel that combines the splits of both
-  double overlap;  // the sum of their even shares counts so much
-  // Where both do not fit the chip at once: under a mask, the last thread block of dQ has so much of its time to go
-  // when the even shares end; without one, the weight of the even shares beside whole waves.
-  double tail_of_dq, smooth_waves;
+  double overlap;  // factor of the sum of both kernels' evenly divided work
+  // The next two count if both kernels do not fit the chip at once.
+  double tail_of_dq;    // under a mask: as the tails of KernelCosts, in longest thread blocks for dQ
+  double smooth_waves;  // without a mask: as KernelCosts::smooth_waves
   double unequal_rows;  // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
 };
 
@@ -60,6 +62,7 @@ struct KernelSpec {
   Tiles tiles;
   KernelCosts costs;
 };
+// For elements of one width: 16 bits, or fp32.
 template <class Tiles>
 struct WidthSpec {
   KernelSpec<Tiles> forward, dkdv, dq;
@@ -69,8 +72,8 @@ struct WidthSpec {
 struct ArchSpec {
   const char* chip;
   double clock_hz;        // of the SMs under load
-  double launch_seconds;  // that the host takes to launch one kernel more
-  double memory_rate;     // bytes that memory takes per cycle
+  double launch_seconds;  // seconds that the host takes to launch one kernel more
+  double memory_rate;     // bytes per cycle that memory takes from the whole chip
   WidthSpec<MmaTiles> bits16;
   WidthSpec<FmaTiles> fp32;
 };

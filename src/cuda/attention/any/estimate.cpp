@@ -1,4 +1,4 @@
-// A prediction: cycles of a thread block per streamed tile, of the longest thread block, then of all in waves.
+// A prediction: cycles of a thread block per streamed tile, then of its longest thread block, then of the whole grid.
 #include "cuda/attention/any/estimate.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 namespace fovea::cuda::any {
 namespace {
 
+// The probe allows a warpgroup of threads if the code that the device runs has wgmma (parameters.h).
 const TileCosts& costs_of(const MmaTiles& tiles, const TileShape& tile, int device) {
   if (tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup) return tiles.wgmma;
   return tile.split_warps > 1 ? tiles.few_rows : tile.row_tiles > 1 ? tiles.two_tiles : tiles.one_tile;
@@ -38,8 +39,8 @@ struct CostInput {
   const KernelCosts& kernel;
   double sms, element_bytes;
 
-  // Cycles of a thread block for one streamed tile, where `ctas` of them share the rates of an SM. A product takes at
-  // least its chain.
+  // Cycles of a thread block for one streamed tile, if `ctas` thread blocks share the rates of an SM. A product takes
+  // at least as long as its dependent chain.
   double tile_cycles(double ctas) const {
     const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + products.softmax);
     const double loaded = 2 * row_bytes() * tile.streamed_rows();  // K and V, or Q and dO
@@ -69,8 +70,8 @@ CostInput input_of(const WidthSpec<Tiles>& width, const TileChoice& one, int dev
 struct KernelTime {
   double alone = 0;     // of the kernel alone on the chip, without combining
   double longest = 0;   // of its longest thread block
-  double whole = 0;     // of its longest thread block among as many as fit the SM
-  double share = 0;     // of an SM, if all had equally much work
+  double whole = 0;     // of its longest thread block, among as many thread blocks as fit the SM
+  double share = 0;     // of each SM, if the work were divided evenly over all
   double waves = 0;     // thread blocks with work, divided by those that fit the chip
   double evenness = 0;  // 1: all thread blocks are equally long; 0: as unequal as under a causal mask, or more
   double combine = 0;   // reading the partials of splits through memory
@@ -90,19 +91,21 @@ double all_ctas(const CostInput& c) { return static_cast<double>(c.workload.tile
 double resident(const CostInput& c) { return std::max(c.splitting.ctas_per_sm, 1.0); }
 double capacity(const CostInput& c) { return std::max(c.splitting.capacity, 1.0); }
 double usable_sms(const CostInput& c) { return capacity(c) / resident(c); }
+// The most thread blocks that one of the places gets.
 double waves_of(double ctas, double places) { return std::ceil(ctas / places - 1e-9); }
 
-// Thread blocks on the busiest SM, where as many of the other gradient kernel run as well.
+// Thread blocks on the busiest SM, if `others` thread blocks of the other gradient kernel share the chip.
 int sharing_of(const CostInput& c, double others) {
   return static_cast<int>(std::clamp(waves_of(all_ctas(c) + others, usable_sms(c)), 1.0, resident(c)));
 }
 
-// The mean of the tiles that see anything, as a part of the longest. Without a row to stream all see as much: nothing.
+// The mean work of the tiles that see anything, divided by the work of the longest. 1 if there is nothing to stream.
 double balance_of(const Workload& workload) {
   if (workload.longest == 0) return 1;
   return std::min(workload.work / (std::max(workload.busy_tiles, 1.0) * static_cast<double>(workload.longest)), 1.0);
 }
 
+// KernelTime::evenness. Under a causal mask with as many queries as keys, balance_of is about a half.
 double evenness_of(const Workload& workload, double length) {
   if (has_equal_tiles(workload) || length <= 1) return 1;
   return std::pow(std::max(2 * balance_of(workload) - 1, 0.0), 2);
@@ -136,17 +139,17 @@ KernelTime time_of(const CostInput& c, int sharing) {
   if (c.in_memory())
     time.combine =
         workload.results * costs.per_split * splits + with_work * c.result_bytes() / (c.sms * costs.store_rate);
-  // The SM with the most thread blocks decides.
-  const double in_turn = waves_of(with_work, usable_sms(c)), waves = std::floor(in_turn / resident(c));
-  const double rest = in_turn - waves * resident(c);
-  const double in_waves = waves * time.whole + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
+  // In whole waves, the SM with the most thread blocks ends last.
+  const double on_busiest_sm = waves_of(with_work, usable_sms(c)), full_waves = std::floor(on_busiest_sm / resident(c));
+  const double rest = on_busiest_sm - full_waves * resident(c);
+  const double in_waves = full_waves * time.whole + (rest > 0 ? length * c.tile_cycles(rest) + fixed : 0.0);
   const double tail = c.in_cluster() ? costs.tail_clusters
                       : splits <= 2  ? costs.tail_few_splits
                                      : costs.tail_many_splits;
   const double equal = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
   const double unequal = std::max(time.longest, std::min(time.share + tail * time.longest, in_waves));
   time.alone = time.waves <= 1 ? time.longest : std::lerp(unequal, equal, time.evenness);
-  // In a cluster they take part in its barriers.
+  // Thread blocks without work take a place for a while. In a cluster they also take part in its barriers.
   const double idle = (all - with_work) * (costs.idle + (c.in_cluster() ? fixed : 0.0)) / capacity(c);
   time.alone += idle, time.share += idle;
   return time;
@@ -157,13 +160,15 @@ double cycles_of(const CostInput& c) {
   return c.kernel.start + time.alone + time.combine + (c.in_memory() ? c.workload.results * c.kernel.combine : 0.0);
 }
 
-// When the last of equally long thread blocks for dQ ends. They take the places that those for dK and dV leave: some
-// after the last full wave, the others, those of the rest, one thread block later.
+// The end of both gradient kernels, if all thread blocks of each are equally long. Those for dQ take the places that
+// those for dK and dV leave. A part of the places, `early`, is left after the last full wave for dK and dV; the rest,
+// `late`, is left one such thread block later. The time from that wave on is counted in `turns`, lengths of a thread
+// block for dQ. The last one ends after a whole number of turns, or `delay` later.
 double end_of_equal_pair(const KernelTime& dkdv, const KernelTime& dq) {
   const double full = std::floor(dkdv.waves + 1e-9);
   const double late = dkdv.waves - full < 1e-6 ? 0.0 : dkdv.waves - full, early = 1 - late;
   const double delay = late > 0 ? dkdv.whole / dq.whole : 0.0;
-  const auto done = [&](double turns) {  // as a part of the places, so many thread blocks of dQ have ended
+  const auto done = [&](double turns) {  // thread blocks for dQ that have ended, divided by the places
     return early * std::floor(turns + 1e-9) + late * std::floor(std::max(turns - delay, 0.0) + 1e-9);
   };
   double turns = HUGE_VAL;
@@ -175,7 +180,7 @@ double end_of_equal_pair(const KernelTime& dkdv, const KernelTime& dq) {
   return std::max(full * dkdv.whole + turns * dq.whole, std::ceil(dkdv.waves - 1e-9) * dkdv.whole);
 }
 
-double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& costs, bool unequal_rows) {
+double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& costs, bool rows_differ) {
   const double shares = costs.overlap * (dkdv.share + dq.share);
   double cycles = std::max({dkdv.alone, dq.alone, shares});
   if (dkdv.waves + dq.waves > 1) {
@@ -184,10 +189,10 @@ double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& 
     cycles = std::max(cycles, std::lerp(unequal, equal, std::min(dkdv.evenness, dq.evenness)));
   }
   const double combine = dkdv.combine + dq.combine;
-  return costs.start + cycles * (unequal_rows ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
+  return costs.start + cycles * (rows_differ ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
 }
 
-// The times of a choice by the number of thread blocks on the busiest SM.
+// The times of a choice, if the busiest SM holds one thread block, two, and so on.
 std::vector<KernelTime> times_of(const CostInput& c) {
   std::vector<KernelTime> times;
   for (int sharing = 1; sharing <= static_cast<int>(resident(c)); ++sharing) times.push_back(time_of(c, sharing));
@@ -200,7 +205,7 @@ BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<Til
   struct Priced {
     CostInput input;
     std::vector<KernelTime> times;
-    // With so many thread blocks of the other kernel.
+    // If `others` thread blocks of the other kernel share the chip.
     const KernelTime& among(double others) const {
       return times[static_cast<std::size_t>(sharing_of(input, others) - 1)];
     }

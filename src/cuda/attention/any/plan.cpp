@@ -1,4 +1,4 @@
-// Chooses the fastest tile by the estimates of estimate.h, among those that fit the head dimension and shared memory.
+// Chooses tiles and splits by the predictions of estimate.h, and lays out the workspace.
 #include "cuda/attention/any/plan.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Arena {
 // Splits that combine.cu adds up. The splits of a cluster combine themselves.
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
-// The preferred choice and its cycles; null if there are no choices.
+// The choice with the least cycles_of + extra_cycles, and its cycles_of alone; null if there are no choices.
 std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
   std::pair<const TileChoice*, double> best{nullptr, 0};
   double least = HUGE_VAL;
@@ -73,9 +73,9 @@ Shape shape_of(const AttentionProblem& p) {
           .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0)};
 }
 
-// The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a sequence together, so that its K
-// and V stay in the L2 cache. fp32 tiles reuse each byte more, so 128 rows are enough; the longest tiles of a causal
-// mask then come first over all sequences, and only short ones run at the end.
+// The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a (batch, head) together, so that its
+// K and V stay in the L2 cache. fp32 tiles reuse each byte more, so it is enough to keep 128 rows together. The longest
+// tiles of a causal mask then come first over all heads, and only short ones run at the end.
 Grid grid_of(const AttentionProblem& p, bool rows_are_keys, int rows) {
   const std::int64_t tiles = std::max<std::int64_t>(divide_up(rows_are_keys ? p.len_k : p.len_q, rows), 1);
   const std::int64_t heads = std::max<std::int64_t>(rows_are_keys ? p.heads_kv : p.heads_q, 1);

@@ -59,9 +59,10 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   return workload;
 }
 
-// Calls `with(instance)` for the instances of the smallest head dimension that holds the problem's, if they fit shared
-// memory. The list ends with the first tile without split_warps and wgmma that, in forward, has two 16-row MMA tiles
-// per warp or, in backward, fits an SM several times.
+// Calls `with(instance)` for the instances that fit shared memory and have the fewest columns that hold the problem's
+// heads. The list ends with the first tile that makes the later ones needless, which serve chips with less shared
+// memory. Such a tile has neither split_warps nor wgmma. In forward it has two 16-row MMA tiles per warp; in backward
+// several of its thread blocks fit an SM.
 template <class With>
 void for_each_candidate(Kernel kernel, const AttentionProblem& p, With with) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -146,6 +147,7 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
   add_splits(1);
   // Split warps divide the keys already, and a grid that fills the chip four times needs no splits.
   if (tile.split_warps > 1 || workload.tiles >= 4 * sms * resident) return all;
+  // A number of splits that would leave some without tiles equals a smaller number.
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, workload.longest); ++splits) {
     if (divide_up(workload.longest, divide_up(workload.longest, splits)) == splits) add_splits(splits);
   }

@@ -15,9 +15,9 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 struct Workload {
   Kernel kernel = Kernel::forward;
   std::int64_t tiles = 0;    // stationary tiles of the problem
-  double busy_tiles = 0;     // that see any row of the streamed operand
-  std::int64_t longest = 0;  // streamed tiles that one of them visits at most
-  double work = 0;           // streamed tiles that all of them visit
+  double busy_tiles = 0;     // those that see any row of the streamed operand; at least 1
+  std::int64_t longest = 0;  // the most streamed tiles that one of them visits
+  double work = 0;           // the sum of the streamed tiles that they visit
   double products = 0;       // MMAs of rows x streamed rows x dim per streamed tile
   double result_floats = 0;  // floats that a split writes per row of the tile
   double results = 1;        // tensors to combine: 2 for dK and dV, else 1
@@ -38,13 +38,14 @@ struct TileChoice {
   Splitting splitting;
 };
 
-// Replaces the library's choice, for measurements; the kernel must take the problem.
+// Replaces the library's choice, for measurements; the kernel must take the problem. Null and 0: not replaced.
 struct PlanOverride {
   const KernelInstance* kernel = nullptr;
   int splits = 0;
   bool in_cluster = false;
 };
 
+// Whether the tile has enough columns for the head dimension, and not too much shared memory.
 bool fits(const KernelInstance& one, std::int64_t dim, int shared_limit);
 
 // The candidates for one kernel of a problem, or what the override leaves of them.
