@@ -11,10 +11,10 @@ struct DeviceInfo {
   int major = 0, minor = 0;
   int sm_count = 0;
   int shared_limit = 0;   // bytes of shared memory per thread block
-  int shared_per_sm = 0;  // for all its thread blocks, each of which takes 1,024 bytes more than it asks for
+  int shared_per_sm = 0;  // of all its thread blocks, each of which takes 1,024 bytes more than it asks for
 };
 
-inline constexpr int kMaxDevices = 64;  // devices beyond are refused
+inline constexpr int kMaxDevices = 64;  // devices of a higher number are refused
 
 // Throws Error if there is no such device, or if the driver does not answer.
 const DeviceInfo& device_info(int device);

@@ -19,7 +19,7 @@ struct IdleBlock {
 // Any thread may call.
 class IdleBlocks {
  public:
-  // Limits of all blocks together: blocks of destroyed streams stay, since nobody reports them.
+  // Limits of all blocks together. They are needed because blocks of destroyed streams stay: nobody reports them.
   static constexpr std::size_t kMostBlocks = 64;
   static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 

@@ -1,4 +1,4 @@
-// Launches, and the cached answers of the driver about kernels.
+// Launches, and the driver's answers about kernels, each kept for the life of the process.
 #include "cuda/runtime/launch.h"
 
 #include <array>

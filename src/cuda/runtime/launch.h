@@ -15,15 +15,15 @@ int resident_ctas(const void* function, int threads, int shared_bytes, int devic
 // device.
 int threads_allowed(const void* function, int device);
 
-// What a kernel waits for before it starts. full: the end of the kernel ahead in the stream. programmatic: with
-// programmatic dependent launch (PDL) it may start earlier, and must call ptx::griddepcontrol_wait().
+// What a kernel waits for before it starts. `full`: the end of the previous kernel in the stream. `programmatic`: with
+// programmatic dependent launch (PDL) it may start earlier. Then it must call ptx::griddepcontrol_wait().
 enum class Dependency : std::uint8_t { full, programmatic };
 
 // False if FOVEA_CUDA_EARLY_LAUNCH is 0: then all kernels are serialized. Read once.
 bool pdl_enabled();
 
-// How an SM divides its memory between shared memory and L1 cache while the kernel runs: as the kernel needs, or as
-// much shared memory as possible. Two kernels can share an SM only if they agree.
+// How an SM divides its memory between shared memory and L1 cache while the kernel runs. It has as much shared memory
+// as the kernel needs, or as much as possible. Two kernels can share an SM only if they agree.
 enum class Carveout : std::uint8_t { as_needed, max_shared };
 
 // Clusters of `cluster` thread blocks that fit the device at once; 0 if the device or the kernel's code has no

@@ -32,13 +32,14 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
   return {name, empty ? nullptr : t.data};
 }
 
-// The workspace if the caller gave it. Memory that a capture allocates is unknown to the driver until the graph runs.
+// The caller's workspace, or nothing if the library allocated it: the driver does not know the memory of a graph before
+// the graph runs.
 inline Placed callers_workspace(const core::RunContext& context) {
   return {"workspace", context.own_workspace ? nullptr : context.workspace};
 }
 
-// Throw Error(invalid_argument) if the stream belongs to another device than the plan, or if the plan's device
-// cannot access a tensor, the saved state or the workspace. Null pointers and empty tensors pass.
+// Throw Error(invalid_argument) if the stream belongs to another device than the plan. Likewise if the plan's device
+// cannot access a tensor, the saved state or the caller's workspace. Null pointers and empty tensors pass.
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);
 void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context);
 

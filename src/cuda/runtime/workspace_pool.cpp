@@ -1,5 +1,5 @@
-// A workspace is the stream's idle block, or else comes from the driver: one memory pool per device, which keeps freed
-// memory until empty_pool().
+// A workspace is the stream's idle block, or else comes from the library's memory pool of the device, which keeps freed
+// memory until empty_pool(). In a capture it is memory of the graph.
 #include "cuda/runtime/workspace_pool.h"
 
 #include <cuda.h>
@@ -93,7 +93,7 @@ Buffer allocate_workspace(const core::Plan& plan, void* stream) {
   check_stream(stream, site);
   const CurrentDevice current(site.device);
   auto* cuda_stream = static_cast<cudaStream_t>(stream);
-  // In a capture the allocation becomes a node of the graph. What the stream left belongs to later calls.
+  // A graph gets memory of its own: the stream's idle block belongs to later calls.
   if (!is_captured(cuda_stream)) {
     if (const Buffer idle = take_idle(site.device, bytes, cuda_stream); idle.data != nullptr) return idle;
   }

@@ -8,13 +8,13 @@
 
 namespace fovea::cuda {
 
-// Throws Error out_of_memory with the bytes wanted and free. While the stream is captured, both become nodes of the
-// graph.
+// Both enqueue on the stream; while it is captured into a graph, they become memory nodes of the graph. Allocation
+// throws Error(out_of_memory) with the bytes wanted and free.
 Buffer allocate_workspace(const core::Plan& plan, void* stream);
 void release_workspace(const core::Plan& plan, const Buffer& workspace, void* stream);
 
-// Bytes allocated from the device's pool, both in use and kept for later calls; and their peak since the last reset.
-// Memory of graphs is not counted.
+// Bytes allocated from the device's pool, in use or kept for later calls, and their peak since the last reset. Memory
+// of graphs is not counted.
 std::int64_t pool_used(int device);
 std::int64_t pool_peak(int device);
 
