@@ -33,8 +33,8 @@ struct Verdict {
   std::string reason() const;  // details of the tensors that are wrong
 };
 
-// Results that the set does not hold were not asked for and are not judged. If a tensor fails, the plain evaluation is
-// measured more often, and the results are compared again: that its error was small by luck is no fault of the answer.
+// Results that the set does not hold were not asked for and are not judged. If a tensor fails, the plain evaluation's
+// error may have been small by luck. So it is measured more often, and the results are compared once more.
 Verdict compare(const Expectation& expected, const TensorSet& results);
 
 }  // namespace fovea::verification

@@ -66,7 +66,7 @@ TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int
   constexpr std::int64_t kRepeatedRows = std::int64_t{1} << 48;  // beyond every position in a tensor
   const bool by_value = keeps_.shape && view.dtype == DType::fp32;
   std::vector<double> values;
-  std::vector<std::uint64_t> marks;  // elements of one mark are moved by the same part
+  std::vector<std::uint64_t> marks;  // elements with the same mark are moved by the same part
   double sum = 0, finite = 0;
   for (std::int64_t b = batch_; b < batch_ + problem_.batch; ++b) {
     for (std::int64_t h = key_head_ * heads; h < (key_head_ + 1) * heads; ++h) {

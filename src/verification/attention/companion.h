@@ -24,10 +24,10 @@ struct Keeps {
   bool shape = false;
 };
 
-// One key head of the problem and its query heads. Every input element is moved by up to an eighth of itself and of the
-// typical element; what is one element in memory stays equal. There is no mask, nothing non-finite, and at least four
-// keys: the plain evaluation of a row that sees one key is exact, which says nothing of other rows. If backward is
-// given lse, out or delta, the companion has its own, from the reference.
+// One key head of the problem and its query heads, without the mask; Keeps may say otherwise. Every input element is
+// moved by up to an eighth of itself and of the typical element. Elements that share memory (a stride of 0) stay equal.
+// Nothing is non-finite. There are at least four keys: the plain evaluation of a row that sees one key is exact, which
+// says nothing of other rows. If backward is given lse, out or delta, the companion has its own, from the reference.
 class Companion {
  public:
   Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number, Keeps keeps = {});
@@ -46,7 +46,7 @@ class Companion {
 
   std::uint64_t number_;
   Keeps keeps_;
-  std::int64_t batch_, key_head_;  // the first of the original problem
+  std::int64_t batch_, key_head_;  // of the original problem, the first that is copied
   AttentionProblem problem_;
   std::vector<std::vector<float>> memory_;
   ForwardTensors forward_;

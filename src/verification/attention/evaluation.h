@@ -39,7 +39,7 @@ struct BackwardValues {
 struct Gradients {
   TensorView dq = {}, dk = {}, dv = {};
 };
-// Adds the gradients' former values; `rounds` to fp32 for the plain evaluation.
+// Adds the gradients' former values. `rounds`: to fp32, for the plain evaluation.
 void add_before(const Gradients& before, BackwardValues& values, bool rounds);
 
 // Evaluates the reference for the rows of a sample that is not complete. Empty functions: the CPU does.

@@ -12,7 +12,7 @@ namespace fovea::verification {
 // Choices that the formula leaves open. The rounding error of one variant is a matter of luck, so several are measured.
 struct PlainVariant {
   std::int64_t start = 0;  // the index at which sums begin
-  // One loop instead of one pass per step: products are added unrounded, P and dS stay in fp32, and the heads of a
+  // One loop instead of one pass per step: products are added unrounded, and P and dS stay in fp32. The heads of a
   // group share one sum, which starts from the gradient's former values. Sums run backwards.
   bool fused = false;
   bool fused_delta = false;   // delta adds unrounded products too

@@ -17,9 +17,10 @@ namespace {
 constexpr double kPlainFlops = 2e7;  // the plain evaluation of a small problem is repeated until it has cost this
 constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
 constexpr double kCompanionFlops = 4e8;  // larger problems have enough numbers of their own
-constexpr double kFurtherFlops = 2e9;    // of each further measurement, made only if an answer is beyond its bound
+// If an answer is beyond its bound: for repeating the problem, and as much again for companions of its own shape.
+constexpr double kFurtherFlops = 2e9;
 constexpr std::int64_t kFurtherCompanions = 32;
-constexpr std::int64_t kVariants = 8;  // of the plain evaluation
+constexpr std::int64_t kVariants = 8;  // consecutive repeats that have every form of the plain evaluation
 
 // Of a companion, which has one key head and no mask.
 double companion_flops(AttentionProblem problem) {
@@ -31,7 +32,7 @@ std::int64_t repeats(double flops_of_one) {
   return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
 }
 
-// Combines every form with every start, so that even sums of two numbers run in both orders.
+// Four forms, then the next start. Every other start is in base 2.
 PlainVariant plain_variant(std::int64_t repeat) {
   return {repeat / 4 * 7, repeat % 2 == 1, repeat % 4 == 3, repeat % 4 == 2, repeat / 4 % 2 == 1, repeat % 4 >= 2};
 }
@@ -61,7 +62,7 @@ class PlainErrors {
   using Values = std::conditional_t<kBackward, BackwardValues, ForwardValues>;
 
  public:
-  // `lse` is what a view of `tensors` shows, if nobody else keeps it.
+  // `lse`: the memory behind `tensors.lse`, if the caller does not keep it.
   PlainErrors(const AttentionProblem& problem, const Tensors& tensors, Sample sample, const Gradients& before = {},
               std::vector<float> lse = {})
       : problem_(problem), tensors_(tensors), sample_(std::move(sample)), before_(before), lse_(std::move(lse)) {}
@@ -78,7 +79,7 @@ class PlainErrors {
       measure_companions(shortest, {.len_k = true}, moving, moving, expected);
   }
 
-  // Every variant on the problem, and companions of its own shape, as far as the cost allows.
+  // Every variant on the problem, and companions of its own shape, as many as kFurtherFlops allows.
   void measure_more(Expectation& expected) const {
     const double of_one = flops(problem_);
     const auto affordable = static_cast<std::int64_t>(kFurtherFlops / std::max(of_one, 1.0));
@@ -120,7 +121,7 @@ class PlainErrors {
     }
   }
 
-  // Without `reference` the values are those of the expectation itself.
+  // A null `reference` means that of `expected`, for the problem itself.
   void raise_bounds(const AttentionProblem& problem, const Tensors& tensors, const Sample& sample, std::int64_t n,
                     const Values* reference, Expectation& expected) const {
     const auto raise = [&](const PlainVariant& variant) {

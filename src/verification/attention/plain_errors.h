@@ -10,8 +10,8 @@
 
 namespace fovea::verification {
 
-// Both raise the bounds of `expected`, which holds the references, and give it a way to measure more. `lse` is what a
-// view of `inputs` shows, if nobody else keeps it.
+// Both raise the bounds of `expected`, which holds the references, and set its `measure_more`. `before`: the former
+// values of gradients that are accumulated into. `lse`: the memory behind `inputs.lse`, if the caller does not keep it.
 void measure_plain(const AttentionProblem& problem, const ForwardTensors& inputs, const Sample& sample,
                    Expectation& expected);
 void measure_plain(const AttentionProblem& problem, const BackwardTensors& inputs, const Sample& sample,
