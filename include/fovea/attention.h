@@ -43,10 +43,10 @@ struct Buffer {
 // `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
 //
 // On CUDA a call enqueues its work on `stream` and returns. While the stream is captured into a graph, a call without
-// `workspace` adds memory nodes to the graph. Each replay then takes up to 1 us longer, and CUDA allows such a graph one
-// instance at a time; with `workspace`, which must live as long as the graph, neither holds. Synchronize `stream` before
-// it is destroyed, and a per-thread default stream before the thread that owns it exits. One driver hung when streams
-// were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+// `workspace` adds memory nodes to the graph. Each replay then takes up to 1 us longer, and CUDA allows such a graph
+// one instance at a time; with `workspace`, which must live as long as the graph, neither holds. Synchronize `stream`
+// before it is destroyed, and a per-thread default stream before the thread that owns it exits. One driver hung when
+// streams were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused

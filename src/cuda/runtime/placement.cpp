@@ -75,12 +75,8 @@ void check_memory(std::span<const Placed> memory, const CallSite& site) {
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context) {
   const CallSite site = site_of(plan);
   check_stream(context.stream, site);
-  const Placed memory[] = {placed("q", t.q),
-                           placed("k", t.k),
-                           placed("v", t.v),
-                           placed("out", t.out),
-                           placed("lse", t.lse),
-                           {"saved", t.saved.data},
+  const Placed memory[] = {placed("q", t.q),          placed("k", t.k),     placed("v", t.v),
+                           placed("out", t.out),      placed("lse", t.lse), {"saved", t.saved.data},
                            callers_workspace(context)};
   check_memory(memory, site);
 }
