@@ -42,11 +42,13 @@ struct Buffer {
 
 // `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
 //
-// On CUDA a call enqueues its work on `stream` and returns. While the stream is captured into a graph, a call without
-// `workspace` adds memory nodes to the graph. Each replay then takes up to 1 us longer, and CUDA allows such a graph
-// one instance at a time; with `workspace`, which must live as long as the graph, neither holds. Synchronize `stream`
-// before it is destroyed, and a per-thread default stream before the thread that owns it exits. One driver hung when
-// streams were destroyed while calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+// On CUDA a call enqueues its work on `stream` and returns. Synchronize `stream` before it is destroyed, and a
+// per-thread default stream before the thread that owns it exits. One driver hung when streams were destroyed while
+// calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+//
+// If the stream is captured into a graph, `workspace` must live as long as the graph. A call without `workspace` adds
+// memory nodes to the graph. Then each replay takes up to 1 us longer, and CUDA allows only one executable instance of
+// the graph at a time.
 struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused
@@ -80,7 +82,7 @@ struct BackwardTensors {
 
 // Calls compute in the default floating-point mode (round to nearest, subnormal numbers kept) and leave the calling
 // thread's mode as it was. They throw Error. With status invalid_argument, unsupported or out_of_memory, no output was
-// written; with `cancelled` (the flag was raised) or `error` (a device or library failed), outputs are unspecified.
+// written. With `cancelled` (the flag was raised) or `error` (a device or library failed), outputs are unspecified.
 FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
 

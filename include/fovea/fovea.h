@@ -1,7 +1,7 @@
 // The C interface: the same calls as attention.h and linear.h, with plain structs and status codes. C99.
 //
-// Every struct that is passed by address starts with its size, which says what version of this header it was compiled
-// with: write `fovea_options options = {.struct_size = sizeof options};` and the rest is zero, the default.
+// Every struct that is passed by address starts with its size, which tells the version of this header that the caller
+// was compiled with. Write `fovea_options options = {.struct_size = sizeof options};`: the rest is zero, the default.
 // Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
 // A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
 // function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.

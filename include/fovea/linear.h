@@ -1,10 +1,10 @@
-// A linear layer, forward and backward: y = x weight^T + bias, dx = dy weight, dweight = dy^T x, dbias = sum of dy's
-// rows.
+// A linear layer, forward and backward: y = x weight^T + bias, dx = dy weight, dweight = dy^T x. dbias is the sum of
+// dy's rows.
 //
-// Shapes: x and dx [batch, heads_in, len, dim_in], y and dy [batch, heads_out, len, dim_out]. Each is a matrix whose
-// rows are (batch, len) and whose columns are (heads, dim), so that a projection writes where attention reads, whatever
-// the strides. weight and dweight [1, 1, heads_out * dim_out, heads_in * dim_in], bias and dbias [1, 1, 1, heads_out *
-// dim_out]. A plain matrix is [1, 1, rows, columns].
+// Shapes: x and dx [batch, heads_in, len, dim_in], y and dy [batch, heads_out, len, dim_out]. Each is a matrix with
+// rows (batch, len) and columns (heads, dim). So a projection writes where attention reads, whatever the strides.
+// weight and dweight [1, 1, heads_out * dim_out, heads_in * dim_in], bias and dbias [1, 1, 1, heads_out * dim_out]. A
+// plain matrix is [1, 1, rows, columns].
 // Sums are fp32; fp32 inputs are multiplied as fp32, without TF32. Results are rounded once. Any size may be 0.
 #pragma once
 
@@ -84,7 +84,8 @@ FOVEA_API std::int64_t workspace_bytes(const LinearProblem& problem, std::string
 // How the implementation of one problem is chosen (attention.h).
 FOVEA_API Explanation explain(const LinearProblem& problem, std::string_view implementation = {});
 
-// The implementations of Linear, best first.
+// The implementations of Linear, in the order in which they are asked. The first that is `automatic` and takes a
+// problem leads (Explanation in attention.h).
 FOVEA_API std::vector<ImplementationInfo> linear_implementations();
 
 }  // namespace fovea

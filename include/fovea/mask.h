@@ -6,8 +6,8 @@
 
 namespace fovea {
 
-// Query row i of [0, len_q) sees the keys j of [0, len_k) with i + offset - left <= j <= i + offset + right, where
-// i + offset is the row's own key and the alignment sets offset.
+// Query row i of [0, len_q) sees the keys j of [0, len_k) with i + offset - left <= j <= i + offset + right. The row's
+// own key is i + offset; the alignment sets offset.
 struct Mask {
   enum class Alignment : std::uint8_t {
     none,           // no mask: every key is seen
