@@ -10,7 +10,7 @@
 namespace fovea::program {
 
 struct SamplingLimits {
-  double repeat_for = 10;  // maximum seconds of samples per contender
+  double repeat_for = 10;  // seconds of samples per contender that suffice, beyond the least samples and turns
   double timeout = 60;     // maximum seconds until a contender has the minimum number of samples
   // Seconds of untimed runs at the start of a turn. A process that goes on after a pause needs some milliseconds until
   // its threads run on processors of their own.
@@ -18,7 +18,7 @@ struct SamplingLimits {
 };
 
 inline constexpr int kLeastSamples = 3;
-inline constexpr int kLeastTurns = 3;  // who comes first in one turn may be slower by its place alone
+inline constexpr int kLeastTurns = 3;  // in one round, whoever comes first may be slower for that alone
 inline constexpr int kMostSamples = 500;
 inline constexpr int kEnoughSamples = 20;      // at least so many before low noise may end the sampling
 inline constexpr double kEnoughSeconds = 0.3;  // likewise
