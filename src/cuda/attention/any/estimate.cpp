@@ -173,6 +173,7 @@ double end_of_equal_pair(const KernelTime& dkdv, const KernelTime& dq) {
   };
   double turns = HUGE_VAL;
   for (const double shift : {0.0, delay}) {
+    // Starts below the answer. Where the answer is below `delay` it may not, but then dK and dV end last.
     double at = std::max(std::floor(dq.waves + late * delay - shift) - 2, 0.0) + shift;
     while (done(at) < dq.waves - 1e-9) at += 1;
     turns = std::min(turns, at);
