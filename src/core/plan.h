@@ -33,8 +33,8 @@ struct Prepared {
 // The options that a backend needs while it runs. Validated; the workspace is as large as the plan says.
 struct RunContext {
   void* workspace = nullptr;
-  bool own_workspace = false;  // the implementation allocated it for this call
-  int threads = 1;             // on the host
+  bool library_workspace = false;  // the implementation allocated it for this call
+  int threads = 1;                 // on the host
   const ExternalThreadPool* thread_pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   void* stream = nullptr;

@@ -80,7 +80,7 @@ void with_workspace(const Choice<Types>& choice, const Options& options, Run run
   } else if (chosen.allocate_workspace != nullptr) {
     const DeviceWorkspace workspace(chosen, plan, options.stream);
     context.workspace = workspace.data();
-    context.own_workspace = true;
+    context.library_workspace = true;
     run(context);
   } else {
     const WorkspaceLease lease(plan.workspace_bytes, plan.call);

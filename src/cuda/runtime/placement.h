@@ -35,7 +35,7 @@ Placed placed(std::string_view name, const BasicTensorView<Pointer>& t) {
 // The caller's workspace, or nothing if the library allocated it: the driver does not know the memory of a graph before
 // the graph runs.
 inline Placed callers_workspace(const core::RunContext& context) {
-  return {"workspace", context.own_workspace ? nullptr : context.workspace};
+  return {"workspace", context.library_workspace ? nullptr : context.workspace};
 }
 
 // Throw Error(invalid_argument) if the stream belongs to another device than the plan. Likewise if the plan's device

@@ -35,7 +35,7 @@ struct Arena {
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
 // The choice with the least cycles_of + extra_cycles, and its cycles_of alone; null if there are no choices.
-std::pair<const TileChoice*, double> fastest(const std::vector<TileChoice>& all, const AttentionProblem& p) {
+std::pair<const TileChoice*, double> preferred(const std::vector<TileChoice>& all, const AttentionProblem& p) {
   std::pair<const TileChoice*, double> best{nullptr, 0};
   double least = HUGE_VAL;
   for (const TileChoice& one : all) {
@@ -191,7 +191,7 @@ ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& plan_ove
   plan.kind = kind_of(p.dtype);
   plan.shape = shape_of(p);
   const std::vector<TileChoice> all = tile_choices(Kernel::forward, p, plan_override);
-  const auto [best, cycles] = fastest(all, p);
+  const auto [best, cycles] = preferred(all, p);
   set_tiles(plan, *best, p, false);
   plan.seconds = seconds_of(cycles, p);
   Arena arena;
@@ -224,8 +224,9 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& dkdv, 
   if (concurrent) {
     both = fastest_pair(dkdv_choices, dq_choices, plan.kind, p.device.index);
   } else {
-    if (const auto [best, cycles] = fastest(dkdv_choices, p); best != nullptr) both.dkdv = *best, both.cycles += cycles;
-    if (const auto [best, cycles] = fastest(dq_choices, p); best != nullptr) both.dq = *best, both.cycles += cycles;
+    if (const auto [best, cycles] = preferred(dkdv_choices, p); best != nullptr)
+      both.dkdv = *best, both.cycles += cycles;
+    if (const auto [best, cycles] = preferred(dq_choices, p); best != nullptr) both.dq = *best, both.cycles += cycles;
   }
   plan.seconds = seconds_of(both.cycles, p);
   if (both.dkdv.kernel != nullptr) {
