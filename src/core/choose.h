@@ -136,8 +136,10 @@ class Chooser {
   Verdict verdict(const Entry& one) const {
     Verdict result{.name = one.name, .prepared = prepare(one), .reason = {}};
     result.reason = result.prepared.refusal;
-    if (result.reason.empty() && !one.automatic && wanted_.empty())
-      result.reason = std::string(kOnlyWhenNamed) + (one.named_because.empty() ? "" : ": " + one.named_because);
+    if (result.reason.empty() && wanted_.empty() && one.runs_only_named(problem_)) {
+      const std::string why = one.why_only_named(problem_);
+      result.reason = std::string(kOnlyWhenNamed) + (why.empty() ? "" : ": " + why);
+    }
     return result;
   }
 
@@ -145,7 +147,7 @@ class Chooser {
     auto choice = std::make_shared<Choice<Types>>();
     for (const Entry& one : list_) {
       const bool may_lead = choice->plan == nullptr || choice->plan->seconds > 0;
-      if (!may_lead || !is_candidate(one) || (!one.automatic && wanted_.empty())) continue;
+      if (!may_lead || !is_candidate(one) || (wanted_.empty() && one.runs_only_named(problem_))) continue;
       std::shared_ptr<const Plan> plan = prepare(one).plan;
       if (plan == nullptr || (choice->plan != nullptr && !is_faster(*plan, *choice->plan))) continue;
       choice->implementation = &one;

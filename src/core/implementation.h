@@ -27,7 +27,9 @@ struct Implementation {
   int variant = 0;            // distinguishes entries that share their functions: an instruction set, a form
   bool automatic = true;      // false: runs only when named
   std::string named_because;  // why it is not automatic; may be empty
-  bool reproducible = true;   // false: not bitwise reproducible, so it takes only problems with reproducible=false
+  // Why it leaves a problem to later entries unless it is named; empty if it does not, null if it never does.
+  std::string (*leaves)(const Problem&, int variant) = nullptr;
+  bool reproducible = true;  // false: not bitwise reproducible, so it takes only problems with reproducible=false
   // Why this machine cannot run it at all; empty if it can.
   std::string (*unavailable)(int variant) = nullptr;
   // A plan or a refusal. The caller has checked device and availability.
@@ -41,6 +43,12 @@ struct Implementation {
   void (*release_workspace)(const Plan&, const Buffer& workspace, void* stream) = nullptr;
 
   std::string obstacle() const { return unavailable(variant); }
+  bool runs_only_named(const Problem& problem) const {
+    return !automatic || (leaves != nullptr && !leaves(problem, variant).empty());
+  }
+  std::string why_only_named(const Problem& problem) const {
+    return automatic ? leaves(problem, variant) : named_because;
+  }
   Prepared prepared(const Problem& problem) const { return prepare(problem, variant); }
 };
 

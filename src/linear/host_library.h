@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/linear.h"
 #include "linear/product.h"
 
 namespace fovea::linear {
@@ -20,6 +21,8 @@ struct HostLibrary {
   std::string_view name;                // cpu.onednn
   std::string_view title;               // oneDNN
   std::string_view named_because = {};  // why it multiplies only when named; empty if it is chosen too
+  // Why it leaves a problem to later entries unless it is named; empty if it does not, null if it never does.
+  std::string (*leaves)(const LinearProblem&) = nullptr;
   // Why it takes no products of this type; empty if it does.
   std::string (*refusal)(DType operands) = nullptr;
   // The largest piece of a result that one call computes: large enough that packing operands takes little of the time.
@@ -28,7 +31,8 @@ struct HostLibrary {
   std::int64_t (*scratch_bytes)(const BatchedProduct&) = nullptr;
   // Whether it writes the product's result as it is; else it is asked for sums in fp32, which are rounded afterwards.
   bool (*rounds)(const BatchedProduct&) = nullptr;
-  // One product without a bias, on the calling thread alone.
+  // One product without a bias, on the calling thread alone. Null in the engine's own entry, which is no library: it
+  // packs whole products (packed_product.h) and needs nothing of the above but the refusal.
   void (*multiply)(const BatchedProduct&, void* scratch) = nullptr;
 };
 

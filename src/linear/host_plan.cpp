@@ -46,10 +46,22 @@ Cut cut_of(const BatchedProduct& p, const TileSize& largest) {
   }
 }
 
-HostPlan::HostPlan(const HostLibrary& used, const LinearProblem& p)
-    : Plan(p), library(used), largest_tile(used.largest_tile(p.dtype)) {
+HostPlan::HostPlan(const HostLibrary& used, const LinearProblem& p) : Plan(p), library(used) {
+  is_own() ? plan_own() : plan_library();
+}
+
+void HostPlan::plan_own() {
+  for (const WholeProduct& one : whole_products(problem)) {
+    room.grow_to(packed_room(one));
+    tiles += (tiles.empty() ? "" : "; ") + packed_words(one);
+  }
+  workspace_bytes = copied_bytes + room.bytes();
+}
+
+void HostPlan::plan_library() {
+  largest_tile = library.largest_tile(problem.dtype);
   std::int64_t library_bytes = 0, most_tiles = 1;
-  for (const WholeProduct& one : whole_products(p)) {
+  for (const WholeProduct& one : whole_products(problem)) {
     const Cut cut = cut_of({.m = one.m, .n = one.n, .k = one.k}, largest_tile);
     BatchedProduct tile{
         .m = std::min(one.m, largest_tile.rows), .n = std::min(one.n, largest_tile.columns), .k = one.k};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "linear/host_library.h"
+#include "linear/packed_product.h"
 #include "linear/plan.h"
 
 namespace fovea::linear {
@@ -17,11 +18,18 @@ Cut cut_of(const BatchedProduct& product, const TileSize& largest);  // of its s
 struct HostPlan final : Plan {
   HostPlan(const HostLibrary& library, const LinearProblem& problem);
 
+  bool is_own() const { return library.multiply == nullptr; }
+
   const HostLibrary& library;
-  TileSize largest_tile;
+  PackedRoom room;  // of the engine's own product; the rest is a library's
+  TileSize largest_tile{};
   int workers = 1;                 // that the workspace has room for
   std::int64_t sums_bytes = 0;     // of a worker: a tile that is rounded afterwards
   std::int64_t scratch_bytes = 0;  // of a worker: that tile, then the library's memory
+
+ private:
+  void plan_own();
+  void plan_library();
 };
 
 // `library`: its number in host_libraries().

@@ -1,5 +1,5 @@
-// A task is a tile of a result, a block of copied rows, or a few columns of a sum. A tile that is not fp32 is summed in
-// scratch memory and rounded once, with its bias.
+// A task is a tile of a result, a block of copied rows, or a few columns of a sum. A library's tile that is not fp32 is
+// summed in scratch memory and rounded once, with its bias.
 #include "linear/host_run.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "linear/host_kernels.h"
 #include "linear/host_plan.h"
 #include "linear/matrix_view.h"
+#include "linear/packed_product.h"
 #include "linear/steps.h"
 
 namespace fovea::linear {
@@ -48,8 +49,9 @@ void multiply_tile(const HostLibrary& library, BatchedProduct tile, char* sums, 
 }
 
 void multiply(const HostPlan& plan, const BatchedProduct& p, const core::RunContext& context) {
-  const Cut cut = cut_of(p, plan.largest_tile);
   char* const scratch = static_cast<char*>(context.workspace) + plan.copied_bytes;
+  if (plan.is_own()) return multiply_packed(p, plan.room, scratch, context);
+  const Cut cut = cut_of(p, plan.largest_tile);
   const int workers = cpu::workers_of(context, plan.workers, cut.tiles);
   cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {
     char* const own = scratch + worker * plan.scratch_bytes;

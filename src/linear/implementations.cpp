@@ -10,6 +10,11 @@
 namespace fovea::linear {
 namespace {
 
+std::string leaves(const LinearProblem& problem, int number) {
+  const HostLibrary& library = host_libraries()[static_cast<std::size_t>(number)];
+  return library.leaves == nullptr ? std::string() : library.leaves(problem);
+}
+
 // `number`: in host_libraries().
 Implementation host_implementation(int number) {
   const HostLibrary& library = host_libraries()[static_cast<std::size_t>(number)];
@@ -18,6 +23,7 @@ Implementation host_implementation(int number) {
           .variant = number,
           .automatic = library.named_because.empty(),
           .named_because = std::string(library.named_because),
+          .leaves = leaves,
           .unavailable = [](int) { return std::string(); },
           .prepare = prepare_on_host,
           .forward = forward_on_host,

@@ -12,6 +12,8 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int kDimTileRows = 6;
 constexpr int kDimTileVectors = 4;
+constexpr int kProductRows = 12;
+constexpr int kProductVectors = 2;
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET

@@ -13,6 +13,8 @@ constexpr int kTileRows = 4;
 constexpr int kTileVectors = 3;
 constexpr int kDimTileRows = 6;
 constexpr int kDimTileVectors = 2;
+constexpr int kProductRows = 6;
+constexpr int kProductVectors = 2;
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET

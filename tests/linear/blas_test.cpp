@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
+#include "linear/packed_product.h"
 
 namespace fovea::linear {
 namespace {
@@ -98,12 +99,20 @@ Multiply with_scratch(const HostLibrary& library) {
 }
 
 TEST(Products, EveryLibraryIsRightForTheTypesItTakes) {
-  std::deque<HostLibrary> all = host_libraries();
-  all.insert(all.end(), blas::libraries().begin(), blas::libraries().end());
-  for (const HostLibrary& library : all) {
+  for (const HostLibrary& library : blas::libraries()) {
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
       if (library.refusal(dtype).empty()) expect_products(with_scratch(library), dtype);
   }
+}
+
+void multiply_by_own_kernels(const BatchedProduct& p) {
+  const PackedRoom room = packed_room({p.m, p.n, p.k, p.a.dtype, p.c.dtype});
+  const core::WorkspaceLease workspace(room.bytes(), "test");
+  multiply_packed(p, room, workspace.data(), {});
+}
+
+TEST(Products, TheOwnKernelsAreRightForEveryType) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) expect_products(multiply_by_own_kernels, dtype);
 }
 
 void multiply_by_primitive_alone(const BatchedProduct& p) { blas::multiply_by_primitive(p); }

@@ -4,6 +4,7 @@
 #include "fovea/linear.h"
 #include "linear/blas/blas.h"
 #include "linear/blas/matmul_primitive.h"
+#include "linear/host_kernels.h"
 
 namespace fovea::linear {
 namespace {
@@ -21,6 +22,14 @@ const auto* const registered = testing::AddGlobalTestEnvironment(new Registered)
 TEST(LinearWithBlas, ALibraryIsChosenForTheTypesItIsFasterFor) {
   const Explanation fp32 = explain(LinearProblem{});
   EXPECT_EQ(fp32.chosen, blas::has_avx512() ? "cpu.onednn" : "cpu.openblas");
+  const Explanation many_rows = explain(LinearProblem{.len = 1024, .dim_in = 1024, .dim_out = 1024});
+  if (host_kernels(DType::fp32).lanes >= 8) {
+    EXPECT_EQ(many_rows.chosen, "cpu.own");
+    EXPECT_EQ(many_rows.walk.at(blas::has_avx512() ? 0 : 1).reason,
+              "runs only when named: slower in fp32 than the engine's own kernels from 32 rows on");
+  } else {
+    EXPECT_EQ(many_rows.chosen, fp32.chosen);
+  }
   const LinearProblem half{.dtype = DType::fp16, .result_dtype = DType::fp16, .parameter_dtype = DType::fp16};
   const Explanation fp16 = explain(half);
   EXPECT_EQ(fp16.chosen, "cpu.own");

@@ -87,23 +87,27 @@ struct ReduceTask {
   void* scratch;  // pack_scratch_bytes
 };
 
-// An operand of a product. `transposed`: memory holds its transpose.
-struct ProductOperand {
-  const void* data;
-  Element element;
-  int64_t row_stride;  // in memory
-  bool transposed;
+// Packs rows of a or columns of b, the operands of a product, as panels of product_rows or product_columns of them. A
+// panel is [steps][rows or columns], a step product_pairs elements of the contracted dimension; it is padded with zeros
+// to a multiple of four steps.
+struct PanelTask {
+  InputRows from;   // from the first element on
+  bool along_rows;  // neighbours in memory are neighbours in the contracted dimension; else in the panel
+  bool of_b;
+  int64_t count;         // rows of a, or columns of b
+  int64_t depth;         // contracted elements
+  void* to;              // the step of the first element in the first panel
+  int64_t panel_stride;  // operands (of 4 bytes) from one panel to the next
 };
 
-// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns]. Sums are fp32, in the order of the contracted
-// dimension. beta = 0 does not read c.
+// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of the
+// contracted dimension. beta = 0 does not read c.
 struct ProductTask {
-  ProductOperand a, b;
+  const void *a, *b;  // the first panels
   int64_t rows, columns, depth;
   float alpha, beta;
   float* c;
   int64_t c_stride;
-  void* scratch;  // product_scratch_bytes
 };
 
 // to = factor * from + beta * to + bias, row by row; beta = 0 does not read `to`.
@@ -140,7 +144,10 @@ struct Kernels {
   bool (*backward)(const BackwardTask&);
   void (*reduce_dq)(const ReduceTask&);
 
-  int64_t (*product_scratch_bytes)(int64_t rows, int64_t columns);
+  int product_rows, product_columns;  // of a panel of a, of b
+  int product_pairs;                  // contracted elements of an operand, which has 4 bytes
+  int64_t product_depth;              // the most contracted elements of a product
+  void (*pack_panels)(const PanelTask&);
   void (*product)(const ProductTask&);
   void (*convert)(const ConvertTask&);
   void (*sum_columns)(const ColumnSumTask&);

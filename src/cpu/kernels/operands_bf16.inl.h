@@ -12,6 +12,7 @@ constexpr bool kBf16Dot = true;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load_pairs(p); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast_pair(p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return dot(a, b, c); }
+FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { sum = dot(a, b, sum); }
 
 // Packs x[0] and x[stride], truncated to bf16.
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {

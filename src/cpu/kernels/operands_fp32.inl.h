@@ -12,6 +12,7 @@ constexpr bool kBf16Dot = false;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
+FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { add_product(a, b, sum); }
 
 // Packs the kPairs values x[0], x[stride], ...
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {

@@ -1,89 +1,10 @@
-// Matrix products, conversions and column sums for Linear, from the register tiles of attention over packed panels.
+// Matrix products of packed panels, conversions and column sums for Linear.
 #pragma once
 
-#include "cpu/kernels/tile.inl.h"
+#include "cpu/kernels/panels.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
-
-constexpr int64_t kDepth = 256;  // contracted elements at a time, so that packed panels of both operands stay in caches
-
-FOVEA_INLINE Vec load_some(const void* data, Element element, int64_t index, int64_t count) {
-  return count >= kLanes ? load_converted(data, element, index) : load_tail(data, element, index, count);
-}
-
-FOVEA_INLINE void store_some(void* data, Element element, int64_t index, int64_t count, Vec x) {
-  if (count >= kLanes)
-    store_converted(data, element, index, x);
-  else
-    store_tail(data, element, index, count, x);
-}
-
-struct ProductScratch {
-  float* sums;  // [rows, a whole number of tiles][stride]
-  Operand* b;   // panels [kDepth / kPairs][kQueries]
-  Operand* a;   // one panel [kDepth / kPairs][kTileRows]
-  float* wide;  // rows of one panel as fp32
-  float* transposed;
-  int64_t stride;
-};
-
-inline int64_t carve(int64_t rows, int64_t columns, void* base, ProductScratch& s) {
-  Scratch scratch{static_cast<char*>(base), 0};
-  constexpr int64_t kRoom = kDepth + kDimStep;  // the last step of a transposition may write beyond kDepth
-  s.stride = round_up(columns, kQueries);
-  s.sums = scratch.take<float>(round_up(rows, kTileRows) * s.stride);
-  s.b = scratch.take<Operand>(s.stride * kRoom / kPairs);
-  s.a = scratch.take<Operand>(kTileRows * kRoom / kPairs);
-  s.wide = scratch.take<float>(padded(kQueries) * kRoom);
-  s.transposed = scratch.take<float>(kQueries * kRoom);
-  return scratch.used;
-}
-
-// An operand; `along_rows` if neighbours in its rows are neighbours in the contracted dimension.
-struct PanelSource {
-  ProductOperand operand;
-  bool along_rows;
-};
-
-// Packs `count` rows of a, or columns of b, from `first` on as operands [steps][kWidth]; the rest of the panel is zero.
-template <int kWidth>
-FOVEA_INLINE void pack_panel(const PanelSource& x, int64_t first, int64_t count, int64_t k, int64_t depth,
-                             const ProductScratch& s, Operand* to) {
-  const int64_t size = x.operand.element == Element::fp32 ? 4 : 2;
-  const char* data = static_cast<const char*>(x.operand.data);
-  InputRows rows{nullptr, x.operand.element, 0, x.operand.row_stride};
-  if (x.along_rows) {
-    rows.data = data + (first * rows.row_stride + k) * size;
-    const int64_t width = padded(depth);
-    read_rows(rows, 1, 0, count, depth, s.wide, kWidth, width);
-    if (kWidth == kQueries)
-      pack_queries(s.wide, width, depth, s.transposed, to);
-    else
-      pack_by_rows<kWidth>(s.wide, width, kWidth, depth, to);
-  } else {
-    rows.data = data + (k * rows.row_stride + first) * size;
-    const int64_t steps = round_up(depth, kPairs), width = padded(kWidth);
-    read_rows(rows, 1, 0, depth, count, s.wide, steps, width);
-    pack_by_columns(s.wide, width, steps, kWidth, kWidth, to);
-  }
-}
-
-// A tile's sums continue from one kDepth step to the next, so that their order does not depend on the tasks.
-FOVEA_INLINE void add_tile(const Operand* a, const Operand* b, int64_t steps, bool first, float* sums, int64_t stride) {
-  Vec x[kTileRows][kTileVectors];
-  if (first) {
-    clear(x);
-  } else {
-    FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-      FOVEA_UNROLL for (int n = 0; n < kTileVectors; ++n) x[m][n] = load(sums + m * stride + n * kLanes);
-    }
-  }
-  multiply(x, a, 1, kTileRows, b, kQueries, steps);
-  FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-    FOVEA_UNROLL for (int n = 0; n < kTileVectors; ++n) store(sums + m * stride + n * kLanes, x[m][n]);
-  }
-}
 
 void convert(const ConvertTask& t) {
   const Vec factor = broadcast(t.factor), beta = broadcast(t.beta);
@@ -99,33 +20,106 @@ void convert(const ConvertTask& t) {
   }
 }
 
-void product(const ProductTask& t) {
-  ProductScratch s;
-  carve(t.rows, t.columns, t.scratch, s);
-  const PanelSource a{t.a, !t.a.transposed}, b{t.b, t.b.transposed};
-  const int64_t panel = kQueries * (kDepth + kDimStep) / kPairs;
-  for (int64_t k = 0; k < t.depth; k += kDepth) {
-    const int64_t depth = smaller(kDepth, t.depth - k), steps = (depth + kPairs - 1) / kPairs;
-    for (int64_t j = 0; j < t.columns; j += kQueries)
-      pack_panel<kQueries>(b, j, smaller(kQueries, t.columns - j), k, depth, s, s.b + j / kQueries * panel);
-    for (int64_t i = 0; i < t.rows; i += kTileRows) {
-      pack_panel<kTileRows>(a, i, smaller(kTileRows, t.rows - i), k, depth, s, s.a);
-      for (int64_t j = 0; j < t.columns; j += kQueries)
-        add_tile(s.a, s.b + j / kQueries * panel, steps, k == 0, s.sums + i * s.stride + j, s.stride);
+// x += the products of kUnrolled steps. What b holds some steps ahead is brought near.
+template <int M, int N>
+FOVEA_INLINE void add_steps(Vec (&x)[M][N], const Operand* a, const Operand* b) {
+  constexpr int kAhead = 8;
+  FOVEA_UNROLL for (int s = 0; s < kUnrolled; ++s, a += kPanelRows, b += kPanelColumns) {
+    OperandVec lanes[N];
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) lanes[n] = load_operands(b + n * kLanes);
+    FOVEA_UNROLL for (int n = 0; n < N * kLanes; n += kLineOperands) {
+      __builtin_prefetch(b + kAhead * kPanelColumns + n);
+    }
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      const OperandVec row = broadcast_operand(a + m);
+      FOVEA_UNROLL for (int n = 0; n < N; ++n) accumulate(row, lanes[n], x[m][n]);
     }
   }
-  convert({{s.sums, Element::fp32, 0, s.stride},
-           {t.c, Element::fp32, 0, t.c_stride},
+}
+
+// c = alpha * a b + beta * c for M rows and N vectors of columns. Brings c near while it multiplies, then `next`: a
+// line at a time, since many at once would hold up the loads of b.
+template <int M, int N>
+void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
+                   const Operand* next) {
+  Vec x[M][N];
+  clear(x);
+  int64_t s = 0;
+  const float* near = c;
+  for (int m = 0; m < M && s + kUnrolled <= steps; ++m, s += kUnrolled, near += t.c_stride) {
+    FOVEA_UNROLL for (int n = 0; n < N * kLanes; n += kLineOperands) __builtin_prefetch(near + n);
+    add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
+  }
+  for (; s + kUnrolled <= steps; s += kUnrolled, next += kLineOperands) {
+    __builtin_prefetch(next, 0, 2);
+    add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
+  }
+  const Vec alpha = broadcast(t.alpha), beta = broadcast(t.beta);
+  FOVEA_UNROLL for (int m = 0; m < M; ++m, c += t.c_stride) {
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+      const Vec sum = mul(x[m][n], alpha);
+      store(c + n * kLanes, t.beta == 0.0f ? sum : fma(beta, load(c + n * kLanes), sum));
+    }
+  }
+}
+
+// Fewer vectors and thirds of the rows where the tile ends, so that little is multiplied in vain.
+template <int M>
+FOVEA_INLINE void multiply_columns(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
+                                   int64_t columns, const Operand* next) {
+  if (columns <= kLanes)
+    multiply_tile<M, 1>(a, b, steps, t, c, next);
+  else
+    multiply_tile<M, kProductVectors>(a, b, steps, t, c, next);
+}
+
+void multiply_rows(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c, int64_t rows,
+                   int64_t columns, const Operand* next) {
+  constexpr int kThird = kPanelRows / 3;
+  static_assert(kPanelRows % 3 == 0);
+  if (rows <= kThird)
+    multiply_columns<kThird>(a, b, steps, t, c, columns, next);
+  else if (rows <= 2 * kThird)
+    multiply_columns<2 * kThird>(a, b, steps, t, c, columns, next);
+  else
+    multiply_columns<kPanelRows>(a, b, steps, t, c, columns, next);
+}
+
+// A register tile that ends inside a vector or a third goes through a buffer, so that nothing outside c is accessed.
+void multiply_edge(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c, int64_t rows,
+                   int64_t columns) {
+  alignas(64) float sums[kPanelRows * kPanelColumns];
+  ProductTask whole = t;
+  whole.alpha = 1.0f, whole.beta = 0.0f, whole.c_stride = kPanelColumns;
+  multiply_rows(a, b, steps, whole, sums, rows, columns, a);
+  convert({{sums, Element::fp32, 0, kPanelColumns},
+           {c, Element::fp32, 0, t.c_stride},
            {nullptr, Element::fp32, 0, 0},
-           t.rows,
-           t.columns,
+           rows,
+           columns,
            t.alpha,
            t.beta});
 }
 
-int64_t product_scratch_bytes(int64_t rows, int64_t columns) {
-  ProductScratch unused;
-  return carve(rows, columns, nullptr, unused);
+// A panel of a stays in the L1 cache while the panels of b pass by out of the L2 cache.
+void product(const ProductTask& t) {
+  const auto* a = static_cast<const Operand*>(t.a);
+  const auto* b = static_cast<const Operand*>(t.b);
+  const int64_t steps = steps_of(t.depth), share = steps / kUnrolled * kLineOperands;
+  for (int64_t i = 0; i < t.rows; i += kPanelRows) {
+    const int64_t rows = smaller(kPanelRows, t.rows - i);
+    for (int64_t j = 0; j < t.columns; j += kPanelColumns) {
+      const int64_t columns = smaller(kPanelColumns, t.columns - j);
+      const Operand *rows_of_a = a + i * steps, *columns_of_b = b + j * steps;
+      float* const c = t.c + i * t.c_stride + j;
+      const int64_t brought = j / kPanelColumns * share;  // of the next panel of a
+      const Operand* next = brought < kPanelRows * steps ? rows_of_a + kPanelRows * steps + brought : columns_of_b;
+      if (rows % (kPanelRows / 3) == 0 && columns % kLanes == 0)
+        multiply_rows(rows_of_a, columns_of_b, steps, t, c, rows, columns, next);
+      else
+        multiply_edge(rows_of_a, columns_of_b, steps, t, c, rows, columns);
+    }
+  }
 }
 
 // Sums chunks of rows: the rounding error grows with a chunk's length plus the number of chunks, not with their

@@ -48,7 +48,11 @@ constexpr Kernels table() {
   t.backward_scratch_bytes = backward_scratch_bytes;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
-  t.product_scratch_bytes = product_scratch_bytes;
+  t.product_rows = kPanelRows;
+  t.product_columns = kPanelColumns;
+  t.product_pairs = kPairs;
+  t.product_depth = kMostSteps * kPairs;
+  t.pack_panels = pack_panels;
   t.product = product;
   t.convert = convert;
   t.sum_columns = sum_columns;

@@ -24,6 +24,9 @@ FOVEA_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 FOVEA_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a b + c
 FOVEA_INLINE Vec fms(Vec a, Vec b, Vec c) { return _mm256_fmsub_ps(a, b, c); }  // a b - c
 
+// sum += a b in the register of the sum: g++ moves and spills the sums of a product that fills the registers.
+FOVEA_INLINE void add_product(Vec a, Vec b, Vec& sum) { asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b)); }
+
 // The second operand if either is NaN.
 FOVEA_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 FOVEA_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }

@@ -10,6 +10,8 @@ constexpr int kTileRows = 8;        // of a tile with queries in the lanes: keys
 constexpr int kTileVectors = 3;     // of queries
 constexpr int kDimTileRows = 6;     // of a tile with head dimensions in the lanes: keys
 constexpr int kDimTileVectors = 4;  // of head dimensions
+constexpr int kProductRows = 12;    // of a tile of Linear's products
+constexpr int kProductVectors = 2;  // of its columns
 
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET

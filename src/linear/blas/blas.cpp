@@ -121,6 +121,16 @@ std::string onednn_refusal(DType operands) {
   return {};
 }
 
+// By measurement (docs/kernels/linear_notebook.md): for fewer rows, packing the weight takes longer than reading it.
+std::string leaves_many_rows(const LinearProblem& p) {
+  constexpr std::int64_t kManyRows = 32;
+  constexpr int kAvx2Lanes = 8;
+  const bool own_is_faster =
+      p.dtype == DType::fp32 && p.rows() >= kManyRows && host_kernels(DType::fp32).lanes >= kAvx2Lanes;
+  return own_is_faster ? "slower in fp32 than the engine's own kernels from " + std::to_string(kManyRows) + " rows on"
+                       : "";
+}
+
 std::string openblas_refusal(DType operands) { return operands == DType::fp32 ? "" : "multiplies fp32 only"; }
 
 // By measurement (docs/kernels/linear_notebook.md). oneDNN's best bf16 code takes dense results only: whole rows.
@@ -148,14 +158,28 @@ void multiply_openblas(const BatchedProduct& p, void*) {
 
 std::string unavailable() { return {}; }
 
-// The faster one in fp32 is chosen (docs/kernels/linear_notebook.md). Without AVX-512 oneDNN multiplies small tiles
-// whose first operand is transposed at half the rate.
+// In fp32 they run for few rows; which one then, docs/kernels/linear_notebook.md says. Without AVX-512 oneDNN
+// multiplies small tiles whose first operand is transposed at half the rate.
 std::span<const HostLibrary> libraries() {
   static const HostLibrary all[] = {
-      {"cpu.onednn", "oneDNN", has_avx512() ? "" : "slower than OpenBLAS on processors without AVX-512", onednn_refusal,
-       onednn_tile, no_scratch, rounds_bf16, multiply_onednn},
-      {"cpu.openblas", "OpenBLAS", has_avx512() ? "slower than oneDNN on processors with AVX-512" : "",
-       openblas_refusal, openblas_tile, no_scratch, rounds_nothing, multiply_openblas}};
+      {.name = "cpu.onednn",
+       .title = "oneDNN",
+       .named_because = has_avx512() ? "" : "slower than OpenBLAS on processors without AVX-512",
+       .leaves = leaves_many_rows,
+       .refusal = onednn_refusal,
+       .largest_tile = onednn_tile,
+       .scratch_bytes = no_scratch,
+       .rounds = rounds_bf16,
+       .multiply = multiply_onednn},
+      {.name = "cpu.openblas",
+       .title = "OpenBLAS",
+       .named_because = has_avx512() ? "slower than oneDNN on processors with AVX-512" : "",
+       .leaves = leaves_many_rows,
+       .refusal = openblas_refusal,
+       .largest_tile = openblas_tile,
+       .scratch_bytes = no_scratch,
+       .rounds = rounds_nothing,
+       .multiply = multiply_openblas}};
   return all;
 }
 

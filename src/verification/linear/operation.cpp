@@ -174,8 +174,10 @@ std::string Linear::support_page() const {
   std::string page =
       "\n# What each implementation of linear takes\n\n"
       "\"yes\" includes both passes, bias, accumulation, every size and fp32 results. Implementations on GPUs are not\n"
-      "listed. `cpu.onednn` takes bf16 only on processors with AVX-512 BF16. In fp32 it runs where there is AVX-512,\n"
-      "`cpu.openblas` elsewhere; the other one runs only when named.\n\n"
+      "listed. `cpu.onednn` takes bf16 only on processors with AVX-512 BF16. In fp32 `cpu.own` runs from 32 rows on. "
+      "For\n"
+      "fewer rows `cpu.onednn` runs where there is AVX-512, `cpu.openblas` elsewhere; the others run only when "
+      "named.\n\n"
       "| implementation |";
   const std::vector<std::string> types = axes().at(1).classes;
   for (const std::string& type : types) page += " " + type + " |";

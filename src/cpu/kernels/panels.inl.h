@@ -1,0 +1,137 @@
+// Packs the operands of a product as panels: [depth / kPairs][rows of a, or columns of b].
+#pragma once
+
+#include "cpu/kernels/tile.inl.h"
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+constexpr int kPanelRows = kProductRows, kPanelColumns = kProductVectors * kLanes;
+constexpr int kUnrolled = 4;         // steps; panels are padded to a multiple of them
+constexpr int kLineOperands = 16;    // of a cache line
+constexpr int64_t kMostSteps = 384;  // a panel of a stays in the L1 cache, a tile's panels of b in the L2 cache
+
+constexpr int64_t steps_of(int64_t depth) { return round_up((depth + kPairs - 1) / kPairs, kUnrolled); }
+
+FOVEA_INLINE Vec load_some(const void* data, Element element, int64_t index, int64_t count) {
+  return count >= kLanes ? load_converted(data, element, index) : load_tail(data, element, index, count);
+}
+
+FOVEA_INLINE void store_some(void* data, Element element, int64_t index, int64_t count, Vec x) {
+  if (count >= kLanes)
+    store_converted(data, element, index, x);
+  else
+    store_tail(data, element, index, count, x);
+}
+
+// kLanes operands of a row from contracted element k on, as bits. Pairs of bf16 lie in memory as in an operand.
+FOVEA_INLINE Vec load_row(const InputRows& rows, int64_t row, int64_t k) {
+  const int64_t index = row * rows.row_stride + k;
+  if (kPairs == 1) return load_converted(rows.data, rows.element, index);
+  return load(reinterpret_cast<const float*>(static_cast<const uint16_t*>(rows.data) + index));
+}
+
+// The same where the row ends at `depth`; zero from there on.
+inline Vec load_row_end(const InputRows& rows, int64_t row, int64_t k, int64_t depth) {
+  const int64_t count = depth - k;
+  if (count >= kLanes * kPairs) return load_row(rows, row, k);
+  const int64_t index = row * rows.row_stride + k;
+  if (kPairs == 1) return load_tail(rows.data, rows.element, index, count);
+  alignas(64) uint16_t copy[kLanes * 2] = {};
+  __builtin_memcpy(copy, static_cast<const uint16_t*>(rows.data) + index, static_cast<uint64_t>(count) * 2);
+  return load(reinterpret_cast<const float*>(copy));
+}
+
+// Stores the first kWidth lanes; with `overlaps`, perhaps all of them.
+template <int kWidth>
+FOVEA_INLINE void store_lanes(Operand* to, Vec x, bool overlaps) {
+  if (kWidth == kLanes || overlaps)
+    store(reinterpret_cast<float*>(to), x);
+  else
+    __builtin_memcpy(to, &x, kWidth * sizeof(float));
+}
+
+// Transposes kLanes steps of kCount rows, the first of them `first`, into a panel of kWidth.
+template <int kWidth, int kCount>
+FOVEA_INLINE void pack_square(const InputRows& rows, int64_t first, int64_t count, int64_t k, int64_t depth,
+                              int64_t steps, Operand* to) {
+  Vec x[kLanes];
+  if (count >= kCount && depth - k >= kLanes * kPairs) {
+    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) x[i] = i < kCount ? load_row(rows, first + i, k) : zero();
+  } else {
+    for (int i = 0; i < kLanes; ++i) x[i] = i < kCount && i < count ? load_row_end(rows, first + i, k, depth) : zero();
+  }
+  transpose_square<1>(x);
+  // A whole vector may reach into the panel's next step, which is written later.
+  if (steps > kLanes) {
+    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) store_lanes<kCount>(to + i * kWidth, x[i], kWidth < kLanes);
+  } else {
+    for (int i = 0; i < steps; ++i) store_lanes<kCount>(to + i * kWidth, x[i], false);
+  }
+}
+
+// Rows whose neighbours are neighbours in the contracted dimension: transposes `count` of them into a panel.
+template <int kWidth>
+FOVEA_INLINE void pack_rows(const InputRows& rows, int64_t first, int64_t count, int64_t depth, Operand* to) {
+  constexpr int kRest = kWidth % kLanes, kWhole = kWidth - kRest;
+  const int64_t steps = steps_of(depth);
+  for (int64_t s = 0; s < steps; s += kLanes) {
+    const int64_t k = s * kPairs;
+    Operand* const part = to + s * kWidth;
+    for (int r = 0; r < kWhole; r += kLanes)
+      pack_square<kWidth, kLanes>(rows, first + r, count - r, k, depth, steps - s, part + r);
+    if (kRest > 0)
+      pack_square<kWidth, kRest == 0 ? 1 : kRest>(rows, first + kWhole, count - kWhole, k, depth, steps - s,
+                                                  part + kWhole);
+  }
+}
+
+// One step of a panel out of kPairs rows whose neighbours are neighbours in the panel.
+template <int kWidth>
+FOVEA_INLINE void pack_step(const InputRows& rows, int64_t k, int64_t depth, int64_t first, int64_t count,
+                            Operand* to) {
+  alignas(64) Operand step[round_up(kWidth, kLanes)];
+  for (int n = 0; n < kWidth; n += kLanes) {
+    Vec values[kPairs];
+    for (int p = 0; p < kPairs; ++p) {
+      const bool is_given = k + p < depth && n < count;
+      const int64_t index = (k + p) * rows.row_stride + first + n;
+      values[p] = is_given ? load_some(rows.data, rows.element, index, count - n) : zero();
+    }
+    store_key_operands(step + n, values);
+  }
+  __builtin_memcpy(to, step, kWidth * sizeof(Operand));
+}
+
+// The steps of some contracted elements in neighbouring panels; a few rows at a time, so that whole cache lines are
+// written while the rows are read in order.
+template <int kWidth>
+FOVEA_INLINE void pack_columns(const InputRows& rows, int64_t count, int64_t depth, int64_t panel_stride, Operand* to) {
+  constexpr int64_t kSteps = 8;
+  const int64_t steps = steps_of(depth);
+  for (int64_t s = 0; s < steps; s += kSteps) {
+    for (int64_t first = 0; first < count; first += kWidth) {
+      Operand* const panel = to + first / kWidth * panel_stride;
+      for (int64_t i = s; i < smaller(steps, s + kSteps); ++i) {
+        if (kPairs == 1 && rows.element == Element::fp32 && first + kWidth <= count && i < depth)
+          __builtin_memcpy(panel + i * kWidth, static_cast<const float*>(rows.data) + i * rows.row_stride + first,
+                           kWidth * sizeof(float));
+        else
+          pack_step<kWidth>(rows, i * kPairs, depth, first, count - first, panel + i * kWidth);
+      }
+    }
+  }
+}
+
+template <int kWidth>
+void pack_operand(const PanelTask& t) {
+  auto* const to = static_cast<Operand*>(t.to);
+  if (!t.along_rows) return pack_columns<kWidth>(t.from, t.count, t.depth, t.panel_stride, to);
+  for (int64_t first = 0; first < t.count; first += kWidth)
+    pack_rows<kWidth>(t.from, first, smaller(kWidth, t.count - first), t.depth, to + first / kWidth * t.panel_stride);
+}
+
+void pack_panels(const PanelTask& t) { t.of_b ? pack_operand<kPanelColumns>(t) : pack_operand<kPanelRows>(t); }
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET

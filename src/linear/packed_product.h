@@ -1,0 +1,28 @@
+// The engine's own product: both operands are packed once, for all threads, some of the contracted dimension at a time.
+#pragma once
+
+#include <string>
+
+#include "core/plan.h"
+#include "linear/plan.h"
+#include "linear/product.h"
+
+namespace fovea::linear {
+
+// The workspace of products.
+struct PackedRoom {
+  std::int64_t panel_bytes = 0;  // packed operands
+  std::int64_t sums_bytes = 0;   // results that are not fp32, until they are rounded
+
+  std::int64_t bytes() const { return panel_bytes + sums_bytes; }
+  void grow_to(const PackedRoom& other);
+};
+
+PackedRoom packed_room(const WholeProduct& product);  // that it needs
+std::string packed_words(const WholeProduct& product);
+
+// With the room of a product that is at least as large in every dimension.
+void multiply_packed(const BatchedProduct& product, const PackedRoom& room, void* workspace,
+                     const core::RunContext& context);
+
+}  // namespace fovea::linear
