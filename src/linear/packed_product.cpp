@@ -83,31 +83,50 @@ class Packed {
         panels_(static_cast<char*>(workspace)),
         sums_(product.c.dtype == DType::fp32 ? nullptr : panels_ + room.panel_bytes) {
     const std::int64_t fit = std::max<std::int64_t>(1, room.panel_bytes / blocks_.bytes);
-    blocks_at_once_ = divide_up(blocks_.count, divide_up(blocks_.count, std::min(fit, blocks_.count)));
-    products_at_once_ = std::max<std::int64_t>(1, fit / blocks_.count);
+    has_room_ahead_ = fit >= 2 && fit < blocks_.count * p_.count;
+    const std::int64_t at_once = has_room_ahead_ ? fit / 2 : fit;
+    half_ = has_room_ahead_ ? at_once * blocks_.bytes : 0;
+    blocks_at_once_ = divide_up(blocks_.count, divide_up(blocks_.count, std::min(at_once, blocks_.count)));
+    products_at_once_ = std::max<std::int64_t>(1, at_once / blocks_.count);
     if (sums_ != nullptr)
       products_at_once_ = std::clamp<std::int64_t>(room.sums_bytes / (4 * p_.m * p_.n), 1, products_at_once_);
   }
 
+  // Several threads pack a part while they multiply the one before it, and so wait for each other once for each part.
+  // One thread keeps the caches smaller.
   void run(const core::RunContext& context) const {
-    for (std::int64_t number = 0; number < p_.count; number += products_at_once_) {
-      const std::int64_t products = std::min(products_at_once_, p_.count - number);
-      for (std::int64_t block = 0; block < blocks_.count; block += blocks_at_once_) {
-        const std::int64_t blocks = std::min(blocks_at_once_, blocks_.count - block);
-        const std::int64_t pieces = a_.count + b_.count;
-        cpu::run_cancellable(context, context.threads, products * blocks * pieces, [&](std::int64_t index, int) {
-          const std::int64_t slot = index / pieces;
-          pack(number + slot / blocks, block + slot % blocks, slot, index % pieces);
-        });
-        cpu::run_cancellable(context, context.threads, products * tiles_.count, [&](std::int64_t index, int) {
-          const std::int64_t slot = index / tiles_.count;
-          multiply(number + slot, slot, block, blocks, index % tiles_.count);
-        });
-      }
+    const std::int64_t parts = divide_up(p_.count, products_at_once_) * divide_up(blocks_.count, blocks_at_once_);
+    const bool packs_ahead = has_room_ahead_ && context.threads > 1;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const Part part = part_of(i, packs_ahead);
+      if (i == 0 || !packs_ahead)
+        cpu::run_cancellable(context, context.threads, pieces_of(part),
+                             [&](std::int64_t index, int) { pack(part, index); });
+      const bool goes_on = packs_ahead && i + 1 < parts;
+      const Part next = goes_on ? part_of(i + 1, true) : Part{};
+      const std::int64_t tiles = part.products * tiles_.count;
+      cpu::run_cancellable(context, context.threads, tiles + pieces_of(next), [&](std::int64_t index, int) {
+        index < tiles ? multiply(part, index) : pack(next, index - tiles);
+      });
     }
   }
 
  private:
+  // Some blocks of a product, or all of some products, and where their panels lie.
+  struct Part {
+    std::int64_t number = 0, products = 0, block = 0, blocks = 0;
+    char* panels = nullptr;
+  };
+
+  Part part_of(std::int64_t index, bool beside) const {
+    const std::int64_t of_product = divide_up(blocks_.count, blocks_at_once_);
+    const std::int64_t number = index / of_product * products_at_once_, block = index % of_product * blocks_at_once_;
+    return {number, std::min(products_at_once_, p_.count - number), block,
+            std::min(blocks_at_once_, blocks_.count - block), panels_ + (beside ? index % 2 * half_ : 0)};
+  }
+
+  std::int64_t pieces_of(const Part& part) const { return part.products * part.blocks * (a_.count + b_.count); }
+
   std::int64_t depth_of(std::int64_t block) const { return std::min(blocks_.depth, p_.k - block * blocks_.depth); }
 
   // Operands (of 4 bytes) of one row of a or column of b in a block; kernels pad it.
@@ -115,7 +134,10 @@ class Packed {
     return round_up(divide_up(depth_of(block), kernels_.product_pairs), 4);
   }
 
-  void pack(std::int64_t number, std::int64_t block, std::int64_t slot, std::int64_t index) const {
+  void pack(const Part& part, std::int64_t index) const {
+    const std::int64_t slot = index / (a_.count + b_.count);
+    const std::int64_t number = part.number + slot / part.blocks, block = part.block + slot % part.blocks;
+    index %= a_.count + b_.count;
     const bool is_b = index >= a_.count;
     if (is_b) index -= a_.count;
     const Pieces& pieces = is_b ? b_ : a_;
@@ -125,7 +147,7 @@ class Packed {
     const std::int64_t at = block * blocks_.depth + k;
     const MatrixBatch from = is_b ? p_.b.number(number).within(at, first) : p_.a.number(number).within(first, at);
     const std::int64_t step = k / kernels_.product_pairs, steps = steps_of(block);
-    char* const to = panels_ + slot * blocks_.bytes + (is_b ? blocks_.bytes_of_a : 0);
+    char* const to = part.panels + slot * blocks_.bytes + (is_b ? blocks_.bytes_of_a : 0);
     kernels_.pack_panels({.from = {from.data, element_of(from.dtype), 0, from.row_stride},
                           .along_rows = pieces.along_rows,
                           .of_b = is_b,
@@ -135,27 +157,28 @@ class Packed {
                           .panel_stride = pieces.panel * steps});
   }
 
-  void multiply(std::int64_t number, std::int64_t slot, std::int64_t block, std::int64_t blocks,
-                std::int64_t index) const {
+  void multiply(const Part& part, std::int64_t index) const {
+    const std::int64_t slot = index / tiles_.count, number = part.number + slot;
+    index %= tiles_.count;
     const std::int64_t row = index % tiles_.down * tiles_.rows, column = index / tiles_.down * tiles_.columns;
     const MatrixBatch result = p_.c.number(number).from(row, column);
     MatrixBatch sums = result;
     if (sums_ != nullptr) sums = MatrixBatch{sums_ + slot * p_.m * p_.n * 4, DType::fp32, p_.n}.from(row, column);
     const std::int64_t rows = std::min(tiles_.rows, p_.m - row), columns = std::min(tiles_.columns, p_.n - column);
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const char* const panels = panels_ + (slot * blocks + i) * blocks_.bytes;
-      const std::int64_t steps = steps_of(block + i);
+    for (std::int64_t i = 0; i < part.blocks; ++i) {
+      const char* const panels = part.panels + (slot * part.blocks + i) * blocks_.bytes;
+      const std::int64_t steps = steps_of(part.block + i);
       kernels_.product({.a = panels + row * steps * 4,
                         .b = panels + blocks_.bytes_of_a + column * steps * 4,
                         .rows = rows,
                         .columns = columns,
-                        .depth = depth_of(block + i),
+                        .depth = depth_of(part.block + i),
                         .alpha = p_.alpha,
-                        .beta = block + i == 0 ? p_.beta : 1.0f,
+                        .beta = part.block + i == 0 ? p_.beta : 1.0f,
                         .c = static_cast<float*>(target_of(sums)),
                         .c_stride = sums.row_stride});
     }
-    if (block + blocks < blocks_.count || (sums_ == nullptr && p_.bias.data == nullptr)) return;
+    if (part.block + part.blocks < blocks_.count || (sums_ == nullptr && p_.bias.data == nullptr)) return;
     MatrixBatch bias = p_.bias;
     if (bias.data != nullptr) bias = bias.number(number).from(0, column);
     kernels_.convert({{sums.data, cpu::Element::fp32, 0, sums.row_stride},
@@ -173,6 +196,8 @@ class Packed {
   const Tiles tiles_;
   const Pieces a_, b_;
   char *panels_, *sums_;
+  bool has_room_ahead_;
+  std::int64_t half_;  // bytes of the panels of a part, if they lie beside those of the next one
   std::int64_t blocks_at_once_, products_at_once_;  // several products only if all their blocks fit
 };
 
@@ -188,7 +213,8 @@ PackedRoom packed_room(const WholeProduct& p) {
   const std::int64_t m = rounds ? std::min(p.m, kSumsRows) : p.m, n = rounds ? std::min(p.n, kSumsColumns) : p.n;
   const Blocks blocks(host_kernels(p.operands), m, n, p.k);
   const std::int64_t at_once = std::clamp<std::int64_t>(kPackedBytes / blocks.bytes, 1, blocks.count);
-  return {cpu::align_up(at_once * blocks.bytes), rounds ? cpu::align_up(m * n * 4) : 0};
+  const std::int64_t parts = at_once < blocks.count ? 2 : 1;  // that lie there at the same time
+  return {cpu::align_up(parts * at_once * blocks.bytes), rounds ? cpu::align_up(m * n * 4) : 0};
 }
 
 std::string packed_words(const WholeProduct& p) {

@@ -121,14 +121,26 @@ TEST(PackedProduct, IsRightInPartsOfABatch) {
   expect_right({9, 40, 40, 40, DType::fp16, DType::fp16}, 3);
 }
 
-// The room of a whole product serves the products that its rows or columns are split into.
-TEST(PackedProduct, RoomGrowsWithEverySize) {
-  const auto bytes = [](std::int64_t m, std::int64_t n) {
-    return packed_room({m, n, 3000, DType::fp32, DType::fp32}).bytes();
-  };
-  for (const std::int64_t m : {1, 64, 500, 4000})
-    for (const std::int64_t n : {1, 100, 3000})
-      EXPECT_LE(bytes(m, n), std::max(bytes(2 * m, n), std::int64_t{1} << 22));
+// A plan has the room of a whole product. Its rows or columns may be split into a batch.
+TEST(PackedProduct, IsRightInTheRoomOfALargerProduct) {
+  const Case whole{1, 600, 900, 1500}, split{3, 200, 900, 1500};
+  EXPECT_LT(packed_room({whole.m, whole.n, whole.k, DType::fp32, DType::fp32}).bytes(), std::int64_t{1} << 24);
+  const Numbers a(split.count, split.m, split.k, false, DType::fp32, 1), b(1, split.k, split.n, true, DType::fp32, 2);
+  std::vector<float> c(static_cast<std::size_t>(whole.m * whole.n)), parts(c.size());
+  MatrixBatch shared = b.view;
+  shared.batch_stride = 0;
+  run({1, whole.m, whole.n, whole.k, 1.0f, a.view, b.view, 0.0f, {c.data(), DType::fp32, whole.n}}, whole, 2);
+  run({3,
+       split.m,
+       split.n,
+       split.k,
+       1.0f,
+       a.view,
+       shared,
+       0.0f,
+       {parts.data(), DType::fp32, whole.n, split.m * whole.n}},
+      whole, 2);
+  EXPECT_EQ(parts, c);
 }
 
 }  // namespace
