@@ -70,12 +70,52 @@ FOVEA_INLINE void pack_square(const InputRows& rows, int64_t first, int64_t coun
   }
 }
 
+// Transposes four steps of kCount rows, which are `stride` bytes apart, into a panel of kWidth: few registers suffice.
+template <int kWidth, int kCount>
+FOVEA_INLINE void pack_fours(const char* from, int64_t stride, Operand* to, bool overlaps) {
+  const Vec a = load_fours<(kCount + 3) / 4>(from, 4 * stride);
+  const Vec b = load_fours<(kCount + 2) / 4>(from + stride, 4 * stride);
+  const Vec c = load_fours<(kCount + 1) / 4>(from + 2 * stride, 4 * stride);
+  const Vec d = load_fours<kCount / 4>(from + 3 * stride, 4 * stride);
+  constexpr typename CountedLanes<kLanes>::List lanes;
+  const Vec ab_low = interleave<1, 0>(a, b, lanes), ab_high = interleave<1, 2>(a, b, lanes);
+  const Vec cd_low = interleave<1, 0>(c, d, lanes), cd_high = interleave<1, 2>(c, d, lanes);
+  store_lanes<kCount>(to, interleave<2, 0>(ab_low, cd_low, lanes), overlaps);
+  store_lanes<kCount>(to + kWidth, interleave<2, 2>(ab_low, cd_low, lanes), overlaps);
+  store_lanes<kCount>(to + 2 * kWidth, interleave<2, 0>(ab_high, cd_high, lanes), overlaps);
+  store_lanes<kCount>(to + 3 * kWidth, interleave<2, 2>(ab_high, cd_high, lanes), overlaps);
+}
+
+// Transposes kCount rows of operands, a cache line of each at a time, for the steps that come in fours. Brings as many
+// rows after them near: a row is too short for the processor to run ahead of it by itself.
+template <int kWidth, int kCount>
+FOVEA_INLINE void pack_strip(const char* from, int64_t stride, int64_t steps, Operand* to) {
+  for (int64_t s = 0; s < steps; s += kLineOperands) {
+    for (int r = 0; r < kCount; ++r) __builtin_prefetch(from + (kCount + r) * stride + s * 4, 0, 2);
+    for (int64_t i = s; i < smaller(steps, s + kLineOperands); i += 4)
+      pack_fours<kWidth, kCount>(from + i * 4, stride, to + i * kWidth, kWidth < kLanes && i + 4 < steps);
+  }
+}
+
+// The same for the rows of a whole panel. Returns the steps that it packed.
+template <int kWidth>
+FOVEA_INLINE int64_t pack_whole_rows(const InputRows& rows, int64_t first, int64_t depth, Operand* to) {
+  constexpr int kRest = kWidth % kLanes, kWhole = kWidth - kRest;
+  const int64_t steps = depth / kPairs / 4 * 4, stride = rows.row_stride * (4 / kPairs);
+  const char* const from = static_cast<const char*>(rows.data) + first * stride;
+  for (int r = 0; r < kWhole; r += kLanes) pack_strip<kWidth, kLanes>(from + r * stride, stride, steps, to + r);
+  if (kRest > 0) pack_strip<kWidth, kRest>(from + kWhole * stride, stride, steps, to + kWhole);
+  return steps;
+}
+
 // Rows whose neighbours are neighbours in the contracted dimension: transposes `count` of them into a panel.
 template <int kWidth>
 FOVEA_INLINE void pack_rows(const InputRows& rows, int64_t first, int64_t count, int64_t depth, Operand* to) {
   constexpr int kRest = kWidth % kLanes, kWhole = kWidth - kRest;
   const int64_t steps = steps_of(depth);
-  for (int64_t s = 0; s < steps; s += kLanes) {
+  const bool holds_operands = kPairs == 2 || rows.element == Element::fp32;
+  const int64_t packed = holds_operands && count == kWidth ? pack_whole_rows<kWidth>(rows, first, depth, to) : 0;
+  for (int64_t s = packed; s < steps; s += kLanes) {
     const int64_t k = s * kPairs;
     Operand* const part = to + s * kWidth;
     for (int r = 0; r < kWhole; r += kLanes)
@@ -109,15 +149,22 @@ template <int kWidth>
 FOVEA_INLINE void pack_columns(const InputRows& rows, int64_t count, int64_t depth, int64_t panel_stride, Operand* to) {
   constexpr int64_t kSteps = 8;
   const int64_t steps = steps_of(depth);
+  const bool holds_operands = kPairs == 1 && rows.element == Element::fp32;
   for (int64_t s = 0; s < steps; s += kSteps) {
     for (int64_t first = 0; first < count; first += kWidth) {
       Operand* const panel = to + first / kWidth * panel_stride;
+      if (holds_operands && first + kWidth <= count && s + kSteps <= depth) {
+        const float* from = static_cast<const float*>(rows.data) + s * rows.row_stride + first;
+        FOVEA_UNROLL for (int i = 0; i < kSteps; ++i, from += rows.row_stride) {
+          __builtin_memcpy(panel + (s + i) * kWidth, from, kWidth * sizeof(float));
+          FOVEA_UNROLL for (int n = 0; n < kWidth; n += kLineOperands) {
+            __builtin_prefetch(from + kSteps * rows.row_stride + n);
+          }
+        }
+        continue;
+      }
       for (int64_t i = s; i < smaller(steps, s + kSteps); ++i) {
-        if (kPairs == 1 && rows.element == Element::fp32 && first + kWidth <= count && i < depth)
-          __builtin_memcpy(panel + i * kWidth, static_cast<const float*>(rows.data) + i * rows.row_stride + first,
-                           kWidth * sizeof(float));
-        else
-          pack_step<kWidth>(rows, i * kPairs, depth, first, count - first, panel + i * kWidth);
+        pack_step<kWidth>(rows, i * kPairs, depth, first, count - first, panel + i * kWidth);
       }
     }
   }

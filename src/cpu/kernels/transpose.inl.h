@@ -23,6 +23,14 @@ FOVEA_INLINE void exchange(Vec& upper, Vec& lower, LaneList<kLane...>) {
   lower = __builtin_shufflevector(a, b, ((kLane & kStep) != 0 ? kLanes + kLane : kLane + kStep)...);
 }
 
+// In each four lanes: two of a and of b, kStep in turn, from lane kFirst of the four on.
+template <int kStep, int kFirst, int... kLane>
+FOVEA_INLINE Vec interleave(Vec a, Vec b, LaneList<kLane...>) {
+  return __builtin_shufflevector(
+      a, b,
+      ((kLane & kStep) * (kLanes / kStep) + (kLane & ~3) + kFirst + (kStep == 1 ? (kLane & 3) / 2 : kLane & 1))...);
+}
+
 template <int kStep>
 FOVEA_INLINE void transpose_square(Vec (&x)[kLanes]) {
   if constexpr (kStep < kLanes) {

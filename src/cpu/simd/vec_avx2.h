@@ -17,6 +17,17 @@ FOVEA_INLINE Vec zero() { return _mm256_setzero_ps(); }
 FOVEA_INLINE Vec broadcast(float x) { return _mm256_set1_ps(x); }
 FOVEA_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
 FOVEA_INLINE void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
+
+// Four lanes from each of kFours places that are `stride` bytes apart; zero in the other lanes.
+template <int kFours>
+FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
+  const auto four = [&](int i) { return _mm_loadu_ps(reinterpret_cast<const float*>(p + i * stride)); };
+  Vec x = zero();
+  if constexpr (kFours > 0) x = _mm256_zextps128_ps256(four(0));
+  if constexpr (kFours > 1) x = _mm256_insertf128_ps(x, four(1), 1);
+  return x;
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }

@@ -17,6 +17,19 @@ FOVEA_INLINE Vec zero() { return _mm512_setzero_ps(); }
 FOVEA_INLINE Vec broadcast(float x) { return _mm512_set1_ps(x); }
 FOVEA_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
 FOVEA_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
+
+// Four lanes from each of kFours places that are `stride` bytes apart; zero in the other lanes.
+template <int kFours>
+FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
+  const auto four = [&](int i) { return _mm_loadu_ps(reinterpret_cast<const float*>(p + i * stride)); };
+  Vec x = zero();
+  if constexpr (kFours > 0) x = _mm512_zextps128_ps512(four(0));
+  if constexpr (kFours > 1) x = _mm512_insertf32x4(x, four(1), 1);
+  if constexpr (kFours > 2) x = _mm512_insertf32x4(x, four(2), 2);
+  if constexpr (kFours > 3) x = _mm512_insertf32x4(x, four(3), 3);
+  return x;
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }

@@ -23,6 +23,15 @@ FOVEA_INLINE Vec load(const float* p) {
   return x;
 }
 FOVEA_INLINE void store(float* p, Vec x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// Four lanes from each of kFours places that are `stride` bytes apart; zero in the other lanes.
+template <int kFours>
+FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
+  float x[kLanes] = {};
+  for (int i = 0; i < kFours; ++i) __builtin_memcpy(x + 4 * i, p + i * stride, 4 * sizeof(float));
+  return load(x);
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return a + b; }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return a * b; }
