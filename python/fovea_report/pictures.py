@@ -211,12 +211,13 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
 
 
 def heat_maps(study: Study) -> Iterator[HeatMap]:
-    """Implementation by configuration, for each pass."""
+    """Implementation by configuration, for each operation and pass."""
     for pass_ in passes_of(study.rows):
-        rows = in_order(study, study.rows[study.rows.pass_ == pass_])
-        keys, columns = varying(study, rows, ("pass",)), study.present(rows)
-        yield HeatMap(f"Time in ms, {study.word(pass_)}", columns, [
-            (row_label(keys, any_row), heat_cells(study, cells, columns)) for any_row, cells in configurations(rows)])
+        for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
+            keys, columns = varying(study, rows, ("pass",)), study.present(rows)
+            words = ", ".join([*([op] if len(study.operations) > 1 else []), study.word(pass_)])
+            yield HeatMap(f"Time in ms, {words}", columns, [
+                (row_label(keys, any_row), heat_cells(study, cells, columns)) for any_row, cells in configurations(rows)])
 
 
 def row_label(keys: list[Key], row: Row) -> str:

@@ -160,3 +160,10 @@ def test_an_operation_that_nobody_described_is_reported(study):
     assert list(made.rows["axis"].unique()) == ["128", "256", "4k"]
     assert set(made.rows.title) == {"forward, fp32, columns 64"}
     assert "cpu.plain in 3" in headline(made)
+
+
+def test_records_of_two_operations_make_one_report(study):
+    line = "op=linear pass={} b=1 m={} k=32 n=48 h=1 dtype=fp32 bias=no accumulate=no layout=blhd device=cpu data=normal place=contiguous seed=0"
+    linear = [row("cpu.own", 1, problem=line.format(pass_, m)) for pass_ in ("fwd", "bwd") for m in (32, 64)]
+    made = study([row("naive", 2), row("naive", 2, lq=256), *linear])
+    assert [heat.title for heat in heat_maps(made)] == ["Time in ms, attention, forward", "Time in ms, linear, forward", "Time in ms, linear, backward"]
