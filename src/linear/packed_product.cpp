@@ -1,4 +1,4 @@
-// Some blocks of the contracted dimension are packed, then all tiles of the result add their products; then the next
+// Some blocks of the contracted dimension of b are packed, then all tiles of rows add their products; then the next
 // blocks. Everything is cut by shape, so no sum depends on the number of threads.
 #include "linear/packed_product.h"
 
@@ -13,60 +13,60 @@ namespace {
 
 using cpu::divide_up;
 
-// What is packed at once stays in the caches until it is read, unless a single block is larger.
-constexpr std::int64_t kPackedBytes = std::int64_t{1} << 22;
+// Packed b stays in the caches until it is read, unless a single block is larger.
+constexpr std::int64_t kPackedBytes = std::int64_t{1} << 22, kPackedColumns = 4096;
 constexpr std::int64_t kSumsRows = 2048, kSumsColumns = 2048;  // of a result that is not fp32, at once
-// A tile's panels of b and of a stay in the L2 cache. Smaller ones where there would be few.
-constexpr std::int64_t kTileRows = 192, kTileColumns = 384, kFewTiles = 32, kLeastRows = 48, kLeastColumns = 64;
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 15, kPieceDepth = 32;  // that a task packs
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 15, kPieceDepth = 32;  // of b, that a task packs
+// A tile's rows of a, the columns of b that they meet, and the next such columns share the L2 cache.
+constexpr std::int64_t kMostRows = 144, kLeastRows = 48, kLeastLastRows = 24, kEnoughRowTiles = 12;
+constexpr std::int64_t kColumns = 192, kEnoughTiles = 12;
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 
 const cpu::Kernels& kernels_of(DType a, DType b) { return host_kernels(a == b ? a : DType::fp32); }
 
-// Blocks of the contracted dimension, all of `depth` but the last, and the bytes of their panels.
+// Blocks of the contracted dimension, all of `depth` but the last.
 struct Blocks {
-  Blocks(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k) {
-    depth = round_up(divide_up(k, divide_up(k, kernels.product_depth)), 4 * kernels.product_pairs);
-    count = divide_up(k, depth);
-    const std::int64_t bytes_of_one = depth / kernels.product_pairs * 4;
-    bytes_of_a = round_up(m, kernels.product_rows) * bytes_of_one;
-    bytes = bytes_of_a + round_up(n, kernels.product_columns) * bytes_of_one;
-  }
+  Blocks(const cpu::Kernels& kernels, std::int64_t k)
+      : depth(round_up(divide_up(k, divide_up(k, kernels.product_depth)), 4 * kernels.product_pairs)),
+        count(divide_up(k, depth)),
+        row_bytes(depth / kernels.product_pairs * 4) {}
   std::int64_t depth, count;
-  std::int64_t bytes_of_a, bytes;  // of a block: a first, then b
+  std::int64_t row_bytes;  // of a packed row of a or column of b
 };
 
+// Tiles of the result: rows by a range of columns, which is all of them unless there are few rows. The last quarter of
+// the rows is in smaller tiles, so that all threads end at about the same time.
 struct Tiles {
   Tiles(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n) {
-    std::int64_t row_tiles = divide_up(m, kTileRows), column_tiles = divide_up(n, kTileColumns);
-    for (;;) {
-      rows = round_up(divide_up(m, row_tiles), kernels.product_rows);
-      columns = round_up(divide_up(n, column_tiles), kernels.product_columns);
-      down = divide_up(m, rows);
-      count = down * divide_up(n, columns);
-      const bool may_cut_rows = rows / 2 >= kLeastRows, may_cut_columns = columns / 2 >= kLeastColumns;
-      if (count >= kFewTiles || (!may_cut_rows && !may_cut_columns)) return;
-      (may_cut_columns && (columns >= rows || !may_cut_rows) ? column_tiles : row_tiles) *= 2;
-    }
+    const std::int64_t step = kernels.product_rows;
+    rows = round_up(std::clamp(divide_up(m, kEnoughRowTiles), kLeastRows, kMostRows), step);
+    last_rows = round_up(std::max(kLeastLastRows, rows / 4), step);
+    large = m * 3 / 4 / rows;
+    down = large + divide_up(m - large * rows, last_rows);
+    columns = round_up(divide_up(n, divide_up(kEnoughTiles, down)), kColumns);
+    count = down * divide_up(n, columns);
   }
-  std::int64_t rows, columns;
-  std::int64_t down, count;  // tiles of a column of tiles, of all
+  std::int64_t first_row(std::int64_t row_tile) const {
+    return row_tile < large ? row_tile * rows : large * rows + (row_tile - large) * last_rows;
+  }
+  std::int64_t rows, last_rows, columns;
+  std::int64_t large;        // tiles of `rows`; the others have `last_rows`
+  std::int64_t down, count;  // tiles of a range of columns, of all
 };
 
-// How an operand is cut into pieces that a task packs. Rows are read whole or, if they are transposed, panels packed
-// whole.
+// How b is cut into pieces that a task packs. Columns are read whole or, if they are not neighbours in memory, panels
+// packed whole.
 struct Pieces {
-  Pieces(const MatrixBatch& matrix, bool is_b, std::int64_t length, std::int64_t depth, std::int64_t panel_length)
-      : along_rows(matrix.transposed == is_b), extent(length), panel(panel_length) {
-    piece_depth = along_rows ? depth : kPieceDepth;
-    piece_extent = std::max(panel, kPieceElements / piece_depth / panel * panel);
-    across = divide_up(extent, piece_extent);
-    count = across * divide_up(depth, piece_depth);
+  Pieces(const cpu::Kernels& kernels, const MatrixBatch& b, std::int64_t n, std::int64_t block_depth)
+      : along_depth(b.transposed), depth(along_depth ? block_depth : kPieceDepth) {
+    const std::int64_t panel = kernels.product_columns;
+    columns = std::max(panel, kPieceElements / depth / panel * panel);
+    across = divide_up(n, columns);
+    count = across * divide_up(block_depth, depth);
   }
-  bool along_rows;
-  std::int64_t extent, panel;  // rows of a or columns of b, and those of a panel
-  std::int64_t piece_depth, piece_extent;
+  bool along_depth;
+  std::int64_t depth, columns;
   std::int64_t across, count;
 };
 
@@ -76,56 +76,40 @@ class Packed {
   Packed(const BatchedProduct& product, const PackedRoom& room, void* workspace)
       : p_(product),
         kernels_(kernels_of(product.a.dtype, product.b.dtype)),
-        blocks_(kernels_, product.m, product.n, product.k),
+        blocks_(kernels_, product.k),
         tiles_(kernels_, product.m, product.n),
-        a_(product.a, false, product.m, blocks_.depth, kernels_.product_rows),
-        b_(product.b, true, product.n, blocks_.depth, kernels_.product_columns),
+        pieces_(kernels_, product.b, product.n, blocks_.depth),
+        block_bytes_(round_up(product.n, kernels_.product_columns) * blocks_.row_bytes),
+        room_(room),
         panels_(static_cast<char*>(workspace)),
-        sums_(product.c.dtype == DType::fp32 ? nullptr : panels_ + room.panel_bytes) {
-    const std::int64_t fit = std::max<std::int64_t>(1, room.panel_bytes / blocks_.bytes);
-    has_room_ahead_ = fit >= 2 && fit < blocks_.count * p_.count;
-    const std::int64_t at_once = has_room_ahead_ ? fit / 2 : fit;
-    half_ = has_room_ahead_ ? at_once * blocks_.bytes : 0;
-    blocks_at_once_ = divide_up(blocks_.count, divide_up(blocks_.count, std::min(at_once, blocks_.count)));
-    products_at_once_ = std::max<std::int64_t>(1, at_once / blocks_.count);
+        rows_(panels_ + room.panel_bytes),
+        sums_(product.c.dtype == DType::fp32 ? nullptr : rows_ + room.workers * room.row_bytes) {
+    const std::int64_t fit = std::max<std::int64_t>(1, room.panel_bytes / block_bytes_);
+    blocks_at_once_ = divide_up(blocks_.count, divide_up(blocks_.count, std::min(fit, blocks_.count)));
+    products_at_once_ = std::max<std::int64_t>(1, fit / blocks_.count);
     if (sums_ != nullptr)
       products_at_once_ = std::clamp<std::int64_t>(room.sums_bytes / (4 * p_.m * p_.n), 1, products_at_once_);
   }
 
-  // Several threads pack a part while they multiply the one before it, and so wait for each other once for each part.
-  // One thread keeps the caches smaller.
   void run(const core::RunContext& context) const {
-    const std::int64_t parts = divide_up(p_.count, products_at_once_) * divide_up(blocks_.count, blocks_at_once_);
-    const bool packs_ahead = has_room_ahead_ && context.threads > 1;
-    for (std::int64_t i = 0; i < parts; ++i) {
-      const Part part = part_of(i, packs_ahead);
-      if (i == 0 || !packs_ahead)
-        cpu::run_cancellable(context, context.threads, pieces_of(part),
-                             [&](std::int64_t index, int) { pack(part, index); });
-      const bool goes_on = packs_ahead && i + 1 < parts;
-      const Part next = goes_on ? part_of(i + 1, true) : Part{};
-      const std::int64_t tiles = part.products * tiles_.count;
-      cpu::run_cancellable(context, context.threads, tiles + pieces_of(next), [&](std::int64_t index, int) {
-        index < tiles ? multiply(part, index) : pack(next, index - tiles);
-      });
+    for (std::int64_t number = 0; number < p_.count; number += products_at_once_) {
+      for (std::int64_t block = 0; block < blocks_.count; block += blocks_at_once_) {
+        const Part part{number, std::min(products_at_once_, p_.count - number), block,
+                        std::min(blocks_at_once_, blocks_.count - block)};
+        cpu::run_cancellable(context, context.threads, part.products * part.blocks * pieces_.count,
+                             [&](std::int64_t index, int) { pack_columns(part, index); });
+        const std::int64_t tiles = part.products * tiles_.count;
+        cpu::run_cancellable(context, cpu::workers_of(context, room_.workers, tiles), tiles,
+                             [&](std::int64_t index, int worker) { multiply(part, index, worker); });
+      }
     }
   }
 
  private:
-  // Some blocks of a product, or all of some products, and where their panels lie.
+  // Some blocks of a product, or all of some products.
   struct Part {
-    std::int64_t number = 0, products = 0, block = 0, blocks = 0;
-    char* panels = nullptr;
+    std::int64_t number, products, block, blocks;
   };
-
-  Part part_of(std::int64_t index, bool beside) const {
-    const std::int64_t of_product = divide_up(blocks_.count, blocks_at_once_);
-    const std::int64_t number = index / of_product * products_at_once_, block = index % of_product * blocks_at_once_;
-    return {number, std::min(products_at_once_, p_.count - number), block,
-            std::min(blocks_at_once_, blocks_.count - block), panels_ + (beside ? index % 2 * half_ : 0)};
-  }
-
-  std::int64_t pieces_of(const Part& part) const { return part.products * part.blocks * (a_.count + b_.count); }
 
   std::int64_t depth_of(std::int64_t block) const { return std::min(blocks_.depth, p_.k - block * blocks_.depth); }
 
@@ -134,49 +118,68 @@ class Packed {
     return round_up(divide_up(depth_of(block), kernels_.product_pairs), 4);
   }
 
-  void pack(const Part& part, std::int64_t index) const {
-    const std::int64_t slot = index / (a_.count + b_.count);
-    const std::int64_t number = part.number + slot / part.blocks, block = part.block + slot % part.blocks;
-    index %= a_.count + b_.count;
-    const bool is_b = index >= a_.count;
-    if (is_b) index -= a_.count;
-    const Pieces& pieces = is_b ? b_ : a_;
-    const std::int64_t first = index % pieces.across * pieces.piece_extent;
-    const std::int64_t k = index / pieces.across * pieces.piece_depth, depth = depth_of(block);
-    if (k >= depth) return;
-    const std::int64_t at = block * blocks_.depth + k;
-    const MatrixBatch from = is_b ? p_.b.number(number).within(at, first) : p_.a.number(number).within(first, at);
-    const std::int64_t step = k / kernels_.product_pairs, steps = steps_of(block);
-    char* const to = part.panels + slot * blocks_.bytes + (is_b ? blocks_.bytes_of_a : 0);
-    kernels_.pack_panels({.from = {from.data, element_of(from.dtype), 0, from.row_stride},
-                          .along_rows = pieces.along_rows,
-                          .of_b = is_b,
-                          .count = std::min(pieces.piece_extent, pieces.extent - first),
-                          .depth = std::min(pieces.piece_depth, depth - k),
-                          .to = to + (first * steps + step * pieces.panel) * 4,
-                          .panel_stride = pieces.panel * steps});
+  // The panels of b of a block, from a column on.
+  char* columns_at(const Part& part, std::int64_t slot, std::int64_t block, std::int64_t column) const {
+    return panels_ + (slot * part.blocks + block - part.block) * block_bytes_ + column * steps_of(block) * 4;
   }
 
-  void multiply(const Part& part, std::int64_t index) const {
+  void pack_columns(const Part& part, std::int64_t index) const {
+    const std::int64_t all = index / pieces_.count, slot = all / part.blocks, block = part.block + all % part.blocks;
+    index %= pieces_.count;
+    const std::int64_t column = index % pieces_.across * pieces_.columns, k = index / pieces_.across * pieces_.depth;
+    const std::int64_t depth = depth_of(block);
+    if (k >= depth) return;
+    const MatrixBatch from = p_.b.number(part.number + slot).within(block * blocks_.depth + k, column);
+    const std::int64_t panel = kernels_.product_columns, step = k / kernels_.product_pairs;
+    kernels_.pack_panels({.from = {from.data, element_of(from.dtype), 0, from.row_stride},
+                          .along_rows = pieces_.along_depth,
+                          .of_b = true,
+                          .count = std::min(pieces_.columns, p_.n - column),
+                          .depth = std::min(pieces_.depth, depth - k),
+                          .to = columns_at(part, slot, block, column) + step * panel * 4,
+                          .panel_stride = panel * steps_of(block)});
+  }
+
+  void pack_rows(std::int64_t number, std::int64_t block, std::int64_t row, std::int64_t rows, void* to) const {
+    const MatrixBatch from = p_.a.number(number).within(row, block * blocks_.depth);
+    kernels_.pack_panels({.from = {from.data, element_of(from.dtype), 0, from.row_stride},
+                          .along_rows = !from.transposed,
+                          .of_b = false,
+                          .count = rows,
+                          .depth = depth_of(block),
+                          .to = to,
+                          .panel_stride = kernels_.product_rows * steps_of(block)});
+  }
+
+  void multiply(const Part& part, std::int64_t index, int worker) const {
     const std::int64_t slot = index / tiles_.count, number = part.number + slot;
-    index %= tiles_.count;
-    const std::int64_t row = index % tiles_.down * tiles_.rows, column = index / tiles_.down * tiles_.columns;
+    const std::int64_t row_tile = index % tiles_.count % tiles_.down;
+    const std::int64_t row = tiles_.first_row(row_tile), column = index % tiles_.count / tiles_.down * tiles_.columns;
+    const std::int64_t rows = std::min(tiles_.first_row(row_tile + 1), p_.m) - row;
+    const std::int64_t columns = std::min(tiles_.columns, p_.n - column);
     const MatrixBatch result = p_.c.number(number).from(row, column);
     MatrixBatch sums = result;
     if (sums_ != nullptr) sums = MatrixBatch{sums_ + slot * p_.m * p_.n * 4, DType::fp32, p_.n}.from(row, column);
-    const std::int64_t rows = std::min(tiles_.rows, p_.m - row), columns = std::min(tiles_.columns, p_.n - column);
-    for (std::int64_t i = 0; i < part.blocks; ++i) {
-      const char* const panels = part.panels + (slot * part.blocks + i) * blocks_.bytes;
-      const std::int64_t steps = steps_of(part.block + i);
-      kernels_.product({.a = panels + row * steps * 4,
-                        .b = panels + blocks_.bytes_of_a + column * steps * 4,
-                        .rows = rows,
-                        .columns = columns,
-                        .depth = depth_of(part.block + i),
-                        .alpha = p_.alpha,
-                        .beta = part.block + i == 0 ? p_.beta : 1.0f,
-                        .c = static_cast<float*>(target_of(sums)),
-                        .c_stride = sums.row_stride});
+    char* const packed_rows = rows_ + worker * room_.row_bytes;
+    for (std::int64_t block = part.block; block < part.block + part.blocks; ++block) {
+      pack_rows(number, block, row, rows, packed_rows);
+      for (std::int64_t at = 0; at < columns; at += kColumns) {
+        // After the last columns come the first of the next block or, of another tile, those of this one.
+        const bool is_last = at + kColumns >= columns;
+        const std::int64_t next = is_last ? 0 : at + kColumns;
+        const std::int64_t next_block = is_last && block + 1 < part.block + part.blocks ? block + 1 : block;
+        kernels_.product({.a = packed_rows,
+                          .b = columns_at(part, slot, block, column + at),
+                          .rows = rows,
+                          .columns = std::min(kColumns, columns - at),
+                          .depth = depth_of(block),
+                          .alpha = p_.alpha,
+                          .beta = block == 0 ? p_.beta : 1.0f,
+                          .c = static_cast<float*>(target_of(sums.from(0, at))),
+                          .c_stride = sums.row_stride,
+                          .next = columns_at(part, slot, next_block, column + next),
+                          .next_bytes = std::min(kColumns, columns - next) * steps_of(next_block) * 4});
+      }
     }
     if (part.block + part.blocks < blocks_.count || (sums_ == nullptr && p_.bias.data == nullptr)) return;
     MatrixBatch bias = p_.bias;
@@ -194,46 +197,60 @@ class Packed {
   const cpu::Kernels& kernels_;
   const Blocks blocks_;
   const Tiles tiles_;
-  const Pieces a_, b_;
-  char *panels_, *sums_;
-  bool has_room_ahead_;
-  std::int64_t half_;  // bytes of the panels of a part, if they lie beside those of the next one
+  const Pieces pieces_;
+  const std::int64_t block_bytes_;  // the panels of a block of b
+  const PackedRoom& room_;
+  char *panels_, *rows_, *sums_;
   std::int64_t blocks_at_once_, products_at_once_;  // several products only if all their blocks fit
 };
+
+// Rows and columns of a result whose products are packed and summed at once.
+std::int64_t rows_at_once(DType result, std::int64_t m) { return result == DType::fp32 ? m : std::min(m, kSumsRows); }
+std::int64_t columns_at_once(DType result, std::int64_t n) {
+  return std::min(n, result == DType::fp32 ? kPackedColumns : kSumsColumns);
+}
 
 }  // namespace
 
 void PackedRoom::grow_to(const PackedRoom& other) {
   panel_bytes = std::max(panel_bytes, other.panel_bytes);
+  row_bytes = std::max(row_bytes, other.row_bytes);
   sums_bytes = std::max(sums_bytes, other.sums_bytes);
+  workers = std::max(workers, other.workers);
 }
 
 PackedRoom packed_room(const WholeProduct& p) {
-  const bool rounds = p.result != DType::fp32;
-  const std::int64_t m = rounds ? std::min(p.m, kSumsRows) : p.m, n = rounds ? std::min(p.n, kSumsColumns) : p.n;
-  const Blocks blocks(host_kernels(p.operands), m, n, p.k);
-  const std::int64_t at_once = std::clamp<std::int64_t>(kPackedBytes / blocks.bytes, 1, blocks.count);
-  const std::int64_t parts = at_once < blocks.count ? 2 : 1;  // that lie there at the same time
-  return {cpu::align_up(parts * at_once * blocks.bytes), rounds ? cpu::align_up(m * n * 4) : 0};
+  const cpu::Kernels& kernels = host_kernels(p.operands);
+  const std::int64_t m = rows_at_once(p.result, p.m), n = columns_at_once(p.result, p.n);
+  const Blocks blocks(kernels, p.k);
+  const Tiles tiles(kernels, m, n);
+  const std::int64_t block_bytes = round_up(n, kernels.product_columns) * blocks.row_bytes;
+  PackedRoom room;
+  room.panel_bytes = cpu::align_up(std::clamp<std::int64_t>(kPackedBytes / block_bytes, 1, blocks.count) * block_bytes);
+  room.row_bytes = cpu::align_up(tiles.rows * blocks.row_bytes);
+  room.workers = cpu::most_workers(tiles.count);
+  if (p.result != DType::fp32) room.sums_bytes = cpu::align_up(m * n * 4);
+  return room;
 }
 
 std::string packed_words(const WholeProduct& p) {
-  const Tiles tiles(host_kernels(p.operands), p.m, p.n);
-  const Blocks blocks(host_kernels(p.operands), p.m, p.n, p.k);
-  return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": " +
-         std::to_string(tiles.count) + " tiles of " + std::to_string(tiles.rows) + " x " +
-         std::to_string(tiles.columns) + ", " + std::to_string(std::min(blocks.depth, p.k)) + " of " +
-         std::to_string(p.k) + " products of a sum at a time";
+  const cpu::Kernels& kernels = host_kernels(p.operands);
+  const std::int64_t n = columns_at_once(p.result, p.n);
+  const Tiles tiles(kernels, rows_at_once(p.result, p.m), n);
+  const Blocks blocks(kernels, p.k);
+  return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": tiles of " +
+         std::to_string(std::min(tiles.rows, p.m)) + " x " + std::to_string(std::min(tiles.columns, n)) + ", " +
+         std::to_string(std::min(blocks.depth, p.k)) + " of " + std::to_string(p.k) + " products of a sum at a time";
 }
 
 void multiply_packed(const BatchedProduct& p, const PackedRoom& room, void* workspace,
                      const core::RunContext& context) {
-  if (p.c.dtype == DType::fp32) return Packed(p, room, workspace).run(context);
-  for (std::int64_t row = 0; row < p.m; row += kSumsRows) {
-    for (std::int64_t column = 0; column < p.n; column += kSumsColumns) {
+  const std::int64_t rows = rows_at_once(p.c.dtype, p.m), columns = columns_at_once(p.c.dtype, p.n);
+  for (std::int64_t row = 0; row < p.m; row += rows) {
+    for (std::int64_t column = 0; column < p.n; column += columns) {
       BatchedProduct part = p;
-      part.m = std::min(kSumsRows, p.m - row);
-      part.n = std::min(kSumsColumns, p.n - column);
+      part.m = std::min(rows, p.m - row);
+      part.n = std::min(columns, p.n - column);
       part.a = p.a.within(row, 0);
       part.b = p.b.within(0, column);
       part.c = p.c.from(row, column);

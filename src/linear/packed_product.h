@@ -1,4 +1,5 @@
-// The engine's own product: both operands are packed once, for all threads, some of the contracted dimension at a time.
+// The engine's own product: b is packed for all threads, some of the contracted dimension at a time; a thread packs the
+// rows of a that it multiplies next.
 #pragma once
 
 #include <string>
@@ -11,10 +12,12 @@ namespace fovea::linear {
 
 // The workspace of products.
 struct PackedRoom {
-  std::int64_t panel_bytes = 0;  // packed operands
+  std::int64_t panel_bytes = 0;  // packed columns of b
+  std::int64_t row_bytes = 0;    // packed rows of a, of each worker
   std::int64_t sums_bytes = 0;   // results that are not fp32, until they are rounded
+  int workers = 1;
 
-  std::int64_t bytes() const { return panel_bytes + sums_bytes; }
+  std::int64_t bytes() const { return panel_bytes + workers * row_bytes + sums_bytes; }
   void grow_to(const PackedRoom& other);
 };
 

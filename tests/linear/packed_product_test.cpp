@@ -114,6 +114,12 @@ TEST(PackedProduct, IsRightInPartsOfTheSum) {
   expect_right({1, 400, 300, 2001, DType::fp16, DType::fp16}, 1);
 }
 
+// Large tiles of rows, then small ones; more columns than are packed at once.
+TEST(PackedProduct, IsRightInTilesOfEveryHeight) {
+  for (const std::int64_t m : {47, 64, 100, 577, 700, 1800}) expect_right({1, m, 40, 20}, static_cast<int>(m) % 8);
+  for (const std::int64_t m : {3, 30}) expect_right({1, m, 4200, 10}, static_cast<int>(m) % 8);
+}
+
 TEST(PackedProduct, IsRightInPartsOfARoundedResult) { expect_right({1, 2100, 2060, 3, DType::bf16, DType::bf16}, 2); }
 
 TEST(PackedProduct, IsRightInPartsOfABatch) {

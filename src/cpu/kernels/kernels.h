@@ -101,13 +101,15 @@ struct PanelTask {
 };
 
 // c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of the
-// contracted dimension. beta = 0 does not read c.
+// contracted dimension. beta = 0 does not read c. `next`, panels that are multiplied afterwards, are brought near.
 struct ProductTask {
   const void *a, *b;  // the first panels
   int64_t rows, columns, depth;
   float alpha, beta;
   float* c;
   int64_t c_stride;
+  const void* next = nullptr;
+  int64_t next_bytes = 0;
 };
 
 // to = factor * from + beta * to + bias, row by row; beta = 0 does not read `to`.

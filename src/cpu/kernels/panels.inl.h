@@ -7,8 +7,9 @@ namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
 constexpr int kPanelRows = kProductRows, kPanelColumns = kProductVectors * kLanes;
-constexpr int kUnrolled = 4;         // steps; panels are padded to a multiple of them
-constexpr int kLineOperands = 16;    // of a cache line
+constexpr int kUnrolled = 4;       // steps; panels are padded to a multiple of them
+constexpr int kLineOperands = 16;  // of a cache line
+constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMostSteps = 384;  // a panel of a stays in the L1 cache, a tile's panels of b in the L2 cache
 
 constexpr int64_t steps_of(int64_t depth) { return round_up((depth + kPairs - 1) / kPairs, kUnrolled); }
@@ -147,7 +148,8 @@ FOVEA_INLINE void pack_step(const InputRows& rows, int64_t k, int64_t depth, int
 // written while the rows are read in order.
 template <int kWidth>
 FOVEA_INLINE void pack_columns(const InputRows& rows, int64_t count, int64_t depth, int64_t panel_stride, Operand* to) {
-  constexpr int64_t kSteps = 8;
+  constexpr int64_t kSteps = 8, kAhead = 4096;  // elements, enough to hide the latency of memory
+  const int64_t ahead = divide_up(kAhead, count * kSteps) * kSteps * rows.row_stride;
   const int64_t steps = steps_of(depth);
   const bool holds_operands = kPairs == 1 && rows.element == Element::fp32;
   for (int64_t s = 0; s < steps; s += kSteps) {
@@ -157,9 +159,7 @@ FOVEA_INLINE void pack_columns(const InputRows& rows, int64_t count, int64_t dep
         const float* from = static_cast<const float*>(rows.data) + s * rows.row_stride + first;
         FOVEA_UNROLL for (int i = 0; i < kSteps; ++i, from += rows.row_stride) {
           __builtin_memcpy(panel + (s + i) * kWidth, from, kWidth * sizeof(float));
-          FOVEA_UNROLL for (int n = 0; n < kWidth; n += kLineOperands) {
-            __builtin_prefetch(from + kSteps * rows.row_stride + n);
-          }
+          FOVEA_UNROLL for (int n = 0; n < kWidth; n += kLineOperands) { __builtin_prefetch(from + ahead + n); }
         }
         continue;
       }

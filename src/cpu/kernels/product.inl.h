@@ -37,11 +37,17 @@ FOVEA_INLINE void add_steps(Vec (&x)[M][N], const Operand* a, const Operand* b) 
   }
 }
 
-// c = alpha * a b + beta * c for M rows and N vectors of columns. Brings c near while it multiplies, then `next`: a
+// Cache lines that are read later.
+struct LaterLines {
+  const char* data;
+  int64_t count;
+};
+
+// c = alpha * a b + beta * c for M rows and N vectors of columns. Brings c near while it multiplies, then `later`: a
 // line at a time, since many at once would hold up the loads of b.
 template <int M, int N>
 void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
-                   const Operand* next) {
+                   LaterLines later) {
   Vec x[M][N];
   clear(x);
   int64_t s = 0;
@@ -50,10 +56,12 @@ void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const Prod
     FOVEA_UNROLL for (int n = 0; n < N * kLanes; n += kLineOperands) __builtin_prefetch(near + n);
     add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
   }
-  for (; s + kUnrolled <= steps; s += kUnrolled, next += kLineOperands) {
-    __builtin_prefetch(next, 0, 2);
+  const int64_t ahead = smaller(steps, s + later.count * kUnrolled);
+  for (; s + kUnrolled <= ahead; s += kUnrolled, later.data += kLineBytes) {
+    __builtin_prefetch(later.data, 0, 2);
     add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
   }
+  for (; s + kUnrolled <= steps; s += kUnrolled) add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
   const Vec alpha = broadcast(t.alpha), beta = broadcast(t.beta);
   FOVEA_UNROLL for (int m = 0; m < M; ++m, c += t.c_stride) {
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
@@ -66,32 +74,32 @@ void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const Prod
 // Fewer vectors and thirds of the rows where the tile ends, so that little is multiplied in vain.
 template <int M>
 FOVEA_INLINE void multiply_columns(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
-                                   int64_t columns, const Operand* next) {
+                                   int64_t columns, LaterLines later) {
   if (columns <= kLanes)
-    multiply_tile<M, 1>(a, b, steps, t, c, next);
+    multiply_tile<M, 1>(a, b, steps, t, c, later);
   else
-    multiply_tile<M, kProductVectors>(a, b, steps, t, c, next);
+    multiply_tile<M, kProductVectors>(a, b, steps, t, c, later);
 }
 
 void multiply_rows(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c, int64_t rows,
-                   int64_t columns, const Operand* next) {
+                   int64_t columns, LaterLines later) {
   constexpr int kThird = kPanelRows / 3;
   static_assert(kPanelRows % 3 == 0);
   if (rows <= kThird)
-    multiply_columns<kThird>(a, b, steps, t, c, columns, next);
+    multiply_columns<kThird>(a, b, steps, t, c, columns, later);
   else if (rows <= 2 * kThird)
-    multiply_columns<2 * kThird>(a, b, steps, t, c, columns, next);
+    multiply_columns<2 * kThird>(a, b, steps, t, c, columns, later);
   else
-    multiply_columns<kPanelRows>(a, b, steps, t, c, columns, next);
+    multiply_columns<kPanelRows>(a, b, steps, t, c, columns, later);
 }
 
 // A register tile that ends inside a vector or a third goes through a buffer, so that nothing outside c is accessed.
 void multiply_edge(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c, int64_t rows,
-                   int64_t columns) {
+                   int64_t columns, LaterLines later) {
   alignas(64) float sums[kPanelRows * kPanelColumns];
   ProductTask whole = t;
   whole.alpha = 1.0f, whole.beta = 0.0f, whole.c_stride = kPanelColumns;
-  multiply_rows(a, b, steps, whole, sums, rows, columns, a);
+  multiply_rows(a, b, steps, whole, sums, rows, columns, later);
   convert({{sums, Element::fp32, 0, kPanelColumns},
            {c, Element::fp32, 0, t.c_stride},
            {nullptr, Element::fp32, 0, 0},
@@ -101,23 +109,27 @@ void multiply_edge(const Operand* a, const Operand* b, int64_t steps, const Prod
            t.beta});
 }
 
-// A panel of a stays in the L1 cache while the panels of b pass by out of the L2 cache.
+// A panel of a stays in the L1 cache while the panels of b pass by out of the L2 cache. Each register tile brings its
+// share of the next panels near.
 void product(const ProductTask& t) {
   const auto* a = static_cast<const Operand*>(t.a);
   const auto* b = static_cast<const Operand*>(t.b);
-  const int64_t steps = steps_of(t.depth), share = steps / kUnrolled * kLineOperands;
+  const int64_t steps = steps_of(t.depth);
+  const int64_t tiles = divide_up(t.rows, kPanelRows) * divide_up(t.columns, kPanelColumns);
+  const int64_t lines = divide_up(t.next_bytes, kLineBytes);
+  int64_t tile = 0;
   for (int64_t i = 0; i < t.rows; i += kPanelRows) {
     const int64_t rows = smaller(kPanelRows, t.rows - i);
-    for (int64_t j = 0; j < t.columns; j += kPanelColumns) {
+    for (int64_t j = 0; j < t.columns; j += kPanelColumns, ++tile) {
       const int64_t columns = smaller(kPanelColumns, t.columns - j);
       const Operand *rows_of_a = a + i * steps, *columns_of_b = b + j * steps;
       float* const c = t.c + i * t.c_stride + j;
-      const int64_t brought = j / kPanelColumns * share;  // of the next panel of a
-      const Operand* next = brought < kPanelRows * steps ? rows_of_a + kPanelRows * steps + brought : columns_of_b;
+      const int64_t first = lines * tile / tiles;
+      const LaterLines later{static_cast<const char*>(t.next) + first * kLineBytes, lines * (tile + 1) / tiles - first};
       if (rows % (kPanelRows / 3) == 0 && columns % kLanes == 0)
-        multiply_rows(rows_of_a, columns_of_b, steps, t, c, rows, columns, next);
+        multiply_rows(rows_of_a, columns_of_b, steps, t, c, rows, columns, later);
       else
-        multiply_edge(rows_of_a, columns_of_b, steps, t, c, rows, columns);
+        multiply_edge(rows_of_a, columns_of_b, steps, t, c, rows, columns, later);
     }
   }
 }

@@ -13,7 +13,8 @@ constexpr float kInfinity = __builtin_inff();
 // Rows in fp32 are padded with zeros to a multiple of this many floats.
 constexpr int64_t kDimStep = kLanes > kTileRows ? kLanes : kTileRows;
 
-constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+constexpr int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
+constexpr int64_t round_up(int64_t value, int64_t step) { return divide_up(value, step) * step; }
 constexpr int64_t padded(int64_t dim) { return round_up(dim, kDimStep); }
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
