@@ -14,11 +14,11 @@ namespace {
 using cpu::divide_up;
 
 // Packed b stays in the caches until it is read, unless a single block is larger.
-constexpr std::int64_t kPackedBytes = std::int64_t{1} << 22, kPackedColumns = 4096;
+constexpr std::int64_t kPackedBytes = std::int64_t{1} << 23, kPackedColumns = 4096;
 constexpr std::int64_t kSumsRows = 2048, kSumsColumns = 2048;  // of a result that is not fp32, at once
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 15, kPieceDepth = 32;  // of b, that a task packs
 // A tile's rows of a, the columns of b that they meet, and the next such columns share the L2 cache.
-constexpr std::int64_t kMostRows = 144, kLeastRows = 48, kLeastLastRows = 24, kEnoughRowTiles = 12;
+constexpr std::int64_t kMostRows = 144, kLeastRows = 48, kLeastLastRows = 24, kEnoughRowTiles = 8;
 constexpr std::int64_t kColumns = 192, kEnoughTiles = 12;
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
@@ -41,7 +41,7 @@ struct Tiles {
   Tiles(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n) {
     const std::int64_t step = kernels.product_rows;
     rows = round_up(std::clamp(divide_up(m, kEnoughRowTiles), kLeastRows, kMostRows), step);
-    last_rows = round_up(std::max(kLeastLastRows, rows / 4), step);
+    last_rows = round_up(std::max(kLeastLastRows, rows / 6), step);
     large = m * 3 / 4 / rows;
     down = large + divide_up(m - large * rows, last_rows);
     columns = round_up(divide_up(n, divide_up(kEnoughTiles, down)), kColumns);
