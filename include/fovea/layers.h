@@ -1,0 +1,187 @@
+// Attention layers, forward and backward: projections of x to q, k and v, attention between the heads, and a projection
+// of its result. A layer is Linear (linear.h) and attention (attention.h) on views of one another's memory.
+//
+// Shapes: x, y, dx and dy [batch, 1, len_q, width], x_kv and dx_kv [batch, 1, len_k, width_kv]. A weight is
+// [1, 1, columns_out, columns_in], its bias [1, 1, 1, columns_out]. Per kind (H = heads_q, G = heads_kv, D = dim_qk,
+// V = dim_v, E = width, F = width_kv, which is E without x_kv; Lq and Lkv are the latent sizes):
+//
+//   mha_fused        qkv [3 H D, E]: rows of q, then of k, then of v                     G = H, V = D, no x_kv
+//   mha, gqa, mqa    q [H D, E], k [G D, F], v [G V, F]                                  G = H, G divides H, G = 1
+//   mla              q_down [Lq, E], q [H D, Lq], kv_down [Lkv, F], k [H D, Lkv], v [H V, Lkv]              G = H
+//   all              out [E, H V]
+//
+// Within rows of q, k and v and within columns of out, a head's are neighbours. D and V follow from the weights' sizes.
+// mla is the form with two latents and no rotary embedding; in report C's sizes Lq = Lkv and E = H D.
+//
+// Activations between the parts have the type of x and are rounded to it; sums are fp32. Gradients are rounded once:
+// where several projections read one input, its gradient is summed in fp32 over all of them. batch, len_q and len_k may
+// be 0; every other size is 1 or more.
+//
+// Sources: Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, 3.2 (mha); Shazeer, arXiv 1911.02150 (mqa);
+// Ainslie et al., arXiv 2305.13245 (gqa); DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1 (mla).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/attention.h"
+#include "fovea/linear.h"
+
+namespace fovea {
+
+enum class LayerKind : std::uint8_t { mha_fused, mha, gqa, mqa, mla };
+
+// mha_fused mha gqa mqa mla
+FOVEA_API std::string_view to_string(LayerKind kind);
+
+// Something for each projection; a kind uses those of its row above.
+template <class T>
+struct PerProjection {
+  T qkv{}, q_down{}, q{}, kv_down{}, k{}, v{}, out{};
+  bool operator==(const PerProjection&) const = default;
+};
+
+struct Projection {
+  TensorView weight = {};  // its rows do not overlap
+  TensorView bias = {};    // optional
+};
+struct ProjectionGradient {
+  MutableTensorView weight = {}, bias = {};  // each optional
+};
+using LayerParameters = PerProjection<Projection>;
+using LayerGradients = PerProjection<ProjectionGradient>;
+
+// Everything of a call but its tensors. See AttentionOptions for stream, graphs and reproducible.
+struct LayerOptions {
+  LayerKind kind = LayerKind::mha_fused;
+  std::int64_t heads_q = 1;                         // divides the rows of q
+  std::int64_t heads_kv = 0;                        // 0: heads_q, or 1 for mqa; gqa must say it
+  Mask mask = Mask::none;                           // of len_q and len_k (without x_kv: equal ones)
+  std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk)
+  std::string_view attention = {};                  // a name of implementations(), as AttentionOptions::implementation
+  std::string_view product = {};                    // a name of linear_implementations(), for every projection
+  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
+  const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
+  const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
+  void* stream = nullptr;                           // CUDA; a cudaStream_t
+  Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
+  bool reproducible = true;                         // false also admits attention that is not bitwise reproducible
+  const Plan* plan = nullptr;  // of prepare() for this very problem and these names; null: chosen by the call
+};
+
+// x and all parameters have one type and one device.
+struct LayerForwardTensors {
+  TensorView x = {};
+  TensorView x_kv = {};  // optional: another sequence for keys and values (cross-attention); not for mha_fused
+  LayerParameters parameters = {};
+  MutableTensorView y = {};  // of the type of x, or fp32
+  Buffer saved = {};         // optional: at least saved_bytes(), for backward; without it nothing is kept
+};
+
+// x, x_kv, parameters and `saved` are the forward call's. Weights are needed; biases are not read and may be absent. At
+// least one gradient must be given; work that none of them needs is left out.
+struct LayerBackwardTensors {
+  TensorView x = {}, x_kv = {};
+  LayerParameters parameters = {};
+  TensorView dy = {};                     // of the type of x
+  MutableTensorView dx = {}, dx_kv = {};  // each optional; of the type of x, or both fp32
+  LayerGradients gradients = {};          // each optional; all of the type of x, or all fp32
+  Buffer saved = {};                      // what forward wrote with the same options
+  bool accumulate = false;                // add to `gradients`, which must be fp32, instead of overwriting them
+};
+
+// What a problem knows of one projection.
+struct ProjectionFacts {
+  bool bias = false;                                // forward: it has one
+  bool wants_dweight = false, wants_dbias = false;  // backward
+  bool operator==(const ProjectionFacts&) const = default;
+};
+
+// The properties of a call that decide its parts, without pointers. Build one with `describe` or by hand.
+struct LayerProblem {
+  LayerKind kind = LayerKind::mha_fused;
+  Pass pass = Pass::forward;
+  std::int64_t batch = 1, len_q = 1, len_k = 1;  // len_k is len_q without x_kv
+  std::int64_t width = 1, width_kv = 1;          // width_kv is width without x_kv
+  std::int64_t heads_q = 1, heads_kv = 1;
+  std::int64_t dim_qk = 1, dim_v = 1;
+  std::int64_t latent_q = 0, latent_kv = 0;  // of mla; 0 for the others
+  DType dtype = DType::fp32;                 // of x, x_kv, the parameters, dy
+  DType result_dtype = DType::fp32;          // of y, or of dx and dx_kv
+  DType parameter_dtype = DType::fp32;       // of the gradients of parameters
+  Mask mask = Mask::none;
+  double scale = 1.0;
+  Device device{};
+  bool cross = false;        // x_kv is given
+  bool saves = false;        // forward writes `saved`; always true of backward
+  bool reproducible = true;  // the same bits on every run and for any number of threads
+  bool accumulate = false;   // backward adds to fp32 gradients of parameters
+  bool wants_dx = false, wants_dx_kv = false;
+  PerProjection<ProjectionFacts> projections = {};
+  bool copies_x = false, copies_x_kv = false, copies_dy = false;  // strides that products cannot read (LinearProblem)
+
+  bool operator==(const LayerProblem&) const = default;
+};
+
+// The sizes of each weight (a bias has its columns_out); all 0 for projections that the kind does not use.
+FOVEA_API PerProjection<Sizes> weight_sizes(const LayerProblem& problem);
+
+// Two floating-point operations for each multiply-add of the products that are wanted, and attention's (problem.h).
+// Left out: attention's backward and all behind it, where no gradient needs them.
+FOVEA_API double flops(const LayerProblem& problem);
+
+// Bytes if every tensor of the call, `saved` included, is read or written once; accumulated gradients are read too.
+FOVEA_API double bytes(const LayerProblem& problem);
+
+// State from forward to backward: the latents, q, k, v, attention's result and its lse, and what the `attention` that
+// was named keeps itself. The same for both passes. Throws as workspace_bytes does.
+FOVEA_API std::int64_t saved_bytes(const LayerProblem& problem, std::string_view attention = {});
+
+// Both throw Error as attention_forward does (attention.h). On the CPU they give the same bits for any number of
+// threads. On CUDA they only enqueue work, and can be captured into a graph.
+FOVEA_API void layer_forward(const LayerForwardTensors& tensors, const LayerOptions& options = {});
+FOVEA_API void layer_backward(const LayerBackwardTensors& tensors, const LayerOptions& options = {});
+
+// The problem of a call with these tensors and options. Throws Error with status invalid_argument.
+FOVEA_API LayerProblem describe(const LayerForwardTensors& tensors, const LayerOptions& options = {});
+FOVEA_API LayerProblem describe(const LayerBackwardTensors& tensors, const LayerOptions& options = {});
+
+// Plans the parts, for LayerOptions::plan. `attention` and `product` are those of LayerOptions. A call refuses a plan
+// of another problem, device or names (invalid_argument). Throws Error as workspace_bytes does. The plan's
+// implementation is called composed.
+FOVEA_API Plan prepare(const LayerProblem& problem, std::string_view attention = {}, std::string_view product = {});
+
+// Workspace of a call, in bytes: activations that are not saved, gradients of activations, and the parts' workspace.
+// Throws Error with status invalid_argument, or unsupported if no implementation takes a part.
+FOVEA_API std::int64_t workspace_bytes(const LayerProblem& problem, std::string_view attention = {},
+                                       std::string_view product = {});
+
+// The parts of a layer in the order in which they run, and what they need.
+struct LayerExplanation {
+  struct Part {
+    std::string name = {};         // q, k, attention, out: a projection or attention
+    Explanation explanation = {};  // of this part's call
+  };
+  struct SavedTensor {
+    std::string name = {};  // qkv, q_latent, lse
+    Sizes sizes{};
+    std::int64_t bytes = 0;
+  };
+  std::vector<Part> parts = {};
+  std::string attention = {};  // the chosen ones; several products are separated by ", "; empty: none runs
+  std::string product = {};
+  std::vector<SavedTensor> saved = {};
+  std::int64_t workspace_bytes = 0;
+  std::int64_t saved_bytes = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+// Throws Error with status invalid_argument for a problem that breaks the contract or an unknown name. If a part has no
+// implementation, its `chosen` is empty.
+FOVEA_API LayerExplanation explain(const LayerProblem& problem, std::string_view attention = {},
+                                   std::string_view product = {});
+
+}  // namespace fovea
