@@ -2,10 +2,9 @@
 #include "attention/problem_line.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
-#include "attention/mask.h"
+#include "attention/mask_keys.h"
 #include "attention/validate.h"
 #include "core/check.h"
 #include "core/names.h"
@@ -15,14 +14,6 @@
 namespace fovea::core {
 namespace {
 
-bool is_window(const LineValues& values) { return find_mask_word(values["mask"])->is_window; }
-
-std::string softmax_scale(const LineValues& values) {
-  LineValues scaled = values;
-  scaled.set("scale", 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(values.count("d"), 1))));
-  return scaled["scale"];
-}
-
 LineFault overflow_of(const AttentionProblem& p, const LineValues& values) {
   const auto [size, largest] = std::max({std::pair{p.batch, "b"}, {p.heads_q, "hq"}, {p.len_q, "lq"}, {p.len_k, "lk"}});
   return {{largest, "lq", "hq"},
@@ -30,44 +21,6 @@ LineFault overflow_of(const AttentionProblem& p, const LineValues& values) {
           line_of(values),
           "at most " + to_string(kMaxElements) + " elements and " + to_string(kMaxPairs) + " query-key pairs",
           ""};
-}
-
-std::int64_t bound_of(const LineValues& values, std::string_view key) {
-  return values[key] == kUnlimitedWord ? Mask::kUnlimited : values.count(key);
-}
-
-Mask mask_of(const LineValues& values) {
-  const MaskWord& word = *find_mask_word(values["mask"]);
-  if (!word.is_window) return word.mask;
-  return {word.mask.alignment, bound_of(values, "left"), bound_of(values, "right")};
-}
-
-std::vector<std::string_view> mask_names() {
-  std::vector<std::string_view> names;
-  for (const MaskWord& word : mask_words()) names.push_back(word.word);
-  return names;
-}
-
-// Refuses invalid masks, and windows that another word names: every problem has exactly one line.
-std::optional<LineFault> mask_fault_of(const AttentionProblem& p, const LineValues& values) {
-  for (const std::string_view key : {"left", "right"}) {
-    const bool fits = !is_window(values) || values[key] == kUnlimitedWord || values.count(key) <= Mask::kLargestBound;
-    if (!fits)
-      return LineFault{{key},
-                       "a window's bound out of range",
-                       values[key],
-                       "0 to 2^62 keys, or unlimited",
-                       "left and right count keys beside the row's own"};
-  }
-  if (auto fault = fault_of(p.mask, p.len_q, p.len_k, kLineLengths))
-    return LineFault{{"mask"}, fault->problem, fault->got, fault->wanted, fault->hint};
-  if (is_window(values) && !word_of(p.mask).is_window)
-    return LineFault{{"mask"},
-                     "a window that has a name",
-                     "left=" + values["left"] + " right=" + values["right"],
-                     "mask=" + std::string(name_of(p.mask)),
-                     "unlimited to the left with right=0 is causal"};
-  return std::nullopt;
 }
 
 std::optional<LineFault> fault_of(const LineValues& values) {
@@ -87,7 +40,7 @@ std::optional<LineFault> fault_of(const LineValues& values) {
                      "1 to " + std::to_string(kMaxDim),
                      dim < 1 ? "" : "split it over several heads"};
   }
-  if (auto fault = mask_fault_of(p, values)) return fault;
+  if (auto fault = mask_fault_of(values, p.len_q, p.len_k)) return fault;
   if (!sizes_fit(p)) return overflow_of(p, values);
   return std::nullopt;
 }
@@ -95,34 +48,23 @@ std::optional<LineFault> fault_of(const LineValues& values) {
 }  // namespace
 
 const KeyTable& attention_keys() {
-  static const auto& table = never_destroyed<KeyTable>(KeyTable{
-      "attention",
-      {pass_key(),
-       Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
-       Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}),
-       Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}.printed({.noun = "key heads"}),
-       Key{"lq", KeyKind::count, "query length"}.printed({.noun = "length", .place = KeyPlace::axis}),
-       Key{"lk", KeyKind::count, "key length", {}, "lq"}.printed({.noun = "key length", .place = KeyPlace::axis}),
-       Key{"d", KeyKind::count, "head dimension of q and k"}.printed({.place = KeyPlace::column}),
-       Key{"dv", KeyKind::count, "head dimension of v", {}, "d"}.printed({.place = KeyPlace::column}),
-       dtype_key(),
-       Key{"mask", KeyKind::word, "which keys a query sees; causal and window need lq = lk", mask_names(), "none"}
-           .printed({.noun = "", .always = true}),
-       {.name = "left",
-        .help = "of a window: keys that a row sees before its own",
-        .words = {kUnlimitedWord},
-        .fallback = std::string(kUnlimitedWord),
-        .applies = is_window},
-       {.name = "right",
-        .help = "of a window: keys that a row sees after its own",
-        .words = {kUnlimitedWord},
-        .fallback = std::string(kUnlimitedWord),
-        .applies = is_window},
-       {"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"},
-       Key{"scale", KeyKind::number, "multiplies the scores", {}, "1/sqrt(d)", softmax_scale}.printed(
-           {.place = KeyPlace::column}),
-       device_key()},
-      fault_of});
+  static const auto& table = never_destroyed<KeyTable>([] {
+    KeyTable made{
+        "attention",
+        {pass_key(), Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
+         Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}),
+         Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}.printed({.noun = "key heads"}),
+         Key{"lq", KeyKind::count, "query length"}.printed({.noun = "length", .place = KeyPlace::axis}),
+         Key{"lk", KeyKind::count, "key length", {}, "lq"}.printed({.noun = "key length", .place = KeyPlace::axis}),
+         Key{"d", KeyKind::count, "head dimension of q and k"}.printed({.place = KeyPlace::column}),
+         Key{"dv", KeyKind::count, "head dimension of v", {}, "d"}.printed({.place = KeyPlace::column}), dtype_key()},
+        fault_of};
+    for (Key& key : mask_keys()) made.keys.push_back(std::move(key));
+    made.keys.push_back({"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"});
+    made.keys.push_back(scale_key());
+    made.keys.push_back(device_key());
+    return made;
+  }());
   return table;
 }
 
@@ -155,11 +97,7 @@ LineValues values_of(const AttentionProblem& p) {
                                   {"dv", p.dim_v}})
     values.set(key, size);
   values.set("dtype", std::string(name_of(p.dtype)));
-  values.set("mask", std::string(name_of(p.mask)));
-  if (is_window(values)) {
-    values.set("left", bound_text(p.mask.left));
-    values.set("right", bound_text(p.mask.right));
-  }
+  set_mask(values, p.mask);
   values.set("layout", "bhld");
   values.set("scale", p.scale);
   values.set("device", std::string(name_of(p.device.kind)));

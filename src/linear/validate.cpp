@@ -114,15 +114,12 @@ void check_facts(const Checks& check, const LinearProblem& p) {
 
 bool empty(const TensorView& t) { return core::element_count(t) == 0; }
 
-// Products take rows of any stride, but no columns that are summed over and lie apart, and no rows that overlap.
-bool copies_x_forward(const TensorView& x) {
-  const MatrixView view(x);
-  return !empty(x) && !(view.columns_fold && view.rows_apart());
-}
+}  // namespace
 
-bool copies_x_backward(const TensorView& x) {
+// Products take rows of any stride, but no columns that are summed over and lie apart, and no rows that overlap.
+bool copies_x(const TensorView& x, Pass pass) {
   const MatrixView view(x);
-  return !empty(x) && !(view.rows_fold && view.rows_apart());
+  return !empty(x) && !((pass == Pass::forward ? view.columns_fold : view.rows_fold) && view.rows_apart());
 }
 
 bool copies_dy(const LinearProblem& p, const TensorView& dy) {
@@ -130,8 +127,6 @@ bool copies_dy(const LinearProblem& p, const TensorView& dy) {
   const bool folds = (view.columns_fold || !p.wants_dx) && (view.rows_fold || !(p.wants_dweight || p.wants_dbias));
   return !empty(dy) && !(folds && view.rows_apart());
 }
-
-}  // namespace
 
 bool sizes_fit(const LinearProblem& p) {
   return core::product_within({p.batch, p.len, p.heads_in, p.dim_in}, core::kMaxElements) &&
@@ -158,7 +153,7 @@ LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& optio
   check_weight(check, weight, p);
   if (bias != nullptr) check.check_sizes(*bias, {1, 1, 1, p.columns_out()});
   check.check_types(p.dtype);
-  p.copies_x = copies_x_forward(x.view);
+  p.copies_x = copies_x(x.view, Pass::forward);
   check_facts(check, p);
   check.check_rest(p, options);
   return p;
@@ -202,7 +197,7 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
   if (dbias != nullptr) check.check_sizes(*dbias, {1, 1, 1, p.columns_out()});
   check.check_types(p.dtype);
   if (dbias != nullptr) check.check_dtype(*dbias, p.parameter_dtype);
-  if (p.wants_dweight) p.copies_x = copies_x_backward(x->view);
+  if (p.wants_dweight) p.copies_x = copies_x(x->view, Pass::backward);
   p.copies_dy = copies_dy(p, dy.view);
   check_facts(check, p);
   check.check_rest(p, options);

@@ -18,4 +18,8 @@ inline constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // coun
 // Whether elements of every tensor and multiply-adds can be counted. Sizes of 0 count as 1.
 bool sizes_fit(const LinearProblem& problem);
 
+// Whether products cannot read these strides, so that the workspace holds a copy; of `dy` with what the problem wants.
+bool copies_x(const TensorView& x, Pass pass);
+bool copies_dy(const LinearProblem& problem, const TensorView& dy);
+
 }  // namespace fovea::linear

@@ -1,0 +1,37 @@
+// The steps of a kind of layer, and what follows from them: sizes of weights.
+#include "layers/projections.h"
+
+namespace fovea::layers {
+namespace {
+
+constexpr std::array<std::string_view, kSlots> kNames = {"qkv", "q_down", "q", "kv_down", "k", "v", "out"};
+
+}  // namespace
+
+std::string_view name_of(Slot slot) { return kNames[static_cast<std::size_t>(slot)]; }
+
+Steps steps_of(const LayerProblem& p) {
+  Steps steps = p.kind == LayerKind::mha_fused ? fused_steps(p)
+                : p.kind == LayerKind::mla     ? latent_steps(p)
+                                               : separate_steps(p);
+  steps.push_back({Slot::out, Source::attention, false, columns_of(p.heads_q, p.dim_v), p.width});
+  return steps;
+}
+
+}  // namespace fovea::layers
+
+namespace fovea {
+
+std::string_view to_string(LayerKind kind) {
+  constexpr std::array<std::string_view, 5> kWords = {"mha_fused", "mha", "gqa", "mqa", "mla"};
+  return kind <= LayerKind::mla ? kWords[static_cast<std::size_t>(kind)] : "unknown";
+}
+
+PerProjection<Sizes> weight_sizes(const LayerProblem& problem) {
+  PerProjection<Sizes> sizes;
+  for (const layers::Step& step : layers::steps_of(problem))
+    at(sizes, step.slot) = {1, 1, step.columns_out, step.columns_in};
+  return sizes;
+}
+
+}  // namespace fovea

@@ -1,0 +1,292 @@
+// Order: options, single tensors, agreement between tensors, then outputs against inputs.
+#include "layers/validate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/names.h"
+#include "core/tensor_checks.h"
+#include "layers/facts.h"
+#include "layers/parts.h"
+#include "linear/validate.h"
+
+namespace fovea::layers {
+namespace {
+
+using core::TensorArg;
+using core::to_string;
+
+constexpr std::array<std::string_view, kSlots> kWeights = {"qkv.weight", "q_down.weight", "q.weight",  "kv_down.weight",
+                                                           "k.weight",   "v.weight",      "out.weight"};
+constexpr std::array<std::string_view, kSlots> kBiases = {"qkv.bias", "q_down.bias", "q.bias",  "kv_down.bias",
+                                                          "k.bias",   "v.bias",      "out.bias"};
+constexpr std::array<std::string_view, kSlots> kWeightGradients = {
+    "gradients.qkv.weight", "gradients.q_down.weight", "gradients.q.weight",  "gradients.kv_down.weight",
+    "gradients.k.weight",   "gradients.v.weight",      "gradients.out.weight"};
+constexpr std::array<std::string_view, kSlots> kBiasGradients = {
+    "gradients.qkv.bias", "gradients.q_down.bias", "gradients.q.bias",  "gradients.kv_down.bias",
+    "gradients.k.bias",   "gradients.v.bias",      "gradients.out.bias"};
+
+std::string_view name(const std::array<std::string_view, kSlots>& names, Slot slot) {
+  return names[static_cast<std::size_t>(slot)];
+}
+
+class Checks : public core::Validator {
+ public:
+  using Validator::Validator;
+
+  template <class Pointer>
+  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    TensorArg& one = tensors_[count_++];
+    one.name = name, one.view = view, one.is_output = is_output;
+    return one;
+  }
+  // Null if there is none.
+  template <class Pointer>
+  const TensorArg* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
+    return view ? &add(name, view, is_output) : nullptr;
+  }
+  std::span<TensorArg> tensors() { return {tensors_.data(), count_}; }
+
+  void check_each() {
+    for (TensorArg& one : tensors()) check_given(one);
+    for (TensorArg& one : tensors()) check_tensor(one);
+  }
+
+  // The type of the inputs, or fp32; the same for all of them.
+  void check_results(std::span<const TensorArg* const> results, const LayerProblem& p, DType& result) const {
+    const TensorArg* first = nullptr;
+    for (const TensorArg* const one : results) {
+      if (one == nullptr) continue;
+      if (one->view.dtype != p.dtype && one->view.dtype != DType::fp32)
+        refuse(one->name, "element type of a result", std::string(core::name_of(one->view.dtype)),
+               p.dtype == DType::fp32 ? "fp32" : core::join({core::name_of(p.dtype), "fp32"}, " or "),
+               "results are stored in the type of x or in fp32");
+      if (first == nullptr) first = one;
+      check_dtype(*one, first->view.dtype);
+      result = first->view.dtype;
+    }
+  }
+
+  void check_rest(const LayerProblem& p, const LayerOptions& options, const Buffer& saved) {
+    for (const TensorArg& one : tensors()) check_device(one, p.device);
+    check_threads(options.threads, options.thread_pool);
+    check_buffer("workspace", options.workspace, core::kOwnPool);
+    check_buffer("saved", saved, "saved_bytes(describe(..)) tells how many bytes");
+    check_overlap(tensors());
+    check_buffers(tensors(), {"workspace", options.workspace, true}, {"saved", saved, p.pass == Pass::forward});
+  }
+
+ private:
+  std::array<TensorArg, 32> tensors_;
+  std::size_t count_ = 0;
+};
+
+// What a kind takes no tensor for.
+template <class Projections>
+void check_unused(const Checks& check, const Steps& steps, const Projections& all, std::string_view prefix,
+                  LayerKind kind) {
+  for (const Slot slot : kAllSlots) {
+    if (std::ranges::find(steps, slot, &Step::slot) != steps.end()) continue;
+    if (!at(all, slot).weight && !at(all, slot).bias) continue;
+    std::string used;
+    for (const Step& step : steps) used += (used.empty() ? "" : ", ") + std::string(name_of(step.slot));
+    check.refuse(std::string(prefix) + std::string(name_of(slot)),
+                 std::string(fovea::to_string(kind)) + " has no such projection", "a tensor", used,
+                 "leave it {}, or choose another kind");
+  }
+}
+
+// Rows of a weight as `parts` times `heads` times a head dimension.
+std::int64_t dim_of(const Checks& check, std::string_view argument, std::int64_t rows, std::int64_t parts,
+                    std::int64_t heads, std::string_view factor) {
+  if (rows % parts != 0 || rows / parts % heads != 0)
+    check.refuse(argument, "its rows do not divide into heads",
+                 to_string(rows) + " rows, " + to_string(heads) + " heads",
+                 std::string(factor) + " times a head dimension", "heads_q and heads_kv say how many heads there are");
+  return rows / parts / heads;
+}
+
+// Head dimensions and latents, from the sizes of weights.
+void take_sizes(const Checks& check, const LayerParameters& w, const LayerOptions& options, LayerProblem& p) {
+  const auto rows = [&](Slot slot) { return at(w, slot).weight.sizes[2]; };
+  if (p.kind == LayerKind::mha_fused) {
+    p.dim_qk = p.dim_v = dim_of(check, "qkv.weight", rows(Slot::qkv), 3, p.heads_q, "3 heads_q");
+  } else {
+    p.dim_qk = dim_of(check, "q.weight", rows(Slot::q), 1, p.heads_q, "heads_q");
+    p.dim_v = dim_of(check, "v.weight", rows(Slot::v), 1, p.heads_kv, "heads_kv");
+  }
+  if (p.kind == LayerKind::mla) p.latent_q = rows(Slot::q_down), p.latent_kv = rows(Slot::kv_down);
+  if (!options.scale) p.scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.dim_qk, 1)));
+}
+
+// What both passes say: options, x, x_kv.
+LayerProblem facts_of(const Checks& check, const TensorView& x, const TensorView& x_kv, const LayerOptions& options) {
+  check_kind(check, options.kind);
+  const TensorView& keys = x_kv ? x_kv : x;
+  LayerProblem p{.kind = options.kind,
+                 .batch = x.sizes[0],
+                 .len_q = x.sizes[2],
+                 .len_k = keys.sizes[2],
+                 .width = x.sizes[3],
+                 .width_kv = keys.sizes[3],
+                 .heads_q = options.heads_q,
+                 .heads_kv = options.heads_kv,
+                 .dtype = x.dtype,
+                 .mask = options.mask,
+                 .scale = options.scale.value_or(1.0),
+                 .device = x.device,
+                 .cross = bool(x_kv),
+                 .reproducible = options.reproducible};
+  p.result_dtype = p.parameter_dtype = p.dtype;
+  if (p.heads_kv == 0) p.heads_kv = usual_heads_kv(p.kind, p.heads_q);
+  check_heads(check, p);
+  return p;
+}
+
+// The tensors that both passes read.
+struct Inputs {
+  Steps slots;  // of the kind; their sizes mean nothing yet
+  const TensorArg* x = nullptr;
+  const TensorArg* x_kv = nullptr;
+  std::array<const TensorArg*, kSlots> weights{};
+};
+
+template <class Tensors>
+Inputs add_inputs(Checks& check, const Tensors& t, const LayerProblem& p) {
+  Inputs inputs{.slots = steps_of(p)};
+  check_unused(check, inputs.slots, t.parameters, "", p.kind);
+  inputs.x = &check.add("x", t.x);
+  inputs.x_kv = check.add_if_given("x_kv", t.x_kv);
+  for (std::size_t i = 0; i < inputs.slots.size(); ++i)
+    inputs.weights[i] = &check.add(name(kWeights, inputs.slots[i].slot), at(t.parameters, inputs.slots[i].slot).weight);
+  return inputs;
+}
+
+void check_inputs(const Checks& check, const Inputs& inputs, const Steps& steps, const LayerProblem& p) {
+  check.check_sizes(*inputs.x, {p.batch, 1, p.len_q, p.width});
+  if (inputs.x_kv != nullptr) {
+    check.check_sizes(*inputs.x_kv, {p.batch, 1, p.len_k, p.width_kv});
+    check.check_dtype(*inputs.x_kv, p.dtype);
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const TensorArg& weight = *inputs.weights[i];
+    check.check_sizes(weight, {1, 1, steps[i].columns_out, steps[i].columns_in});
+    check.check_dtype(weight, p.dtype);
+    if (steps[i].columns_out > 1 && weight.has_elements() && weight.view.strides[2] < steps[i].columns_in)
+      check.refuse(weight.name, "rows that overlap", "strides " + to_string(weight.view.strides),
+                   "strides[2] of " + to_string(steps[i].columns_in) + " or more",
+                   "copy the weight with its rows apart");
+  }
+}
+
+// Gradients of parameters: of the weight and the bias of each slot, in the steps' order.
+struct Gradients {
+  std::array<const TensorArg*, 2 * kSlots> given{};
+  std::span<const TensorArg* const> all() const { return given; }
+  bool any() const {
+    return std::ranges::any_of(given, [](const TensorArg* one) { return one != nullptr; });
+  }
+};
+
+Gradients add_gradients(Checks& check, const Steps& slots, const LayerGradients& views, LayerProblem& p) {
+  Gradients all;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Slot slot = slots[i].slot;
+    all.given[2 * i] = check.add_if_given(name(kWeightGradients, slot), at(views, slot).weight, true);
+    all.given[2 * i + 1] = check.add_if_given(name(kBiasGradients, slot), at(views, slot).bias, true);
+    at(p.projections, slot).wants_dweight = all.given[2 * i] != nullptr;
+    at(p.projections, slot).wants_dbias = all.given[2 * i + 1] != nullptr;
+  }
+  return all;
+}
+
+void check_gradients(const Checks& check, const Gradients& all, const Steps& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const TensorArg *const weight = all.given[2 * i], *const bias = all.given[2 * i + 1];
+    if (weight != nullptr) check.check_sizes(*weight, {1, 1, steps[i].columns_out, steps[i].columns_in});
+    if (bias != nullptr) check.check_sizes(*bias, {1, 1, 1, steps[i].columns_out});
+  }
+}
+
+}  // namespace
+
+LayerProblem validate(const LayerForwardTensors& t, const LayerOptions& options, std::string_view call) {
+  Checks check(call);
+  LayerProblem p = facts_of(check, t.x, t.x_kv, options);
+  p.saves = t.saved.data != nullptr;
+  const Inputs inputs = add_inputs(check, t, p);
+  std::array<const TensorArg*, kSlots> biases{};
+  for (std::size_t i = 0; i < inputs.slots.size(); ++i) {
+    const Slot slot = inputs.slots[i].slot;
+    biases[i] = check.add_if_given(name(kBiases, slot), at(t.parameters, slot).bias);
+    at(p.projections, slot).bias = biases[i] != nullptr;
+  }
+  const TensorArg& y = check.add("y", t.y, true);
+  check.check_each();
+  take_sizes(check, t.parameters, options, p);
+  check.line = [&p] { return line_if_any(p); };
+  const TensorArg* const results[] = {&y};
+  check.check_results(results, p, p.result_dtype);
+  check_facts(check, p);
+  const Steps steps = steps_of(p);
+  check_inputs(check, inputs, steps, p);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (biases[i] == nullptr) continue;
+    check.check_sizes(*biases[i], {1, 1, 1, steps[i].columns_out});
+    check.check_dtype(*biases[i], p.dtype);
+  }
+  check.check_sizes(y, {p.batch, 1, p.len_q, p.width});
+  p.copies_x = linear::copies_x(t.x, Pass::forward);
+  p.copies_x_kv = p.cross && linear::copies_x(t.x_kv, Pass::forward);
+  check.check_rest(p, options, t.saved);
+  return p;
+}
+
+LayerProblem validate(const LayerBackwardTensors& t, const LayerOptions& options, std::string_view call) {
+  Checks check(call);
+  LayerProblem p = facts_of(check, t.x, t.x_kv, options);
+  p.pass = Pass::backward;
+  p.saves = true;
+  p.wants_dx = bool(t.dx), p.wants_dx_kv = bool(t.dx_kv);
+  const Inputs inputs = add_inputs(check, t, p);
+  check_unused(check, inputs.slots, t.gradients, "gradients.", p.kind);
+  const TensorArg& dy = check.add("dy", t.dy);
+  const TensorArg* const dx[] = {check.add_if_given("dx", t.dx, true), check.add_if_given("dx_kv", t.dx_kv, true)};
+  const Gradients gradients = add_gradients(check, inputs.slots, t.gradients, p);
+  check.check_each();
+  if (dx[1] != nullptr && !p.cross)
+    check.refuse("dx_kv", "a gradient of x_kv, which is not given", to_string(t.dx_kv.sizes), "no dx_kv, or x_kv",
+                 "without x_kv, dx holds the gradient through keys and values too");
+  take_sizes(check, t.parameters, options, p);
+  check.line = [&p] { return line_if_any(p); };
+  check.check_results(dx, p, p.result_dtype);
+  check.check_results(gradients.all(), p, p.parameter_dtype);
+  p.accumulate = t.accumulate && gradients.any();
+  check_facts(check, p);
+  if (dx[0] == nullptr && dx[1] == nullptr && !gradients.any() && dy.has_elements())
+    check.refuse("dx", "no gradient is asked for", "all of them null", "at least one of them",
+                 "give memory for the gradients that are wanted");
+  const Steps steps = steps_of(p);
+  check_inputs(check, inputs, steps, p);
+  check.check_dtype(dy, p.dtype);
+  check.check_sizes(dy, {p.batch, 1, p.len_q, p.width});
+  if (dx[0] != nullptr) check.check_sizes(*dx[0], t.x.sizes);
+  if (dx[1] != nullptr) check.check_sizes(*dx[1], t.x_kv.sizes);
+  check_gradients(check, gradients, steps);
+  p.copies_x = linear::copies_x(t.x, Pass::backward);
+  p.copies_x_kv = p.cross && linear::copies_x(t.x_kv, Pass::backward);
+  p.copies_dy = linear::copies_dy(backward_of(p, steps.back(), needs_gradient(p, steps, Source::attention)), t.dy);
+  if (t.saved.data == nullptr)
+    check.refuse("saved", "backward reads saved state", "null", "what layer_forward wrote",
+                 "give the forward call memory of saved_bytes(describe(..))");
+  check.check_rest(p, options, t.saved);
+  return p;
+}
+
+}  // namespace fovea::layers
