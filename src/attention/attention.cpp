@@ -20,13 +20,6 @@ void check_saved(const Choice& choice, const Buffer& saved) {
                      "explain(describe(..)).saved_bytes tells how many");
 }
 
-// Whether the outputs have no elements.
-bool is_empty(const AttentionProblem& p) {
-  const bool queries = p.batch > 0 && p.heads_q > 0 && p.len_q > 0, keys = p.batch > 0 && p.heads_kv > 0 && p.len_k > 0;
-  if (p.pass == Pass::forward) return !queries;
-  return !(p.wants_dq && queries) && !((p.wants_dk || p.wants_dv) && keys);
-}
-
 }  // namespace
 
 AttentionProblem describe(const ForwardTensors& tensors, const AttentionOptions& options) {
@@ -42,7 +35,7 @@ void attention_forward(const ForwardTensors& tensors, const AttentionOptions& op
   core::guarded(call, [&] {
     const AttentionProblem problem = core::validate(tensors, options, call);
     const auto choice = core::choice_of<attention::Types>(problem, options, call);
-    if (is_empty(problem)) return;
+    if (attention::writes_nothing(problem)) return;
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
       choice->implementation->forward(*choice->plan, tensors, context);
@@ -55,7 +48,7 @@ void attention_backward(const BackwardTensors& tensors, const AttentionOptions& 
   core::guarded(call, [&] {
     const AttentionProblem problem = core::validate(tensors, options, call);
     const auto choice = core::choice_of<attention::Types>(problem, options, call);
-    if (is_empty(problem)) return;
+    if (attention::writes_nothing(problem)) return;
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
       choice->implementation->backward(*choice->plan, tensors, context);

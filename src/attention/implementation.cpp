@@ -28,6 +28,12 @@ bool promises_reproducibility(std::string_view name) {
                      [wanted](const auto& one) { return one.name != wanted || one.reproducible; });
 }
 
+bool writes_nothing(const AttentionProblem& p) {
+  const bool queries = p.batch > 0 && p.heads_q > 0 && p.len_q > 0, keys = p.batch > 0 && p.heads_kv > 0 && p.len_k > 0;
+  if (p.pass == Pass::forward) return !queries;
+  return !(p.wants_dq && queries) && !((p.wants_dk || p.wants_dv) && keys);
+}
+
 std::int64_t plans_made() { return core::Chooser<Types>::Cache::instance().made(); }
 
 }  // namespace fovea::attention

@@ -39,6 +39,9 @@ std::vector<std::string> known_names();
 // must set reproducible=false.
 bool promises_reproducibility(std::string_view name);
 
+// Whether the outputs have no elements, so that nothing runs.
+bool writes_nothing(const AttentionProblem& problem);
+
 // How many plans were made so far. A problem is planned again only after src/core/plan_cache.h has evicted its plan.
 std::int64_t plans_made();
 

@@ -34,6 +34,7 @@ struct Prepared {
 struct RunContext {
   void* workspace = nullptr;
   bool library_workspace = false;  // the implementation allocated it for this call
+  bool placement_checked = false;  // memory and stream are known to belong to the plan's device
   int threads = 1;                 // on the host
   const ExternalThreadPool* thread_pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;

@@ -2,23 +2,22 @@
 #include "layers/parts.h"
 
 #include <algorithm>
+#include <array>
 
 namespace fovea::layers {
 namespace {
 
-std::int64_t len_of(const LayerProblem& p, const Step& step) { return step.of_keys ? p.len_k : p.len_q; }
+bool needs_gradient(const LayerProblem& p, const Steps& steps, Source source);
+
+bool needs_result_gradient(const LayerProblem& p, const Steps& steps, const Step& step) {
+  const ProjectionFacts& facts = at(p.projections, step.slot);
+  return facts.wants_dweight || facts.wants_dbias || needs_gradient(p, steps, step.source);
+}
 
 bool needs_any(const LayerProblem& p, const Steps& steps, std::initializer_list<Slot> slots) {
   return std::ranges::any_of(steps, [&](const Step& step) {
     return std::ranges::find(slots, step.slot) != slots.end() && needs_result_gradient(p, steps, step);
   });
-}
-
-}  // namespace
-
-bool needs_result_gradient(const LayerProblem& p, const Steps& steps, const Step& step) {
-  const ProjectionFacts& facts = at(p.projections, step.slot);
-  return facts.wants_dweight || facts.wants_dbias || needs_gradient(p, steps, step.source);
 }
 
 bool needs_gradient(const LayerProblem& p, const Steps& steps, Source source) {
@@ -37,10 +36,93 @@ bool needs_gradient(const LayerProblem& p, const Steps& steps, Source source) {
   return false;
 }
 
+bool copies(const LayerProblem& p, Source source) {
+  return (source == Source::x && p.copies_x) || (source == Source::x_kv && p.copies_x_kv);
+}
+
+DType gradient_dtype(const LayerProblem& p, Source source) {
+  return source == Source::x || source == Source::x_kv ? p.result_dtype : p.dtype;
+}
+
+// A linear problem with the sizes of a step.
+LinearProblem sized(const LayerProblem& p, const Step& step) {
+  return {.pass = p.pass,
+          .batch = p.batch,
+          .len = step.of_keys ? p.len_k : p.len_q,
+          .dim_in = step.columns_in,
+          .dim_out = step.columns_out,
+          .dtype = p.dtype,
+          .result_dtype = p.dtype,
+          .parameter_dtype = p.dtype,
+          .device = p.device,
+          .wants_dx = p.pass == Pass::forward,
+          .wants_dweight = p.pass == Pass::forward};
+}
+
+LinearProblem backward_of(const LayerProblem& p, const Step& step, bool with_dx, bool accumulate_dx) {
+  const ProjectionFacts& facts = at(p.projections, step.slot);
+  const bool parameters = facts.wants_dweight || facts.wants_dbias;
+  LinearProblem linear = sized(p, step);
+  if (with_dx) linear.result_dtype = gradient_dtype(p, step.source);
+  if (parameters) linear.parameter_dtype = p.parameter_dtype;
+  linear.wants_dx = with_dx;
+  linear.wants_dweight = facts.wants_dweight;
+  linear.wants_dbias = facts.wants_dbias;
+  linear.accumulate = p.accumulate && parameters;
+  linear.accumulate_dx = accumulate_dx;
+  linear.copies_x = facts.wants_dweight && copies(p, step.source);
+  linear.copies_dy = step.slot == Slot::out && p.copies_dy;
+  return linear;
+}
+
+bool wants_anything(const LinearProblem& linear) {
+  return linear.wants_dx || linear.wants_dweight || linear.wants_dbias;
+}
+
+// The products of all projections that read the source.
+void add_backward(const LayerProblem& p, const Steps& steps, Source source, std::vector<Product>& products) {
+  const bool with_dx = needs_gradient(p, steps, source), packs = with_dx && packs_weights(p, steps, source);
+  std::int64_t first = 0;
+  for (const Step& step : steps) {
+    if (step.source != source) continue;
+    Product one{source, step.slot, first, backward_of(p, step, with_dx && !packs, with_dx && !packs && first > 0)};
+    if (wants_anything(one.problem)) products.push_back(std::move(one));
+    first += step.columns_out;
+  }
+  if (!packs) return;
+  Step all = *std::ranges::find(steps, source, &Step::source);
+  all.columns_out = first;
+  Product sum{source, std::nullopt, 0, sized(p, all)};
+  sum.problem.wants_dx = true;
+  products.push_back(std::move(sum));
+}
+
+}  // namespace
+
+std::string Product::name() const {
+  if (slot) return std::string(name_of(*slot));
+  return "d" + std::string(name_of(source));
+}
+
+std::int64_t columns_read_from(const Steps& steps, Source source) {
+  std::int64_t columns = 0;
+  for (const Step& step : steps) columns += step.source == source ? step.columns_out : 0;
+  return columns;
+}
+
+bool packs_weights(const LayerProblem& p, const Steps& steps, Source source) {
+  return gradient_dtype(p, source) != DType::fp32 && std::ranges::count(steps, source, &Step::source) > 1;
+}
+
+bool needs_attention(const LayerProblem& p) {
+  return p.pass == Pass::forward || needs_gradient(p, steps_of(p), Source::attention);
+}
+
 AttentionProblem attention_of(const LayerProblem& p) {
   const Steps steps = steps_of(p);
-  const bool backward = p.pass == Pass::backward, fused = p.kind == LayerKind::mha_fused;
-  const auto wants = [&](Slot slot) { return !backward || fused || needs_any(p, steps, {slot}); };
+  const auto wants = [&](Slot slot) {
+    return p.pass == Pass::forward || p.kind == LayerKind::mha_fused || needs_any(p, steps, {slot});
+  };
   return {.pass = p.pass,
           .batch = p.batch,
           .heads_q = p.heads_q,
@@ -61,37 +143,23 @@ AttentionProblem attention_of(const LayerProblem& p) {
 }
 
 LinearProblem forward_of(const LayerProblem& p, const Step& step) {
-  LinearProblem linear{.batch = p.batch,
-                       .len = len_of(p, step),
-                       .dim_in = step.columns_in,
-                       .dim_out = step.columns_out,
-                       .dtype = p.dtype,
-                       .device = p.device,
-                       .bias = at(p.projections, step.slot).bias};
-  linear.result_dtype = linear.parameter_dtype = step.slot == Slot::out ? p.result_dtype : p.dtype;
-  linear.copies_x = (step.source == Source::x && p.copies_x) || (step.source == Source::x_kv && p.copies_x_kv);
+  LinearProblem linear = sized(p, step);
+  linear.bias = at(p.projections, step.slot).bias;
+  if (step.slot == Slot::out) linear.result_dtype = linear.parameter_dtype = p.result_dtype;
+  linear.copies_x = copies(p, step.source);
   return linear;
 }
 
-LinearProblem backward_of(const LayerProblem& p, const Step& step, bool with_dx) {
-  const ProjectionFacts& facts = at(p.projections, step.slot);
-  LinearProblem linear{.pass = Pass::backward,
-                       .batch = p.batch,
-                       .len = len_of(p, step),
-                       .dim_in = step.columns_in,
-                       .dim_out = step.columns_out,
-                       .dtype = p.dtype,
-                       .result_dtype = p.dtype,
-                       .parameter_dtype = facts.wants_dweight || facts.wants_dbias ? p.parameter_dtype : p.dtype,
-                       .device = p.device,
-                       .wants_dx = with_dx,
-                       .wants_dweight = facts.wants_dweight,
-                       .wants_dbias = facts.wants_dbias,
-                       .accumulate = p.accumulate && (facts.wants_dweight || facts.wants_dbias)};
-  const bool copies = (step.source == Source::x && p.copies_x) || (step.source == Source::x_kv && p.copies_x_kv);
-  linear.copies_x = facts.wants_dweight && copies;
-  linear.copies_dy = step.slot == Slot::out && p.copies_dy;
-  return linear;
+std::vector<Product> products_of(const LayerProblem& p) {
+  const Steps steps = steps_of(p);
+  std::vector<Product> products;
+  if (p.pass == Pass::forward) {
+    for (const Step& step : steps) products.push_back({step.source, step.slot, 0, forward_of(p, step)});
+    return products;
+  }
+  for (const Source source : {Source::attention, Source::kv_latent, Source::q_latent, Source::x_kv, Source::x})
+    add_backward(p, steps, source, products);
+  return products;
 }
 
 }  // namespace fovea::layers

@@ -1,23 +1,39 @@
-// A layer's parts as problems of attention and Linear, and which of them backward needs.
+// A layer's parts as problems of attention and Linear, in the order in which they run.
 #pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "fovea/layers.h"
 #include "layers/projections.h"
 
 namespace fovea::layers {
 
-// Attention between the projections; in backward with the gradients that are needed.
+// Attention between the projections; backward computes only gradients that are needed.
 AttentionProblem attention_of(const LayerProblem& problem);
+bool needs_attention(const LayerProblem& problem);  // forward always does
 
-// A projection's product in forward.
+// One call of Linear. In backward, the gradients of the results of all projections that read one source lie side by
+// side in one matrix, and dy is some of its columns (or the caller's dy, for out).
+struct Product {
+  Source source;
+  std::optional<Slot> slot;       // none: dx of all projections that read the source, with their weights packed
+  std::int64_t first_column = 0;  // of dy
+  LinearProblem problem = {};
+  std::string name() const;
+};
+
+// Forward: attention runs before the last one. Backward: attention runs after the first one, which is out.
+std::vector<Product> products_of(const LayerProblem& problem);
+
+// Forward's product of one projection.
 LinearProblem forward_of(const LayerProblem& problem, const Step& step);
 
-// A projection's part in backward: gradients of its weight and bias as wanted. dx, the gradient of what it reads, is
-// wanted if `with_dx`; the caller says its type and whether it accumulates.
-LinearProblem backward_of(const LayerProblem& problem, const Step& step, bool with_dx);
+// Columns of the gradients of the results of all projections that read the source.
+std::int64_t columns_read_from(const Steps& steps, Source source);
 
-// Whether backward needs the gradient of a projection's result, and of what projections read.
-bool needs_result_gradient(const LayerProblem& problem, const Steps& steps, const Step& step);
-bool needs_gradient(const LayerProblem& problem, const Steps& steps, Source source);
+// Whether dx of several projections is one product with their weights packed, rather than a sum of products in fp32.
+bool packs_weights(const LayerProblem& problem, const Steps& steps, Source source);
 
 }  // namespace fovea::layers

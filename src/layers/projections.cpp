@@ -6,7 +6,11 @@ namespace {
 
 constexpr std::array<std::string_view, kSlots> kNames = {"qkv", "q_down", "q", "kv_down", "k", "v", "out"};
 
+constexpr std::array<std::string_view, kSources> kSourceNames = {"x", "x_kv", "q_latent", "kv_latent", "attention"};
+
 }  // namespace
+
+std::string_view name_of(Source source) { return kSourceNames[static_cast<std::size_t>(source)]; }
 
 std::string_view name_of(Slot slot) { return kNames[static_cast<std::size_t>(slot)]; }
 

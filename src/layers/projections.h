@@ -32,6 +32,9 @@ const T& at(const PerProjection<T>& all, Slot slot) {
 
 // What a projection reads: an input of the layer, the result of another projection, or attention's.
 enum class Source : std::uint8_t { x, x_kv, q_latent, kv_latent, attention };
+inline constexpr std::size_t kSources = 5;
+
+std::string_view name_of(Source source);
 
 struct Step {
   Slot slot;

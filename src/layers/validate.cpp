@@ -281,7 +281,8 @@ LayerProblem validate(const LayerBackwardTensors& t, const LayerOptions& options
   check_gradients(check, gradients, steps);
   p.copies_x = linear::copies_x(t.x, Pass::backward);
   p.copies_x_kv = p.cross && linear::copies_x(t.x_kv, Pass::backward);
-  p.copies_dy = linear::copies_dy(backward_of(p, steps.back(), needs_gradient(p, steps, Source::attention)), t.dy);
+  const ProjectionFacts& out = p.projections.out;
+  p.copies_dy = linear::copies_dy({.wants_dweight = out.wants_dweight, .wants_dbias = out.wants_dbias}, t.dy);
   if (t.saved.data == nullptr)
     check.refuse("saved", "backward reads saved state", "null", "what layer_forward wrote",
                  "give the forward call memory of saved_bytes(describe(..))");

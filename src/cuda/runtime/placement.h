@@ -39,7 +39,8 @@ inline Placed callers_workspace(const core::RunContext& context) {
 }
 
 // Throw Error(invalid_argument) if the stream belongs to another device than the plan. Likewise if the plan's device
-// cannot access a tensor, the saved state or the caller's workspace. Null pointers and empty tensors pass.
+// cannot access a tensor, the saved state or the caller's workspace. Null pointers and empty tensors pass. A part of a
+// larger call checks nothing: its context says that the call has checked all memory.
 void check_placements(const core::Plan& plan, const ForwardTensors& t, const core::RunContext& context);
 void check_placements(const core::Plan& plan, const BackwardTensors& t, const core::RunContext& context);
 

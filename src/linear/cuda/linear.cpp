@@ -115,13 +115,18 @@ std::vector<cuda::Placed> memory_of(const LinearBackwardTensors& t) {
 }
 
 template <class Tensors>
-void run(const core::Plan& base, const Tensors& tensors, const core::RunContext& context) {
-  const auto& plan = static_cast<const DevicePlan&>(base);
-  const cuda::CurrentDevice current(plan.device.index);
+void check_placements(const Plan& plan, const Tensors& tensors, const core::RunContext& context) {
   std::vector<cuda::Placed> memory = memory_of(tensors);
   memory.insert(memory.begin(), cuda::callers_workspace(context));
   cuda::check_stream(context.stream, cuda::site_of(plan));
   cuda::check_memory(memory, cuda::site_of(plan));
+}
+
+template <class Tensors>
+void run(const core::Plan& base, const Tensors& tensors, const core::RunContext& context) {
+  const auto& plan = static_cast<const DevicePlan&>(base);
+  const cuda::CurrentDevice current(plan.device.index);
+  if (!context.placement_checked) check_placements(plan, tensors, context);
   const Steps steps = steps_of(plan, tensors, context.workspace);
   char* rest = static_cast<char*>(context.workspace) + plan.copied_bytes;
   rest += (kAlignment - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(rest) % kAlignment)) % kAlignment;

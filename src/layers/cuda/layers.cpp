@@ -1,0 +1,82 @@
+// Enqueues a layer's parts on a stream. The host waits for nothing.
+#include "layers/cuda/layers.h"
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/placement.h"
+#include "cuda/runtime/workspace_pool.h"
+#include "layers/run.h"
+
+namespace fovea::layers {
+namespace {
+
+using cuda::placed;
+
+// The caller's memory: parts do not check it again.
+template <class Projections>
+void add_memory(const Steps& steps, const Projections& all, std::vector<cuda::Placed>& memory) {
+  for (const Step& step : steps) {
+    memory.push_back(placed(name_of(step.slot), at(all, step.slot).weight));
+    memory.push_back(placed(name_of(step.slot), at(all, step.slot).bias));
+  }
+}
+
+void check(const Plan& plan, std::vector<cuda::Placed> memory, const Buffer& saved, const core::RunContext& context) {
+  memory.push_back({"saved", saved.data});
+  memory.push_back(cuda::callers_workspace(context));
+  cuda::check_stream(context.stream, cuda::site_of(plan));
+  cuda::check_memory(memory, cuda::site_of(plan));
+}
+
+void copy_rows(const TensorView& from, const MutableTensorView& to, const core::RunContext& context) {
+  const auto element = static_cast<std::size_t>(size_of(from.dtype));
+  const auto bytes = [element](std::int64_t elements) { return static_cast<std::size_t>(elements) * element; };
+  const std::int64_t rows = from.sizes[2], columns = from.sizes[3];
+  auto* const stream = static_cast<cudaStream_t>(context.stream);
+  if (rows == 1 || from.strides[2] == columns) {
+    cuda::check(cudaMemcpyAsync(to.data, from.data, bytes(rows * columns), cudaMemcpyDeviceToDevice, stream),
+                "cudaMemcpyAsync");
+    return;
+  }
+  cuda::check(cudaMemcpy2DAsync(to.data, bytes(to.strides[2]), from.data, bytes(from.strides[2]), bytes(columns),
+                                static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream),
+              "cudaMemcpy2DAsync");
+}
+
+void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, const core::RunContext& context) {
+  const auto& plan = static_cast<const Plan&>(base);
+  const cuda::CurrentDevice current(plan.device.index);
+  std::vector<cuda::Placed> memory{placed("x", t.x), placed("x_kv", t.x_kv), placed("y", t.y)};
+  add_memory(steps_of(plan.request), t.parameters, memory);
+  check(plan, std::move(memory), t.saved, context);
+  forward(plan, t, context);
+}
+
+void backward_on_device(const core::Plan& base, const LayerBackwardTensors& t, const core::RunContext& context) {
+  const auto& plan = static_cast<const Plan&>(base);
+  const cuda::CurrentDevice current(plan.device.index);
+  std::vector<cuda::Placed> memory{placed("x", t.x), placed("x_kv", t.x_kv), placed("dy", t.dy), placed("dx", t.dx),
+                                   placed("dx_kv", t.dx_kv)};
+  const Steps steps = steps_of(plan.request);
+  for (const Step& step : steps) memory.push_back(placed(name_of(step.slot), at(t.parameters, step.slot).weight));
+  add_memory(steps, t.gradients, memory);
+  check(plan, std::move(memory), t.saved, context);
+  backward(plan, t, context, copy_rows);
+}
+
+}  // namespace
+
+std::vector<Implementation> cuda_implementations() {
+  return {{.name = "composed",
+           .device = DeviceKind::cuda,
+           .unavailable = [](int) { return cuda::unavailable(); },
+           .prepare = prepare,
+           .forward = forward_on_device,
+           .backward = backward_on_device,
+           .allocate_workspace = cuda::allocate_workspace,
+           .release_workspace = cuda::release_workspace}};
+}
+
+}  // namespace fovea::layers

@@ -1,0 +1,12 @@
+// The implementation of layers on NVIDIA GPUs; none in builds without CUDA.
+#pragma once
+
+#include <vector>
+
+#include "layers/implementation.h"
+
+namespace fovea::layers {
+
+std::vector<Implementation> cuda_implementations();
+
+}  // namespace fovea::layers

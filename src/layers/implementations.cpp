@@ -1,0 +1,66 @@
+// The list for layers, and the implementation on the CPU.
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+
+#include "core/never_destroyed.h"
+#include "cpu/tasks.h"
+#include "layers/cuda/layers.h"
+#include "layers/implementation.h"
+#include "layers/problem_line.h"
+#include "layers/run.h"
+
+namespace fovea::layers {
+namespace {
+
+void copy_rows(const TensorView& from, const MutableTensorView& to, const core::RunContext& context) {
+  constexpr std::int64_t kRows = 64;
+  const std::int64_t rows = from.sizes[2], element = size_of(from.dtype);
+  cpu::run_cancellable(context, context.threads, (rows + kRows - 1) / kRows, [&](std::int64_t index, int) {
+    for (std::int64_t row = index * kRows; row < std::min((index + 1) * kRows, rows); ++row)
+      std::memcpy(static_cast<char*>(to.data) + row * to.strides[2] * element,
+                  static_cast<const char*>(from.data) + row * from.strides[2] * element,
+                  static_cast<std::size_t>(from.sizes[3] * element));
+  });
+}
+
+void forward_on_host(const core::Plan& plan, const LayerForwardTensors& tensors, const core::RunContext& context) {
+  forward(static_cast<const Plan&>(plan), tensors, context);
+}
+
+void backward_on_host(const core::Plan& plan, const LayerBackwardTensors& tensors, const core::RunContext& context) {
+  backward(static_cast<const Plan&>(plan), tensors, context, copy_rows);
+}
+
+Implementation host_implementation() {
+  return {.name = "composed",
+          .device = DeviceKind::cpu,
+          .unavailable = [](int) { return std::string(); },
+          .prepare = prepare,
+          .forward = forward_on_host,
+          .backward = backward_on_host};
+}
+
+}  // namespace
+
+core::Prepared prepare(const Request& request, int) { return {.plan = std::make_shared<Plan>(request)}; }
+
+std::string Types::line(const Request& request) { return line_of(request); }
+
+core::ImplementationList<Types>& Types::list() {
+  static auto& all = []() -> core::ImplementationList<Types>& {
+    const Implementation on_host = host_implementation();
+    return core::never_destroyed<core::ImplementationList<Types>>(
+        std::initializer_list<std::span<const Implementation>>{cuda_implementations(), {&on_host, 1}});
+  }();
+  return all;
+}
+
+namespace {
+
+[[maybe_unused]] const auto& made_at_load = Types::list();  // so that fork() cannot interrupt its construction
+
+}  // namespace
+
+}  // namespace fovea::layers

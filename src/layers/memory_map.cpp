@@ -1,0 +1,63 @@
+// Areas follow each other; what backward reads of forward comes first, in the saved state.
+#include "layers/memory_map.h"
+
+#include <algorithm>
+
+#include "layers/parts.h"
+
+namespace fovea::layers {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+
+std::int64_t rows_of(const LayerProblem& p, bool of_keys) { return p.batch * (of_keys ? p.len_k : p.len_q); }
+
+}  // namespace
+
+// Never empty, so that no area has a null pointer, which would mean an absent tensor.
+Area MemoryMap::take(std::int64_t bytes, bool in_saved) {
+  std::int64_t& end = in_saved ? saved_bytes : workspace_bytes;
+  const Area area{end, bytes, in_saved};
+  end += std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
+  return area;
+}
+
+Area MemoryMap::keep(std::string name, DType dtype, const Sizes& sizes, bool in_saved) {
+  const std::int64_t bytes = sizes[0] * sizes[1] * sizes[2] * sizes[3] * size_of(dtype);
+  if (in_saved) saved.push_back({std::move(name), sizes, bytes});
+  return take(bytes, in_saved);
+}
+
+MemoryMap::MemoryMap(const LayerProblem& p, std::int64_t state_bytes, std::int64_t parts_bytes) {
+  const bool saves = p.saves || p.pass == Pass::backward;
+  const Steps steps = steps_of(p);
+  for (const Step& step : steps) {
+    if (step.slot == Slot::out) continue;
+    const std::string name(step.slot == Slot::q_down    ? "q_latent"
+                           : step.slot == Slot::kv_down ? "kv_latent"
+                                                        : name_of(step.slot));
+    results[static_cast<std::size_t>(step.slot)] =
+        keep(name, p.dtype, {p.batch, 1, step.of_keys ? p.len_k : p.len_q, step.columns_out}, saves);
+  }
+  attention = keep("attention", p.dtype, {p.batch, 1, p.len_q, p.heads_q * p.dim_v}, saves);
+  if (saves) lse = keep("lse", DType::fp32, {p.batch, p.heads_q, p.len_q, 1}, true);
+  if (saves && state_bytes > 0) state = keep("attention_state", DType::fp32, {1, 1, 1, (state_bytes + 3) / 4}, true);
+  if (p.pass == Pass::backward) add_gradients(p, steps);
+  parts = take(parts_bytes, false);
+}
+
+void MemoryMap::add_gradients(const LayerProblem& p, const Steps& steps) {
+  if (!needs_attention(p)) return;
+  std::int64_t packed_elements = 0;
+  for (const Step& step : steps) {
+    Area& area = gradients[static_cast<std::size_t>(step.source)];
+    if (step.slot == Slot::out || area.bytes > 0) continue;
+    const std::int64_t columns = columns_read_from(steps, step.source);
+    area = take(rows_of(p, step.of_keys) * columns * size_of(p.dtype), false);
+    if (packs_weights(p, steps, step.source)) packed_elements = std::max(packed_elements, columns * step.columns_in);
+  }
+  attention_gradient = take(rows_of(p, false) * p.heads_q * p.dim_v * size_of(p.dtype), false);
+  if (packed_elements > 0) packed_weights = take(packed_elements * size_of(p.dtype), false);
+}
+
+}  // namespace fovea::layers

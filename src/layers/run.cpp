@@ -1,0 +1,102 @@
+// Each part reads what an earlier one wrote. On a GPU all of them are enqueued on one stream.
+#include "layers/run.h"
+
+#include "layers/views.h"
+
+namespace fovea::layers {
+namespace {
+
+// The parts run one after another in one workspace. The layer has checked the memory of all of them.
+core::RunContext context_of_parts(core::RunContext context, const Views& views) {
+  context.workspace = views.parts_workspace();
+  context.placement_checked = true;
+  return context;
+}
+
+void attend(const Plan& plan, const Views& views, const core::RunContext& context) {
+  if (plan.attention == nullptr) return;
+  const Heads in = views.heads();
+  const ForwardTensors tensors{.q = in.q,
+                               .k = in.k,
+                               .v = in.v,
+                               .out = views.attention_heads(),
+                               .lse = views.lse(),
+                               .saved = views.attention_state()};
+  plan.attention->implementation->forward(*plan.attention->plan, tensors, context);
+}
+
+void attend_backward(const Plan& plan, const Views& views, const core::RunContext& context) {
+  if (plan.attention == nullptr) return;
+  const AttentionProblem& wanted = plan.attention->problem;
+  const Heads in = views.heads(), gradients = views.head_gradients();
+  BackwardTensors tensors{.q = in.q,
+                          .k = in.k,
+                          .v = in.v,
+                          .out = views.attention_heads(),
+                          .lse = views.lse(),
+                          .dout = views.attention_head_gradients(),
+                          .saved = views.attention_state()};
+  if (wanted.wants_dq) tensors.dq = gradients.q;
+  if (wanted.wants_dk) tensors.dk = gradients.k;
+  if (wanted.wants_dv) tensors.dv = gradients.v;
+  plan.attention->implementation->backward(*plan.attention->plan, tensors, context);
+}
+
+TensorView columns_of(TensorView rows, const Product& product) {
+  rows.data = static_cast<const char*>(rows.data) + product.first_column * size_of(rows.dtype);
+  rows.sizes[3] = product.problem.dim_out;
+  return rows;
+}
+
+// The weights of all projections that read a source, below one another.
+TensorView pack_weights(const Views& views, Source source, const LayerParameters& parameters,
+                        const core::RunContext& context, CopyRows copy_rows) {
+  for (const Step& step : views.steps()) {
+    if (step.source == source) copy_rows(at(parameters, step.slot).weight, views.packed_weight(step), context);
+  }
+  return views.packed_weights(source);
+}
+
+}  // namespace
+
+void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunContext& context) {
+  const Views views(plan, t.saved, context.workspace);
+  const core::RunContext inner = context_of_parts(context, views);
+  for (std::size_t i = 0; i < views.steps().size(); ++i) {
+    const Step& step = views.steps()[i];
+    const bool is_out = step.slot == Slot::out;
+    if (is_out) attend(plan, views, inner);
+    const Projection& projection = at(t.parameters, step.slot);
+    const LinearForwardTensors tensors{.x = views.source(step.source, t.x, t.x_kv),
+                                       .weight = projection.weight,
+                                       .bias = projection.bias,
+                                       .y = is_out ? t.y : views.result(step)};
+    const auto& choice = *plan.parts[i].choice;
+    choice.implementation->forward(*choice.plan, tensors, inner);
+  }
+}
+
+void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunContext& context, CopyRows copy_rows) {
+  const Views views(plan, t.saved, context.workspace);
+  const core::RunContext inner = context_of_parts(context, views);
+  for (const auto& [product, choice] : plan.parts) {
+    const LinearProblem& wanted = product.problem;
+    const bool is_out = product.source == Source::attention;
+    LinearBackwardTensors tensors{.x = views.source(product.source, t.x, t.x_kv),
+                                  .dy = is_out ? t.dy : columns_of(views.gradients(product.source), product),
+                                  .accumulate = wanted.accumulate,
+                                  .accumulate_dx = wanted.accumulate_dx};
+    if (wanted.wants_dx) tensors.dx = views.source_gradient(product.source, t.dx, t.dx_kv);
+    if (product.slot) {
+      tensors.weight = at(t.parameters, *product.slot).weight;
+      tensors.dweight = at(t.gradients, *product.slot).weight;
+      tensors.dbias = at(t.gradients, *product.slot).bias;
+    } else {
+      tensors.weight = pack_weights(views, product.source, t.parameters, inner, copy_rows);
+    }
+    choice->implementation->backward(*choice->plan, tensors, inner);
+    if (is_out) attend_backward(plan, views, inner);
+  }
+}
+
+}  // namespace fovea::layers

@@ -1,0 +1,57 @@
+// The views of a layer's memory in one call. A view of rows is [batch, 1, len, columns].
+#pragma once
+
+#include "layers/plan.h"
+
+namespace fovea::layers {
+
+// q, k and v, or their gradients, as [batch, heads, len, dim].
+struct Heads {
+  MutableTensorView q, k, v;
+};
+
+class Views {
+ public:
+  Views(const Plan& plan, const Buffer& saved, void* workspace)
+      : plan_(plan), p_(plan.request), steps_(steps_of(p_)), saved_(saved.data), workspace_(workspace) {}
+
+  const Steps& steps() const { return steps_; }
+  void* parts_workspace() const { return at(plan_.memory.parts); }
+
+  // The result of a projection before attention, and its gradient.
+  MutableTensorView result(const Step& step) const;
+  MutableTensorView gradient(const Step& step) const;
+  // The gradients of the results of all projections that read a source, side by side.
+  MutableTensorView gradients(Source source) const;
+  // What projections read, and its gradient: the caller's x and x_kv, or an activation.
+  TensorView source(Source source, const TensorView& x, const TensorView& x_kv) const;
+  MutableTensorView source_gradient(Source source, const MutableTensorView& dx, const MutableTensorView& dx_kv) const;
+
+  Heads heads() const;
+  Heads head_gradients() const;
+  MutableTensorView attention_heads() const;
+  MutableTensorView attention_head_gradients() const;
+  MutableTensorView lse() const;  // absent if nothing is saved
+  Buffer attention_state() const;
+
+  // Room for the weights of all projections that read a source, below one another; and one of them there.
+  MutableTensorView packed_weights(Source source) const;
+  MutableTensorView packed_weight(const Step& step) const;
+
+ private:
+  void* at(const Area& area) const { return static_cast<char*>(area.is_saved ? saved_ : workspace_) + area.offset; }
+  const Step& step_of(Slot slot) const;
+  const Step& first_of(Source source) const;
+  std::int64_t first_column(const Step& step) const;
+  MutableTensorView rows(const Area& area, bool of_keys, std::int64_t columns) const;
+  MutableTensorView attention_rows(const Area& area) const;
+  template <class RowsOf>
+  Heads split(RowsOf rows_of) const;
+
+  const Plan& plan_;
+  const LayerProblem& p_;
+  Steps steps_;
+  void *saved_, *workspace_;
+};
+
+}  // namespace fovea::layers
