@@ -13,13 +13,35 @@ namespace {
 
 using layers::Request;
 
+// Throws Error(invalid_argument) if the caller's plan is of this call, but of other names.
+void check_names(const Plan& given, const Request& request, std::string_view call) {
+  const auto* const plan = given.held();
+  if (plan == nullptr || plan->call != call) return;
+  const Request& planned = static_cast<const layers::Plan*>(plan)->request;
+  const auto names = [](const Request& one) {
+    const auto word = [](const std::string& name) { return name.empty() ? "any" : name; };
+    return "attention " + word(one.attention_name) + ", product " + word(one.product_name);
+  };
+  if (names(planned) == names(request)) return;
+  core::fail({.status = Status::invalid_argument,
+              .call = std::string(call),
+              .argument = "plan",
+              .problem = "it was made for other names",
+              .got = names(planned),
+              .wanted = names(request),
+              .hint = "give prepare(..) the names that are in the options",
+              .line = plan->line()});
+}
+
 std::shared_ptr<const core::Choice<layers::Types>> choice_of(const LayerProblem& problem, const LayerOptions& options,
                                                              std::string_view call) {
+  const Request request(problem, options.attention, options.product);
+  if (options.plan != nullptr) check_names(*options.plan, request, call);
   const struct {
     const Plan* plan;
     std::string_view implementation;
   } asked{options.plan, {}};
-  return core::choice_of<layers::Types>(Request(problem, options.attention, options.product), asked, call);
+  return core::choice_of<layers::Types>(request, asked, call);
 }
 
 void check_saved(const core::Choice<layers::Types>& choice, const Buffer& saved) {

@@ -1,0 +1,179 @@
+// Layers on the CPU against their formulas in double precision, and against one another.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "expected_layer.h"
+
+namespace fovea::layers {
+namespace {
+
+double largest_of(const Matrix& m) {
+  double largest = 1e-30;
+  for (const double value : m.values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// The largest difference as a share of `scale`.
+double difference(const std::vector<float>& values, const Matrix& expected, double scale) {
+  double worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) return INFINITY;
+    worst = std::max(worst, std::abs(values[i] - expected.values[i]));
+  }
+  return values.size() == expected.values.size() ? worst / scale : INFINITY;
+}
+
+// Activations are rounded to the type a few times on the way to each result.
+double tolerance(DType dtype) { return dtype == DType::fp32 ? 3e-6 : dtype == DType::fp16 ? 3e-3 : 2.4e-2; }
+
+void expect_right(const Shape& shape) {
+  SCOPED_TRACE(std::string(to_string(shape.kind)) + " type " + std::to_string(static_cast<int>(shape.dtype)) +
+               (shape.cross ? " cross" : "") + " order " + std::to_string(static_cast<int>(shape.order)));
+  const LayerCall call(shape);
+  call.run();
+  const Matrices inputs = inputs_of(call);
+  const LayerProblem problem = problem_of(shape);
+  const Matrix y = expected_y(problem, inputs);
+  EXPECT_LE(difference(call.values("y"), y, largest_of(y)), tolerance(shape.dtype)) << "y";
+  const Matrices gradients = expected_gradients(problem, inputs);
+  for (const auto& [name, values] : call.results()) {
+    if (name == "y") continue;
+    // The sum of dk's rows is 0 where no key is masked, so a bias is judged by all biases.
+    double scale = largest_of(gradients.at(name));
+    for (const auto& [other, gradient] : gradients) {
+      if (name.ends_with(".bias") && other.ends_with(".bias")) scale = std::max(scale, largest_of(gradient));
+    }
+    EXPECT_LE(difference(values, gradients.at(name), scale), tolerance(shape.dtype)) << name;
+  }
+  EXPECT_EQ(call.gaps_written(), 0);
+}
+
+TEST(Layers, AreRightForEveryKindTypeAndMemoryOrder) {
+  for (Shape shape : shapes()) {
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      for (const Order order : {Order::dense, Order::gaps}) {
+        shape.dtype = shape.result = dtype, shape.order = order;
+        expect_right(shape);
+      }
+      shape.result = DType::fp32;
+      expect_right(shape);
+    }
+  }
+}
+
+// Central differences of expected_y along a random direction, for every input.
+TEST(Layers, ExpectedGradientsAreThoseOfTheFormula) {
+  for (const Shape& shape : shapes()) {
+    const LayerCall call(shape);
+    const LayerProblem problem = problem_of(shape);
+    const Matrices inputs = inputs_of(call), gradients = expected_gradients(problem, inputs);
+    const auto loss = [&](const Matrices& at) {
+      const Matrix y = expected_y(problem, at), &dy = inputs.at("dy");
+      double sum = 0;
+      for (std::size_t i = 0; i < y.values.size(); ++i) sum += y.values[i] * dy.values[i];
+      return sum;
+    };
+    for (const auto& [name, input] : inputs) {
+      if (name == "dy") continue;
+      constexpr double kStep = 1e-4;
+      Matrices less = inputs, more = inputs;
+      double slope = 0;
+      std::mt19937 random(7);
+      std::normal_distribution<double> normal;
+      for (std::size_t i = 0; i < input.values.size(); ++i) {
+        const double direction = normal(random);
+        less[name].values[i] -= kStep * direction, more[name].values[i] += kStep * direction;
+        slope += direction * gradients.at("d" + name).values[i];
+      }
+      EXPECT_NEAR((loss(more) - loss(less)) / (2 * kStep), slope, 1e-5 * std::max(1.0, std::abs(slope)))
+          << to_string(shape.kind) << " " << name;
+    }
+  }
+}
+
+// k and v of each key head, repeated for the query heads that it serves.
+void repeat_rows(const LayerCall& from, const LayerCall& to, const std::string& name, std::int64_t dim) {
+  const TestTensor &few = from.tensor(name), &many = to.tensor(name);
+  const std::int64_t columns = few.view.sizes[3], group = many.view.sizes[2] / few.view.sizes[2];
+  for (std::int64_t row = 0; row < many.view.sizes[2]; ++row) {
+    const std::int64_t source = row / dim / group * dim + row % dim;
+    for (std::int64_t c = 0; c < columns; ++c)
+      const_cast<TestTensor&>(many).set(row * columns + c, few.at(source * columns + c));
+  }
+}
+
+TEST(Layers, GroupedQueriesEqualHeadsWhoseKeysAreRepeated) {
+  const Shape shape{.kind = LayerKind::gqa, .len_q = 20, .len_k = 20, .heads_kv = 2, .bias = false};
+  Shape expanded_shape = shape;
+  expanded_shape.kind = LayerKind::mha, expanded_shape.heads_kv = 4;
+  const LayerCall grouped(shape), expanded(expanded_shape);
+  for (const char* name : {"k", "v"}) repeat_rows(grouped, expanded, name, shape.dim_qk);
+  grouped.run(), expanded.run();
+  const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5f);
+  };
+  for (const char* name : {"y", "dx", "dq", "dout"}) near(grouped.values(name), expanded.values(name));
+  for (const char* name : {"dk", "dv"}) {
+    const std::vector<float> few = grouped.values(name), many = expanded.values(name);
+    const std::int64_t columns = shape.width, half = shape.dim_qk * columns;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(few.size()); ++i) {
+      const std::int64_t first = i / half * 2 * half + i % half;
+      EXPECT_NEAR(few[i], many[first] + many[first + half], 1e-4f) << name;
+    }
+  }
+}
+
+TEST(Layers, OneKeyHeadIsAGroupOfAllQueries) {
+  const Shape one{.kind = LayerKind::mqa, .len_q = 20, .len_k = 20, .heads_kv = 1};
+  Shape group = one;
+  group.kind = LayerKind::gqa;
+  const LayerCall a(one), b(group);
+  a.run(), b.run();
+  EXPECT_EQ(a.results(), b.results());
+}
+
+// fp32 gradients of x are summed product by product where the weights are separate, so only their last bits differ.
+TEST(Layers, OneFusedProjectionEqualsSeparateOnesBitForBit) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const Shape fused_shape{.len_q = 70,
+                            .len_k = 70,
+                            .width = 64,
+                            .width_kv = 64,
+                            .dim_qk = 16,
+                            .dim_v = 16,
+                            .dtype = dtype,
+                            .result = dtype};
+    Shape separate_shape = fused_shape;
+    separate_shape.kind = LayerKind::mha;
+    LayerCall fused(fused_shape), separate(separate_shape);
+    const std::int64_t rows = 64, columns = 64;
+    const auto copy = [&](const std::string& name, std::int64_t part, std::int64_t count) {
+      for (const std::string suffix : {"", ".bias"}) {
+        const std::int64_t n = suffix.empty() ? count : count / columns;
+        for (std::int64_t i = 0; i < n; ++i)
+          separate.tensor(name + suffix).set(i, fused.tensor("qkv" + suffix).at(part * n + i));
+      }
+    };
+    copy("q", 0, rows * columns), copy("k", 1, rows * columns), copy("v", 2, rows * columns);
+    fused.options.product = separate.options.product = "cpu.own";
+    fused.run(), separate.run();
+    EXPECT_EQ(fused.values("y"), separate.values("y"));
+    EXPECT_EQ(fused.values("dout"), separate.values("dout"));
+    if (dtype != DType::fp32) {
+      EXPECT_EQ(fused.values("dx"), separate.values("dx"));
+    }
+    for (const std::string suffix : {"", ".bias"}) {
+      std::vector<float> parts;
+      for (const char* name : {"dq", "dk", "dv"}) {
+        const std::vector<float> part = separate.values(name + suffix);
+        parts.insert(parts.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(fused.values("dqkv" + suffix), parts) << static_cast<int>(dtype);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea::layers
