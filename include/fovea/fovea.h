@@ -1,4 +1,4 @@
-// The C interface: the same calls as attention.h and linear.h, with plain structs and status codes. C99.
+// The C interface: the same calls as attention.h, linear.h and layers.h, with plain structs and status codes. C99.
 //
 // Every struct that is passed by address starts with its size, which tells the version of this header that the caller
 // was compiled with. Write `fovea_options options = {.struct_size = sizeof options};`: the rest is zero, the default.
@@ -193,6 +193,73 @@ FOVEA_API fovea_status fovea_explain_linear_forward(const fovea_linear_forward_t
 FOVEA_API fovea_status fovea_explain_linear_backward(const fovea_linear_backward_tensors* tensors,
                                                      const fovea_linear_options* options, int64_t* workspace_bytes,
                                                      char* text, size_t capacity, size_t* needed);
+
+// Attention layers and their gradients: kinds, shapes, types and what is refused as in layers.h.
+enum { FOVEA_MHA_FUSED = 0, FOVEA_MHA = 1, FOVEA_GQA = 2, FOVEA_MQA = 3, FOVEA_MLA = 4 };
+
+// See LayerOptions in layers.h.
+typedef struct fovea_layer_options {
+  size_t struct_size;
+  int32_t kind;
+  int32_t mask;
+  int64_t heads_q, heads_kv;      // heads_kv 0: heads_q, or 1 for mqa; gqa must say it
+  int64_t mask_left, mask_right;  // see fovea_options
+  double scale;                   // any finite value
+  int32_t has_scale;              // 0: scale is 1 / sqrt(dim_qk)
+  int32_t threads;                // CPU; 0: the default
+  const char* attention;          // names of implementations; null or "": chosen automatically
+  const char* product;
+  const fovea_external_thread_pool* thread_pool;
+  const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
+  void* stream;                 // CUDA; a cudaStream_t
+  fovea_buffer workspace;       // at least what fovea_explain_layer_forward or _backward tells; null: the pool
+  int32_t irreproducible;       // 1 also admits attention that is not bitwise reproducible
+  int32_t reserved;             // 0
+} fovea_layer_options;
+
+// A projection's parameters, or their gradients. Always a member of another struct, so it has no struct_size.
+typedef struct fovea_projection {
+  const fovea_tensor *weight, *bias;  // each may be null: see LayerForwardTensors and LayerBackwardTensors
+} fovea_projection;
+
+typedef struct fovea_layer_projections {
+  size_t struct_size;
+  fovea_projection qkv, q_down, q, kv_down, k, v, out;  // a kind uses those of its row in layers.h
+} fovea_layer_projections;
+
+typedef struct fovea_layer_forward_tensors {
+  size_t struct_size;
+  const fovea_tensor *x, *x_kv;  // x_kv may be null
+  const fovea_layer_projections* parameters;
+  const fovea_tensor* y;
+  fovea_buffer saved;  // optional: state for backward
+} fovea_layer_forward_tensors;
+
+typedef struct fovea_layer_backward_tensors {
+  size_t struct_size;
+  const fovea_tensor *x, *x_kv;
+  const fovea_layer_projections* parameters;
+  const fovea_tensor *dy, *dx, *dx_kv;       // dx and dx_kv may be null
+  const fovea_layer_projections* gradients;  // may be null
+  fovea_buffer saved;
+  int32_t accumulate;  // 1: add to `gradients` (fp32 only) instead of overwriting them
+  int32_t reserved;    // 0
+} fovea_layer_backward_tensors;
+
+FOVEA_API fovea_status fovea_layer_forward(const fovea_layer_forward_tensors* tensors,
+                                           const fovea_layer_options* options);
+FOVEA_API fovea_status fovea_layer_backward(const fovea_layer_backward_tensors* tensors,
+                                            const fovea_layer_options* options);
+
+// Both set `workspace_bytes` to what the call needs, and write as text what it consists of. `saved_bytes` is what the
+// saved state needs, whether this call has it or not. Either may be null; `text`, `capacity` and `needed` are those of
+// fovea_explain. `saved` of backward may have any address here, but not null.
+FOVEA_API fovea_status fovea_explain_layer_forward(const fovea_layer_forward_tensors* tensors,
+                                                   const fovea_layer_options* options, int64_t* workspace_bytes,
+                                                   int64_t* saved_bytes, char* text, size_t capacity, size_t* needed);
+FOVEA_API fovea_status fovea_explain_layer_backward(const fovea_layer_backward_tensors* tensors,
+                                                    const fovea_layer_options* options, int64_t* workspace_bytes,
+                                                    int64_t* saved_bytes, char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
 FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, best first; null past the end

@@ -28,7 +28,10 @@ std::string text_of(const Explanation& explanation) {
 }  // namespace
 
 void write_text(const Explanation& explanation, char* text, size_t capacity, size_t* needed) {
-  const std::string whole = text_of(explanation);
+  write_text(text_of(explanation), text, capacity, needed);
+}
+
+void write_text(std::string_view whole, char* text, size_t capacity, size_t* needed) {
   if (needed != nullptr) *needed = whole.size() + 1;
   if (capacity == 0) return;
   const size_t length = std::min(whole.size(), capacity - 1);

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "fovea/attention.h"
 #include "fovea/fovea.h"
@@ -33,5 +34,6 @@ fovea_status guarded(Call call) noexcept {
 
 // Writes the text of fovea_explain.
 void write_text(const Explanation& explanation, char* text, size_t capacity, size_t* needed);
+void write_text(std::string_view whole, char* text, size_t capacity, size_t* needed);
 
 }  // namespace fovea::c_api

@@ -18,13 +18,18 @@ static_assert(FOVEA_UNLIMITED == Mask::kUnlimited);
 static_assert(FOVEA_ERROR == static_cast<int>(Status::error));
 static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);  // the cancel byte
 
-// Range-checks an enum field with the values 0 to count - 1.
 template <class Enum>
 Enum to_enum(std::int32_t value, int count, const std::string& name, std::string_view call) {
+  return static_cast<Enum>(to_index(value, count, name, call));
+}
+
+}  // namespace
+
+int to_index(std::int32_t value, int count, const std::string& name, std::string_view call) {
   if (value < 0 || value >= count)
     refuse(call, name, "unknown value", std::to_string(value), "0 to " + std::to_string(count - 1),
            "use the constants of fovea.h");
-  return static_cast<Enum>(value);
+  return value;
 }
 
 bool to_bool(std::int32_t value, const std::string& name, std::string_view call) {
@@ -33,7 +38,6 @@ bool to_bool(std::int32_t value, const std::string& name, std::string_view call)
   return value == 1;
 }
 
-// The FOVEA_MASK constants index the table of masks.
 Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call) {
   const auto words = core::mask_words();
   const core::MaskWord& word = words[to_enum<std::size_t>(value, static_cast<int>(words.size()), "mask", call)];
@@ -66,8 +70,6 @@ ExternalThreadPool convert(const fovea_external_thread_pool& given, std::string_
            "leave thread_pool null for the library's own threads");
   return {thread_pool.threads, thread_pool.host, thread_pool.run};
 }
-
-}  // namespace
 
 void refuse(std::string_view call, std::string_view argument, std::string problem, std::string got, std::string wanted,
             std::string hint) {

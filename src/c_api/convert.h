@@ -36,6 +36,17 @@ BackwardTensors convert(const fovea_backward_tensors* tensors, std::string_view 
 AttentionProblem convert(const fovea_problem* problem, std::string_view call);
 fovea_problem convert(const AttentionProblem& problem);
 
+// Range-checks a field with the values 0 to count - 1.
+int to_index(std::int32_t value, int count, const std::string& name, std::string_view call);
+bool to_bool(std::int32_t value, const std::string& name, std::string_view call);
+
+// The FOVEA_MASK constants index the table of masks.
+Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call);
+Buffer convert(const fovea_buffer& buffer);
+ExternalThreadPool convert(const fovea_external_thread_pool& thread_pool, std::string_view call);
+
+// A null struct is an absent tensor.
+MutableTensorView optional_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call);
 MutableTensorView convert_tensor(const fovea_tensor* tensor, std::string_view name, std::string_view call);
 
 // A dense row-major tensor in CPU memory.

@@ -40,6 +40,19 @@ inline constexpr std::size_t kFirstSize<fovea_linear_forward_tensors> = offsetof
 template <>
 inline constexpr std::size_t kFirstSize<fovea_linear_backward_tensors> =
     offsetof(fovea_linear_backward_tensors, accumulate_dx) + sizeof(fovea_linear_backward_tensors::accumulate_dx);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_options> = offsetof(fovea_layer_options, reserved) +
+                                                               sizeof(fovea_layer_options::reserved);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_projections> = offsetof(fovea_layer_projections, out) +
+                                                                   sizeof(fovea_layer_projections::out);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_forward_tensors> = offsetof(fovea_layer_forward_tensors, saved) +
+                                                                       sizeof(fovea_layer_forward_tensors::saved);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_backward_tensors> = offsetof(fovea_layer_backward_tensors,
+                                                                                 reserved) +
+                                                                        sizeof(fovea_layer_backward_tensors::reserved);
 
 struct StructSizes {
   std::size_t first;  // in version 0.2.0
