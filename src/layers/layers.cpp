@@ -128,7 +128,7 @@ LayerExplanation explain(const LayerProblem& problem, std::string_view attention
       const bool is_out = one.source == layers::Source::attention;
       if (is_out && forward) add_attention();
       add_part(one.name(), explained<linear::Types>(one.problem, product), result);
-      if (is_out && !forward) add_attention();
+      if (is_out && !forward && one.problem.wants_dx) add_attention();
     }
     for (const LayerExplanation::Part& part : result.parts)
       largest = std::max(largest, part.explanation.workspace_bytes);

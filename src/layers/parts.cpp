@@ -79,6 +79,19 @@ bool wants_anything(const LinearProblem& linear) {
   return linear.wants_dx || linear.wants_dweight || linear.wants_dbias;
 }
 
+// The gradient of attention's result first, gradients of parameters in a product of their own: attention may still
+// refuse its saved state, and then nothing of the caller's was written.
+void add_out(const LayerProblem& p, const Steps& steps, std::vector<Product>& products) {
+  const Step& out = steps.back();
+  Product gradient{out.source, out.slot, 0, backward_of(p, out, true, false)};
+  gradient.problem.wants_dweight = gradient.problem.wants_dbias = gradient.problem.accumulate = false;
+  gradient.problem.parameter_dtype = p.dtype;
+  gradient.problem.copies_x = false;
+  if (needs_gradient(p, steps, out.source)) products.push_back(std::move(gradient));
+  Product parameters{out.source, out.slot, 0, backward_of(p, out, false, false)};
+  if (wants_anything(parameters.problem)) products.push_back(std::move(parameters));
+}
+
 // The products of all projections that read the source.
 void add_backward(const LayerProblem& p, const Steps& steps, Source source, std::vector<Product>& products) {
   const bool with_dx = needs_gradient(p, steps, source), packs = with_dx && packs_weights(p, steps, source);
@@ -157,7 +170,8 @@ std::vector<Product> products_of(const LayerProblem& p) {
     for (const Step& step : steps) products.push_back({step.source, step.slot, 0, forward_of(p, step)});
     return products;
   }
-  for (const Source source : {Source::attention, Source::kv_latent, Source::q_latent, Source::x_kv, Source::x})
+  add_out(p, steps, products);
+  for (const Source source : {Source::kv_latent, Source::q_latent, Source::x_kv, Source::x})
     add_backward(p, steps, source, products);
   return products;
 }

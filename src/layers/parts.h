@@ -24,7 +24,7 @@ struct Product {
   std::string name() const;
 };
 
-// Forward: attention runs before the last one. Backward: attention runs after the first one, which is out.
+// Forward: attention runs before the last one, out. Backward: attention runs after the first one, out's dx.
 std::vector<Product> products_of(const LayerProblem& problem);
 
 // Forward's product of one projection.

@@ -95,7 +95,7 @@ void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunCo
       tensors.weight = pack_weights(views, product.source, t.parameters, inner, copy_rows);
     }
     choice->implementation->backward(*choice->plan, tensors, inner);
-    if (is_out) attend_backward(plan, views, inner);
+    if (is_out && wanted.wants_dx) attend_backward(plan, views, inner);
   }
 }
 

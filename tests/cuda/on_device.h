@@ -35,4 +35,7 @@ int check_tiles();
 // Linear's products, gradients and sums against the reference on the host.
 int check_linear();
 
+// Layers against their formulas on the host.
+int check_layers();
+
 }  // namespace fovea::cuda

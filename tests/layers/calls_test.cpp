@@ -288,7 +288,7 @@ TEST(LayerCalls, ExplainTellsPartsAndSavedTensors) {
     return text;
   };
   EXPECT_EQ(names(forward.parts), "q_down kv_down q k v attention out ");
-  EXPECT_EQ(names(backward.parts), "out attention k v dkv_latent q q_down kv_down dx ");
+  EXPECT_EQ(names(backward.parts), "out attention out k v dkv_latent q q_down kv_down dx ");
   EXPECT_EQ(names(forward.saved), "q_latent kv_latent q k v attention lse ");
   EXPECT_EQ(names(forward.saved), names(backward.saved));
   const double rows = 300, e = 96;

@@ -53,7 +53,7 @@ struct Activations {
 std::vector<double> probabilities(const LayerProblem& p, const Activations& a, std::int64_t b, std::int64_t h,
                                   std::int64_t i) {
   const std::int64_t key_head = h / (p.heads_q / p.heads_kv);
-  const KeyWindow window = key_window(attention_of(p));
+  const KeyWindow window = key_window({.len_q = p.len_q, .len_k = p.len_k, .mask = p.mask});
   std::vector<double> scores(static_cast<std::size_t>(p.len_k), -INFINITY);
   for (std::int64_t j = std::max<std::int64_t>(0, i + window.begin); j < std::min(p.len_k, i + window.end); ++j) {
     double s = 0;
@@ -141,7 +141,44 @@ Matrix side_by_side(const HeadGradients& g) {
   return all;
 }
 
+double largest_of(const Matrix& m) {
+  double largest = 1e-30;
+  for (const double value : m.values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// The largest difference as a share of `scale`.
+double difference(const std::vector<float>& values, const Matrix& expected, double scale) {
+  double worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) return INFINITY;
+    worst = std::max(worst, std::abs(values[i] - expected.values[i]));
+  }
+  return values.size() == expected.values.size() ? worst / scale : INFINITY;
+}
+
+// Activations are rounded to the type a few times on the way to each result.
+double tolerance(DType dtype) { return dtype == DType::fp32 ? 3e-6 : dtype == DType::fp16 ? 3e-3 : 2.4e-2; }
+
 }  // namespace
+
+std::string fault_of(const LayerCall& call) {
+  const Matrices inputs = inputs_of(call);
+  const LayerProblem problem = problem_of(call.shape);
+  Matrices expected = expected_gradients(problem, inputs);
+  expected["y"] = expected_y(problem, inputs);
+  std::string fault;
+  for (const auto& [name, values] : call.results()) {
+    // The sum of dk's rows is 0 where no key is masked, so a bias is judged by all biases.
+    double scale = largest_of(expected.at(name));
+    for (const auto& [other, matrix] : expected) {
+      if (name.ends_with(".bias") && other.ends_with(".bias")) scale = std::max(scale, largest_of(matrix));
+    }
+    const double off = difference(values, expected.at(name), scale);
+    if (!(off <= tolerance(call.shape.dtype))) fault += name + " is off by " + std::to_string(off) + " ";
+  }
+  return fault;
+}
 
 Matrices inputs_of(const LayerCall& call) {
   Matrices in;

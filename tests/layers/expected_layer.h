@@ -27,4 +27,7 @@ Matrix expected_y(const LayerProblem& problem, const Matrices& inputs);
 // dx, dx_kv and dNAME and dNAME.bias of every projection.
 Matrices expected_gradients(const LayerProblem& problem, const Matrices& inputs);
 
+// What is wrong with the call's results; empty if nothing is.
+std::string fault_of(const LayerCall& call);
+
 }  // namespace fovea::layers

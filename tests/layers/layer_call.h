@@ -107,6 +107,7 @@ class LayerCall {
     for (const std::string& name : results_) all[name] = values(name);
     return all;
   }
+  const std::map<std::string, std::shared_ptr<TestTensor>>& tensors() const { return tensors_; }
   std::int64_t gaps_written() const {
     std::int64_t written = 0;
     for (const auto& [name, one] : tensors_) written += one->gaps_written();

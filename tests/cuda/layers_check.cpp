@@ -1,0 +1,208 @@
+// Layers on the device against their formulas on the host: every kind and type; the same bits again and in graphs; with
+// weights that do not lie densely; refused where a pointer is not the device's.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cuda/measure/device_memory.h"
+#include "cuda/runtime/check.h"
+#include "layers/expected_layer.h"
+#include "on_device.h"
+
+namespace fovea::cuda {
+namespace {
+
+using layers::LayerCall;
+using layers::Shape;
+
+int passed = 0, failed = 0;
+
+void judge(const std::string& what, const std::string& fault) {
+  (fault.empty() ? passed : failed) += 1;
+  if (!fault.empty()) std::printf("LAYERS %s: %s\n", what.c_str(), fault.c_str());
+}
+
+// A call on the host, its tensors copied to the device.
+class DeviceLayer {
+ public:
+  explicit DeviceLayer(const Shape& shape) : host(shape), saved_(host.forward.saved.bytes), options(host.options) {
+    for (const auto& [name, tensor] : host.tensors()) {
+      DeviceMemory& memory = memory_[tensor->view.data] = DeviceMemory(tensor->bytes());
+      memory.upload(tensor->view.data);
+    }
+    forward = host.forward, backward = host.backward;
+    for (TensorView* const view : {&forward.x, &forward.x_kv, &backward.x, &backward.x_kv, &backward.dy}) place(*view);
+    for (MutableTensorView* const view : {&forward.y, &backward.dx, &backward.dx_kv}) place(*view);
+    for (const layers::Slot slot : layers::kAllSlots) {
+      for (LayerParameters* const all : {&forward.parameters, &backward.parameters})
+        place(layers::at(*all, slot).weight), place(layers::at(*all, slot).bias);
+      place(layers::at(backward.gradients, slot).weight), place(layers::at(backward.gradients, slot).bias);
+    }
+    forward.saved = backward.saved = {saved_.data(), saved_.bytes()};
+  }
+
+  void run() const { layer_forward(forward, options), layer_backward(backward, options); }
+
+  // NaN in all results, on the device.
+  void poison() {
+    for (const auto& [name, values] : host.results()) memory_.at(host.tensor(name).view.data).poison();
+  }
+  // Brings the results to the host's tensors.
+  const LayerCall& fetch() {
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (const auto& [name, values] : host.results()) {
+      void* const data = host.tensor(name).view.data;
+      memory_.at(data).download(data);
+    }
+    return host;
+  }
+
+  LayerCall host;
+
+ private:
+  template <class Pointer>
+  void place(BasicTensorView<Pointer>& view) {
+    if (!view) return;
+    view.data = memory_.at(view.data).data();
+    view.device = {DeviceKind::cuda, 0};
+  }
+
+  std::map<const void*, DeviceMemory> memory_;
+  DeviceMemory saved_;
+
+ public:
+  LayerOptions options;
+  LayerForwardTensors forward;
+  LayerBackwardTensors backward;
+};
+
+std::string words_of(const Shape& s) {
+  return std::string(to_string(s.kind)) + " width " + std::to_string(s.width) + " type " +
+         std::to_string(static_cast<int>(s.dtype)) + " to " + std::to_string(static_cast<int>(s.result)) +
+         (s.cross ? " cross" : "") + " order " + std::to_string(static_cast<int>(s.order));
+}
+
+void check_shape(const Shape& shape) {
+  DeviceLayer layer(shape);
+  layer.run();
+  const auto first = layer.fetch().results();
+  judge(words_of(shape), layers::fault_of(layer.host));
+  judge(words_of(shape) + " gaps", layer.host.gaps_written() == 0 ? "" : "written");
+  layer.poison();
+  layer.run();
+  judge(words_of(shape) + " again", layer.fetch().results() == first ? "" : "other bits");
+}
+
+void launch_captured(const std::function<void(cudaStream_t)>& enqueue) {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  enqueue(stream);
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  for (int turn = 0; turn < 2; ++turn) check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+// With the caller's workspace, and with one that becomes memory of the graph.
+void check_capture(const Shape& shape) {
+  DeviceLayer layer(shape);
+  layer.run();
+  const auto wanted = layer.fetch().results();
+  DeviceMemory forward(workspace_bytes(describe(layer.forward, layer.options))),
+      backward(workspace_bytes(describe(layer.backward, layer.options)));
+  for (const bool lent : {true, false}) {
+    layer.poison();
+    launch_captured([&](cudaStream_t stream) {
+      layer.options.stream = stream;
+      if (lent) layer.options.workspace = {forward.data(), forward.bytes()};
+      layer_forward(layer.forward, layer.options);
+      if (lent) layer.options.workspace = {backward.data(), backward.bytes()};
+      layer_backward(layer.backward, layer.options);
+    });
+    layer.options.stream = nullptr, layer.options.workspace = {};
+    judge(words_of(shape) + (lent ? " captured" : " captured with its own memory"),
+          layer.fetch().results() == wanted ? "" : "other bits than the call");
+  }
+}
+
+// Each of these would be reached by the last part only.
+void check_refusals() {
+  const auto expect_refused = [](const std::string& argument, const std::function<void(DeviceLayer&)>& spoil) {
+    DeviceLayer layer({.kind = LayerKind::gqa, .heads_kv = 2, .dtype = DType::bf16, .result = DType::bf16});
+    layer_forward(layer.forward, layer.options);
+    layer.poison();
+    const std::map<std::string, std::vector<float>> before = layer.fetch().results();
+    spoil(layer);
+    for (const bool forward : {true, false}) {
+      std::string fault = "not refused";
+      try {
+        forward ? layer_forward(layer.forward, layer.options) : layer_backward(layer.backward, layer.options);
+      } catch (const Error& error) {
+        fault = error.details().argument == argument ? "" : error.what();
+      }
+      judge("a host pointer for " + argument + (forward ? " forward" : " backward"), fault);
+    }
+    for (const auto& [name, values] : layer.fetch().results())
+      for (const float value : values)
+        if (!std::isnan(value)) return judge(argument, "wrote " + name);
+  };
+  expect_refused("out", [](DeviceLayer& layer) {
+    layer.forward.parameters.out = layer.host.forward.parameters.out;
+    layer.forward.parameters.out.weight.device = layer.forward.parameters.out.bias.device = {DeviceKind::cuda, 0};
+    layer.backward.parameters = layer.forward.parameters;
+  });
+  expect_refused("saved",
+                 [](DeviceLayer& layer) { layer.forward.saved = layer.backward.saved = layer.host.forward.saved; });
+}
+
+}  // namespace
+
+int check_layers() {
+  std::vector<Shape> all = layers::shapes();
+  all.push_back({.kind = LayerKind::mha,
+                 .len_q = 200,
+                 .len_k = 200,
+                 .width = 256,
+                 .width_kv = 256,
+                 .heads_kv = 4,
+                 .dim_qk = 64,
+                 .dim_v = 64,
+                 .mask = Mask::causal});
+  all.push_back({.kind = LayerKind::mla,
+                 .batch = 1,
+                 .len_q = 130,
+                 .len_k = 130,
+                 .width = 512,
+                 .width_kv = 512,
+                 .dim_qk = 128,
+                 .dim_v = 128,
+                 .latent_q = 64,
+                 .latent_kv = 64});
+  for (Shape shape : all) {
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      shape.dtype = shape.result = dtype;
+      for (const auto order : {layers::Order::dense, layers::Order::gaps}) {
+        shape.order = order;
+        check_shape(shape);
+      }
+      check_capture(shape);
+      shape.result = DType::fp32;
+      check_shape(shape);
+    }
+  }
+  check_refusals();
+  std::printf("layers: %d passed, %d failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace fovea::cuda
