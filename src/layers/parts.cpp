@@ -83,10 +83,9 @@ bool wants_anything(const LinearProblem& linear) {
 // refuse its saved state, and then nothing of the caller's was written.
 void add_out(const LayerProblem& p, const Steps& steps, std::vector<Product>& products) {
   const Step& out = steps.back();
-  Product gradient{out.source, out.slot, 0, backward_of(p, out, true, false)};
-  gradient.problem.wants_dweight = gradient.problem.wants_dbias = gradient.problem.accumulate = false;
-  gradient.problem.parameter_dtype = p.dtype;
-  gradient.problem.copies_x = false;
+  Product gradient{out.source, out.slot, 0, sized(p, out)};
+  gradient.problem.wants_dx = true;
+  gradient.problem.copies_dy = p.copies_dy;
   if (needs_gradient(p, steps, out.source)) products.push_back(std::move(gradient));
   Product parameters{out.source, out.slot, 0, backward_of(p, out, false, false)};
   if (wants_anything(parameters.problem)) products.push_back(std::move(parameters));
