@@ -17,6 +17,7 @@ struct Types {
   using ForwardTensors = fovea::ForwardTensors;
   using BackwardTensors = fovea::BackwardTensors;
   static std::string line(const AttentionProblem& problem);
+  static std::size_t hash(const AttentionProblem& problem);
   static bool asks_reproducible(const AttentionProblem& problem) { return problem.reproducible; }
   static core::ImplementationList<Types>& list();  // src/implementations.cpp
   // If `name` is empty, FOVEA_IMPL may name one. `flash` means the device's best one that stores no scores.

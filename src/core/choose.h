@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/hash.h"
 #include "core/implementation.h"
 #include "core/names.h"
 #include "core/plan_cache.h"
@@ -89,7 +90,8 @@ class Chooser {
       const Problem& problem;
       std::string_view name;
       unsigned generation;
-    } request{problem_, wanted_, list_.generation()};
+      std::size_t hash;
+    } request{problem_, wanted_, list_.generation(), hash_of(Types::hash(problem_), wanted_, list_.generation())};
     return Cache::instance().find(request, [&] { return make(call, request.generation); });
   }
 

@@ -16,6 +16,7 @@ struct Types {
   using ForwardTensors = LinearForwardTensors;
   using BackwardTensors = LinearBackwardTensors;
   static std::string line(const LinearProblem& problem);
+  static std::size_t hash(const LinearProblem& problem);
   // Who names an implementation takes it as it is; those that are not reproducible run only when named.
   static bool asks_reproducible(const LinearProblem&) { return false; }
   // Best first: those on GPUs, then those on the CPU, the engine's own product last of them.
