@@ -18,9 +18,8 @@ std::size_t Types::hash(const AttentionProblem& p) {
 }
 
 std::string_view Types::requested(std::string_view name) {
-  if (!name.empty()) return name == "flash" ? std::string_view{} : name;
   static const std::string_view variable = core::environment("FOVEA_IMPL");
-  return variable == "flash" ? std::string_view{} : variable;
+  return name.empty() ? variable : name;
 }
 
 void register_implementations(std::span<const Implementation> more) { Types::list().add(more); }

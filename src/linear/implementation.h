@@ -1,7 +1,6 @@
 // The implementations of Linear: their type and the list.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -22,7 +21,6 @@ struct Types {
   // Best first: those on GPUs, then those on the CPU, the engine's own product last of them.
   static core::ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
-  static constexpr std::array<std::string_view, 0> kWords{};
 };
 
 using Implementation = core::Implementation<Types>;

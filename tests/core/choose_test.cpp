@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <random>
 #include <string>
@@ -33,7 +32,6 @@ struct Types {
   static bool asks_reproducible(const Problem& problem) { return problem.reproducible; }
   static ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
-  static constexpr std::array<std::string_view, 0> kWords{};
 };
 
 std::atomic<int> living_plans{0};

@@ -63,7 +63,7 @@ TEST(LinearPlans, AreFoundAgainByEveryNameOfAChoice) {
   EXPECT_EQ(first->plan->tiles, explain(problem).tiles);
 }
 
-TEST(LinearPlans, TheWordsOfAttentionAreNoNames) {
+TEST(LinearPlans, TheProgramsWordIsNoName) {
   try {
     explain(LinearProblem{}, "flash");
     FAIL() << "not refused";
