@@ -40,7 +40,7 @@ struct Buffer {
   std::int64_t bytes = 0;
 };
 
-// `implementation` may also be flash, the best one of the device; if it is empty, FOVEA_IMPL may name one.
+// If `implementation` is empty, FOVEA_IMPL may name one.
 //
 // On CUDA a call enqueues its work on `stream` and returns. Synchronize `stream` before it is destroyed, and a
 // per-thread default stream before the thread that owns it exits. One driver hung when streams were destroyed while

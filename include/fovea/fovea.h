@@ -80,7 +80,7 @@ typedef struct fovea_options {
   int32_t mask;
   int32_t has_scale;           // 0: scale is 1 / sqrt(dim_qk)
   double scale;                // any finite value
-  const char* implementation;  // a name; null, "" or "flash": chosen automatically
+  const char* implementation;  // a name; null or "": chosen automatically
   int32_t threads;             // CPU; 0: the default
   int32_t irreproducible;      // 1 also admits implementations that are not bitwise reproducible
   const fovea_external_thread_pool* thread_pool;

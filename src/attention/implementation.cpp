@@ -11,10 +11,15 @@ namespace fovea::attention {
 
 std::string Types::line(const AttentionProblem& problem) { return core::line_of(problem); }
 
+std::size_t Types::hash(const AttentionProblem& p) {
+  return core::hash_of(p.pass, p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k, p.dim_qk, p.dim_v, p.dtype,
+                       p.result_dtype, p.mask.alignment, p.mask.left, p.mask.right, p.scale, p.device.kind,
+                       p.device.index, p.reproducible, p.saved_state, p.accumulate, p.wants_dq, p.wants_dk, p.wants_dv);
+}
+
 std::string_view Types::requested(std::string_view name) {
-  if (!name.empty()) return name == "flash" ? std::string_view{} : name;
   static const std::string_view variable = core::environment("FOVEA_IMPL");
-  return variable == "flash" ? std::string_view{} : variable;
+  return name.empty() ? variable : name;
 }
 
 void register_implementations(std::span<const Implementation> more) { Types::list().add(more); }

@@ -17,11 +17,11 @@ struct Types {
   using ForwardTensors = fovea::ForwardTensors;
   using BackwardTensors = fovea::BackwardTensors;
   static std::string line(const AttentionProblem& problem);
+  static std::size_t hash(const AttentionProblem& problem);
   static bool asks_reproducible(const AttentionProblem& problem) { return problem.reproducible; }
   static core::ImplementationList<Types>& list();  // src/implementations.cpp
-  // If `name` is empty, FOVEA_IMPL may name one. `flash` means the device's best one that stores no scores.
+  // If `name` is empty, FOVEA_IMPL may name one.
   static std::string_view requested(std::string_view name);
-  static constexpr std::string_view kWords[] = {"flash"};
 };
 
 using Implementation = core::Implementation<Types>;
@@ -32,7 +32,7 @@ inline const core::ImplementationList<Types>& implementations() { return Types::
 // Adds implementations that are not part of the library (the baselines). Must not be called while calls run.
 void register_implementations(std::span<const Implementation> more);
 
-// The names that a call may request: `flash` and every implementation, each name once.
+// The names that a call may request: every implementation's, each once.
 std::vector<std::string> known_names();
 
 // Whether the implementation called `name` gives the same bits in every run. A program that names one that does not

@@ -6,7 +6,6 @@
 
 #include "baselines/blocks.h"
 #include "baselines/conversions.h"
-#include "baselines/memory_plan.h"
 #include "baselines/operands.h"
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
@@ -19,14 +18,18 @@ namespace {
 constexpr std::int64_t kKeysPerTask = 256;  // rows of dk or dv that one task computes
 
 struct Run {
-  const AttentionProblem& problem;
+  const Plan& plan;
   const BackwardTensors& tensors;
   const core::RunContext& context;
-  BackwardMemory memory;
   Operand q, k, v, dout;
   PairMatrix probabilities{};
+  const AttentionProblem& problem = plan.problem;
+  const ScoreShape& shape = plan.shape;
   const RowPasses& passes = row_passes();
 
+  float* gradients() const { return plan.backward.gradients.in(context.workspace); }
+  float* wide_probabilities() const { return plan.backward.probabilities.in(context.workspace); }
+  float* delta() const { return plan.backward.delta.in(context.workspace); }
   std::int64_t group() const { return problem.heads_q / problem.heads_kv; }
 
   // Calls task(block) for all blocks of query rows of every head.
@@ -46,18 +49,18 @@ void query_key_product(const Run& run, const RowBlock& block, const Operand& a, 
        .k = dim,
        .a = a.matrix(block.batch, block.head).from(block.first, 0),
        .b = b.matrix(block.batch, block.head / run.group()).transpose(),
-       .c = {to + score_index(p, block.batch, block.head, block.first), DType::fp32, p.len_k}});
+       .c = {to + run.shape.index(block.batch, block.head, block.first), DType::fp32, p.len_k}});
 }
 
 void recompute_probabilities(const Run& run) {
   const AttentionProblem& p = run.problem;
   run.pass(
-      [&](const RowBlock& block) { query_key_product(run, block, run.q, run.k, p.dim_qk, run.memory.probabilities); });
+      [&](const RowBlock& block) { query_key_product(run, block, run.q, run.k, p.dim_qk, run.wide_probabilities()); });
   const TensorView& lse = run.tensors.lse;
   run.pass([&](const RowBlock& block) {
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-      const VisibleKeys keys = visible_keys(p, row);
-      float* scores = run.memory.probabilities + score_index(p, block.batch, block.head, row);
+      const VisibleKeys keys = run.shape.visible_keys(row);
+      float* scores = run.wide_probabilities() + run.shape.index(block.batch, block.head, row);
       run.passes.exponentials(
           scores, p.len_k, keys.begin, keys.end, static_cast<float>(p.scale),
           {0.0f, static_cast<const float*>(lse.data)[row_index(lse, block.batch, block.head, row)]});
@@ -70,15 +73,15 @@ PairMatrix find_probabilities(const Run& run) {
   const AttentionProblem& p = run.problem;
   if (!p.saved_state) {
     recompute_probabilities(run);
-    return pair_matrix_in(p, run.memory.probabilities);
+    return run.shape.pairs_in(run.wide_probabilities());
   }
   const void* saved = saved_probabilities(run.tensors.saved);
   if (p.dtype != DType::fp16) return {saved, p.dtype, p.len_k};
   run.pass([&](const RowBlock& block) {
-    const std::int64_t first = score_index(p, block.batch, block.head, block.first);
-    widen_row(run.memory.probabilities + first, p.dtype, saved, first, block.rows * p.len_k);
+    const std::int64_t first = run.shape.index(block.batch, block.head, block.first);
+    widen_row(run.wide_probabilities() + first, p.dtype, saved, first, block.rows * p.len_k);
   });
-  return pair_matrix_in(p, run.memory.probabilities);
+  return run.shape.pairs_in(run.wide_probabilities());
 }
 
 // Computes delta = rowsum(dout * out), unless it was given. Saved probabilities need no delta: see
@@ -89,7 +92,7 @@ void find_delta(const Run& run) {
   if (p.saved_state && !given) return;
   run.pass([&](const RowBlock& block) {
     std::vector<float> wide_out(static_cast<std::size_t>(p.dim_v)), wide_dout(wide_out);
-    float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
+    float* delta = run.delta() + (block.batch * p.heads_q + block.head) * p.len_q;
     for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
       if (given) {
         delta[row] = static_cast<const float*>(given.data)[row_index(given, block.batch, block.head, row)];
@@ -117,14 +120,14 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
   const bool by_mean = p.saved_state && !run.tensors.delta;
   const auto scale = static_cast<float>(p.scale);
   std::vector<float> wide(static_cast<std::size_t>(run.probabilities.dtype == DType::fp32 ? 0 : p.len_k));
-  const float* delta = run.memory.delta + (block.batch * p.heads_q + block.head) * p.len_q;
-  const linear::MatrixBatch all = run.probabilities.matrix(p, block.batch, block.head);
+  const float* delta = run.delta() + (block.batch * p.heads_q + block.head) * p.len_q;
+  const linear::MatrixBatch all = run.shape.matrix(run.probabilities, block.batch, block.head);
   for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-    float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+    float* gradients = run.gradients() + run.shape.index(block.batch, block.head, row);
     const float* probabilities = wide_row(all.from(row, 0), wide);
     // The fused form does not read masked pairs, whose gradients are zero. The others process all pairs, as frameworks
     // do.
-    const VisibleKeys read = form == Form::fused ? visible_keys(p, row) : VisibleKeys{0, p.len_k};
+    const VisibleKeys read = form == Form::fused ? run.shape.visible_keys(row) : VisibleKeys{0, p.len_k};
     const float mean =
         by_mean ? run.passes.weighted_mean(gradients + read.begin, probabilities + read.begin, read.end - read.begin)
                 : delta[row];
@@ -140,7 +143,7 @@ void differentiate_softmax(const Run& run, Form form, const RowBlock& block) {
 void scale_gradients(const Run& run, const RowBlock& block) {
   const AttentionProblem& p = run.problem;
   for (std::int64_t row = block.first; row < block.first + block.rows; ++row) {
-    float* gradients = run.memory.gradients + score_index(p, block.batch, block.head, row);
+    float* gradients = run.gradients() + run.shape.index(block.batch, block.head, row);
     run.passes.scale(gradients, p.len_k, static_cast<float>(p.scale));
     if (p.dtype == DType::bf16) narrow_in_place(p.dtype, gradients, p.len_k);
   }
@@ -148,7 +151,7 @@ void scale_gradients(const Run& run, const RowBlock& block) {
 
 void score_gradients(const Run& run, Form form) {
   const auto product = [&run](const RowBlock& block) {
-    query_key_product(run, block, run.dout, run.v, run.problem.dim_v, run.memory.gradients);
+    query_key_product(run, block, run.dout, run.v, run.problem.dim_v, run.gradients());
   };
   const auto softmax = [&run, form](const RowBlock& block) { differentiate_softmax(run, form, block); };
   if (form == Form::fused) {  // runs the softmax while the product's rows are in the cache
@@ -166,14 +169,14 @@ void score_gradients(const Run& run, Form form) {
 // dq = factor * gradients k
 void query_gradient(const Run& run, float factor) {
   const AttentionProblem& p = run.problem;
-  const PairMatrix gradients = pair_matrix_in(p, run.memory.gradients);
-  const Result dq = result(run.tensors.dq, run.memory.dq, p.accumulate);
+  const PairMatrix gradients = run.shape.pairs_in(run.gradients());
+  const Result dq = result(run.tensors.dq, run.plan.backward.dq.in(run.context.workspace), p.accumulate);
   run.pass([&](const RowBlock& block) {
     linear::blas::multiply_fastest({.m = block.rows,
                                     .n = p.dim_qk,
                                     .k = p.len_k,
                                     .alpha = factor,
-                                    .a = gradients.matrix(p, block.batch, block.head).from(block.first, 0),
+                                    .a = run.shape.matrix(gradients, block.batch, block.head).from(block.first, 0),
                                     .b = run.k.matrix(block.batch, block.head / run.group()),
                                     .c = dq.rows(block.batch, block.head, block.first)});
   });
@@ -195,7 +198,7 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* scratch,
                                       .n = view.sizes[3],
                                       .k = p.len_q,
                                       .alpha = factor,
-                                      .a = pair_matrix.matrix(p, batch, query_head).from(0, first).transpose(),
+                                      .a = run.shape.matrix(pair_matrix, batch, query_head).from(0, first).transpose(),
                                       .b = rows.matrix(batch, query_head),
                                       .beta = member == 0 ? 0.0f : 1.0f,
                                       .c = to.rows(batch, head, first)});
@@ -212,26 +215,28 @@ void answer_without_pairs(const AttentionProblem& p, const BackwardTensors& tens
 
 }  // namespace
 
-void backward(Form form, const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
+void backward(const Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {
+  const AttentionProblem& p = plan.problem;
   if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(p, tensors, context);
-  const BackwardMemory memory = backward_memory(p, context.workspace);
-  Run run{p,
+  const BackwardLayout& arrays = plan.backward;
+  void* const workspace = context.workspace;
+  Run run{plan,
           tensors,
           context,
-          memory,
-          operand(context, tensors.q, memory.q),
-          operand(context, tensors.k, memory.k),
-          operand(context, tensors.v, memory.v),
-          operand(context, tensors.dout, memory.dout)};
+          operand(context, tensors.q, arrays.q.in(workspace)),
+          operand(context, tensors.k, arrays.k.in(workspace)),
+          operand(context, tensors.v, arrays.v.in(workspace)),
+          operand(context, tensors.dout, arrays.dout.in(workspace))};
   run.probabilities = find_probabilities(run);
-  if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
+  if (p.wants_dv) key_gradient(run, tensors.dv, arrays.dv.in(workspace), run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
   find_delta(run);
-  score_gradients(run, form);
+  score_gradients(run, plan.form);
   // In the vectorized form the products scale.
-  const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
+  const float factor = plan.form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
   if (p.wants_dq) query_gradient(run, factor);
-  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, pair_matrix_in(p, memory.gradients), run.q, factor);
+  if (p.wants_dk)
+    key_gradient(run, tensors.dk, arrays.dk.in(workspace), run.shape.pairs_in(run.gradients()), run.q, factor);
 }
 
 }  // namespace fovea::baselines

@@ -7,7 +7,7 @@
 
 #include "baselines/backward.h"
 #include "baselines/forward.h"
-#include "baselines/memory_plan.h"
+#include "baselines/plan.h"
 #include "baselines/saved_state.h"
 #include "core/never_destroyed.h"
 #include "linear/blas/blas.h"
@@ -15,21 +15,15 @@
 namespace fovea::baselines {
 namespace {
 
-constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
-
-struct Plan final : attention::Plan {
-  Plan(Form f, const AttentionProblem& p) : attention::Plan(p), form(f) {}
-  std::string_view name() const { return kNames[static_cast<int>(form)]; }
-  Form form;
-};
-
 core::Prepared prepare(const AttentionProblem& p, int form) {
   const std::int64_t longest = std::max(p.len_q, p.len_k);
   if (longest > linear::blas::kLargestSize)
     return {.refusal = "the matrix libraries take lengths below 2^31, got " + std::to_string(longest)};
   auto plan = std::make_shared<Plan>(static_cast<Form>(form), p);
-  const bool is_forward = p.pass == Pass::forward;
-  plan->workspace_bytes = is_forward ? forward_memory(p, nullptr).bytes : backward_memory(p, nullptr).bytes;
+  if (p.pass == Pass::forward)
+    plan->forward = forward_layout(p), plan->workspace_bytes = plan->forward.bytes;
+  else
+    plan->backward = backward_layout(p), plan->workspace_bytes = plan->backward.bytes;
   plan->saved_bytes = saved_bytes(p);
   plan->tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
                 " for each batch and head";
@@ -39,7 +33,7 @@ core::Prepared prepare(const AttentionProblem& p, int form) {
 void run_forward(const core::Plan& prepared, const ForwardTensors& tensors, const core::RunContext& context) {
   const auto& plan = static_cast<const Plan&>(prepared);
   if (plan.problem.saved_state) invalidate_saved_header(tensors.saved);
-  forward(plan.form, plan.problem, tensors, context);
+  forward(plan, tensors, context);
   if (plan.problem.saved_state) write_saved_header(plan.problem, plan.name(), tensors.saved);
 }
 
@@ -48,11 +42,11 @@ void run_backward(const core::Plan& prepared, const BackwardTensors& tensors, co
   const AttentionProblem& p = plan.problem;
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
   if (reads_state) check_saved_header(p, plan.name(), tensors.saved);
-  backward(plan.form, p, tensors, context);
+  backward(plan, tensors, context);
 }
 
 attention::Implementation entry(Form form) {
-  return {.name = kNames[static_cast<int>(form)],
+  return {.name = name_of(form),
           .device = DeviceKind::cpu,
           .variant = static_cast<int>(form),
           .automatic = false,

@@ -1,7 +1,9 @@
 // The three ways to compute probabilities from scores.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace fovea::baselines {
 
@@ -10,5 +12,10 @@ enum class Form : std::uint8_t {
   vectorized,  // the product scales; one pass for lse, one for exp(score - lse)
   fused,       // scale, mask and softmax in one pass
 };
+
+constexpr std::string_view name_of(Form form) {
+  constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
+  return kNames[static_cast<std::size_t>(form)];
+}
 
 }  // namespace fovea::baselines

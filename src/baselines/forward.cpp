@@ -5,7 +5,6 @@
 
 #include "baselines/blocks.h"
 #include "baselines/conversions.h"
-#include "baselines/memory_plan.h"
 #include "baselines/operands.h"
 #include "baselines/row_passes.h"
 #include "baselines/saved_state.h"
@@ -16,11 +15,13 @@ namespace fovea::baselines {
 namespace {
 
 struct Run {
-  const AttentionProblem& problem;
+  const Plan& plan;
   const ForwardTensors& tensors;
   const core::RunContext& context;
-  float* scores;         // the whole matrix
-  void* kept = nullptr;  // 16-bit probabilities for backward; null if the matrix itself is saved, or nothing
+  float* scores;  // the whole matrix
+  void* kept;     // 16-bit probabilities for backward; null if the matrix itself is saved, or nothing
+  const AttentionProblem& problem = plan.problem;
+  const ScoreShape& shape = plan.shape;
   const RowPasses& passes = row_passes();
 
   std::int64_t heads_per_key_head() const { return problem.heads_q / problem.heads_kv; }
@@ -31,21 +32,21 @@ struct Run {
     const AttentionProblem& p = problem;
     for_each_block(context, p.batch, p.heads_q, p.len_q, [&](const RowBlock& block) {
       for (std::int64_t row = block.first; row < block.first + block.rows; ++row)
-        task(scores + score_index(p, block.batch, block.head, row), visible_keys(p, row), block, row);
+        task(scores + shape.index(block.batch, block.head, row), shape.visible_keys(row), block, row);
     });
   }
 
   void finish_row(float* row_of_scores, float lse, const RowBlock& block, std::int64_t row) const {
     if (tensors.lse) static_cast<float*>(tensors.lse.data)[row_index(tensors.lse, block.batch, block.head, row)] = lse;
     if (kept != nullptr)
-      narrow_row(kept, problem.dtype, score_index(problem, block.batch, block.head, row), row_of_scores, problem.len_k);
+      narrow_row(kept, problem.dtype, shape.index(block.batch, block.head, row), row_of_scores, problem.len_k);
     else if (problem.dtype == DType::bf16)
       narrow_in_place(DType::bf16, row_of_scores, problem.len_k);
   }
 
   PairMatrix probabilities() const {
     if (kept != nullptr && problem.dtype == DType::bf16) return {kept, DType::bf16, problem.len_k};
-    return pair_matrix_in(problem, scores);
+    return shape.pairs_in(scores);
   }
 };
 
@@ -58,7 +59,7 @@ void score_product(const Run& run, const Operand& q, const Operand& k) {
          .k = p.dim_qk,
          .a = q.matrix(block.batch, block.head).from(block.first, 0),
          .b = k.matrix(block.batch, block.head / run.heads_per_key_head()).transpose(),
-         .c = {run.scores + score_index(p, block.batch, block.head, block.first), DType::fp32, p.len_k}});
+         .c = {run.scores + run.shape.index(block.batch, block.head, block.first), DType::fp32, p.len_k}});
   });
 }
 
@@ -69,7 +70,7 @@ void output_product(const Run& run, const Operand& v, const Result& out) {
     linear::blas::multiply_fastest({.m = block.rows,
                                     .n = p.dim_v,
                                     .k = p.len_k,
-                                    .a = probabilities.matrix(p, block.batch, block.head).from(block.first, 0),
+                                    .a = run.shape.matrix(probabilities, block.batch, block.head).from(block.first, 0),
                                     .b = v.matrix(block.batch, block.head / run.heads_per_key_head()),
                                     .c = out.rows(block.batch, block.head, block.first)});
   });
@@ -126,19 +127,23 @@ void answer_without_keys(const AttentionProblem& p, const ForwardTensors& tensor
 
 }  // namespace
 
-void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
+void forward(const Plan& plan, const ForwardTensors& tensors, const core::RunContext& context) {
+  const AttentionProblem& p = plan.problem;
   if (p.batch * p.heads_q * p.len_q == 0) return;
   if (p.len_k == 0) return answer_without_keys(p, tensors, context);
-  const ForwardMemory memory = forward_memory(p, context.workspace);
+  const ForwardLayout& arrays = plan.forward;
+  void* const workspace = context.workspace;
   void* saved = p.saved_state ? saved_probabilities(tensors.saved) : nullptr;
-  const bool in_place = memory.scores == nullptr;
-  const Run run{p, tensors, context, in_place ? static_cast<float*>(saved) : memory.scores, in_place ? nullptr : saved};
-  score_product(run, operand(context, tensors.q, memory.q), operand(context, tensors.k, memory.k));
-  if (form == Form::naive) naive_passes(run);
-  if (form == Form::vectorized) vectorized_passes(run, memory.lse);
-  if (form == Form::fused) fused_pass(run);
-  const Result out = result(tensors.out, memory.out, false);
-  output_product(run, operand(context, tensors.v, memory.v), out);
+  float* const scores = arrays.scores.in(workspace);
+  const bool in_place = scores == nullptr;
+  const Run run{plan, tensors, context, in_place ? static_cast<float*>(saved) : scores, in_place ? nullptr : saved};
+  score_product(run, operand(context, tensors.q, arrays.q.in(workspace)),
+                operand(context, tensors.k, arrays.k.in(workspace)));
+  if (plan.form == Form::naive) naive_passes(run);
+  if (plan.form == Form::vectorized) vectorized_passes(run, reinterpret_cast<LogSumExp*>(arrays.lse.in(workspace)));
+  if (plan.form == Form::fused) fused_pass(run);
+  const Result out = result(tensors.out, arrays.out.in(workspace), false);
+  output_product(run, operand(context, tensors.v, arrays.v.in(workspace)), out);
   deliver(context, out, tensors.out, false);
 }
 

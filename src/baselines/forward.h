@@ -1,13 +1,11 @@
 // Forward over the whole score matrix: S = Q K^T, P by one of three forms, P V.
 #pragma once
 
-#include "baselines/form.h"
-#include "core/plan.h"
+#include "baselines/plan.h"
 #include "fovea/attention.h"
 
 namespace fovea::baselines {
 
-void forward(Form form, const AttentionProblem& problem, const ForwardTensors& tensors,
-             const core::RunContext& context);
+void forward(const Plan& plan, const ForwardTensors& tensors, const core::RunContext& context);
 
 }  // namespace fovea::baselines

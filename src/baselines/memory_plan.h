@@ -1,29 +1,37 @@
-// The layout of the workspace, which both the plan and the run compute.
+// Where the arrays of a run lie in the workspace. Found once, by the plan.
 #pragma once
 
 #include <cstdint>
 
-#include "baselines/row_passes.h"
 #include "fovea/problem.h"
 
 namespace fovea::baselines {
 
-// Arrays of floats, 64-byte aligned. Copies of tensors are used only if a library cannot read or write them in place.
-struct ForwardMemory {
-  float *q, *k, *v, *out;
-  LogSumExp* lse;  // [batch, heads_q, len_q]
-  float* scores;   // [batch, heads_q, len_q, len_k]; null if fp32 scores become the saved probabilities in place
-  std::int64_t bytes;
-};
-ForwardMemory forward_memory(const AttentionProblem& problem, void* workspace);
+// Floats, 64-byte aligned.
+struct Array {
+  std::int64_t offset = -1;  // bytes; negative: there is none
 
-struct BackwardMemory {
-  float *q, *k, *v, *dout, *dq, *dk, *dv;
-  float* delta;          // [batch, heads_q, len_q]
-  float* probabilities;  // null if the products read the saved ones
-  float* gradients;      // of the probabilities, then of the scores
-  std::int64_t bytes;
+  float* in(void* workspace) const {
+    return offset < 0 ? nullptr : reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
+  }
 };
-BackwardMemory backward_memory(const AttentionProblem& problem, void* workspace);
+
+// Copies of tensors are used only if a library cannot read or write them in place.
+struct ForwardLayout {
+  Array q, k, v, out;
+  Array lse;     // LogSumExp[batch, heads_q, len_q]
+  Array scores;  // [batch, heads_q, len_q, len_k]; none if fp32 scores become the saved probabilities in place
+  std::int64_t bytes = 0;
+};
+ForwardLayout forward_layout(const AttentionProblem& problem);
+
+struct BackwardLayout {
+  Array q, k, v, dout, dq, dk, dv;
+  Array delta;          // [batch, heads_q, len_q]
+  Array probabilities;  // none if the products read the saved ones
+  Array gradients;      // of the probabilities, then of the scores
+  std::int64_t bytes = 0;
+};
+BackwardLayout backward_layout(const AttentionProblem& problem);
 
 }  // namespace fovea::baselines

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/hash.h"
 #include "core/implementation.h"
 #include "core/names.h"
 #include "core/plan_cache.h"
@@ -53,7 +54,7 @@ class Chooser {
   using Problem = typename Types::Problem;
   using Entry = Implementation<Types>;
 
-  // `name` may be empty, the name of one implementation, or another word of the operation (`Types::kWords`).
+  // `name`: of one implementation, or empty.
   Chooser(const Problem& problem, std::string_view name)
       : problem_(problem), given_(name), wanted_(Types::requested(name)), list_(Types::list()) {}
 
@@ -89,13 +90,14 @@ class Chooser {
       const Problem& problem;
       std::string_view name;
       unsigned generation;
-    } request{problem_, wanted_, list_.generation()};
+      std::size_t hash;
+    } request{problem_, wanted_, list_.generation(), hash_of(Types::hash(problem_), wanted_, list_.generation())};
     return Cache::instance().find(request, [&] { return make(call, request.generation); });
   }
 
-  // The names that a call may request: the operation's words and every implementation, each name once.
+  // The names that a call may request: every implementation's, each once.
   static std::vector<std::string> known_names() {
-    std::vector<std::string> names(std::begin(Types::kWords), std::end(Types::kWords));
+    std::vector<std::string> names;
     for (const Entry& one : Types::list()) {
       if (std::find(names.begin(), names.end(), one.name) == names.end()) names.emplace_back(one.name);
     }

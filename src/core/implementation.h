@@ -16,8 +16,8 @@
 namespace fovea::core {
 
 // `Types` describes the operation: `Problem`, with the field `device`; `ForwardTensors` and `BackwardTensors`;
-// `line(problem)`, the problem line; `asks_reproducible(problem)`; `list()`, the implementations; `requested(name)`,
-// the implementation that a call with `name` requests, or ""; `kWords`, the words that a call may give besides names.
+// `line(problem)`, the problem line; `hash(problem)`; `asks_reproducible(problem)`; `list()`, the implementations;
+// `requested(name)`, the implementation that a call with `name` requests, or "".
 template <class Types>
 struct Implementation {
   using Problem = typename Types::Problem;

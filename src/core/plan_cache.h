@@ -7,20 +7,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "core/fork_safe_mutex.h"
 #include "core/never_destroyed.h"
 
 namespace fovea::core {
 
-// Keeps the last kShared values of the process and the last kPerThread values of each thread. A hit among the thread's
-// own values takes no lock. Values are reference-counted: evicting one does not disturb a call that runs it.
-// `Value::answers(request)` compares a value with a request.
-template <class Value>
+// Keeps the last kKept values of the process and as many of each thread. A hit among the thread's own values takes no
+// lock. Values are reference-counted: evicting one does not disturb a call that runs it. A request has a `hash`;
+// `Value::answers(request)` compares a value with it.
+template <class Value, std::size_t kMost = 128>
 class PlanCache {
  public:
   using Held = std::shared_ptr<const Value>;
-  static constexpr std::size_t kShared = 128, kPerThread = 16;
+  static constexpr std::size_t kKept = kMost;
 
   // One cache for each type of value.
   static PlanCache& instance() {
@@ -33,7 +34,7 @@ class PlanCache {
   // two threads with the same request may both call it.
   template <class Request, class Make>
   Held find(const Request& request, Make make) {
-    ThreadRing* const own = ring_of_this_thread();
+    ThreadSlots* const own = slots_of_this_thread();
     if (own != nullptr) {
       if (const Held* const hit = own->find(request); hit != nullptr) return *hit;
     }
@@ -41,77 +42,104 @@ class PlanCache {
     if (value == nullptr) {
       value = make();
       made_.fetch_add(1, std::memory_order_relaxed);
-      share(value);
+      share(request.hash, value);
     }
-    return own == nullptr ? value : own->add(value);
+    return own == nullptr ? value : own->add(request.hash, value);
   }
 
-  // How many values were made so far.
+  // How many values were made so far, and how often a thread looked, under the lock, for one that it did not have.
   std::int64_t made() const { return made_.load(std::memory_order_relaxed); }
+  std::int64_t shared_lookups() const { return shared_lookups_.load(std::memory_order_relaxed); }
 
  private:
-  template <std::size_t kSlots>
-  struct Ring {
-    std::array<Held, kSlots> slots;
-    std::size_t last = 0;
+  // The last kKept values. Those whose hashes have the same remainder form a list.
+  class Slots {
+   public:
+    Slots() { firsts_.fill(kNone); }
 
-    // Searches from the newest value to the oldest.
     template <class Request>
     const Held* find(const Request& request) const {
-      for (std::size_t n = 0; n < kSlots; ++n) {
-        const Held& one = slots[(last + kSlots - n) % kSlots];
-        if (one != nullptr && one->answers(request)) return &one;
+      for (Index at = firsts_[request.hash % kKept]; at != kNone; at = slots_[at].next) {
+        const Slot& slot = slots_[at];
+        if (slot.hash == request.hash && slot.value->answers(request)) return &slot.value;
       }
       return nullptr;
     }
-    void add(Held value) {
-      last = (last + 1) % kSlots;
-      slots[last].swap(value);
+
+    // Returns the evicted value, for the caller to release.
+    Held add(std::size_t hash, Held value) {
+      const Index at = oldest_;
+      oldest_ = static_cast<Index>((oldest_ + 1) % kKept);
+      Slot& slot = slots_[at];
+      if (slot.value != nullptr) unlink(at);
+      slot.value.swap(value);
+      slot.hash = hash;
+      slot.next = std::exchange(firsts_[hash % kKept], at);
+      return value;
     }
+
+   private:
+    using Index = std::uint16_t;
+    static constexpr Index kNone = 0xffff;
+    static_assert(kKept < kNone);
+    struct Slot {
+      Held value;
+      std::size_t hash = 0;
+      Index next = kNone;
+    };
+
+    void unlink(Index at) {
+      Index* to = &firsts_[slots_[at].hash % kKept];
+      while (*to != at) to = &slots_[*to].next;
+      *to = slots_[at].next;
+    }
+
+    std::array<Slot, kKept> slots_;
+    std::array<Index, kKept> firsts_;
+    Index oldest_ = 0;
   };
 
   // Each thread has a reference count of its own for a value, so that threads with the same plan do not write to a
   // shared cache line.
-  struct ThreadRing : Ring<kPerThread> {
-    Held add(const Held& value) {
+  struct ThreadSlots : Slots {
+    Held add(std::size_t hash, const Held& value) {
       const auto shared = std::make_shared<Held>(value);
       const Held counted(shared, value.get());
-      Ring<kPerThread>::add(counted);
+      Slots::add(hash, counted);
       return counted;
     }
   };
 
-  // Null once the thread's ring has been destroyed; later destructors of the thread may still call.
-  static ThreadRing* ring_of_this_thread() {
+  // Null once the thread's slots have been destroyed; later destructors of the thread may still call.
+  static ThreadSlots* slots_of_this_thread() {
     static thread_local bool ended = false;
     struct Owner {
-      ThreadRing ring;
+      ThreadSlots slots;
       ~Owner() { ended = true; }
     };
     static thread_local Owner owner;
-    return ended ? nullptr : &owner.ring;
+    return ended ? nullptr : &owner.slots;
   }
 
   template <class Request>
   Held find_shared(const Request& request) {
+    shared_lookups_.fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     const Held* const hit = shared_.find(request);
     return hit == nullptr ? nullptr : *hit;
   }
-  void share(Held value) {
-    {
-      const std::lock_guard lock(mutex_);
-      shared_.last = (shared_.last + 1) % kShared;
-      shared_.slots[shared_.last].swap(value);
-    }  // releases the evicted value, outside the lock
+  void share(std::size_t hash, Held value) {
+    Held evicted;  // released outside the lock
+    const std::lock_guard lock(mutex_);
+    evicted = shared_.add(hash, std::move(value));
   }
 
   // Constructs the cache while the program is loaded, so that fork() cannot interrupt its construction.
   static inline const bool made_at_load_ = (instance(), true);
 
   ForkSafeMutex mutex_;
-  Ring<kShared> shared_;
-  std::atomic<std::int64_t> made_{0};
+  Slots shared_;
+  std::atomic<std::int64_t> made_{0}, shared_lookups_{0};
 };
 
 }  // namespace fovea::core

@@ -1,7 +1,6 @@
 // A layer as an operation: one implementation per kind of device, which composes parts.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -16,10 +15,10 @@ struct Types {
   using ForwardTensors = LayerForwardTensors;
   using BackwardTensors = LayerBackwardTensors;
   static std::string line(const Request& request);
+  static std::size_t hash(const Request& request);
   static bool asks_reproducible(const Request&) { return false; }  // attention's choice asks for it
   static core::ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
-  static constexpr std::array<std::string_view, 0> kWords{};
 };
 
 using Implementation = core::Implementation<Types>;

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "core/hash.h"
 #include "core/never_destroyed.h"
 #include "cpu/tasks.h"
 #include "layers/cuda/layers.h"
@@ -47,6 +48,19 @@ Implementation host_implementation() {
 core::Prepared prepare(const Request& request, int) { return {.plan = std::make_shared<Plan>(request)}; }
 
 std::string Types::line(const Request& request) { return line_of(request); }
+
+std::size_t Types::hash(const Request& r) {
+  std::uint64_t wanted = 0;
+  for (const Slot slot : kAllSlots) {
+    const ProjectionFacts& facts = at(r.projections, slot);
+    wanted = wanted << 3 | std::uint64_t{facts.bias} << 2 | std::uint64_t{facts.wants_dweight} << 1 | facts.wants_dbias;
+  }
+  return core::hash_of(r.kind, r.pass, r.batch, r.len_q, r.len_k, r.width, r.width_kv, r.heads_q, r.heads_kv, r.dim_qk,
+                       r.dim_v, r.latent_q, r.latent_kv, r.dtype, r.result_dtype, r.parameter_dtype, r.mask.alignment,
+                       r.mask.left, r.mask.right, r.scale, r.device.kind, r.device.index, r.cross, r.saves,
+                       r.reproducible, r.accumulate, r.wants_dx, r.wants_dx_kv, wanted, r.copies_x, r.copies_x_kv,
+                       r.copies_dy, r.attention_name, r.product_name);
+}
 
 core::ImplementationList<Types>& Types::list() {
   static auto& all = []() -> core::ImplementationList<Types>& {

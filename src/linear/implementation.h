@@ -1,7 +1,6 @@
 // The implementations of Linear: their type and the list.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -16,12 +15,12 @@ struct Types {
   using ForwardTensors = LinearForwardTensors;
   using BackwardTensors = LinearBackwardTensors;
   static std::string line(const LinearProblem& problem);
+  static std::size_t hash(const LinearProblem& problem);
   // Who names an implementation takes it as it is; those that are not reproducible run only when named.
   static bool asks_reproducible(const LinearProblem&) { return false; }
   // Best first: those on GPUs, then those on the CPU, the engine's own product last of them.
   static core::ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
-  static constexpr std::array<std::string_view, 0> kWords{};
 };
 
 using Implementation = core::Implementation<Types>;

@@ -34,6 +34,12 @@ Implementation host_implementation(int number) {
 
 std::string Types::line(const LinearProblem& problem) { return line_of(problem); }
 
+std::size_t Types::hash(const LinearProblem& p) {
+  return core::hash_of(p.pass, p.batch, p.len, p.heads_in, p.dim_in, p.heads_out, p.dim_out, p.dtype, p.result_dtype,
+                       p.parameter_dtype, p.device.kind, p.device.index, p.bias, p.wants_dx, p.wants_dweight,
+                       p.wants_dbias, p.accumulate, p.accumulate_dx, p.copies_x, p.copies_dy);
+}
+
 core::ImplementationList<Types>& Types::list() {
   static auto& all = [&]() -> core::ImplementationList<Types>& {
     const Implementation own = host_implementation(0);

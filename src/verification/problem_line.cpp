@@ -70,9 +70,11 @@ const Operation& operation_of(std::vector<Word>& words) {
   return *found;
 }
 
+constexpr std::size_t kLeastLetters = 4;  // shorter words are close to everything
+
 // The words of a key's help that name what it is: of "query heads", but not of a sentence.
 std::vector<std::string> naming_words(const core::Key& key) {
-  constexpr std::size_t kLeastLetters = 4, kMostWords = 3;  // shorter words are close to everything
+  constexpr std::size_t kMostWords = 3;
   const std::string_view phrase = key.help.substr(0, key.help.find_first_of(",;:"));
   std::vector<std::string> words;
   std::size_t count = 0;
@@ -84,8 +86,13 @@ std::vector<std::string> naming_words(const core::Key& key) {
   return count <= kMostWords ? words : std::vector<std::string>{};
 }
 
-// The nearest key. Keys are short, so people also type what one means: `heads` for hq.
+// A key of another operation, unless it is as short as a typing error. Otherwise the nearest key. Keys are short, so
+// people also type what one means: `heads` for hq.
 std::string key_hint(std::string_view word, const core::KeyTable& table, const std::vector<std::string>& names) {
+  for (const Operation* one : operations()) {
+    if (word.size() >= kLeastLetters && one->keys().find(word) != nullptr)
+      return "`" + std::string(word) + "` is a key of op=" + std::string(one->name());
+  }
   if (std::string hint = hint_of(word, names); !hint.empty()) return hint;
   for (const core::Key& key : table.keys) {
     if (!core::nearest_word(word, naming_words(key)).empty())

@@ -35,9 +35,9 @@ TEST(KeptPlans, RunWithoutAnotherChoice) {
 
 TEST(KeptPlans, TakeTheNameThatTheyWerePreparedWithOrChose) {
   Call call(7);
-  const Plan plan = prepare(describe(call.forward, call.options), "flash");
+  const Plan plan = prepare(describe(call.forward, call.options));
   call.options.plan = &plan;
-  for (const std::string_view name : {std::string_view("flash"), plan.implementation(), std::string_view()}) {
+  for (const std::string_view name : {plan.implementation(), std::string_view()}) {
     call.options.implementation = name;
     EXPECT_NO_THROW(attention_forward(call.forward, call.options)) << name;
   }
@@ -54,8 +54,8 @@ TEST(KeptPlans, AreRefusedForAnotherProblem) {
   EXPECT_NE(refused.got, refused.wanted);
   EXPECT_NE(refused.wanted.find("scale=0.5"), std::string::npos) << refused.wanted;
   EXPECT_EQ(refused.got.find("scale=0.5"), std::string::npos) << refused.got;
-  const Plan by_word = prepare(describe(call.forward, {}), "flash");
-  call.options.plan = &by_word, call.options.implementation = "flash";
+  const Plan by_name = prepare(describe(call.forward, {}), plan.implementation());
+  call.options.plan = &by_name, call.options.implementation = plan.implementation();
   EXPECT_EQ(refusal_of([&] { attention_forward(call.forward, call.options); }).wanted, refused.wanted);
   EXPECT_TRUE(call.outputs_untouched());
 }

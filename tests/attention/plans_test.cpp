@@ -33,5 +33,17 @@ TEST(Plans, AreMadeOnceForEachNewProblem) {
   }
 }
 
+TEST(Plans, TheProgramsWordIsNoName) {
+  Call call(7);
+  call.options.implementation = "flash";
+  try {
+    attention_forward(call.forward, call.options);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.details().argument, "implementation");
+    EXPECT_EQ(error.details().wanted.find("flash"), std::string::npos) << error.details().wanted;
+  }
+}
+
 }  // namespace
 }  // namespace fovea

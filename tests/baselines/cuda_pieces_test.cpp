@@ -23,7 +23,7 @@ std::int64_t score_bytes(const AttentionProblem& p) { return 4 * p.batch * p.hea
 
 std::vector<Piece> all_pieces(Form form, const AttentionProblem& p) {
   std::vector<Piece> pieces;
-  for (const Strip& strip : strips_of(form, p))
+  for (const StripPlan& strip : strip_plans(form, p))
     for (const Piece& piece : pieces_of(p, strip)) pieces.push_back(piece);
   return pieces;
 }
@@ -47,17 +47,18 @@ void expect_cover(const std::string& line, std::size_t count) {
     largest = std::max(largest, score_bytes(piece.problem));
   }
   EXPECT_EQ(row, p.batch * p.heads_q * p.len_q);
-  EXPECT_EQ(4 * most_pairs(Form::naive, p), largest);
+  EXPECT_EQ(4 * most_pairs(strip_plans(Form::naive, p)), largest);
 }
 
 // Every visible pair is in one product of rows and in one of columns, every row and key in one of each kind.
 void expect_strips(const std::string& line, std::size_t count) {
   SCOPED_TRACE(line);
   const AttentionProblem p = problem(line);
-  const std::vector<Strip> strips = strips_of(Form::fused, p);
+  const std::vector<StripPlan> strips = strip_plans(Form::fused, p);
   EXPECT_EQ(strips.size(), count);
   std::int64_t query = 0, keys = 0, pairs = 0;
-  for (const Strip& strip : strips) {
+  for (const StripPlan& planned : strips) {
+    const Strip& strip = planned.strip;
     EXPECT_EQ(strip.query, query);
     EXPECT_EQ(strip.keys_before, keys);
     EXPECT_GT(strip.keys, 0);
@@ -68,7 +69,7 @@ void expect_strips(const std::string& line, std::size_t count) {
     keys = strip.keys;
     EXPECT_GE(keys, std::min(p.len_k, query - 1 + key_window(p).end));
     EXPECT_TRUE(keys % 128 == 0 || keys == p.len_k);
-    for (const Piece& piece : pieces_of(p, strip)) {
+    for (const Piece& piece : pieces_of(p, planned)) {
       EXPECT_EQ(piece.window_end, key_window(p).end + piece.query);
       EXPECT_EQ(piece.row, (piece.batch * p.heads_q + piece.head_q) * p.len_q + strip.query);
       pairs += piece.problem.batch * piece.problem.heads_q * piece.problem.len_q * piece.problem.len_k;
@@ -99,8 +100,9 @@ TEST(CudaPieces, StripsEndAtTheEdgeOfTheMask) {
 void expect_products(Form form, const std::string& line, std::size_t count) {
   SCOPED_TRACE(line);
   const AttentionProblem p = problem(line);
-  const Strip strip = strips_of(form, p).front();
-  const std::vector<Strip> parts = halves_of(form, p, strip);
+  const StripPlan planned = strip_plans(form, p).front();
+  const Strip& strip = planned.strip;
+  const std::vector<Strip>& parts = planned.halves;
   EXPECT_EQ(parts.size(), count);
   std::int64_t query = strip.query;
   for (const Strip& part : parts) {
@@ -144,14 +146,14 @@ TEST(CudaPieces, Fp32AndProblemsWithoutPairsAreOnePiece) {
 TEST(CudaPieces, PlansOfHugeProblemsCountNoPieces) {
   AttentionProblem p = problem("b=1 hq=64 lq=8192 lk=8192 dtype=bf16");
   p.batch = std::int64_t{1} << 24;
-  EXPECT_GT(forward_memory(Form::fused, p, nullptr).bytes, 0);
+  EXPECT_GT(forward_layout(p, most_pairs(strip_plans(Form::fused, p))).bytes, 0);
 }
 
 // Two bytes a pair and a piece's scores, where the whole fp32 matrix stood.
 TEST(CudaPieces, SixteenBitsHoldHalfTheMatrix) {
   const AttentionProblem p = problem("b=4 hq=16 lq=4096 lk=4096 dtype=bf16");
   const std::int64_t pairs = score_bytes(p) / 4;
-  EXPECT_LT(forward_memory(Form::fused, p, nullptr).bytes, 2 * pairs + pairs / 2);
+  EXPECT_LT(forward_layout(p, most_pairs(strip_plans(Form::fused, p))).bytes, 2 * pairs + pairs / 2);
 }
 
 }  // namespace

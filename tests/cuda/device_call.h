@@ -1,4 +1,4 @@
-// A case on the first GPU: inputs made from its line, results full of NaN.
+// A case on the current GPU: inputs made from its line, results full of NaN.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
+#include "threads_at_once.h"
 #include "verification/attention/case_tensors.h"
 
 namespace fovea::cuda {
@@ -67,7 +68,7 @@ class DeviceCall {
     if (is_input) std::copy_n(static_cast<const std::byte*>(view.data), view.buffer_bytes, all.begin());
     memory.upload(all.data());
     view.data = memory.data();
-    view.device = {DeviceKind::cuda, 0};
+    view.device = {DeviceKind::cuda, current_device()};
   }
 
   static constexpr std::size_t kInputs = 4;  // q, k, v, dout, before out, lse, dq, dk, dv

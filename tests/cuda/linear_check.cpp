@@ -1,23 +1,23 @@
 // Linear on the device against the reference on the host: every type, memory order and implementation; the same bits
-// again; captured in a graph; refused where a pointer is not the device's.
+// again, also from several threads and devices at once; captured in a graph; refused where a pointer is not the device's.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
-#include "linear/linear_tensors.h"
+#include "linear_set.h"
 #include "on_device.h"
+#include "threads_at_once.h"
 
 namespace fovea::cuda {
 namespace {
-
-using linear::Order;
-using linear::TestTensor;
 
 int passed = 0, failed = 0;
 
@@ -25,62 +25,6 @@ void judge(const std::string& what, const std::string& fault) {
   (fault.empty() ? passed : failed) += 1;
   if (!fault.empty()) std::printf("LINEAR %s: %s\n", what.c_str(), fault.c_str());
 }
-
-// A host tensor and its copy on the device; NaN outside, and inside results.
-class Placed {
- public:
-  Placed(const Sizes& sizes, DType dtype, Order order, unsigned seed)
-      : host(sizes, dtype, order, seed), memory_(host.bytes()) {
-    memory_.upload(host.view.data);
-    view = host.view;
-    view.data = memory_.data();
-    view.device = {DeviceKind::cuda, 0};
-  }
-  void poison() { memory_.poison(); }
-  void set_zero() { check(cudaMemset(memory_.data(), 0, static_cast<std::size_t>(memory_.bytes())), "cudaMemset"); }
-  MutableTensorView fetch() {
-    memory_.download(host.view.data);
-    return host.view;
-  }
-  std::vector<float> values() {
-    fetch();
-    return host.all();
-  }
-
-  TestTensor host;
-  MutableTensorView view;
-
- private:
-  DeviceMemory memory_;
-};
-
-struct Shape {
-  std::int64_t batch, len, heads_in, dim_in, heads_out, dim_out;
-  std::string words() const {
-    return std::to_string(batch) + "x" + std::to_string(len) + " " + std::to_string(heads_in) + "x" +
-           std::to_string(dim_in) + " " + std::to_string(heads_out) + "x" + std::to_string(dim_out);
-  }
-};
-
-struct Set {
-  Placed x, weight, bias, y, dy, dx, dweight, dbias;
-  Set(const Shape& s, DType dtype, DType result, Order order)
-      : x({s.batch, s.heads_in, s.len, s.dim_in}, dtype, order, 1),
-        weight({1, 1, s.heads_out * s.dim_out, s.heads_in * s.dim_in}, dtype, Order::dense, 2),
-        bias({1, 1, 1, s.heads_out * s.dim_out}, dtype, Order::dense, 3),
-        y({s.batch, s.heads_out, s.len, s.dim_out}, result, order, 0),
-        dy({s.batch, s.heads_out, s.len, s.dim_out}, dtype, order, 4),
-        dx({s.batch, s.heads_in, s.len, s.dim_in}, result, order, 0),
-        dweight({1, 1, s.heads_out * s.dim_out, s.heads_in * s.dim_in}, result, Order::dense, 0),
-        dbias({1, 1, 1, s.heads_out * s.dim_out}, result, Order::dense, 0) {}
-
-  LinearForwardTensors forward() const { return {x.view, weight.view, bias.view, y.view}; }
-  LinearBackwardTensors backward() const { return {x.view, weight.view, dy.view, dx.view, dweight.view, dbias.view}; }
-  LinearForwardTensors host_forward() const { return {x.host.view, weight.host.view, bias.host.view, y.host.view}; }
-  LinearBackwardTensors host_backward() const {
-    return {x.host.view, weight.host.view, dy.host.view, dx.host.view, dweight.host.view, dbias.host.view};
-  }
-};
 
 void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
   Set set(shape, dtype, result, order);
@@ -94,7 +38,7 @@ void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
                              std::to_string(static_cast<int>(order));
     std::vector<std::vector<float>> first;
     for (int turn = 0; turn < 2; ++turn) {
-      for (Placed* one : {&set.y, &set.dx, &set.dweight, &set.dbias}) one->poison();
+      set.poison();
       linear_forward(set.forward(), {.implementation = name});
       linear_backward(set.backward(), {.implementation = name});
       check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -151,6 +95,41 @@ void check_capture() {
   cudaStreamDestroy(stream);
 }
 
+// Threads share the plans of products, and biases of their own: each on its stream of each device in turns.
+void check_threads() {
+  constexpr int kThreads = 8, kShapes = 10, kRounds = 10;
+  std::vector<std::string> wrong(kThreads);
+  const auto said = at_once(kThreads, [&](int thread) {
+    std::vector<std::unique_ptr<Set>> sets;
+    std::vector<std::vector<std::byte>> wanted;
+    const DeviceStreams streams;
+    const auto run = [&](int number, const char* name) {
+      const CurrentDevice current(number % used_devices());
+      const LinearOptions options{.implementation = name, .stream = streams.get(number % used_devices())};
+      linear_forward(sets[static_cast<std::size_t>(number)]->forward(), options);
+      linear_backward(sets[static_cast<std::size_t>(number)]->backward(), options);
+    };
+    for (int number = 0; number < kShapes; ++number) {
+      const CurrentDevice current(number % used_devices());
+      const DType dtype = number % 3 == 0 ? DType::fp32 : DType::bf16;
+      sets.push_back(std::make_unique<Set>(Shape{1 + number % 2, 40 + number, 2, 32, 2, 24}, dtype, dtype,
+                                           number % 4 < 2 ? Order::dense : Order::by_heads, static_cast<unsigned>(10 * thread)));
+      run(number, "cuda.cublaslt");
+      wanted.push_back(sets.back()->results());
+      sets.back()->poison();
+    }
+    for (int round = 0; round < kRounds; ++round)
+      for (int number = 0; number < kShapes; ++number) run(number, "cuda.cublaslt");
+    for (int number = 0; number < kShapes; ++number) {
+      const CurrentDevice current(number % used_devices());
+      if (sets[static_cast<std::size_t>(number)]->results() != wanted[static_cast<std::size_t>(number)])
+        wrong[static_cast<std::size_t>(thread)] = "other bits, shape " + std::to_string(number);
+    }
+  });
+  for (std::size_t thread = 0; thread < said.size(); ++thread)
+    judge("threads at once", said[thread].empty() ? wrong[thread] : said[thread]);
+}
+
 void check_refusal() {
   Set set({1, 8, 1, 8, 1, 8}, DType::fp32, DType::fp32, Order::dense);
   LinearForwardTensors tensors = set.forward();
@@ -175,6 +154,7 @@ int check_linear() {
   check_shape({2, 60, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::by_heads);
   check_accumulation();
   check_capture();
+  check_threads();
   check_refusal();
   std::printf("linear: %d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;

@@ -29,6 +29,9 @@ int check_launches();
 // Calls with a workspace of the library's, on streams of every kind.
 int check_workspaces();
 
+// Plans of the first two devices in turns, from several threads.
+int check_devices();
+
 // Every compiled tile: unsplit, with splits through memory and in clusters, also on problems that never choose it.
 int check_tiles();
 

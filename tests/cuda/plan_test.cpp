@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "cuda/attention/any/arch_spec.h"
 #include "cuda/attention/any/estimate.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
@@ -184,6 +186,19 @@ TEST(Plan, SplitsThroughMemoryPayForTheirSecondKernel) {
   EXPECT_GT(most_extra, 4e-6 * 1.7e9);
   EXPECT_EQ(in_memory(plan_forward(p, {}).split), least_in_memory < least);
   for (const TileChoice& one : tile_choices(Kernel::backward_dq, p, {})) EXPECT_EQ(extra_cycles(one, 0), 0);
+}
+
+// What another implementation's prediction is compared with is what decided among the tiles.
+TEST(Plan, PublishesTheTimeThatItsChoiceCompared) {
+  describe_device(9, 132, kH200Shared, 2);
+  for (const std::string lengths : {"lq=8192", "lq=1 lk=32768", "lq=64 lk=8192"}) {
+    const AttentionProblem p =
+        verification::attention_case("pass=fwd d=128 dtype=bf16 device=cuda " + lengths).problem;
+    double least = HUGE_VAL;
+    for (const TileChoice& one : tile_choices(Kernel::forward, p, {}))
+      least = std::min(least, cycles_of(one, ElementKind::bf16, 0) + extra_cycles(one, 0));
+    EXPECT_DOUBLE_EQ(plan_forward(p, {}).seconds, least / arch_spec(0).clock_hz) << lengths;
+  }
 }
 
 // A driver may answer that no thread block of a tile finds a place. There is a plan nevertheless; launching says

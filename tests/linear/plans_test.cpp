@@ -1,6 +1,7 @@
 // A problem of Linear is planned at its first call and no more, and a plan is the same for any number of threads.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "core/choose.h"
@@ -63,7 +64,53 @@ TEST(LinearPlans, AreFoundAgainByEveryNameOfAChoice) {
   EXPECT_EQ(first->plan->tiles, explain(problem).tiles);
 }
 
-TEST(LinearPlans, TheWordsOfAttentionAreNoNames) {
+TEST(LinearPlans, KeptByTheCallerGiveTheSameBitsWithoutAChoice) {
+  for (const std::string& name : names_on_the_cpu()) {
+    SCOPED_TRACE(name);
+    Calls plain, planned;
+    const LinearOptions named{.implementation = name};
+    linear_forward(plain.forward, named);
+    linear_backward(plain.backward, named);
+    const Plan forward = prepare(describe(planned.forward, named), name);
+    const Plan backward = prepare(describe(planned.backward, named), name);
+    EXPECT_EQ(forward.implementation(), name);
+    const std::int64_t before = plans_made();
+    linear_forward(planned.forward, {.plan = &forward});
+    linear_backward(planned.backward, {.plan = &backward});
+    EXPECT_EQ(plans_made(), before);
+    EXPECT_EQ(planned.y.all(), plain.y.all());
+    EXPECT_EQ(planned.dx.all(), plain.dx.all());
+    EXPECT_EQ(planned.dweight.all(), plain.dweight.all());
+  }
+}
+
+TEST(LinearPlans, AreRefusedByOtherCalls) {
+  Calls calls;
+  const std::vector<float> before = calls.y.all();
+  const auto refused = [&](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::invalid_argument);
+      EXPECT_EQ(error.details().argument, "plan") << error.what();
+      return error.details();
+    }
+    ADD_FAILURE() << "not refused";
+    return ErrorDetails{};
+  };
+  const Plan empty, backward = prepare(describe(calls.backward));
+  LinearProblem other = describe(calls.forward);
+  other.len += 1;
+  const Plan longer = prepare(other), named = prepare(describe(calls.forward), "cpu.own");
+  EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &empty}); }).got, "an empty plan");
+  EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &backward}); }).got, "linear_backward");
+  EXPECT_NE(refused([&] { linear_forward(calls.forward, {.plan = &longer}); }).got.find("m=6"), std::string::npos);
+  EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.implementation = "cpu.other", .plan = &named}); }).wanted,
+            "cpu.other");
+  EXPECT_EQ(std::memcmp(calls.y.all().data(), before.data(), before.size() * sizeof(float)), 0);
+}
+
+TEST(LinearPlans, TheProgramsWordIsNoName) {
   try {
     explain(LinearProblem{}, "flash");
     FAIL() << "not refused";

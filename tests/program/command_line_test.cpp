@@ -320,8 +320,24 @@ TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
 TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {
   const Ended run = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=nosuch"}});
   EXPECT_EQ(run.code, 2);
-  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of flash, ", "naive"})
+  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of cuda.any, ", "naive"})
     EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
+}
+
+// `flash` is the program's word for the implementation of a call that names none. The library knows it neither as a name
+// nor in the environment.
+TEST(CommandLineOutput, FlashIsWhatACallRunsThatNamesNone) {
+  for (const std::string line : {kTiny, "op=linear m=4 n=4 k=4"}) {
+    const Ended word = fovea({"explain", "--problem", line, "--impl", "flash"}), none = fovea({"explain", "--problem", line});
+    EXPECT_EQ(word.code, 0) << word.err;
+    EXPECT_EQ(word.out, none.out);
+  }
+  const auto told = nlohmann::json::parse(
+      fovea({"explain", "--problem", kTiny, "--impl", "flash", "--json"}, {.environment = {"FOVEA_IMPL=naive"}}).out);
+  EXPECT_EQ(told["chosen"], "naive");
+  const Ended refused = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=flash"}});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("argument `FOVEA_IMPL`"), std::string::npos) << refused.err;
 }
 
 // Every implementation's own verdict, also of those after the one that runs and of those that a cap passes over.

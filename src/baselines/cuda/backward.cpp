@@ -2,11 +2,7 @@
 // rows of dq; then dk from all of dS.
 #include "baselines/cuda/backward.h"
 
-#include <vector>
-
-#include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/passes.h"
-#include "baselines/cuda/pieces.h"
 #include "baselines/saved_state.h"
 
 namespace fovea::cuda::baselines {
@@ -15,19 +11,20 @@ namespace {
 using fovea::baselines::Form;
 
 struct Run {
-  Form form;
+  const Plan& plan;
   const Call& call;
   const BackwardTensors& tensors;
-  BackwardMemory memory;
+  void* workspace;
   ConstMatrices q, k, v, dout;
   Matrices probabilities, gradients;  // P, dS
-  std::vector<Strip> strips;
+
+  float* floats(const Array& array) const { return static_cast<float*>(array.in(workspace)); }
 };
 
 // The work of one piece.
 struct PieceRun {
   const Run& run;
-  const Strip& strip;
+  const StripPlan& planned;
   const Piece& piece;
   Call call{piece.problem, run.call.stream, run.call.products};
 
@@ -36,7 +33,7 @@ struct PieceRun {
     return m.from(piece.batch, piece.head_q).within(piece.query);
   }
   ConstMatrices of_keys(const ConstMatrices& m) const { return m.from(piece.batch, piece.head_kv); }
-  Matrices scores(const Matrices& result) const { return scores_of(piece, run.memory.scores, of_queries(result)); }
+  Matrices scores(const Matrices& result) const { return scores_of(piece, run.floats(run.plan.backward.scores), of_queries(result)); }
   RowPass pass(const Matrices& scores, bool masked, double factor) const {
     return pass_over(piece, scores, masked, factor);
   }
@@ -64,17 +61,17 @@ bool delta_by_mean(const Run& run) { return run.call.problem.saved_state && !run
 void differentiate_scores(const PieceRun& part) {
   const Run& run = part.run;
   const AttentionProblem& p = part.piece.problem;
-  const bool naive = run.form == Form::naive;
+  const bool naive = run.plan.form == Form::naive;
   const Matrices gradients = part.scores(run.gradients);
-  for (const Strip& half : halves_of(run.form, run.call.problem, part.strip)) {
+  for (const Strip& half : part.planned.halves) {
     const AttentionProblem rows = rows_of(p, half);
-    const std::int64_t first = half.query - part.strip.query;
+    const std::int64_t first = half.query - part.planned.strip.query;
     multiply_by_keys({rows, part.call.stream, part.call.products}, part.of_queries(run.dout).within(first),
                      part.of_keys(run.v), p.dim_v, gradients.within(first));
   }
-  RowPass pass = part.pass(gradients, !naive, run.form == Form::fused ? p.scale : 1.0);
+  RowPass pass = part.pass(gradients, !naive, run.plan.form == Form::fused ? p.scale : 1.0);
   pass.probabilities = row_matrix(ConstMatrices(part.of_queries(run.probabilities)));
-  pass.delta = delta_by_mean(run) ? nullptr : run.memory.delta + part.piece.row;
+  pass.delta = delta_by_mean(run) ? nullptr : run.floats(run.plan.backward.delta) + part.piece.row;
   pass.delta_stride = run.call.problem.len_q;
   if (!naive) return part.finish(Step::softmax_gradient, pass, run.gradients);
   enqueue(part.call, Step::softmax_gradient, pass, p.dtype, DType::fp32);
@@ -88,7 +85,8 @@ void key_gradient(const Run& run, const MutableTensorView& view, float* sums, co
   const std::int64_t dim = view.sizes[3];
   const bool separately = adds_members_separately(p, rows);
   const Matrices to = separately ? dense(sums, DType::fp32, view.sizes) : result(view);
-  for (const Strip& strip : run.strips) {
+  for (const StripPlan& planned : run.plan.strips) {
+    const Strip& strip = planned.strip;
     const AttentionProblem part = columns_of(p, strip);
     if (part.len_k == 0) continue;
     sum_over_queries({part, run.call.stream, run.call.products}, factor,
@@ -113,36 +111,37 @@ void answer_without_pairs(const Call& call, const BackwardTensors& tensors) {
 
 }  // namespace
 
-void backward(Form form, const AttentionProblem& p, const BackwardTensors& tensors, const core::RunContext& context) {
-  const BackwardMemory memory = backward_memory(form, p, context.workspace);
-  const Call call{p, context.stream, memory.products};
+void backward(const Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {
+  const AttentionProblem& p = plan.problem;
+  const BackwardLayout& arrays = plan.backward;
+  const auto at = [&](const Array& array) { return array.in(context.workspace); };
+  const Call call{p, context.stream, {at(arrays.products), arrays.products.bytes}};
   if (p.batch * p.heads_q * p.len_q * p.len_k == 0) return answer_without_pairs(call, tensors);
   void* const probabilities =
-      p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities;
-  const Run run{form,
+      p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : at(arrays.probabilities);
+  const Run run{plan,
                 call,
                 tensors,
-                memory,
-                operand(call, tensors.q, memory.q),
-                operand(call, tensors.k, memory.k),
-                operand(call, tensors.v, memory.v),
-                operand(call, tensors.dout, memory.dout),
+                context.workspace,
+                operand(call, tensors.q, at(arrays.q)),
+                operand(call, tensors.k, at(arrays.k)),
+                operand(call, tensors.v, at(arrays.v)),
+                operand(call, tensors.dout, at(arrays.dout)),
                 pairs(p, probabilities, p.dtype),
-                pairs(p, memory.gradients, p.dtype),
-                strips_of(form, p)};
+                pairs(p, at(arrays.gradients), p.dtype)};
   if (!p.saved_state)
-    for (const Strip& strip : run.strips)
+    for (const StripPlan& strip : plan.strips)
       for (const Piece& piece : pieces_of(p, strip)) find_probabilities({run, strip, piece});
-  if (p.wants_dv) key_gradient(run, tensors.dv, memory.dv, run.probabilities, run.dout, 1.0f);
+  if (p.wants_dv) key_gradient(run, tensors.dv, run.floats(arrays.dv), run.probabilities, run.dout, 1.0f);
   if (!p.wants_dq && !p.wants_dk) return;
-  if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, memory.delta);
+  if (!delta_by_mean(run)) enqueue_delta(call, tensors.out, tensors.dout, tensors.delta, run.floats(arrays.delta));
   // In the vectorized form the products scale.
-  const float factor = form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
-  for (const Strip& strip : run.strips) {
+  const float factor = plan.form == Form::vectorized ? static_cast<float>(p.scale) : 1.0f;
+  for (const StripPlan& strip : plan.strips) {
     for (const Piece& piece : pieces_of(p, strip)) differentiate_scores({run, strip, piece});
-    if (p.wants_dq) query_gradient(run, strip, factor);
+    if (p.wants_dq) query_gradient(run, strip.strip, factor);
   }
-  if (p.wants_dk) key_gradient(run, tensors.dk, memory.dk, run.gradients, run.q, factor);
+  if (p.wants_dk) key_gradient(run, tensors.dk, run.floats(arrays.dk), run.gradients, run.q, factor);
 }
 
 }  // namespace fovea::cuda::baselines

@@ -8,7 +8,7 @@
 
 #include "baselines/cuda/backward.h"
 #include "baselines/cuda/forward.h"
-#include "baselines/cuda/memory_plan.h"
+#include "baselines/cuda/plan.h"
 #include "baselines/cuda/saved_states.h"
 #include "baselines/saved_state.h"
 #include "core/never_destroyed.h"
@@ -21,14 +21,6 @@ namespace fovea::cuda::baselines {
 namespace {
 
 using fovea::baselines::Form;
-
-constexpr std::string_view kNames[] = {"naive", "vectorized", "fused"};
-
-struct Plan final : attention::Plan {
-  Plan(Form f, const AttentionProblem& p) : attention::Plan(p), form(f) {}
-  std::string_view name() const { return kNames[static_cast<int>(form)]; }
-  Form form;
-};
 
 std::string obstacle(int) {
   if (std::string missing = unavailable(); !missing.empty()) return missing;
@@ -49,8 +41,10 @@ core::Prepared prepare(const AttentionProblem& p, int variant) {
     return {.refusal = "takes only masks that hide no early key: its passes begin every row at key 0"};
   const auto form = static_cast<Form>(variant);
   auto plan = std::make_shared<Plan>(form, p);
-  const bool is_forward = p.pass == fovea::Pass::forward;
-  plan->workspace_bytes = is_forward ? forward_memory(form, p, nullptr).bytes : backward_memory(form, p, nullptr).bytes;
+  if (p.pass == Pass::forward)
+    plan->forward = forward_layout(p, most_pairs(plan->strips)), plan->workspace_bytes = plan->forward.bytes;
+  else
+    plan->backward = backward_layout(p, most_pairs(plan->strips)), plan->workspace_bytes = plan->backward.bytes;
   plan->saved_bytes = fovea::baselines::saved_bytes(p);
   plan->tiles = "the whole score matrix, " + std::to_string(p.len_q) + " x " + std::to_string(p.len_k) +
                 " for each batch and head";
@@ -62,7 +56,7 @@ void run_forward(const core::Plan& prepared, const ForwardTensors& t, const core
   const CurrentDevice current(plan.device.index);
   check_placements(plan, t, context);
   if (plan.problem.saved_state) forget_saved(t.saved);
-  forward(plan.form, plan.problem, t, context);
+  forward(plan, t, context);
   if (plan.problem.saved_state) remember_saved(plan.problem, plan.name(), t.saved);
 }
 
@@ -73,11 +67,11 @@ void run_backward(const core::Plan& prepared, const BackwardTensors& t, const co
   check_placements(plan, t, context);
   const bool reads_state = p.saved_state && p.batch * p.heads_q * p.len_q * p.len_k > 0;
   if (reads_state) check_saved(p, plan.name(), t.saved);
-  backward(plan.form, p, t, context);
+  backward(plan, t, context);
 }
 
 attention::Implementation entry(Form form) {
-  return {.name = kNames[static_cast<int>(form)],
+  return {.name = name_of(form),
           .device = DeviceKind::cuda,
           .variant = static_cast<int>(form),
           .automatic = false,

@@ -3,11 +3,9 @@
 #include "baselines/cuda/forward.h"
 
 #include <limits>
-#include <vector>
+#include <span>
 
-#include "baselines/cuda/memory_plan.h"
 #include "baselines/cuda/passes.h"
-#include "baselines/cuda/pieces.h"
 #include "baselines/saved_state.h"
 
 namespace fovea::cuda::baselines {
@@ -60,40 +58,44 @@ void find_probabilities(Form form, const Run& run) {
 
 }  // namespace
 
-void forward(Form form, const AttentionProblem& p, const ForwardTensors& tensors, const core::RunContext& context) {
+void forward(const Plan& plan, const ForwardTensors& tensors, const core::RunContext& context) {
+  const AttentionProblem& p = plan.problem;
   if (p.batch * p.heads_q * p.len_q == 0) return;
-  const ForwardMemory memory = forward_memory(form, p, context.workspace);
-  const Call call{p, context.stream, memory.products};
+  const ForwardLayout& arrays = plan.forward;
+  const auto at = [&](const Array& array) { return array.in(context.workspace); };
+  const Buffer products{at(arrays.products), arrays.products.bytes};
+  const Call call{p, context.stream, products};
   if (p.len_k == 0) {
     fill(call, tensors.out, 0.0f);
     if (tensors.lse) fill(call, tensors.lse, -std::numeric_limits<float>::infinity());
     return;
   }
-  const ConstMatrices q = operand(call, tensors.q, memory.q), k = operand(call, tensors.k, memory.k),
-                      v = operand(call, tensors.v, memory.v);
-  const Matrices probabilities =
-      pairs(p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : memory.probabilities, p.dtype);
-  for (const Strip& strip : strips_of(form, p)) {
-    const std::vector<Strip> whole{strip}, halves = halves_of(form, p, strip);
-    for (const Piece& piece : pieces_of(p, strip)) {
+  const ConstMatrices q = operand(call, tensors.q, at(arrays.q)), k = operand(call, tensors.k, at(arrays.k)),
+                      v = operand(call, tensors.v, at(arrays.v));
+  const Matrices probabilities = pairs(
+      p, p.saved_state ? fovea::baselines::saved_probabilities(tensors.saved) : at(arrays.probabilities), p.dtype);
+  for (const StripPlan& planned : plan.strips) {
+    const Strip& strip = planned.strip;
+    for (const Piece& piece : pieces_of(p, planned)) {
       const Matrices piece_probabilities = probabilities.from(piece.batch, piece.head_q).within(strip.query);
       const Run run{piece,
-                    {piece.problem, context.stream, memory.products},
-                    scores_of(piece, memory.scores, piece_probabilities),
+                    {piece.problem, context.stream, products},
+                    scores_of(piece, static_cast<float*>(at(arrays.scores)), piece_probabilities),
                     piece_probabilities,
-                    memory.log_sum_exps,
+                    static_cast<LogSumExp*>(at(arrays.log_sum_exps)),
                     lse_of(piece, tensors.lse)};
-      for (const Strip& part : halves) {
+      for (const Strip& part : planned.halves) {
         const AttentionProblem rows = rows_of(piece.problem, part);
-        multiply_by_keys({rows, context.stream, memory.products}, q.from(piece.batch, piece.head_q).within(part.query),
+        multiply_by_keys({rows, context.stream, products}, q.from(piece.batch, piece.head_q).within(part.query),
                          k.from(piece.batch, piece.head_kv), p.dim_qk, run.scores.within(part.query - strip.query));
       }
-      find_probabilities(form, run);
+      find_probabilities(plan.form, run);
     }
     // In 16 bits P V is not halved: reading the masked zeros takes less time than another launch.
-    for (const Strip& part : p.dtype == DType::fp32 ? halves : whole) {
+    const std::span<const Strip> whole(&strip, 1);
+    for (const Strip& part : p.dtype == DType::fp32 ? std::span<const Strip>(planned.halves) : whole) {
       const AttentionProblem rows = rows_of(p, part);
-      sum_over_keys({rows, context.stream, memory.products}, 1.0f, probabilities.within(part.query), v, p.dim_v,
+      sum_over_keys({rows, context.stream, products}, 1.0f, probabilities.within(part.query), v, p.dim_v,
                     result(tensors.out).within(part.query), false);
     }
   }

@@ -1,36 +1,41 @@
-// The layout of the workspace on the device, which both the plan and the run compute.
+// Where the arrays of a run lie in the workspace on the device. Found once, by the plan.
 #pragma once
 
 #include <cstdint>
 
-#include "baselines/cuda/row_passes.h"
-#include "baselines/form.h"
-#include "fovea/attention.h"
+#include "fovea/problem.h"
 
 namespace fovea::cuda::baselines {
 
-// Arrays aligned to 256 bytes. Copies of tensors, in their own types, are used only if the library cannot use them in
-// place.
-struct ForwardMemory {
-  void *q, *k, *v;
-  LogSumExp* log_sum_exps;  // [batch, heads_q, len_q]
-  void* probabilities;      // [batch, heads_q, len_q, len_k] in the inputs' type; null if they are saved
-  float* scores;            // of the largest piece; null if fp32 scores become the probabilities in place
-  Buffer products;
-  std::int64_t bytes;
-};
-ForwardMemory forward_memory(fovea::baselines::Form form, const AttentionProblem& problem, void* workspace);
+// Aligned to 256 bytes, whatever the workspace's alignment.
+struct Array {
+  std::int64_t offset = -1;  // bytes from the workspace's first aligned byte; negative: there is none
+  std::int64_t bytes = 0;
 
-struct BackwardMemory {
-  void *q, *k, *v, *dout;
-  float *dk, *dv;       // sums over the query heads of a group; null without groups
-  float* delta;         // [batch, heads_q, len_q]
-  void* probabilities;  // as in forward
-  void* gradients;      // dS, in the inputs' type
-  float* scores;        // as in forward; later dP
-  Buffer products;
-  std::int64_t bytes;
+  void* in(void* workspace) const;  // null if there is none
 };
-BackwardMemory backward_memory(fovea::baselines::Form form, const AttentionProblem& problem, void* workspace);
+
+// `pairs_of_piece`: scores of the largest piece (pieces.h). Copies of tensors, in their own types, are used only if the library cannot use them in place.
+struct ForwardLayout {
+  Array q, k, v;
+  Array log_sum_exps;   // LogSumExp[batch, heads_q, len_q]
+  Array probabilities;  // [batch, heads_q, len_q, len_k] in the inputs' type; none if they are saved
+  Array scores;         // floats of the largest piece; none if fp32 scores become the probabilities in place
+  Array products;       // the matrix library's workspace
+  std::int64_t bytes = 0;
+};
+ForwardLayout forward_layout(const AttentionProblem& problem, std::int64_t pairs_of_piece);
+
+struct BackwardLayout {
+  Array q, k, v, dout;
+  Array dk, dv;         // floats, sums over the query heads of a group; none without groups
+  Array delta;          // float[batch, heads_q, len_q]
+  Array probabilities;  // as in forward
+  Array gradients;      // dS, in the inputs' type
+  Array scores;         // as in forward; later dP
+  Array products;
+  std::int64_t bytes = 0;
+};
+BackwardLayout backward_layout(const AttentionProblem& problem, std::int64_t pairs_of_piece);
 
 }  // namespace fovea::cuda::baselines

@@ -29,10 +29,6 @@ std::int64_t portion(std::int64_t count, std::int64_t most) {
   return (count + portions - 1) / portions;
 }
 
-struct PieceSizes {
-  std::int64_t batches, heads_kv, members;
-};
-
 PieceSizes piece_sizes_of(const AttentionProblem& p) {
   const std::int64_t group = p.heads_kv == 0 ? 1 : p.heads_q / p.heads_kv;
   if (p.dtype == DType::fp32 || p.batch * p.heads_q * p.len_q * p.len_k == 0) return {p.batch, p.heads_kv, group};
@@ -110,22 +106,27 @@ AttentionProblem columns_of(const AttentionProblem& p, const Strip& strip) {
   return part;
 }
 
-std::int64_t most_pairs(Form form, const AttentionProblem& p) {
-  std::int64_t most = 0;
+std::vector<StripPlan> strip_plans(Form form, const AttentionProblem& p) {
+  std::vector<StripPlan> all;
   for (const Strip& strip : strips_of(form, p)) {
     const AttentionProblem rows = rows_of(p, strip);
-    most = std::max(most, counts_of(part_of(rows, piece_sizes_of(rows))).pairs);
+    all.push_back({strip, halves_of(form, p, strip), rows, piece_sizes_of(rows)});
   }
+  return all;
+}
+
+std::int64_t most_pairs(const std::vector<StripPlan>& strips) {
+  std::int64_t most = 0;
+  for (const StripPlan& one : strips) most = std::max(most, counts_of(part_of(one.rows, one.piece)).pairs);
   return most;
 }
 
-std::vector<Piece> pieces_of(const AttentionProblem& p, const Strip& strip) {
+std::vector<Piece> pieces_of(const AttentionProblem& p, const StripPlan& plan) {
+  const auto& [strip, halves, rows, most] = plan;
   std::vector<Piece> result;
-  const AttentionProblem rows = rows_of(p, strip);
   if (counts_of(rows).pairs == 0) return result;
   const std::int64_t group = p.heads_q / p.heads_kv;
   const std::int64_t window_end = key_window(p).end + strip.query;
-  const PieceSizes most = piece_sizes_of(rows);
   for (std::int64_t batch = 0; batch < p.batch; batch += most.batches) {
     for (std::int64_t head = 0; head < p.heads_kv; head += most.heads_kv) {
       for (std::int64_t member = 0; member < group; member += most.members) {

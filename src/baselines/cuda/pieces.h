@@ -39,11 +39,25 @@ struct Piece {
   std::int64_t window_end = 0;         // row i of the piece sees the keys before i + window_end
 };
 
+// How many heads a piece has: batch elements, key heads, and members of a key head's group.
+struct PieceSizes {
+  std::int64_t batches, heads_kv, members;
+};
+
+// A strip and its parts.
+struct StripPlan {
+  Strip strip;
+  std::vector<Strip> halves;
+  AttentionProblem rows;  // rows_of the strip
+  PieceSizes piece;       // the largest
+};
+std::vector<StripPlan> strip_plans(fovea::baselines::Form form, const AttentionProblem& problem);
+
 // With fp32 inputs the scores become the result in place, so there is one piece. With 16-bit inputs the result is
 // another matrix of half the size, and pieces have up to 128 MiB of scores, or one head.
-std::vector<Piece> pieces_of(const AttentionProblem& problem, const Strip& strip);
+std::vector<Piece> pieces_of(const AttentionProblem& problem, const StripPlan& strip);
 
 // The number of scores of the largest piece.
-std::int64_t most_pairs(fovea::baselines::Form form, const AttentionProblem& problem);
+std::int64_t most_pairs(const std::vector<StripPlan>& strips);
 
 }  // namespace fovea::cuda::baselines

@@ -153,12 +153,6 @@ struct Kernels {
   void (*product)(const ProductTask&);
   void (*convert)(const ConvertTask&);
   void (*sum_columns)(const ColumnSumTask&);
-
-  // Probes. The first two return the floating-point operations of `iterations` rounds of register-only work. Null if
-  // the target lacks the instruction.
-  double (*fma_peak)(int64_t iterations);
-  double (*dot_peak)(int64_t iterations);
-  float (*read)(const float* data, int64_t count);
 };
 
 extern const Kernels kScalarKernels;

@@ -3,7 +3,6 @@
 
 #include "cpu/kernels/backward.inl.h"
 #include "cpu/kernels/forward.inl.h"
-#include "cpu/kernels/probes.inl.h"
 #include "cpu/kernels/product.inl.h"
 #include "cpu/kernels/reduce_dq.inl.h"
 
@@ -56,9 +55,6 @@ constexpr Kernels table() {
   t.product = product;
   t.convert = convert;
   t.sum_columns = sum_columns;
-  t.fma_peak = fma_peak;
-  t.dot_peak = kBf16Dot ? dot_peak : nullptr;
-  t.read = read_all;
   return t;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "cpu/measure/probe_table.h"
 #include "cpu/threads.h"
 
 namespace fovea::cpu {
@@ -36,6 +37,15 @@ double peak(double (*probe)(std::int64_t), int threads, double seconds) {
   });
 }
 
+const Probes& probes_of(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx2) return kAvx2Probes;
+  if (isa == Isa::avx512) return kAvx512Probes;
+  if (isa == Isa::avx512_bf16) return kAvx512Bf16Probes;
+#endif
+  return kScalarProbes;
+}
+
 }  // namespace
 
 Isa best_isa() {
@@ -47,16 +57,16 @@ Isa best_isa() {
 
 double fma_flops_per_second(Isa isa, int threads, double seconds) {
   if (!missing(isa).empty()) return 0;
-  return peak(kernels_of(isa)->fma_peak, threads, seconds);
+  return peak(probes_of(isa).fma_peak, threads, seconds);
 }
 
 double bf16_dot_flops_per_second(int threads, double seconds) {
   if (!missing(Isa::avx512_bf16).empty()) return 0;
-  return peak(kernels_of(Isa::avx512_bf16)->dot_peak, threads, seconds);
+  return peak(probes_of(Isa::avx512_bf16).dot_peak, threads, seconds);
 }
 
 double read_bandwidth(int threads, double seconds, std::int64_t bytes) {
-  float (*const read)(const float*, std::int64_t) = kernels_of(best_isa())->read;
+  float (*const read)(const float*, std::int64_t) = probes_of(best_isa()).read;
   const std::int64_t count = bytes / 4, share = count / threads;
   std::vector<float> memory(static_cast<std::size_t>(count), 1.0f);
   return best_rate(seconds, [&] {

@@ -20,11 +20,14 @@ class FasterLibrary {
 
   FasterLibrary(Multiply first, Multiply second, Time time) : first_(first), second_(second), time_(time) {}
 
-  // Times both at the first product of a shape; other threads wait for that.
+  // Times both at the first product of a shape; other threads wait for that. A thread that knows the shape takes no lock
+  // (core/plan_cache.h).
   Multiply for_shape_of(const BatchedProduct& product);
 
  private:
   using Shape = std::array<std::int64_t, 5>;
+
+  Multiply timed_once(const Shape& shape, const BatchedProduct& product);
 
   Multiply first_, second_;
   Time time_;

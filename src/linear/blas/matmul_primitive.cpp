@@ -7,15 +7,14 @@
 
 #include <array>
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <tuple>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/memory.h"
 #include "core/never_destroyed.h"
+#include "core/plan_cache.h"
 
 namespace fovea::linear::blas {
 namespace {
@@ -63,15 +62,49 @@ dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns, DType type,
   return description;
 }
 
+// Everything that a primitive depends on.
+struct MatmulKind {
+  std::array<std::int64_t, 6> sizes;  // m, n, k and row strides
+  DType operands, result;
+  bool a_transposed, b_transposed;
+  float alpha, beta;
+  int threads;
+  bool operator==(const MatmulKind&) const = default;
+};
+
+MatmulKind kind_of(const BatchedProduct& p, int threads) {
+  return {{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
+          p.a.dtype,
+          p.c.dtype,
+          p.a.transposed,
+          p.b.transposed,
+          p.alpha,
+          p.beta,
+          threads};
+}
+
+std::size_t hash_of(const MatmulKind& k) {
+  const auto& [m, n, depth, a, b, c] = k.sizes;
+  return core::hash_of(m, n, depth, a, b, c, k.operands, k.result, k.a_transposed, k.b_transposed, k.alpha, k.beta,
+                       k.threads);
+}
+
 struct Matmul {
+  MatmulKind kind;
   dnnl_memory_desc_t a, b, c;
   Attributes attributes{dnnl_primitive_attr_create};
   PrimitiveDescriptor descriptor;
   dnnl_memory_desc_t scratch;
   Primitive primitive;
 
-  explicit Matmul(const BatchedProduct& p)
-      : a(describe(p.m, p.k, p.a.dtype, p.a.row_stride, p.a.transposed)),
+  template <class Request>
+  bool answers(const Request& request) const {
+    return kind == request.kind;
+  }
+
+  Matmul(const BatchedProduct& p, const MatmulKind& own)
+      : kind(own),
+        a(describe(p.m, p.k, p.a.dtype, p.a.row_stride, p.a.transposed)),
         b(describe(p.k, p.n, p.b.dtype, p.b.row_stride, p.b.transposed)),
         c(describe(p.m, p.n, p.c.dtype, p.c.row_stride, false)),
         descriptor([&](dnnl_primitive_desc_t* to) {
@@ -93,32 +126,15 @@ struct Matmul {
   }
 };
 
-using Key = std::tuple<std::array<std::int64_t, 6>, DType, DType, bool, bool, float, float, int>;
+using Matmuls = core::PlanCache<Matmul, 256>;
 
-std::shared_ptr<const Matmul> find_shared(const BatchedProduct& p, const Key& key) {
-  constexpr std::size_t kMostKept = 256;
-  static auto& mutex = core::never_destroyed<std::mutex>();
-  static auto& kept = core::never_destroyed<std::map<Key, std::shared_ptr<const Matmul>>>();
-  const std::lock_guard lock(mutex);
-  if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  if (kept.size() >= kMostKept) kept.clear();
-  return kept[key] = std::make_shared<const Matmul>(p);
-}
-
-// Valid until the thread's next call: most products have the shape of the one before, and need no lock.
-const Matmul& find_matmul(const BatchedProduct& p, int threads) {
-  thread_local Key last_key;
-  thread_local std::shared_ptr<const Matmul> last;
-  const Key key{{p.m, p.n, p.k, p.a.row_stride, p.b.row_stride, p.c.row_stride},
-                p.a.dtype,
-                p.c.dtype,
-                p.a.transposed,
-                p.b.transposed,
-                p.alpha,
-                p.beta,
-                threads};
-  if (last == nullptr || key != last_key) last = find_shared(p, key), last_key = key;
-  return *last;
+Matmuls::Held find_matmul(const BatchedProduct& p, int threads) {
+  const MatmulKind kind = kind_of(p, threads);
+  const struct {
+    const MatmulKind& kind;
+    std::size_t hash;
+  } request{kind, hash_of(kind)};
+  return Matmuls::instance().find(request, [&] { return std::make_shared<const Matmul>(p, kind); });
 }
 
 }  // namespace
@@ -144,7 +160,8 @@ void multiply_by_sgemm(const BatchedProduct& p, int threads) {
 
 void multiply_by_primitive(const BatchedProduct& p, int threads) {
   const OmpThreads used(threads);
-  const Matmul& matmul = find_matmul(p, threads);
+  const Matmuls::Held held = find_matmul(p, threads);
+  const Matmul& matmul = *held;
   const core::WorkspaceLease scratch(static_cast<std::int64_t>(dnnl_memory_desc_get_size(&matmul.scratch)), "product");
   const auto memory = [](const dnnl_memory_desc_t& description, const void* data) {
     return Memory(

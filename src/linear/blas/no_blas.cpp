@@ -1,10 +1,10 @@
-// A program that is carried to other machines links no matrix library.
+// Built instead of the other files where the libraries are missing, and for a program that is carried to other machines.
 #include "core/check.h"
 #include "linear/blas/blas.h"
 
 namespace fovea::linear::blas {
 
-std::string unavailable() { return "built without oneDNN and OpenBLAS, to be carried to other machines"; }
+std::string unavailable() { return "built without oneDNN and OpenBLAS"; }
 
 std::span<const HostLibrary> libraries() { return {}; }
 

@@ -1,18 +1,21 @@
-// Products as cuBLASLt takes them. Choosing an algorithm takes host time, so the choice is cached.
+// Products as cuBLASLt takes them. Describing one and choosing its algorithm takes host time, so both are kept: a product
+// is planned once, and its plan shared by all threads.
 #include "linear/cuda/matrix_library.h"
 
 #include <cuda_runtime_api.h>
 
 #include <bit>
-#include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/names.h"
 #include "core/never_destroyed.h"
+#include "core/plan_cache.h"
 #include "cuda/runtime/check.h"
 #include "linear/cuda/cublaslt.h"
 #include "linear/cuda/written_memory.h"
@@ -25,17 +28,17 @@ using cublaslt::Functions;
 using linear::BatchedProduct;
 using linear::MatrixBatch;
 
-constexpr std::size_t kMaxCached = 4096;
+constexpr std::size_t kKeptProducts = 512;  // a baseline's call may have a hundred
 
 struct MatrixKind {
   DType dtype;
   bool transposed;
   std::int64_t row_stride, batch_stride;
   std::uint32_t alignment;
-  auto operator<=>(const MatrixKind&) const = default;
+  bool operator==(const MatrixKind&) const = default;
 };
 
-// Key of the cache: everything that the choice depends on. alpha and beta are not part of it.
+// Everything that a product's plan depends on. alpha and beta are not part of it.
 struct ProductKind {
   int device;
   std::int64_t count, m, n, k;
@@ -44,8 +47,17 @@ struct ProductKind {
   std::int64_t bias_batch_stride;
   std::uint32_t bias_alignment;
   std::int64_t workspace_bytes;
-  auto operator<=>(const ProductKind&) const = default;
+  bool operator==(const ProductKind&) const = default;
 };
+
+std::size_t hash_of(const MatrixKind& m) {
+  return core::hash_of(m.dtype, m.transposed, m.row_stride, m.batch_stride, m.alignment);
+}
+
+std::size_t hash_of(const ProductKind& p) {
+  return core::hash_of(p.device, p.count, p.m, p.n, p.k, hash_of(p.a), hash_of(p.b), hash_of(p.c), p.has_bias,
+                       p.bias_batch_stride, p.bias_alignment, p.workspace_bytes);
+}
 
 // The largest power of two that divides the address of every row of every matrix; cuBLASLt distinguishes up to 256.
 std::uint32_t alignment_of(const MatrixBatch& one) {
@@ -89,10 +101,18 @@ std::string text_of_product(const ProductKind& p) {
 }
 
 // cuBLASLt's matrices are column-major: c^T = b^T a^T, so its left operand is b and its right operand a.
-struct PreparedProduct {
+struct ProductPlan {
+  ProductKind kind;
+  void* handle;  // of the device
   Descriptor product, left, right, result;
   cublaslt::Algorithm algorithm{};
+
+  template <class Request>
+  bool answers(const Request& request) const {
+    return kind == request.kind;
+  }
 };
+using ProductPlans = core::PlanCache<ProductPlan, kKeptProducts>;
 
 // Layout of a matrix that is [rows, columns] after transposition.
 Descriptor layout_of(const Functions& functions, const ProductKind& p, const MatrixKind& matrix, std::int64_t rows,
@@ -120,56 +140,76 @@ Descriptor preference_of(const Functions& functions, const ProductKind& p) {
 }
 
 // cuBLASLt lists the algorithm first that it expects to be fastest.
-cublaslt::Algorithm first_algorithm(const Functions& functions, void* handle, const ProductKind& p,
-                                    const PreparedProduct& prepared) {
-  const Descriptor preference = preference_of(functions, p);
+cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPlan& plan) {
+  const Descriptor preference = preference_of(functions, plan.kind);
   cublaslt::HeuristicResult result{};
   int found = 0;
   int status =
-      functions.find_algorithms(handle, prepared.product.get(), prepared.left.get(), prepared.right.get(),
-                                prepared.result.get(), prepared.result.get(), preference.get(), 1, &result, &found);
+      functions.find_algorithms(plan.handle, plan.product.get(), plan.left.get(), plan.right.get(), plan.result.get(),
+                                plan.result.get(), preference.get(), 1, &result, &found);
   if (status == 0) status = found == 0 ? cublaslt::kNotSupported : result.status;
-  if (status != 0) fail(functions, status, "cublasLtMatmulAlgoGetHeuristic", text_of_product(p));
+  if (status != 0) fail(functions, status, "cublasLtMatmulAlgoGetHeuristic", text_of_product(plan.kind));
   return result.algorithm;
 }
 
-// The heuristic reads the alignment of `bias`. Every multiply() sets the pointer of its own call.
-PreparedProduct prepare(const Functions& functions, void* handle, const ProductKind& p, const void* bias) {
-  PreparedProduct prepared{.product = {functions, functions.product, cublaslt::kComputeFp32, cublaslt::kFp32},
-                           .left = layout_of(functions, p, p.b, p.k, p.n),
-                           .right = layout_of(functions, p, p.a, p.m, p.k),
-                           .result = layout_of(functions, p, p.c, p.m, p.n)};
-  prepared.product.set(cublaslt::kTransposeA, p.b.transposed);
-  prepared.product.set(cublaslt::kTransposeB, p.a.transposed);
+// What is multiplied how. With a bias it holds the bias's address, which the heuristic reads for its alignment.
+Descriptor product_of(const Functions& functions, const ProductKind& p, const void* bias) {
+  Descriptor product(functions, functions.product, cublaslt::kComputeFp32, cublaslt::kFp32);
+  product.set(cublaslt::kTransposeA, p.b.transposed);
+  product.set(cublaslt::kTransposeB, p.a.transposed);
   if (p.has_bias) {  // one element per column of c, which is a row to cuBLASLt
-    prepared.product.set(cublaslt::kEpilogue, cublaslt::kAddBias);
-    prepared.product.set(cublaslt::kBiasBatchStride, p.bias_batch_stride);
-    prepared.product.set(cublaslt::kBiasPointer, bias);
+    product.set(cublaslt::kEpilogue, cublaslt::kAddBias);
+    product.set(cublaslt::kBiasBatchStride, p.bias_batch_stride);
+    product.set(cublaslt::kBiasPointer, bias);
   }
-  prepared.algorithm = first_algorithm(functions, handle, p, prepared);
-  return prepared;
+  return product;
 }
 
 class MatrixLibrary {
  public:
   const std::string& missing() const { return functions_.missing; }
 
+  // Plans never change, and cuBLASLt may be called from any thread with one handle: no call waits for another's.
   void multiply(const BatchedProduct& p, void* stream, const Buffer& workspace) {
     const ProductKind kind = kind_of(p, workspace.data == nullptr ? 0 : workspace.bytes);
-    const std::lock_guard lock(mutex_);  // held to the end: another thread may clear the cache
-    void* const handle = handle_of(kind.device);
-    PreparedProduct& prepared = cached(handle, kind, p.bias.data);
-    if (kind.has_bias) prepared.product.set(cublaslt::kBiasPointer, p.bias.data);
-    const int status = functions_.multiply(handle, prepared.product.get(), &p.alpha, p.b.data, prepared.left.get(),
-                                           p.a.data, prepared.right.get(), &p.beta, p.c.data, prepared.result.get(),
-                                           linear::target_of(p.c), prepared.result.get(), &prepared.algorithm,
-                                           workspace.data, static_cast<std::size_t>(kind.workspace_bytes), stream);
-    if (status != 0) fail(functions_, status, "cublasLtMatmul", text_of_product(kind));
-    mark_written(p.c.data, extent_of_results(p) * size_of(p.c.dtype), stream);
+    const ProductPlans::Held plan = plan_of(kind, p.bias.data);
+    if (!kind.has_bias) return multiply(p, *plan, plan->product.get(), stream, workspace);
+    const Descriptor with_bias = product_of(functions_, kind, p.bias.data);  // of this call
+    multiply(p, *plan, with_bias.get(), stream, workspace);
   }
 
  private:
+  void multiply(const BatchedProduct& p, const ProductPlan& plan, void* product, void* stream,
+                const Buffer& workspace) const {
+    const int status =
+        functions_.multiply(plan.handle, product, &p.alpha, p.b.data, plan.left.get(), p.a.data, plan.right.get(),
+                            &p.beta, p.c.data, plan.result.get(), linear::target_of(p.c), plan.result.get(),
+                            &plan.algorithm, workspace.data, static_cast<std::size_t>(plan.kind.workspace_bytes), stream);
+    if (status != 0) fail(functions_, status, "cublasLtMatmul", text_of_product(plan.kind));
+    mark_written(p.c.data, extent_of_results(p) * size_of(p.c.dtype), stream);
+  }
+
+  ProductPlans::Held plan_of(const ProductKind& kind, const void* bias) {
+    const struct {
+      const ProductKind& kind;
+      std::size_t hash;
+    } request{kind, hash_of(kind)};
+    return ProductPlans::instance().find(request, [&] { return make(kind, bias); });
+  }
+
+  std::shared_ptr<const ProductPlan> make(const ProductKind& p, const void* bias) {
+    auto plan = std::make_shared<ProductPlan>(ProductPlan{.kind = p,
+                                                          .handle = handle_of(p.device),
+                                                          .product = product_of(functions_, p, bias),
+                                                          .left = layout_of(functions_, p, p.b, p.k, p.n),
+                                                          .right = layout_of(functions_, p, p.a, p.m, p.k),
+                                                          .result = layout_of(functions_, p, p.c, p.m, p.n)});
+    plan->algorithm = first_algorithm(functions_, *plan);
+    return plan;
+  }
+
   void* handle_of(int device) {
+    const std::lock_guard lock(mutex_);
     void*& handle = handles_[device];
     if (handle != nullptr) return handle;
     void* made = nullptr;
@@ -177,17 +217,9 @@ class MatrixLibrary {
     return handle = made;
   }
 
-  PreparedProduct& cached(void* handle, const ProductKind& kind, const void* bias) {
-    if (const auto known = products_.find(kind); known != products_.end()) return known->second;
-    PreparedProduct prepared = prepare(functions_, handle, kind, bias);
-    if (products_.size() == kMaxCached) products_.clear();
-    return products_.emplace(kind, std::move(prepared)).first->second;
-  }
-
   const Functions functions_ = cublaslt::load();
-  std::mutex mutex_;
+  std::mutex mutex_;  // of the handles; taken for a new product only
   std::map<int, void*> handles_;
-  std::map<ProductKind, PreparedProduct> products_;
 };
 
 MatrixLibrary& library() {

@@ -68,10 +68,10 @@ int descriptor_of(pid_t process) {
 // A failure that a worker reports itself; nullopt if its form is wrong.
 std::optional<WorkerFailure> reported_failure(const Json& reply) {
   const Json status = reply.value("status", Json("error")), reason = reply.value("reason", Json(""));
-  if (reply["ok"] != false || !reason.is_string()) return std::nullopt;
-  const bool known = std::find(std::begin(kFailures), std::end(kFailures), status) != std::end(kFailures);
-  if (!known) return std::nullopt;
-  return WorkerFailure{status.get<std::string>(), reason.get<std::string>()};
+  if (reply["ok"] != false || !status.is_string() || !reason.is_string()) return std::nullopt;
+  const auto word = status.get<std::string>();
+  if (std::find(std::begin(kFailures), std::end(kFailures), word) == std::end(kFailures)) return std::nullopt;
+  return WorkerFailure{word, reason.get<std::string>()};
 }
 
 void close_one(int& descriptor) {

@@ -37,10 +37,6 @@ LinearBackwardTensors backward_tensors(const Case& c, const TensorSet& set) {
   return t;
 }
 
-std::string_view asked(std::string_view implementation) {
-  return implementation == "flash" ? std::string_view{} : implementation;
-}
-
 class Linear final : public Operation {
  public:
   Linear() : Operation(linear::linear_keys()) {}
@@ -118,7 +114,7 @@ CasePlan Linear::plan(const Case& c, std::string_view implementation) const {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::forward ? !c.forwards() : !c.backwards()) continue;
     const Explanation one =
-        explain(problem_of(c, pass), plan.implementation.empty() ? asked(implementation) : plan.implementation);
+        explain(problem_of(c, pass), plan.implementation.empty() ? asked_of_library(implementation) : plan.implementation);
     plan.walk.clear();
     for (const auto& step : one.walk) plan.walk.push_back({step.name, step.accepted, step.reason});
     plan.implementation = one.chosen;
@@ -137,7 +133,7 @@ Call Linear::prepare(const Case& c, const TensorSet& tensors, const CallSettings
     LinearOptions options;
   };
   const auto call = std::make_shared<Prepared>();
-  call->implementation = asked(settings.implementation);
+  call->implementation = asked_of_library(settings.implementation);
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->options = {.implementation = call->implementation,

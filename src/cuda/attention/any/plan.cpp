@@ -34,14 +34,12 @@ struct Arena {
 // Splits that combine.cu adds up. The splits of a cluster combine themselves.
 std::int64_t splits_in_memory(const Split& split) { return split.in_cluster ? 1 : split.splits; }
 
-// The choice with the least cycles_of + extra_cycles, and its cycles_of alone; null if there are no choices.
+// The choice with the least cycles_of + extra_cycles, and that sum; null if there are no choices.
 std::pair<const TileChoice*, double> preferred(const std::vector<TileChoice>& all, const AttentionProblem& p) {
-  std::pair<const TileChoice*, double> best{nullptr, 0};
-  double least = HUGE_VAL;
+  std::pair<const TileChoice*, double> best{nullptr, HUGE_VAL};
   for (const TileChoice& one : all) {
-    const double cycles = cycles_of(one, kind_of(p.dtype), p.device.index);
-    const double compared = cycles + extra_cycles(one, p.device.index);
-    if (compared < least) best = {&one, cycles}, least = compared;
+    const double cycles = cycles_of(one, kind_of(p.dtype), p.device.index) + extra_cycles(one, p.device.index);
+    if (cycles < best.second) best = {&one, cycles};
   }
   return best;
 }

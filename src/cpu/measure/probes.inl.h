@@ -1,7 +1,7 @@
 // Probes that measure the machine's ceilings with this target's instructions.
 #pragma once
 
-#include "cpu/kernels/tile.inl.h"
+#include "cpu/measure/probe_table.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
@@ -21,24 +21,11 @@ double fma_peak(int64_t iterations) {
   for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
   const Vec a = broadcast(0.999f), b = broadcast(1e-3f);
   for (int64_t n = 0; n < iterations; ++n) {
-    FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = fma(x[i], a, b);
+#pragma GCC unroll 16
+    for (int i = 0; i < kChains; ++i) x[i] = fma(x[i], a, b);
   }
   keep(x);
   return static_cast<double>(iterations) * kChains * kLanes * 2;
-}
-
-// The same with the multiply-add of operands, a dot product for bf16.
-double dot_peak(int64_t iterations) {
-  Vec x[kChains];
-  for (int i = 0; i < kChains; ++i) x[i] = broadcast(static_cast<float>(i) * 1e-3f);
-  const float values[2] = {0.5f, 0.25f};
-  const Operand factor = make_operand(values, 1);
-  const OperandVec a = broadcast_operand(&factor), b = broadcast_operand(&factor);
-  for (int64_t n = 0; n < iterations; ++n) {
-    FOVEA_UNROLL for (int i = 0; i < kChains; ++i) x[i] = multiply_add(a, b, x[i]);
-  }
-  keep(x);
-  return static_cast<double>(iterations) * kChains * kLanes * 2 * kPairs;
 }
 
 float read_all(const float* data, int64_t count) {
@@ -46,7 +33,8 @@ float read_all(const float* data, int64_t count) {
   Vec x[kStreams];
   for (int i = 0; i < kStreams; ++i) x[i] = zero();
   for (int64_t n = 0; n + kStreams * kLanes <= count; n += kStreams * kLanes) {
-    FOVEA_UNROLL for (int i = 0; i < kStreams; ++i) x[i] = add(x[i], load(data + n + i * kLanes));
+#pragma GCC unroll 16
+    for (int i = 0; i < kStreams; ++i) x[i] = add(x[i], load(data + n + i * kLanes));
   }
   float kept[kLanes];
   for (int i = 1; i < kStreams; ++i) x[0] = add(x[0], x[i]);

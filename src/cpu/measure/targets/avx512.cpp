@@ -1,0 +1,9 @@
+// The probes of AVX-512.
+#define FOVEA_TARGET avx512_probes
+
+#include "cpu/simd/vec_avx512.h"
+
+#include "cpu/measure/probes.inl.h"
+
+constexpr fovea::cpu::Probes fovea::cpu::kAvx512Probes{fovea::cpu::FOVEA_TARGET::fma_peak, nullptr,
+                                                      fovea::cpu::FOVEA_TARGET::read_all};
