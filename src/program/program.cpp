@@ -24,6 +24,7 @@
 #include "program/verbs.h"
 #include "program/worker/device_reference.h"
 #include "verification/attention/operation.h"
+#include "verification/layers/operation.h"
 #include "verification/linear/operation.h"
 
 namespace {
@@ -54,7 +55,8 @@ int run(int argc, char** argv) {
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
-  CLI::App app{"Checks, measures and explains exact attention and linear layers.", "fovea"};
+  fovea::verification::register_layers();
+  CLI::App app{"Checks, measures and explains exact attention, linear and attention layers.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);
   Action action;

@@ -55,6 +55,9 @@ struct Bound {
   std::vector<bool> exact = {};       // per row: nothing is summed, so it must equal the reference; empty: none
 };
 
+// A reference beyond the range of the stored type becomes infinite; near the end of the range, either is accepted.
+void allow_overflow(RowValues& reference, Bound& bound);
+
 // Every condition has the form error <= tolerance, so that a NaN fails it.
 TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& reference, const Bound& bound);
 

@@ -33,6 +33,18 @@ Range range_of(std::int64_t count, const IsVisible& is_visible) {
 
 }  // namespace
 
+// Four forms, then the next start. Two of four starts are in base 2: one even and one odd, since the sum of two numbers
+// has two orders.
+PlainVariant plain_variant(std::int64_t repeat) {
+  const std::int64_t form = repeat % 4, start = repeat / 4;
+  return {.start = 7 * start,
+          .fused = form % 2 == 1,
+          .fused_delta = form == 3,
+          .scaled_first = form == 2,
+          .base_2 = (start + start / 2) % 2 == 1,
+          .divided_last = form >= 2};
+}
+
 void RowSums::add(float factor, const float* row) {
   if (variant_.tensor_cores) {
     for (std::size_t n = 0; n < sums_.size(); ++n)

@@ -31,6 +31,9 @@ struct PlainVariant {
   }
 };
 
+// The n-th variant that is measured. Eight consecutive ones have every form.
+PlainVariant plain_variant(std::int64_t n);
+
 // fp32 sums of rows, each times a factor.
 class RowSums {
  public:

@@ -32,18 +32,6 @@ std::int64_t repeats(double flops_of_one) {
   return std::clamp(static_cast<std::int64_t>(kPlainFlops / std::max(flops_of_one, 1.0)), std::int64_t{1}, kMaxRepeats);
 }
 
-// Four forms, then the next start. Two of four starts are in base 2: one even and one odd, since the sum of two numbers
-// has two orders.
-PlainVariant plain_variant(std::int64_t repeat) {
-  const std::int64_t form = repeat % 4, start = repeat / 4;
-  return {.start = 7 * start,
-          .fused = form % 2 == 1,
-          .fused_delta = form == 3,
-          .scaled_first = form == 2,
-          .base_2 = (start + start / 2) % 2 == 1,
-          .divided_last = form >= 2};
-}
-
 // The problem with as many keys as the row has that sees the fewest, but at least one.
 AttentionProblem with_fewest_keys(AttentionProblem p) {
   std::int64_t fewest = p.len_k;

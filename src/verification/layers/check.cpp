@@ -1,0 +1,205 @@
+// The plain evaluation is measured in several variants, and on companions whose inputs are moved by up to an eighth.
+// The largest error counts.
+#include "verification/layers/check.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/never_destroyed.h"
+#include "core/random.h"
+#include "layers/problem_line.h"
+#include "verification/attention/evaluation.h"
+#include "verification/layers/evaluation.h"
+
+namespace fovea::verification {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 23;
+constexpr double kPlainFlops = 2e7;  // the plain evaluation of a small problem is repeated until it has cost this
+constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
+constexpr double kCompanionFlops = 4e8;  // larger problems have enough numbers of their own
+// If an answer is beyond its bound: for repeating the problem, and as much again for companions.
+constexpr double kFurtherFlops = 2e9;
+constexpr std::int64_t kFurtherCompanions = 32;
+
+// A result's rows are (batch, len), or the rows of a weight.
+std::vector<RowIndex> compared_rows(const TensorSpec& result, std::uint64_t seed, bool& sampled) {
+  const std::int64_t len = result.sizes[2], all = result.sizes[0] * len;
+  const std::int64_t count = std::min(all, std::max<std::int64_t>(1, kMostElements / result.sizes[3]));
+  sampled = sampled || count < all;
+  std::vector<RowIndex> rows;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto random = core::philox(seed, 8, static_cast<std::uint64_t>(n))[0];
+    const std::int64_t first = n * all / count, part = (n + 1) * all / count - first;
+    const std::int64_t row = first + static_cast<std::int64_t>(random) % part;
+    rows.push_back({row / len, 0, row % len});
+  }
+  return rows;
+}
+
+template <class Arithmetic>
+auto sums_of(LayerValues<Arithmetic>& values, const std::string& name) -> Matrix<typename Arithmetic::Number> {
+  if (name == "y") return values.activation(Activation::y);
+  if (name == "dx") return values.gradient(Activation::x);
+  if (name == "dx_kv") return values.gradient(Activation::x_kv);
+  for (const Part part : kParts) {
+    if (name == "d" + name_of(part) + "_weight") return values.weight_gradient(part);
+    if (name == "d" + name_of(part) + "_bias") return values.bias_gradient(part);
+  }
+  return {};
+}
+
+class LayerErrors {
+ public:
+  LayerErrors(const LayerProblem& problem, std::vector<TensorSpec> results, const TensorSet& given, std::uint64_t seed)
+      : problem_(problem),
+        results_(std::move(results)),
+        inputs_(std::make_shared<const LayerInputs>(read_inputs(problem, given))) {
+    for (const TensorSpec& one : results_) {
+      ExpectedTensor& tensor = blank_.tensors.emplace_back();
+      tensor.name = one.name;
+      tensor.bound.factor = problem.pass == Pass::forward ? 2 : 3;
+      tensor.bound.stored = one.dtype;
+      tensor.reference.rows = compared_rows(one, seed, blank_.sampled);
+      tensor.reference.columns = one.sizes[3];
+    }
+  }
+
+  // Equal for problems that have the same expectation.
+  std::size_t digest(std::uint64_t seed) const {
+    std::string text = layers::line_of(problem_) + " " + std::to_string(seed);
+    const auto add = [&text](const auto& values) {
+      const auto* const bytes = reinterpret_cast<const char*>(values.data());
+      text += " " + std::to_string(std::hash<std::string_view>{}({bytes, values.size() * sizeof(values[0])}));
+    };
+    for (const auto* const one : {&inputs_->x, &inputs_->x_kv, &inputs_->dy}) add(one->values);
+    for (const Part part : kParts) {
+      for (const auto* const some : {&inputs_->weight, &inputs_->bias, &inputs_->dweight, &inputs_->dbias})
+        add(at(*some, part).values);
+    }
+    for (const TensorSpec& one : results_) text += " " + one.name + std::to_string(static_cast<int>(one.dtype));
+    return std::hash<std::string>{}(text);
+  }
+
+  Expectation expectation() const {
+    Expectation expected = blank_;
+    std::vector<RowValues> reference = exact(inputs_);
+    for (std::size_t n = 0; n < reference.size(); ++n) expected.tensors[n].reference = std::move(reference[n]);
+    raise_on_problem(expected, 0, repeats());
+    if (cost() <= kCompanionFlops) raise_on_companions(expected, 0, std::min(repeats(), kMaxCompanions), false);
+    for (ExpectedTensor& one : expected.tensors) allow_overflow(one.reference, one.bound);
+    return expected;
+  }
+
+  void measure_more(Expectation& expected) const {
+    const auto affordable = static_cast<std::int64_t>(kFurtherFlops / cost());
+    raise_on_problem(expected, repeats(), std::clamp<std::int64_t>(affordable, 2, kMaxRepeats));
+    if (cost() > kCompanionFlops) return;
+    const std::int64_t companions = std::min(affordable, kFurtherCompanions);
+    raise_on_companions(expected, kMaxCompanions, companions / 2, false);
+    raise_on_companions(expected, kMaxCompanions + companions / 2, companions / 2, true);
+  }
+
+ private:
+  double cost() const { return std::max(flops(problem_), 1.0); }
+  std::int64_t repeats() const {
+    if (cost() > kCompanionFlops) return 1;
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(kPlainFlops / cost()), 2, kMaxRepeats);
+  }
+
+  void raise_on_problem(Expectation& expected, std::int64_t first, std::int64_t count) const {
+    std::vector<RowValues> reference;
+    for (const ExpectedTensor& one : expected.tensors) reference.push_back(one.reference);
+    for (std::int64_t n = first; n < first + count; ++n) raise(expected, inputs_, reference, n);
+  }
+
+  void raise_on_companions(Expectation& expected, std::int64_t first, std::int64_t count, bool by_value) const {
+    for (std::int64_t n = first; n < first + count; ++n) {
+      const auto companion =
+          std::make_shared<const LayerInputs>(moved(problem_, *inputs_, static_cast<std::uint64_t>(n), by_value));
+      raise(expected, companion, exact(companion), n);
+    }
+  }
+
+  void raise(Expectation& expected, const std::shared_ptr<const LayerInputs>& inputs,
+             const std::vector<RowValues>& reference, std::int64_t n) const {
+    PlainVariant variant = plain_variant(n);
+    const bool on_tensor_cores =
+        problem_.device.kind == DeviceKind::cuda && problem_.dtype != DType::fp32 && !variant.fused;
+    for (const bool tensor_cores : {false, true}) {
+      if (tensor_cores && !on_tensor_cores) continue;
+      variant.tensor_cores = tensor_cores;
+      LayerValues values(problem_, inputs, PlainArithmetic(problem_.dtype, variant));
+      for (std::size_t r = 0; r < results_.size(); ++r) {
+        RowValues plain = result(values, r);
+        round_to(results_[r].dtype, plain);
+        expected.tensors[r].bound.plain.raise_to(error_of(plain, reference[r]));
+      }
+    }
+  }
+
+  std::vector<RowValues> exact(const std::shared_ptr<const LayerInputs>& inputs) const {
+    LayerValues values(problem_, inputs, ExactArithmetic());
+    std::vector<RowValues> all;
+    for (std::size_t r = 0; r < results_.size(); ++r) all.push_back(result(values, r));
+    return all;
+  }
+
+  // The compared rows of a result, before it is rounded to its type.
+  template <class Arithmetic>
+  RowValues result(LayerValues<Arithmetic>& values, std::size_t index) const {
+    using Number = typename Arithmetic::Number;
+    const RowValues& wanted = blank_.tensors[index].reference;
+    const std::int64_t len = results_[index].sizes[2];
+    const Matrix<Number> sums = sums_of(values, results_[index].name);
+    RowValues result{wanted.rows, wanted.columns, {}};
+    result.values.reserve(wanted.rows.size() * static_cast<std::size_t>(wanted.columns));
+    for (const RowIndex& row : wanted.rows) {
+      const Number* const from = sums.row(row.batch * len + row.index);
+      result.values.insert(result.values.end(), from, from + wanted.columns);
+    }
+    return result;
+  }
+
+  LayerProblem problem_;
+  std::vector<TensorSpec> results_;
+  std::shared_ptr<const LayerInputs> inputs_;
+  Expectation blank_;  // names, rows and factors
+};
+
+// A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.
+class Remembered {
+ public:
+  Expectation find(Pass pass, std::size_t digest, const std::function<Expectation()>& make) {
+    const std::lock_guard lock(mutex_);
+    auto& [known, expected] = last_[static_cast<std::size_t>(pass)];
+    if (!expected || known != digest) expected = nullptr, expected = std::make_unique<Expectation>(make());
+    known = digest;
+    return *expected;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::pair<std::size_t, std::unique_ptr<Expectation>>, 2> last_;
+};
+
+}  // namespace
+
+Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
+                         std::uint64_t seed) {
+  static auto& remembered = core::never_destroyed<Remembered>();
+  const auto errors = std::make_shared<const LayerErrors>(problem, results, given, seed);
+  return remembered.find(problem.pass, errors->digest(seed), [&] {
+    Expectation expected = errors->expectation();
+    expected.measure_more = [errors](Expectation& again) { errors->measure_more(again); };
+    return expected;
+  });
+}
+
+}  // namespace fovea::verification

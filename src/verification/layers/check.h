@@ -1,0 +1,17 @@
+// The expected results of a layer: the reference, and bounds from the plain evaluation's error in the same precision.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/layers.h"
+#include "verification/operation.h"
+
+namespace fovea::verification {
+
+// `results`: the tensors of one pass that are wanted. `given`: the inputs, and gradients that the call adds to. Of
+// results with more than 2^23 elements, random rows are compared, drawn from the seed.
+Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
+                         std::uint64_t seed);
+
+}  // namespace fovea::verification

@@ -1,0 +1,110 @@
+// Products in blocks of columns, which several threads share if there is enough work.
+#include "verification/layers/matrix.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "core/float16.h"
+
+namespace fovea::verification {
+namespace {
+
+constexpr double kWorthThreads = 2e7;  // multiply-adds
+constexpr std::int64_t kColumns = 8, kRows = 4, kTerms = 512;
+constexpr std::int64_t kWideColumns = 256;
+
+double work_of(std::int64_t rows, std::int64_t terms, std::int64_t columns) {
+  return static_cast<double>(rows) * static_cast<double>(terms) * static_cast<double>(columns);
+}
+
+// Adds a[rows, terms] times a panel [terms, kColumns] to kColumns columns of c; `lead` apart are rows of a.
+template <std::int64_t Rows>
+void add_tile(const double* a, std::int64_t lead, const double* panel, std::int64_t terms,
+              double (&sums)[Rows][kColumns]) {
+  for (std::int64_t t = 0; t < terms; ++t) {
+    for (std::int64_t r = 0; r < Rows; ++r) {
+      for (std::int64_t c = 0; c < kColumns; ++c) sums[r][c] += a[r * lead + t] * panel[t * kColumns + c];
+    }
+  }
+}
+
+template <std::int64_t Rows>
+void add_rows(const Matrix<double>& a, std::int64_t row, std::int64_t term, std::int64_t terms, const double* panel,
+              std::int64_t column, std::int64_t columns, Matrix<double>& c) {
+  double sums[Rows][kColumns] = {};
+  add_tile<Rows>(a.row(row) + term, a.columns, panel, terms, sums);
+  for (std::int64_t r = 0; r < Rows; ++r) {
+    for (std::int64_t n = 0; n < columns; ++n) c.row(row + r)[column + n] += sums[r][n];
+  }
+}
+
+}  // namespace
+
+void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
+                    const std::function<void(std::int64_t first, std::int64_t count)>& work) {
+  std::atomic<std::int64_t> next = 0;
+  const auto take = [&] {
+    for (std::int64_t at = next.fetch_add(width); at < total; at = next.fetch_add(width))
+      work(at, std::min(width, total - at));
+  };
+  std::vector<std::jthread> others;
+  const std::int64_t blocks = (total + width - 1) / width;
+  const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  for (std::int64_t n = 1; multiply_adds >= kWorthThreads && n < std::min(processors, blocks); ++n)
+    others.emplace_back(take);
+  take();
+}
+
+Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) {
+  Matrix<double> c(a.rows, b.columns);
+  if (added.rows > 0) c = added;
+  for_each_block(b.columns, kColumns, work_of(a.rows, a.columns, b.columns),
+                 [&](std::int64_t first, std::int64_t count) {
+                   std::vector<double> panel(static_cast<std::size_t>(kTerms * kColumns));
+                   for (std::int64_t t0 = 0; t0 < b.rows; t0 += kTerms) {
+                     const std::int64_t terms = std::min(kTerms, b.rows - t0);
+                     for (std::int64_t t = 0; t < terms; ++t) {
+                       for (std::int64_t n = 0; n < kColumns; ++n)
+                         panel[static_cast<std::size_t>(t * kColumns + n)] = n < count ? b.row(t0 + t)[first + n] : 0.0;
+                     }
+                     std::int64_t row = 0;
+                     for (; row + kRows <= a.rows; row += kRows)
+                       add_rows<kRows>(a, row, t0, terms, panel.data(), first, count, c);
+                     for (; row < a.rows; ++row) add_rows<1>(a, row, t0, terms, panel.data(), first, count, c);
+                   }
+                 });
+  return c;
+}
+
+Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, const PlainVariant& variant,
+                      const Matrix<float>& added) {
+  Matrix<float> c(a.rows, b.columns);
+  const double work = work_of(a.rows, a.columns, b.columns);
+  for_each_block(b.columns, kWideColumns, work, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t row = 0; row < a.rows; ++row) {
+      RowSums sums(count, variant);
+      const float* const first_added = added.rows > 0 ? added.row(row) + first : nullptr;
+      if (first_added != nullptr && variant.fused) std::copy_n(first_added, count, sums.finish().begin());
+      for (std::int64_t n = 0; n < a.columns; ++n) {
+        const std::int64_t t = variant(n, a.columns);
+        sums.add(a.row(row)[t], b.row(t) + first);
+      }
+      std::copy_n(sums.finish().begin(), count, c.row(row) + first);
+      for (std::int64_t n = 0; first_added != nullptr && !variant.fused && n < count; ++n)
+        c.row(row)[first + n] += first_added[n];
+    }
+  });
+  return c;
+}
+
+void round_to(DType type, Matrix<float>& m) {
+  if (type == DType::fp32) return;
+  for (float& value : m.values) {
+    std::uint16_t bits = 0;
+    core::store_from_float(&bits, type, 0, value);
+    value = core::load_as_float(&bits, type, 0);
+  }
+}
+
+}  // namespace fovea::verification

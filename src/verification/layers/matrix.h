@@ -1,0 +1,81 @@
+// Dense matrices and their products: exact enough in double, and in fp32 with the roundings of a plain evaluation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "fovea/tensor.h"
+#include "verification/attention/plain.h"
+
+namespace fovea::verification {
+
+template <class Number>
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<Number> values = {};  // [rows, columns]
+
+  Matrix() = default;
+  Matrix(std::int64_t the_rows, std::int64_t the_columns)
+      : rows(the_rows), columns(the_columns), values(static_cast<std::size_t>(the_rows * the_columns)) {}
+  Number* row(std::int64_t n) { return values.data() + n * columns; }
+  const Number* row(std::int64_t n) const { return values.data() + n * columns; }
+};
+
+// Calls work(first, count) for blocks of up to `width` of `total` items, on several threads if the multiply-adds of all
+// are worth it. Blocks must not write the same memory.
+void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
+                    const std::function<void(std::int64_t first, std::int64_t count)>& work);
+
+// a [rows, terms] times b [terms, columns]. Sums in double have any order; sums in fp32 have that of the variant.
+// `added` [rows, columns] is added to it; if it is empty, nothing is. Sums of a fused variant start from it.
+Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added = {});
+Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, const PlainVariant& variant,
+                      const Matrix<float>& added = {});
+
+template <class Number>
+Matrix<Number> transposed(const Matrix<Number>& m) {
+  constexpr std::int64_t kTile = 32;
+  Matrix<Number> result(m.columns, m.rows);
+  for (std::int64_t i0 = 0; i0 < m.rows; i0 += kTile) {
+    for (std::int64_t j = 0; j < m.columns; ++j) {
+      for (std::int64_t i = i0; i < m.rows && i < i0 + kTile; ++i) result.row(j)[i] = m.row(i)[j];
+    }
+  }
+  return result;
+}
+
+template <class Number>
+Matrix<Number> columns_of(const Matrix<Number>& m, std::int64_t first, std::int64_t count) {
+  Matrix<Number> result(m.rows, count);
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    for (std::int64_t c = 0; c < count; ++c) result.row(i)[c] = m.row(i)[first + c];
+  }
+  return result;
+}
+
+// Appends the columns of b to each row of a; an empty matrix counts as none.
+template <class Number>
+Matrix<Number> side_by_side(const Matrix<Number>& a, const Matrix<Number>& b) {
+  if (a.columns == 0) return b;
+  Matrix<Number> result(a.rows, a.columns + b.columns);
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t c = 0; c < a.columns; ++c) result.row(i)[c] = a.row(i)[c];
+    for (std::int64_t c = 0; c < b.columns; ++c) result.row(i)[a.columns + c] = b.row(i)[c];
+  }
+  return result;
+}
+
+// Appends the rows of b to those of a.
+template <class Number>
+Matrix<Number> stacked(Matrix<Number> a, const Matrix<Number>& b) {
+  if (a.rows == 0) return b;
+  a.values.insert(a.values.end(), b.values.begin(), b.values.end());
+  a.rows += b.rows;
+  return a;
+}
+
+// Rounds every element to the type.
+void round_to(DType type, Matrix<float>& m);
+
+}  // namespace fovea::verification

@@ -1,0 +1,184 @@
+// The reference of layers: a layer written out by hand, gradients by central differences, and identities between kinds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.h"
+#include "verification/layers/evaluation.h"
+
+namespace fovea::verification {
+namespace {
+
+LayerProblem small_problem(LayerKind kind, bool cross) {
+  LayerProblem p{.kind = kind, .pass = Pass::backward, .batch = 2, .len_q = 3, .len_k = cross ? 4 : 3};
+  p.width = 3, p.width_kv = cross ? 5 : 3;
+  p.heads_q = 2, p.heads_kv = kind == LayerKind::gqa || kind == LayerKind::mqa ? 1 : 2;
+  p.dim_qk = 2, p.dim_v = kind == LayerKind::mha_fused ? 2 : 3;
+  if (kind == LayerKind::mla) p.latent_q = 2, p.latent_kv = 4;
+  p.mask = Mask::causal_bottom_right;
+  p.scale = 0.7;
+  p.cross = cross;
+  return p;
+}
+
+// Multiples of 2^-8 below 1, so that small steps are exact.
+Matrix<float> filled(std::int64_t rows, std::int64_t columns, std::uint64_t stream) {
+  Matrix<float> m(rows, columns);
+  for (std::size_t n = 0; n < m.values.size(); ++n)
+    m.values[n] = static_cast<float>(static_cast<int>(core::philox(5, stream, n)[0] % 511) - 255) / 256.0f;
+  return m;
+}
+
+LayerInputs inputs_for(const LayerProblem& p) {
+  LayerInputs inputs{filled(p.batch * p.len_q, p.width, 1), {}, filled(p.batch * p.len_q, p.width, 2), {}, {}};
+  if (p.cross) inputs.x_kv = filled(p.batch * p.len_k, p.width_kv, 3);
+  const PerProjection<Sizes> sizes = weight_sizes(p);
+  std::uint64_t stream = 4;
+  for (const Step& step : steps_of(p)) {
+    const Sizes& one = at(sizes, step.part);
+    at(inputs.weight, step.part) = filled(one[2], one[3], stream++);
+    at(inputs.bias, step.part) = filled(1, one[2], stream++);
+  }
+  return inputs;
+}
+
+LayerValues<ExactArithmetic> exact(const LayerProblem& p, const LayerInputs& inputs) {
+  return {p, std::make_shared<const LayerInputs>(inputs), ExactArithmetic()};
+}
+
+double loss(const LayerProblem& p, const LayerInputs& inputs) {
+  auto values = exact(p, inputs);
+  const Matrix<double>& y = values.activation(Activation::y);
+  double sum = 0;
+  for (std::size_t n = 0; n < y.values.size(); ++n) sum += y.values[n] * static_cast<double>(inputs.dy.values[n]);
+  return sum;
+}
+
+// Compares the gradient of one input with central differences of the loss.
+void check_gradient(const LayerProblem& p, LayerInputs& inputs, Matrix<float>& input, const Matrix<double>& gradient,
+                    const std::string& name) {
+  constexpr float kStep = 0x1p-12f;
+  ASSERT_EQ(gradient.values.size(), input.values.size()) << name;
+  for (std::size_t n = 0; n < input.values.size(); ++n) {
+    const float at = input.values[n];
+    input.values[n] = at + kStep;
+    const double above = loss(p, inputs);
+    input.values[n] = at - kStep;
+    const double below = loss(p, inputs);
+    input.values[n] = at;
+    // The difference's own error is the third derivative times the step's square, 6e-8.
+    EXPECT_NEAR(gradient.values[n], (above - below) / (2 * static_cast<double>(kStep)), 1e-5) << name << " " << n;
+  }
+}
+
+class LayerReference : public testing::TestWithParam<std::tuple<LayerKind, bool>> {};
+
+TEST_P(LayerReference, GradientsAreTheDerivatives) {
+  const auto [kind, cross] = GetParam();
+  const LayerProblem p = small_problem(kind, cross);
+  LayerInputs inputs = inputs_for(p);
+  auto values = exact(p, inputs);
+  check_gradient(p, inputs, inputs.x, values.gradient(Activation::x), "dx");
+  if (cross) check_gradient(p, inputs, inputs.x_kv, values.gradient(Activation::x_kv), "dx_kv");
+  for (const Step& step : steps_of(p)) {
+    check_gradient(p, inputs, at(inputs.weight, step.part), values.weight_gradient(step.part), name_of(step.part));
+    check_gradient(p, inputs, at(inputs.bias, step.part), values.bias_gradient(step.part), name_of(step.part));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LayerReference,
+                         testing::Values(std::tuple{LayerKind::mha_fused, false}, std::tuple{LayerKind::mha, false},
+                                         std::tuple{LayerKind::mha, true}, std::tuple{LayerKind::gqa, true},
+                                         std::tuple{LayerKind::mqa, false}, std::tuple{LayerKind::mla, false},
+                                         std::tuple{LayerKind::mla, true}));
+
+// One head of dimension 1 and two tokens: y = out (p0 v0 + p1 v1) with p the softmax of q k.
+TEST(LayerEvaluation, OneHeadByHand) {
+  LayerProblem p{.kind = LayerKind::mha_fused, .len_q = 2, .len_k = 2};
+  LayerInputs inputs;
+  inputs.x = Matrix<float>(2, 1);
+  inputs.x.values = {1.0f, 2.0f};
+  inputs.weight.qkv = Matrix<float>(3, 1);
+  inputs.weight.qkv.values = {0.5f, 2.0f, 3.0f};
+  inputs.weight.out = Matrix<float>(1, 1);
+  inputs.weight.out.values = {-1.0f};
+  auto values = exact(p, inputs);
+  const Matrix<double>& y = values.activation(Activation::y);
+  for (int i = 0; i < 2; ++i) {
+    const double q = 0.5 * (i + 1), first = std::exp(q * 2), second = std::exp(q * 4);
+    EXPECT_NEAR(y.values[static_cast<std::size_t>(i)], -(first * 3 + second * 6) / (first + second), 1e-14);
+  }
+}
+
+TEST(LayerEvaluation, FusedIsSeparateWithConcatenatedWeights) {
+  const LayerProblem fused = small_problem(LayerKind::mha_fused, false);
+  LayerProblem separate = fused;
+  separate.kind = LayerKind::mha;
+  LayerInputs inputs = inputs_for(fused), parts = inputs;
+  const std::int64_t rows = fused.heads_q * fused.dim_qk;
+  std::int64_t first = 0;
+  for (const Part part : {Part::q, Part::k, Part::v}) {
+    at(parts.weight, part) = transposed(columns_of(transposed(inputs.weight.qkv), first, rows));
+    at(parts.bias, part) = columns_of(inputs.bias.qkv, first, rows);
+    first += rows;
+  }
+  auto one = exact(fused, inputs), other = exact(separate, parts);
+  EXPECT_EQ(one.activation(Activation::y).values, other.activation(Activation::y).values);
+  const Matrix<double> dqkv = one.weight_gradient(Part::qkv);
+  EXPECT_EQ(columns_of(transposed(dqkv), 0, rows).values, transposed(other.weight_gradient(Part::q)).values);
+}
+
+// Each of the two query heads of gqa reads a copy of the one key head.
+TEST(LayerEvaluation, GroupedIsExpandedMultiHead) {
+  const LayerProblem grouped = small_problem(LayerKind::gqa, false);
+  LayerProblem expanded = grouped;
+  expanded.kind = LayerKind::mha;
+  expanded.heads_kv = 2;
+  LayerInputs inputs = inputs_for(grouped), copies = inputs;
+  for (const Part part : {Part::k, Part::v}) {
+    at(copies.weight, part) = stacked(at(inputs.weight, part), at(inputs.weight, part));
+    at(copies.bias, part) = side_by_side(at(inputs.bias, part), at(inputs.bias, part));
+  }
+  auto one = exact(grouped, inputs), other = exact(expanded, copies);
+  EXPECT_EQ(one.activation(Activation::y).values, other.activation(Activation::y).values);
+  const Matrix<double> summed = one.weight_gradient(Part::k), apart = other.weight_gradient(Part::k);
+  for (std::size_t n = 0; n < summed.values.size(); ++n)
+    EXPECT_NEAR(summed.values[n], apart.values[n] + apart.values[n + summed.values.size()], 1e-13);
+}
+
+TEST(LayerEvaluation, ThePlainEvaluationRoundsBetweenTheParts) {
+  LayerProblem p = small_problem(LayerKind::mla, false);
+  const auto inputs = std::make_shared<const LayerInputs>(inputs_for(p));
+  LayerValues values(p, inputs, PlainArithmetic(DType::bf16, {}));
+  Matrix<float> latent = values.activation(Activation::q_latent), rounded = latent;
+  round_to(DType::bf16, rounded);
+  EXPECT_EQ(latent.values, rounded.values);
+  Matrix<float> y = values.activation(Activation::y);
+  rounded = y;
+  round_to(DType::bf16, rounded);
+  EXPECT_NE(y.values, rounded.values) << "a result is rounded by its reader";
+}
+
+// Products of every shape near the blocks, and on several threads.
+TEST(LayerEvaluation, ProductsAreSums) {
+  for (const auto& [rows, terms, columns] :
+       {std::tuple{1, 1, 1}, {3, 5, 7}, {4, 513, 9}, {5, 0, 3}, {9, 600, 17}, {300, 257, 300}}) {
+    const Matrix<float> a = filled(rows, terms, 1), b = filled(terms, columns, 2);
+    Matrix<double> wide_a(rows, terms), wide_b(terms, columns);
+    std::copy(a.values.begin(), a.values.end(), wide_a.values.begin());
+    std::copy(b.values.begin(), b.values.end(), wide_b.values.begin());
+    const Matrix<double> exact = product(wide_a, wide_b);
+    const Matrix<float> plain = product(a, b, {});
+    for (int i = 0; i < rows; ++i) {
+      for (int c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (int t = 0; t < terms; ++t) sum += wide_a.row(i)[t] * wide_b.row(t)[c];
+        EXPECT_EQ(exact.row(i)[c], sum);  // 16 fractional bits: every order gives the same sum
+        EXPECT_NEAR(plain.row(i)[c], sum, terms * 0x1p-24 * terms);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea::verification
