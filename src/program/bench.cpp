@@ -128,11 +128,13 @@ std::vector<verification::Case> cases_of(const BenchOptions& o) {
   return cases;
 }
 
+// The quick scale of a preset takes minutes, so it needs no consent.
 void ask_for_yes(const BenchOptions& o, const std::vector<verification::Case>& cases, std::size_t contenders,
                  const SamplingLimits& limits) {
   const std::size_t cells = cases.size() * contenders;
   const double seconds = estimated_seconds(cases, contenders, limits);
-  if (o.yes || (cells <= kManyCells && seconds <= kLongSweep)) return;
+  const bool quick_preset = !o.preset.empty() && !is_full(o);
+  if (o.yes || quick_preset || (cells <= kManyCells && seconds <= kLongSweep)) return;
   refuse("--yes", "a long sweep", fmt::format("{} cells, up to {}", cells, duration_text(seconds)),
          fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
 }
@@ -169,15 +171,13 @@ DeviceKind device_of(const std::vector<verification::Case>& cases) {
   return device;
 }
 
-// The operation of all cases: implementations belong to one operation.
-const verification::Operation& operation_of(const std::vector<verification::Case>& cases) {
-  const verification::Operation& operation = *cases.front().operation;
+Operations operations_of(const std::vector<verification::Case>& cases) {
+  Operations operations;
   for (const verification::Case& c : cases) {
-    if (c.operation != &operation)
-      refuse("--problem", "a sweep over two operations",
-             "op=" + std::string(operation.name()) + ",op=" + std::string(c.operation->name()), "one of them");
+    if (std::find(operations.begin(), operations.end(), c.operation) == operations.end())
+      operations.push_back(c.operation);
   }
-  return operation;
+  return operations;
 }
 
 // Free memory minus each worker's fixed need: on a GPU, its context and the buffer that flushes the cache.
@@ -224,7 +224,7 @@ int run_bench(const BenchOptions& o) {
   if (names.empty())
     names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
   std::vector<Contender> contenders =
-      contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device, operation_of(cases));
+      contenders_of(names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device, operations_of(cases));
   if (!o.against.empty()) contenders = with_old(std::move(contenders), OldProgram(o.against));
   check_baseline(o.baseline, contenders);
   CellSettings settings;
@@ -283,7 +283,7 @@ std::vector<std::string> typed_words() {
 // Options that say what is timed.
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
-                   "grid of problems: quick, report-a, report-b,\nreport-d2, report-d3, report-e, h200-dense")
+                   "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, report-e, h200-dense")
       ->check(not_empty())
       ->type_name("NAME");
   verb->add_option("--problem", o.problem, "problem line; comma-separated values make a sweep")

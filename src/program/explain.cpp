@@ -38,7 +38,7 @@ struct Facts {
 };
 
 void check_name(const std::string& implementation, const verification::Operation& operation) {
-  const std::vector<std::string> known = known_names(operation);
+  const std::vector<std::string> known = known_names({&operation});
   if (implementation.empty() || std::find(known.begin(), known.end(), implementation) != known.end()) return;
   const std::string near = core::nearest_word(implementation, known);
   core::fail({.status = Status::invalid_argument,

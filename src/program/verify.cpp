@@ -1,4 +1,5 @@
 // fovea verify: compares every implementation with the reference in random cases; shrinks and prints a failing case.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +37,6 @@ std::vector<Case> replayed_cases(VerifyOptions& o) {
 }
 
 const Operation& operation_named(const std::string& name) {
-  if (name.empty()) return *verification::operations().front();
   if (const Operation* const found = verification::find_operation(name)) return *found;
   std::vector<std::string> known;
   std::string list;
@@ -51,6 +51,20 @@ const Operation& operation_named(const std::string& name) {
               .got = name,
               .wanted = list,
               .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
+}
+
+// One operation after another; ends as soon as there is no device.
+int verify_all(const VerifyOptions& options, const std::vector<Case>& replayed) {
+  std::vector<const Operation*> operations;
+  for (const std::string& name : options.drawn) operations.push_back(&operation_named(name));
+  if (operations.empty())
+    operations.push_back(replayed.empty() ? verification::operations().front() : replayed.front().operation);
+  int worst = 0;
+  for (const Operation* const one : operations) {
+    worst = std::max(worst, Verification(options, *one, replayed).run());
+    if (worst == kNoDevice) break;
+  }
+  return worst;
 }
 
 }  // namespace
@@ -70,9 +84,11 @@ void add_verify(CLI::App& app, Action& action) {
                    "implementations to check, such as\ncpu.avx2,reference (default: all that this\nmachine can run)")
       ->delimiter(',')
       ->type_name("LIST");
-  auto* operation = verb->add_option("--op", options->operation, "operation to draw cases of (attention)")
-                        ->check(not_empty())
-                        ->type_name("NAME");
+  auto* operation =
+      verb->add_option("--op", options->drawn, "operations to draw cases of, --cases of each\n(attention)")
+          ->delimiter(',')
+          ->check(not_empty())
+          ->type_name("LIST");
   verb->add_option("--device", options->device, "device to run on (default: the one in --problem,\nelse cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   auto* passes = verb->add_option("--passes", options->passes, "passes to check (default: both)")
@@ -100,8 +116,7 @@ void add_verify(CLI::App& app, Action& action) {
   verb->callback([options, &action] {
     action = [options] {
       const std::vector<Case> replayed = replayed_cases(*options);
-      const Operation& drawn = replayed.empty() ? operation_named(options->operation) : *replayed.front().operation;
-      return Verification(*options, drawn, replayed).run();
+      return verify_all(*options, replayed);
     };
   });
 }

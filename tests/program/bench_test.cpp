@@ -10,6 +10,7 @@
 #include "program/bench/contender.h"
 #include "run_program.h"
 #include "verification/attention/case.h"
+#include "verification/linear/operation.h"
 #include "verification/operation.h"
 #include "verification/problem_line.h"
 
@@ -39,6 +40,26 @@ TEST(Bench, ARightCellHasATimeAndAllFigures) {
     EXPECT_EQ(row.error.contains("dq"), row.problem.find("pass=fwd") == std::string::npos);
   }
   EXPECT_DOUBLE_EQ(rows[2].flops, rows[0].flops + rows[1].flops);
+}
+
+TEST(Bench, EveryGradientOfALayerIsCheckedBeforeItsBackwardIsTimed) {
+  const auto rows = bench("op=mha pass=bwd hq=2 lq=16 d=8 bias=yes", "naive,flash", 0);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].impl, "naive");
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.status, "ok") << row.reason;
+    EXPECT_EQ(row.error.size(), 10u) << "y, dx, and a weight and a bias of four projections";
+  }
+}
+
+TEST(Bench, AnImplementationThatAnOperationLacksIsRefusedThere) {
+  verification::register_operation(verification::linear_operation());
+  const verification::Case linear = verification::parse_case("op=linear m=4 k=4"),
+                           attention = verification::parse_case("lq=4 d=4");
+  const auto contenders =
+      program::contenders_of({"cpu.own"}, {}, "python3", DeviceKind::cpu, {linear.operation, attention.operation});
+  EXPECT_EQ(program::plan_cell(contenders[0], linear).refusal, "");
+  EXPECT_EQ(program::plan_cell(contenders[0], attention).refusal, "op=attention has no implementation of this name");
 }
 
 TEST(Bench, FlashIsRecordedUnderItsResolvedName) {

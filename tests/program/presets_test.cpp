@@ -7,10 +7,13 @@
 #include <set>
 
 #include "fovea/error.h"
+#include "verification/layers/operation.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
+
+[[maybe_unused]] const bool kRegistered = (verification::register_layers(), true);
 
 std::set<std::string> lines(const std::vector<verification::Case>& cases) {
   std::set<std::string> set;
@@ -20,12 +23,33 @@ std::set<std::string> lines(const std::vector<verification::Case>& cases) {
 
 TEST(Presets, QuickScaleIsAPartOfFull) {
   for (const Preset& preset : presets()) {
-    if (preset.name == "quick") continue;  // a cut of all the others
+    if (preset.name == "quick") continue;     // a cut of all the others
+    if (preset.name == "report-c") continue;  // a cut of its layers: the next test
     const auto full = lines(preset_cases(preset.name, Scale::full));
     for (const std::string& one : lines(preset_cases(preset.name, Scale::quick))) {
       EXPECT_TRUE(full.contains(one)) << preset.name << ": " << one;
     }
   }
+}
+
+// Length 512, and a quarter of the heads, key heads and latents.
+TEST(Presets, LayersOfTheQuickScaleAreSmallerOnesOfFull) {
+  const auto full = lines(preset_cases("report-c", Scale::full));
+  EXPECT_EQ(full.size(), 15u * 2 * 3);
+  std::set<std::string> cut;
+  for (const std::string& line : full) {
+    verification::Case c = verification::parse_case(line);
+    std::vector<bool> given;  // widths and the sizes of keys follow from the others
+    for (const core::Key& key : c.values.table().keys)
+      given.push_back(!c[key.name].empty() && !verification::is_fallback(c, key));
+    for (const char* const key : {"hq", "hkv", "latent"}) {
+      if (c.values.table().find(key) != nullptr) c.values.set(key, c.count(key) / 4);
+    }
+    c.values.set("lq", std::int64_t{512});
+    c.values.resolve(given);
+    cut.insert(verification::line_of(c));
+  }
+  EXPECT_EQ(lines(preset_cases("report-c", Scale::quick)), cut);
 }
 
 TEST(Presets, NoCaseTwice) {

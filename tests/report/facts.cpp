@@ -1,5 +1,5 @@
 // Prints what the program's own code says of presets and records, for the tests that hold the reports against it:
-// facts presets NAME: the problem lines of a preset at full scale; facts verdicts FILE: for each row of a file its
+// facts presets NAME: the problem lines of a preset at full scale; facts cuts NAME: at the quick scale; facts verdicts FILE: for each row of a file its
 // problem, implementation, whether it is the fastest, and whether it wins against naive, loses, ties or is not counted.
 #include <cstdio>
 #include <map>
@@ -9,7 +9,7 @@
 #include "program/bench/presets.h"
 #include "program/bench/ranking.h"
 #include "program/record/record_file.h"
-#include "verification/linear/operation.h"
+#include "verification/layers/operation.h"
 #include "verification/linear/operation.h"
 #include "verification/problem_line.h"
 
@@ -48,11 +48,11 @@ void print_verdicts(const std::string& file) {
 int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
   fovea::verification::register_operation(fovea::verification::linear_operation());
-  fovea::verification::register_operation(fovea::verification::linear_operation());
+  fovea::verification::register_layers();
   if (what == "verdicts") {
     print_verdicts(argv[2]);
-  } else if (what == "presets") {
-    for (const auto& one : preset_cases(argv[2], Scale::full))
+  } else if (what == "presets" || what == "cuts") {
+    for (const auto& one : preset_cases(argv[2], what == "cuts" ? Scale::quick : Scale::full))
       std::printf("%s\n", fovea::verification::line_of(one).c_str());
   } else {
     return 2;

@@ -57,7 +57,7 @@ void check_file(const std::string& name, const std::string& path) {
   if (!fs::exists(path, none)) refuse("--impl", "no such file", name, "the path of a file that exists");
 }
 
-Contender contender_of(const std::string& name, const std::string& python, const verification::Operation& operation) {
+Contender contender_of(const std::string& name, const std::string& python, const Operations& operations) {
   const std::string self = "/proc/self/exe";
   if (names_a_file(name)) {
     const std::string file = file_of(name), path = fs::absolute(file).string() + name.substr(file.size());
@@ -65,7 +65,7 @@ Contender contender_of(const std::string& name, const std::string& python, const
     if (is_foreign(name)) return {name, {self, "worker", "--kernel", path}};
     return {name, {python, worker_script(), path}};
   }
-  const auto names = known_names(operation);
+  const auto names = known_names(operations);
   if (std::find(names.begin(), names.end(), name) != names.end())
     return {name, {self, "worker", "--kernel", name}, true};
   const std::string near = core::nearest_word(name, names);
@@ -83,10 +83,12 @@ std::vector<std::string> torch_rows(DeviceKind device) {
 
 }  // namespace
 
-std::vector<std::string> known_names(const verification::Operation& operation) {
+std::vector<std::string> known_names(const Operations& operations) {
   std::vector<std::string> names{"flash"};
-  for (const auto& one : operation.implementations()) {
-    if (std::find(names.begin(), names.end(), one.name) == names.end()) names.push_back(one.name);
+  for (const verification::Operation* operation : operations) {
+    for (const auto& one : operation->implementations()) {
+      if (std::find(names.begin(), names.end(), one.name) == names.end()) names.push_back(one.name);
+    }
   }
   return names;
 }
@@ -119,8 +121,7 @@ std::vector<std::string> implementation_names(const std::string& list) {
 }
 
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python, DeviceKind device,
-                                     const verification::Operation& operation) {
+                                     const std::string& python, DeviceKind device, const Operations& operations) {
   std::vector<Contender> result;
   const auto add = [&result](Contender contender) {
     for (const auto& other : result) {
@@ -128,7 +129,7 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
     }
     result.push_back(std::move(contender));
   };
-  for (const auto& name : names) add(contender_of(name, python, operation));
+  for (const auto& name : names) add(contender_of(name, python, operations));
   for (const auto& peer : peers) {
     const auto add_peer = [&](std::string_view row) {
       const bool holds =
@@ -186,6 +187,11 @@ CellPlan plan_cell(const Contender& contender, const Case& c) {
   if (!contender.of_old.empty()) return plan_old(contender, c);
   CellPlan cell{.implementation = contender.name};
   if (!contender.ours) return cell;
+  const std::vector<std::string> names = known_names({c.operation});
+  if (std::find(names.begin(), names.end(), contender.name) == names.end()) {
+    cell.refusal = "op=" + std::string(c.operation->name()) + " has no implementation of this name";
+    return cell;
+  }
   CasePlan plan = c.operation->plan(c, contender.name);
   // Backward always runs after a forward, even if only backward is timed.
   if (!c.forwards() && plan.refusal().empty()) plan = c.operation->plan(c.with("pass", "e2e"), plan.implementation);

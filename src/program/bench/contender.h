@@ -30,10 +30,12 @@ inline constexpr std::string_view kOldSuffix = "@old";
 // refuses the empty one.
 std::vector<std::string> implementation_names(const std::string& list);
 
-// Throws Error(invalid_argument) for a name that is neither ours, a file nor a peer, and for a repeated name.
+using Operations = std::vector<const verification::Operation*>;
+
+// Throws Error(invalid_argument) for a name that no operation has and that is neither a file nor a peer, and for a
+// repeated name.
 std::vector<Contender> contenders_of(const std::vector<std::string>& names, const std::vector<std::string>& peers,
-                                     const std::string& python, DeviceKind device,
-                                     const verification::Operation& operation);
+                                     const std::string& python, DeviceKind device, const Operations& operations);
 // Adds the older program's versions of our contenders.
 std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old);
 
@@ -51,6 +53,6 @@ std::int64_t forward_tensor_bytes(const verification::Case& c);
 std::int64_t tensor_bytes(const verification::Case& c);
 
 // The names that may be requested: `flash` and every implementation, each name once.
-std::vector<std::string> known_names(const verification::Operation& operation);
+std::vector<std::string> known_names(const Operations& operations);
 
 }  // namespace fovea::program

@@ -15,13 +15,14 @@ std::vector<Preset> report_presets() {
   const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
   return {
       {"quick",
-       "parts of the five report presets; at most three minutes on two cores",
+       "parts of the six report presets; at most three minutes on two cores",
        all,
        {"pass=fwd,bwd,e2e d=64 lq=128,256,512,1024 dtype=fp32,bf16 mask=causal",
         "pass=fwd,bwd b=8 d=64 lq=256,1024 dtype=fp32 mask=none",
         "pass=fwd hq=12 d=64,128 lq=512,1024 dtype=fp16 mask=causal",
         "pass=fwd b=8 hq=12 d=64 lq=512 dtype=fp16 mask=causal",
-        "pass=fwd b=2 hq=24 d=256 lq=512 dtype=fp16 mask=causal"},
+        "pass=fwd b=2 hq=24 d=256 lq=512 dtype=fp16 mask=causal",
+        "op=mha_fused pass=fwd,bwd,e2e b=2 hq=3 lq=512 d=64 dtype=bf16 mask=none"},
        {},
        120},
       {"report-a",
@@ -83,11 +84,45 @@ Preset h200_dense() {
            "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
 }
 
+// The report names neither type nor mask. Passes vary fastest, so that all passes of a problem share its reference.
+Preset report_c() {
+  return {"report-c",
+          "fifteen attention layers, bf16, without mask and causal; forward, backward, and both together",
+          {"naive", "fused", "flash"},
+          {"op=mha_fused b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha_fused b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha_fused b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=gqa b=2 lq=2k hq=32 hkv=8 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=gqa b=1 lq=4k hq=32 hkv=8 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=gqa b=1 lq=2k hq=40 hkv=8 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mqa b=2 lq=2k hq=16 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mqa b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mqa b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=2 lq=2k hq=32 d=128 latent=512 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=1 lq=4k hq=64 d=128 latent=1k dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=1 lq=2k hq=128 d=128 latent=2k dtype=bf16 mask=none,causal pass=fwd,bwd,e2e"},
+          {"op=mha_fused b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha_fused b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mha b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=gqa b=2 lq=512 hq=8 hkv=2 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=gqa b=1 lq=512 hq=8,10 hkv=2 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mqa b=2 lq=512 hq=4 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mqa b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=2 lq=512 hq=8 d=128 latent=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=1 lq=512 hq=16 d=128 latent=256 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
+           "op=mla b=1 lq=512 hq=32 d=128 latent=512 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e"}};
+}
+
 }  // namespace
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> table = [] {
     std::vector<Preset> presets = report_presets();
+    presets.insert(presets.begin() + 3, report_c());
     presets.push_back(h200_dense());
     return presets;
   }();

@@ -31,17 +31,19 @@ struct LineWords {
     const auto found = std::find_if(words.begin(), words.end(), [&](const auto& one) { return key_of(one) == key; });
     return found == words.end() ? "" : *found;
   }
-  // Whether the key's value follows from the line's other words.
+  // Whether the key's value follows from the line's other words, or the operation has no such key.
   bool follows(const std::string& key) const {
-    const core::Key* const known = parsed ? parsed->values.table().find(key) : nullptr;
-    return known != nullptr && verification::is_fallback(*parsed, *known);
+    if (!parsed || key == "op") return false;
+    const core::Key* const known = parsed->values.table().find(key);
+    return known == nullptr || verification::is_fallback(*parsed, *known);
   }
   // Whether the line means the same without the word, and readers do not look for it (as for pass, dtype and mask).
   bool says_nothing(const std::string& key) const {
     if (!parsed) return false;
     if (key == "op") return parsed->operation == verification::operations().front();
-    const core::Key& known = *parsed->values.table().find(key);
-    return !known.print.always && (*parsed)[key] == core::fallback_of(known, parsed->values);
+    const core::Key* const known = parsed->values.table().find(key);
+    if (known == nullptr) return true;  // a key of another operation's lines
+    return !known->print.always && (*parsed)[key] == core::fallback_of(*known, parsed->values);
   }
   static std::string key_of(const std::string& word) { return word.substr(0, word.find('=')); }
 

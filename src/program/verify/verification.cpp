@@ -210,12 +210,16 @@ void Verification::print_summary() {
   tally_.failed += static_cast<std::int64_t>(shortages.size());
   if (options_.json) {
     for (const auto& one : shortages) tally_.failures.push_back({{"cell", one.cell}, {"executed", one.executed}});
-    nlohmann::json summary{{"schema", "fovea.verify/1"}, {"seed", options_.seed}, {"cases", options_.cases}};
+    nlohmann::json summary{{"schema", "fovea.verify/1"},
+                           {"operation", operation_.name()},
+                           {"seed", options_.seed},
+                           {"cases", options_.cases}};
     summary.update(tally_.json());
     fmt::print("{}\n", summary.dump());
     return;
   }
-  fmt::print("{} passed, {} failed\n", tally_.passed, tally_.failed);
+  const std::string whose = options_.drawn.size() > 1 ? std::string(operation_.name()) + ": " : "";
+  fmt::print("{}{} passed, {} failed\n", whose, tally_.passed, tally_.failed);
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);

@@ -17,8 +17,8 @@ struct VerifyOptions {
   std::int64_t cases = 2000;
   std::uint64_t seed = 1;
   std::vector<std::string> implementations;
-  std::string operation;
-  std::string device;  // empty: the line's device, or cpu
+  std::vector<std::string> drawn;  // operations to draw cases of; empty: attention
+  std::string device;              // empty: the line's device, or cpu
   std::vector<std::string> passes;
   std::string problem;
   int threads = 0, jobs = 0;
