@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import drawing
 from .pictures import pictures_of
-from .published import pages
+from .published_pages import pages
 from .render import Report, files
 from .study import make_study
 from .vocabulary import Refused, ask

@@ -8,7 +8,8 @@ from typing import Any, Callable, Iterator, NamedTuple
 import pandas as pd
 
 from .observations import curves
-from .published import Book, Page
+from .published import Book
+from .published_pages import Page
 from .study import (Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline)
 from .tables import passes_of, time_cell, varying
 from .vocabulary import Key, short
@@ -267,6 +268,8 @@ def published_pictures(book: Book) -> Iterator[Picture]:
     """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before backward;
     and times, where the description asks for them."""
     eager = book.report.says.get("eager")
+    if not book.report.says.get("pictures", True):
+        return
     if eager:
         others = [role for role in book.roles() if role != eager]
         yield from published_picture(book, "published", f"speed-up over {eager}", "", others, book.report.passes, speed_up_point)

@@ -1,19 +1,18 @@
-"""Published tables beside the figures measured here. Each table is a CSV file with a description (data/published)."""
+"""Published tables and the figures measured here. Each table is a CSV file with a description (data/published)."""
 
 import csv
 import math
 import string
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from .study import PASSES, Row, Study, conditions, geometric_mean, plural, told_apart
-from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
-from .vocabulary import Key, parse_case, short
-
+from .study import Row, Study
+from .table import figure
+from .vocabulary import Key, parse_case
 
 
 @dataclass
@@ -29,6 +28,11 @@ class Published:
         if name.startswith("_") or name not in self.says:
             raise AttributeError(name)
         return self.says[name]
+
+    @property
+    def printed(self) -> int:
+        """How many figures the report has; each may stand beside several problems."""
+        return self.figures.number.nunique()
 
     @property
     def passes(self) -> list[str]:
@@ -56,16 +60,7 @@ class Side:
     marks: str = ""
     note: str = ""
     row: Row | None = None  # None if published
-
-
-@dataclass
-class Page:
-    report: Published
-    matched: int
-    comparisons: list[str]
-    findings: list[str]
-    tables: list[Table]
-    book: "Book"
+    detail: str = ""
 
 
 def read_published(description: Path) -> Published:
@@ -73,20 +68,51 @@ def read_published(description: Path) -> Published:
     with description.with_suffix(".csv").open(encoding="utf-8", newline="") as text:
         lines = list(csv.DictReader(text))
     words = says.get("words", {})
+    lines_of = {False: says["problem"], True: says.get("cut", [])}
+    problems = [(cut, one) for cut, some in lines_of.items() for one in ([some] if isinstance(some, str) else some)]
     figures = []
     for line in lines:
-        case = parse_case(says["problem"].format(**{key: words.get(value, value) for key, value in line.items()}))
         for one in says["figures"]:
             name = one["name"].format(**line)
             numbers = {part: milliseconds_of(line.get(one.get(part, ""), "")) for part in ("mean", "std", "min")}
-            figures.append({"case": case, **case, "pass_": one["pass"], "name": name,
-                            "role": says["stands_for"].get(name, says["stands_for"].get("*")), **numbers,
-                            "word": "" if not math.isnan(numbers["mean"]) else line[one["mean"]],
-                            "memory": 1e9 * milliseconds_of(line.get(one.get("memory", ""), ""))})
+            number = len(figures)
+            for cut, problem in problems:
+                case = case_of(problem, {key: words.get(value, value) for key, value in line.items()})
+                figures.append({"number": number, "case": case, **case, "cut": cut, "pass_": one["pass"], "name": name,
+                                "role": says["stands_for"].get(name, says["stands_for"].get("*")), **numbers,
+                                "word": "" if not math.isnan(numbers["mean"]) else line[one["mean"]],
+                                "memory": 1e9 * milliseconds_of(line.get(one.get("memory", ""), ""))})
     table = pd.DataFrame(figures)
-    report = Published(says, table, list(parse_case(says["problem"].replace("{", "").replace("}", ""))))
+    report = Published(says, table, list(dict.fromkeys(word for case in table.case for word in case)))
     table["measurement"] = [report.measurement(case) for case in table.case]
+    add_floors(report)
     return report
+
+
+class Shares(string.Formatter):
+    """`{heads:/4}` is a quarter of the heads."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        return str(int(value) // int(spec[1:])) if spec and value else str(value)
+
+
+def case_of(problem: str, line: dict[str, str]) -> dict[str, Any]:
+    """The problem of a line; keys that have no value there are left out."""
+    words = Shares().format(problem, **line).split()
+    return parse_case(" ".join(word for word in words if not word.endswith("=")))
+
+
+def add_floors(report: Published) -> None:
+    """Marks the figures that the description calls incomplete, with the least time that complete ones would need. That
+    time is of the first problem that a figure stands for."""
+    rule, figures = report.says.get("incomplete"), report.figures
+    figures["incomplete"] = False
+    figures["floor"] = math.nan
+    if rule:
+        first = figures.drop_duplicates("number")
+        floors = compute(rule["floor"], facts_of(report, first)).set_axis(first.number)
+        figures["incomplete"] = (figures.role == rule["role"]) & figures.pass_.isin(rule["passes"])
+        figures["floor"] = figures.number.map(floors).where(figures.incomplete & (figures.pass_ == rule["floor_pass"]))
 
 
 def milliseconds_of(text: str) -> float:
@@ -106,7 +132,8 @@ class Book:
     rows: pd.DataFrame = field(init=False)
     here: dict[tuple, Row] = field(init=False)
     theirs: dict[tuple, Row] = field(init=False)
-    cases: dict[tuple, dict] = field(init=False)  # of which some pass was measured here
+    cases: dict[tuple, dict] = field(init=False)  # of which some pass was measured here, at the sizes of the report
+    cut: dict[tuple, dict] = field(init=False)  # and at smaller sizes that the description names
 
     def __post_init__(self) -> None:
         report, rows = self.report, self.study.rows
@@ -127,7 +154,8 @@ class Book:
             if old is None or not old.timed or (row.timed and row.median < old.median):
                 self.here[place] = row
         measured = set(self.rows.measurement)
-        self.cases = {one.measurement: one.case for one in report.figures.itertuples() if one.measurement in measured}
+        self.cases, self.cut = ({one.measurement: one.case for one in report.figures.itertuples()
+                                 if one.measurement in measured and one.cut == cut} for cut in (False, True))
 
     def ours(self, measurement: tuple, pass_: str, role: str) -> Side:
         if pass_ == "fwd+bwd":
@@ -146,7 +174,14 @@ class Book:
 
     def printed(self, measurement: tuple, pass_: str, role: str) -> Side:
         one = self.theirs.get((measurement, pass_, role))
-        return Side() if one is None else Side(one.word, one.mean, one.std, one.min, one.memory)
+        if one is None:
+            return Side()
+        side = Side(one.word, one.mean, one.std, one.min, one.memory)
+        if not one.incomplete:
+            return side
+        below = " below" if one.mean < one.floor else ""
+        floor = "" if math.isnan(one.floor) else f",{below} floor {figure(one.floor * 1e3)}"
+        return replace(side, ranked=False, note=self.report.says["incomplete"]["text"], detail=f"incomplete{floor}")
 
     def side(self, published: bool, measurement: tuple, pass_: str, role: str) -> Side:
         return (self.printed if published else self.ours)(measurement, pass_, role)
@@ -158,184 +193,23 @@ class Book:
 
     def keys(self) -> list[Key]:
         """The keys that vary in the printed table."""
-        operation = self.study.operations[next(iter(self.cases.values()))["op"]]
         def varies(key: Key) -> bool:
             column = self.report.figures[key.word]
-            return column.nunique() > 1 and not (key.follows and (column == self.report.figures[key.follows]).all())
-        return [key for key in operation.keys if key.word in self.report.keys and varies(key)]
+            follows = key.follows in self.report.figures and (column == self.report.figures[key.follows]).all()
+            return column.nunique(dropna=False) > 1 and not follows
+        names = dict.fromkeys(case["op"] for case in [*self.cases.values(), *self.cut.values()])
+        keys = {key.word: key for name in names for key in self.study.operations[name].keys}
+        return [key for key in keys.values() if key.word in self.report.keys and varies(key)]
 
 
-def comparable(a: Side, b: Side) -> bool:
-    if a.word or b.word or not a.ranked or not b.ranked:
-        return False
-    return a.row is None or b.row is None or told_apart(a.row, b.row)
-
-
-def number_cell(side: Side, seconds: float, factor: float = 1e3) -> Cell:
-    if side.word:
-        return Cell(side.word, style="muted" if side.word == "-" else "word", note=side.note)
-    if math.isnan(seconds):
-        return NOTHING
-    marks = side.marks if factor == 1e3 else ""
-    return Cell(figure(seconds * factor) + marks, seconds * factor, "" if side.ranked else "muted", note=side.note)
-
-
-def ratio_cell(book: Book, base: Side, own: Side, case: dict, fastest: bool) -> Cell:
-    for side in (own, base):
-        if side.word:
-            return Cell(side.word, style="muted" if side.word == "-" else "word")
-    value = base.mean / own.mean
-    bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
-    style = "muted" if base is not own and not comparable(base, own) else "best" if bold else "loss" if value < 1 else ""
-    return Cell(ratio(value), value, style)
-
-
-def page_table(book: Book) -> Table:
-    """A line per problem, side and implementation; for each pass its figures, then speed-ups."""
-    report, keys, passes = book.report, book.keys(), book.report.passes
-    parts = [part for part in ("mean", "std", "min") if report.figures[part].notna().any()]
-    heads = {pass_: book.study.word(pass_) if "+" not in pass_ else "forward, then backward" for pass_ in passes}
-    rated = report.says.get("speed_up_passes", passes) if report.over else []
-    table = Table(f"published-{report.letter.lower()}", f"Report {report.letter}: {report.title}",
-                  f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: report "
-                  f"{report.letter}, {report.hardware}. Times of different machines are not a comparison; speed-ups are.",
-                  [*(Column(key.head, number=key.kind != "word") for key in keys), Column("figures", number=False),
-                   Column("implementation", number=False), *(Column(heads[pass_], part) for pass_ in passes for part in parts),
-                   *(Column(heads[pass_], "speed-up") for pass_ in rated)])
-    if "formula" in report.says:
-        table.columns += [Column("memory before backward", "MB"), Column("formula", "MB")]
-    for measurement, case in book.cases.items():
-        for published in (False, True):
-            for role in book.roles():
-                sides = {pass_: book.side(published, measurement, pass_, role) for pass_ in passes}
-                if all(side.word == "-" for side in sides.values()):
-                    continue
-                line = [value_cell(case[key.word]) for key in keys]
-                line += [Cell("published", style="muted") if published else Cell("here"),
-                         Cell(printed_name(book, measurement, role) if published else role)]
-                line += [number_cell(side, getattr(side, part)) for side in sides.values() for part in parts]
-                line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
-                if "formula" in report.says:
-                    line += [number_cell(sides["fwd+bwd"], sides["fwd+bwd"].memory, 1e-6), formula_cell(report, case, role)]
-                table.rows.append(line)
-    return table
-
-
-def printed_name(book: Book, measurement: tuple, role: str) -> str:
-    return next(one.name for (key, _, of), one in book.theirs.items() if key == measurement and of == role)
-
-
-def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, pass_: str, role: str) -> Cell:
-    base, own = (book.side(published, measurement, pass_, one) for one in (book.report.over, role))
-    rivals = [book.side(published, measurement, pass_, one) for one in book.roles()]
-    fastest = all(own.mean <= side.mean for side in rivals if not side.word and side.ranked)
-    return ratio_cell(book, own if role == book.report.over else base, own, case, fastest)
-
-
-def formula_cell(report: Published, case: dict, role: str) -> Cell:
-    if role not in report.says["formula_roles"]:
-        return Cell("-")
-    megabytes = formula_bytes(report, case) / 1e6
-    return Cell(figure(megabytes), megabytes)
-
-
-def formula_bytes(report: Published, case: dict) -> float:
-    return float(compute(report.says["formula"], case))
-
-
-def comparisons(book: Book) -> list[str]:
-    """Geometric mean of the speed-up of flash over the eager form, here and published, where both have one."""
-    said = []
-    eager = book.report.says.get("eager")
-    for pass_ in PASSES if eager else []:
-        pairs = []
-        for measurement in book.cases:
-            here = [book.ours(measurement, pass_, role) for role in (eager, "flash")]
-            there = [book.printed(measurement, pass_, role) for role in (eager, "flash")]
-            if not any(side.word for side in (*here, *there)):
-                pairs.append((here[0].mean / here[1].mean, there[0].mean / there[1].mean))
-        if pairs:
-            ours, theirs = (geometric_mean(pd.Series(side)) for side in zip(*pairs))
-            said.append(f"{book.study.word(pass_)}: geometric mean speed-up of flash over {eager} in "
-                        f"{plural(len(pairs), 'shared configuration')}: {ratio(ours)} here, {ratio(theirs)} published.")
-    said += [sentence for pass_ in (PASSES if eager else []) for sentence in crossings(book, pass_)]
-    return said + (memory_against_formula(book) if "formula" in book.report.says else [])
-
-
-def crossings(book: Book, pass_: str) -> list[str]:
-    """The length from which on flash is faster than the eager form, by type; here and published."""
-    said = []
-    for kind in dict.fromkeys(case.get("dtype", "") for case in book.cases.values()):
-        found = []
-        for published in (False, True):
-            won: dict[float, bool] = {}
-            for measurement, case in book.cases.items():
-                eager, flash = (book.side(published, measurement, pass_, role) for role in (book.report.says["eager"], "flash"))
-                if case.get("dtype", "") == kind and not eager.word and not flash.word:
-                    x = book.study.operations[case["op"]].axis(case)[1]
-                    won[x] = won.get(x, True) and flash.mean < eager.mean
-            lost = [x for x, is_won in won.items() if not is_won]
-            above = [x for x in won if x > max(lost, default=0)]
-            found.append(f"from length {short(min(above))} on" if above else "at no length" if won else "")
-        if all(found):
-            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and {found[1]} (published).")
-    return said
-
-
-def memory_against_formula(book: Book) -> list[str]:
-    off, beyond = [], []
-    for (measurement, _, role), one in book.theirs.items():
-        if measurement not in book.cases:
-            continue
-        formula, side = formula_bytes(book.report, one.case), book.ours(measurement, "bwd", role)
-        off += [abs(side.memory / formula - 1)] if not side.word and not math.isnan(side.memory) else []
-        beyond += [one.memory - formula] if not math.isnan(one.memory) else []
-    counted = len({key for key, pass_, role in book.here if pass_ == "bwd" and role == "naive"
-                   and not book.ours(key, "bwd", role).word})
-    said = f"naive holds before backward {book.report.says['formula_words']} (1 MB = 10^6 bytes). "
-    if off:
-        said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {plural(counted, 'cell')}. "
-    return [said + f"The published column is up to {max(beyond) / 1e6:.0f} MB above it."] if beyond else [said.strip()]
-
-
-def findings(report: Published) -> list[str]:
-    """Sentences of the description with figures computed from the table."""
-    said = []
-    wide = report.figures.pivot_table(index=["measurement", "role"], columns="pass_", values="mean", dropna=False, sort=False)
-    facts = wide.reset_index().merge(
-        report.figures.drop_duplicates("measurement")[["measurement", *report.keys]], on="measurement")
-    facts["memory"] = facts.merge(report.figures[report.figures.memory.notna()][["measurement", "memory"]], how="left").memory
-    for base, prefix in ((report.says.get("eager"), "up_"), (report.says.get("over"), "over_")):
-        for pass_ in wide.columns if base else []:
-            of_base = facts[facts.role == base].set_index("measurement")[pass_]
-            facts[f"{prefix}{pass_}"] = facts.measurement.map(of_base) / facts[pass_]
-    columns = {name: facts[name] for name in facts.columns}
-    for one in report.says["findings"]:
-        values = {name: compute(rule, columns) for name, rule in one.items() if name != "text"}
-        said.append(Figures().format(one["text"], **values))
-    return said
+def facts_of(report: Published, table: pd.DataFrame) -> dict[str, Any]:
+    """The columns of a table, and those that the description computes from them."""
+    columns = {name: table[name] for name in table.columns}
+    for name, rule in report.says.get("facts", {}).items():
+        columns[name] = compute(rule, columns)
+    return columns
 
 
 def compute(rule: str, facts: dict[str, Any]) -> Any:
     """Evaluates an expression of a description, on the words of a problem or the columns of a table."""
     return eval(rule, {"__builtins__": {}}, facts)
-
-
-class Figures(string.Formatter):
-    """Three significant digits unless told otherwise."""
-
-    def format_field(self, value: Any, spec: str) -> str:
-        return format(value, spec) if spec else figure(float(value))
-
-
-def pages(study: Study, folder: Path) -> list[Page]:
-    """A page for each report with at least one figure that was measured here."""
-    found = []
-    for description in sorted(folder.glob("*.toml")):
-        report = read_published(description)
-        book = Book(report, study)
-        matched = sum((one.measurement, pass_, one.role) in book.here
-                      for one in report.figures.itertuples() for pass_ in one.pass_.split("+")[-1:])
-        if matched:
-            found.append(Page(report, matched, comparisons(book), findings(report), [page_table(book)], book))
-    return found

@@ -15,7 +15,7 @@ from .calls import call_tables
 from .looks import Looks
 from .observations import headline, observations
 from .pictures import Picture, heat_maps
-from .published import Page
+from .published_pages import Page
 from .records import TIMES
 from .study import Study, conditions
 from .table import Table, figure, rate, to_csv

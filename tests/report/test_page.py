@@ -4,7 +4,7 @@ import re
 
 from conftest import ROOT, row
 
-from fovea_report.published import pages
+from fovea_report.published_pages import pages
 from fovea_report.render import Report, files
 
 

@@ -7,7 +7,7 @@ from conftest import ROOT, row
 
 from fovea_report import drawing, looks
 from fovea_report.pictures import pictures_of, published_pictures
-from fovea_report.published import pages
+from fovea_report.published_pages import pages
 
 
 def test_colour_is_monotone_in_the_ratio():

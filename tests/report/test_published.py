@@ -3,19 +3,20 @@
 import subprocess
 
 import pytest
-from conftest import FACTS, ROOT, row
+from conftest import FACTS, ROOT, line, row
 
-from fovea_report.published import findings, pages, read_published
+from fovea_report.published import read_published
+from fovea_report.published_pages import findings, pages
 from fovea_report.vocabulary import parse_case
 
 FOLDER = ROOT / "data/published"
-FIGURES = {"A": 48 * 3, "B": 56 * 6, "D2": 20 * 2, "D3": 54 * 6, "E": 96}
+FIGURES = {"A": 48 * 3, "B": 56 * 6, "C": 15 * 9, "D2": 20 * 2, "D3": 54 * 6, "E": 96}
 REPORTS = [read_published(one) for one in sorted(FOLDER.glob("*.toml"))]
 
 
 def test_every_table_has_one_description():
     assert {one.with_suffix(".csv").name for one in FOLDER.glob("*.toml")} == {one.name for one in FOLDER.glob("*.csv")}
-    assert {one.letter: len(one.figures) for one in REPORTS} == FIGURES
+    assert {one.letter: one.printed for one in REPORTS} == FIGURES
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
@@ -26,13 +27,23 @@ def test_every_table_names_its_source_and_the_docs_do_too(report):
         assert repository in (ROOT / "docs/reports.md").read_text(encoding="utf-8")
 
 
+def measured(report, scale: str) -> set:
+    printed = subprocess.run([FACTS, scale, report.preset], capture_output=True, text=True, check=True)
+    return {(report.measurement(case), case["pass"]) for case in map(parse_case, printed.stdout.splitlines())}
+
+
+def wanted(report, cut: bool) -> set:
+    return {(one.measurement, pass_) for one in report.figures.itertuples() if one.cut == cut for pass_ in one.pass_.split("+")}
+
+
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
 def test_a_preset_measures_exactly_the_figures_of_its_report(report):
-    printed = subprocess.run([FACTS, "presets", report.preset], capture_output=True, text=True, check=True)
-    cases = [parse_case(one) for one in printed.stdout.splitlines()]
-    measured = {(report.measurement(case), case["pass"]) for case in cases}
-    wanted = {(one.measurement, pass_) for one in report.figures.itertuples() for pass_ in one.pass_.split("+")}
-    assert measured == wanted
+    assert measured(report, "presets") == wanted(report, cut=False)
+
+
+def test_the_quick_scale_measures_the_smaller_sizes_that_a_description_names():
+    c = next(one for one in REPORTS if one.letter == "C")
+    assert measured(c, "cuts") == wanted(c, cut=True)
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
@@ -71,3 +82,54 @@ def test_memory_is_compared_with_the_formula(study):
     held = 8 * 256 * 4 * (4 * 16 + 256 + 1)
     page = pages(study([row("naive", 1, held=held, **keys)]), FOLDER)[0]
     assert page.report.letter == "D2" and "at most 0 % in 1 cell" in page.comparisons[0]
+
+
+def layer_line(op: str, pass_: str, **keys) -> str:
+    shape = {"b": 2, "hq": 12, "lq": 2048, "d": 64, "e": 768, "dtype": "bf16", "mask": "none", "bias": "no", "scale": 0.125}
+    return line(op, **{"pass": pass_, **shape, **keys, "device": "cuda", "data": "normal", "place": "contiguous", "seed": 0})
+
+
+@pytest.fixture
+def report_c(study):
+    """The page of report C, where the fused form is fastest here."""
+    times = {"naive": 4, "fused": 1, "cuda.any": 2}
+    made = study([row(impl, ms, problem=layer_line("mha_fused", pass_)) for impl, ms in times.items() for pass_ in ("fwd", "bwd", "e2e")])
+    return next(one for one in pages(made, FOLDER) if one.report.letter == "C")
+
+
+def cells(table) -> dict[tuple, dict]:
+    heads = [column.title for column in table.columns]
+    last = heads.index("implementation") if "implementation" in heads else heads.index("figures")
+    return {tuple(cell.text for cell in one[heads.index("figures"):last + 1]): dict(zip(heads, one)) for one in table.rows}
+
+
+def test_incomplete_cells_are_marked_with_their_floor_and_not_ranked(report_c):
+    found = cells(report_c.tables[0])
+    backward = found["published", "triton"]["backward (mean)"]
+    assert backward.text == "0.367" and backward.detail == "incomplete, floor 0.284" and backward.style == "muted"
+    assert found["published", "triton"]["backward (speed-up)"].style == "muted"
+    assert found["published", "flash"]["backward (speed-up)"].style == "best", "the fastest complete one"
+    assert found["published", "triton"]["forward (mean)"].detail == ""
+    assert found["here", "fused"]["backward (speed-up)"].style == "best", "ours computes every gradient"
+
+
+def test_twelve_cells_are_below_their_floor():
+    c = next(one for one in REPORTS if one.letter == "C").figures.drop_duplicates("number")
+    assert (c["mean"] < c.floor).sum() == 12 and c.incomplete.sum() == 30
+    assert any(said.startswith("12 of its 15 backward times") for said in findings(next(one for one in REPORTS if one.letter == "C")))
+
+
+def test_the_best_speed_up_names_who_has_it(report_c):
+    found = cells(report_c.tables[1])
+    assert (found["here",]["backward"].text, found["here",]["backward"].detail) == ("4.00\u00d7", "fused")
+    assert (found["published",]["forward"].text, found["published",]["forward"].detail) == ("3.20\u00d7", "flash")
+    assert found["published",]["backward"].detail == "flash", "not the incomplete one"
+
+
+def test_smaller_sizes_have_their_own_tables(study):
+    lines = {pass_: layer_line("gqa", pass_, hq=8, hkv=2, lq=512, e=512) for pass_ in ("fwd", "bwd")}
+    made = study([row(impl, ms, problem=lines[pass_]) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for pass_ in lines])
+    page = next(one for one in pages(made, FOLDER) if one.report.letter == "C")
+    assert (page.matched, page.matched_cut) == (0, 4) and not page.comparisons
+    assert [one.id for one in page.tables] == ["published-c-cut", "published-c-best-cut"]
+    assert "length 512" in page.tables[0].conditions
