@@ -1,6 +1,7 @@
 // Prints what the program's own code says of presets and records, for the tests that hold the reports against it:
-// facts presets NAME: the problem lines of a preset at full scale; facts cuts NAME: at the quick scale; facts verdicts FILE: for each row of a file its
-// problem, implementation, whether it is the fastest, and whether it wins against naive, loses, ties or is not counted.
+// facts presets NAME: the problem lines of a preset at full scale; facts cuts NAME: at the quick scale; facts verdicts
+// FILE: for each row of a file its problem, implementation, whether it is the fastest, and whether it wins against
+// naive, loses, ties or is not counted.
 #include <cstdio>
 #include <map>
 #include <string>

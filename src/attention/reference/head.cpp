@@ -86,18 +86,6 @@ Head::Head(const AttentionProblem& problem, const BackwardTensors& tensors, std:
   }
 }
 
-Head::Head(const AttentionProblem& problem, const HeadRows& rows, double* memory)
-    : problem_(problem), free_(memory), q_(rows.q), k_(rows.k), v_(rows.v), dout_(rows.dout) {
-  scores_ = free_;
-  lse_ = scores_ + problem.len_k;
-  delta_ = lse_ + problem.len_q;
-  double* const out = delta_ + problem.len_q;  // [dim_v]
-  for (std::int64_t i = 0; dout_ != nullptr && i < problem.len_q; ++i) {
-    lse_[i] = forward_row(i, out);
-    delta_[i] = dot(dout_ + i * problem.dim_v, out, problem.dim_v);
-  }
-}
-
 double Head::score(std::int64_t i, std::int64_t j) const {
   const auto& p = problem_;
   return p.scale * dot(q_ + i * p.dim_qk, k_ + j * p.dim_qk, p.dim_qk);

@@ -10,11 +10,6 @@ namespace fovea::reference {
 // May query row i see key j? Written from the contract's rule for each mask; no kernel shares this code.
 bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
-// The dense rows [len, dim] of one query head and of its key head. `dout` is null in forward.
-struct HeadRows {
-  const double *q = nullptr, *k = nullptr, *v = nullptr, *dout = nullptr;
-};
-
 // One query head of one batch element together with the key head that it reads, widened to double. If backward tensors
 // lack lse, or lack both out and delta, the missing rows are computed.
 class Head {
@@ -26,7 +21,6 @@ class Head {
        double* memory);
   Head(const AttentionProblem& problem, const BackwardTensors& tensors, std::int64_t batch, std::int64_t head,
        double* memory);
-  Head(const AttentionProblem& problem, const HeadRows& rows, double* memory);
 
   // Writes out [dim_v] of query row i and returns its lse.
   double forward_row(std::int64_t i, double* out) const;
@@ -45,7 +39,7 @@ class Head {
 
   const AttentionProblem& problem_;
   double* free_;  // the unused rest of the memory
-  const double *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *dout_ = nullptr;
+  double *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *dout_ = nullptr;
   double *lse_ = nullptr, *delta_ = nullptr;  // [len_q], backward only
   double* scores_ = nullptr;                  // [len_k], scratch of one row
 };

@@ -84,37 +84,38 @@ Preset h200_dense() {
            "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
 }
 
-// The report names neither type nor mask. Passes vary fastest, so that all passes of a problem share its reference.
+// The report names neither type nor mask. Passes come first and vary fastest, so that all passes of a problem share its
+// reference.
 Preset report_c() {
   return {"report-c",
           "fifteen attention layers, bf16, without mask and causal; forward, backward, and both together",
           {"naive", "fused", "flash"},
-          {"op=mha_fused b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha_fused b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha_fused b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=gqa b=2 lq=2k hq=32 hkv=8 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=gqa b=1 lq=4k hq=32 hkv=8 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=gqa b=1 lq=2k hq=40 hkv=8 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mqa b=2 lq=2k hq=16 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mqa b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mqa b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=2 lq=2k hq=32 d=128 latent=512 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=1 lq=4k hq=64 d=128 latent=1k dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=1 lq=2k hq=128 d=128 latent=2k dtype=bf16 mask=none,causal pass=fwd,bwd,e2e"},
-          {"op=mha_fused b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha_fused b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mha b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=gqa b=2 lq=512 hq=8 hkv=2 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=gqa b=1 lq=512 hq=8,10 hkv=2 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mqa b=2 lq=512 hq=4 d=64 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mqa b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=2 lq=512 hq=8 d=128 latent=128 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=1 lq=512 hq=16 d=128 latent=256 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e",
-           "op=mla b=1 lq=512 hq=32 d=128 latent=512 dtype=bf16 mask=none,causal pass=fwd,bwd,e2e"}};
+          {"op=mha_fused pass=fwd,bwd,e2e b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal",
+           "op=mha_fused pass=fwd,bwd,e2e b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal",
+           "op=mha_fused pass=fwd,bwd,e2e b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal",
+           "op=mha pass=fwd,bwd,e2e b=2 lq=2k hq=12 d=64 dtype=bf16 mask=none,causal",
+           "op=mha pass=fwd,bwd,e2e b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal",
+           "op=mha pass=fwd,bwd,e2e b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal",
+           "op=gqa pass=fwd,bwd,e2e b=2 lq=2k hq=32 hkv=8 d=64 dtype=bf16 mask=none,causal",
+           "op=gqa pass=fwd,bwd,e2e b=1 lq=4k hq=32 hkv=8 d=128 dtype=bf16 mask=none,causal",
+           "op=gqa pass=fwd,bwd,e2e b=1 lq=2k hq=40 hkv=8 d=128 dtype=bf16 mask=none,causal",
+           "op=mqa pass=fwd,bwd,e2e b=2 lq=2k hq=16 d=64 dtype=bf16 mask=none,causal",
+           "op=mqa pass=fwd,bwd,e2e b=1 lq=4k hq=32 d=128 dtype=bf16 mask=none,causal",
+           "op=mqa pass=fwd,bwd,e2e b=1 lq=2k hq=40 d=128 dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=2 lq=2k hq=32 d=128 latent=512 dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=1 lq=4k hq=64 d=128 latent=1k dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=1 lq=2k hq=128 d=128 latent=2k dtype=bf16 mask=none,causal"},
+          {"op=mha_fused pass=fwd,bwd,e2e b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal",
+           "op=mha_fused pass=fwd,bwd,e2e b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal",
+           "op=mha pass=fwd,bwd,e2e b=2 lq=512 hq=3 d=64 dtype=bf16 mask=none,causal",
+           "op=mha pass=fwd,bwd,e2e b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal",
+           "op=gqa pass=fwd,bwd,e2e b=2 lq=512 hq=8 hkv=2 d=64 dtype=bf16 mask=none,causal",
+           "op=gqa pass=fwd,bwd,e2e b=1 lq=512 hq=8,10 hkv=2 d=128 dtype=bf16 mask=none,causal",
+           "op=mqa pass=fwd,bwd,e2e b=2 lq=512 hq=4 d=64 dtype=bf16 mask=none,causal",
+           "op=mqa pass=fwd,bwd,e2e b=1 lq=512 hq=8,10 d=128 dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=2 lq=512 hq=8 d=128 latent=128 dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=1 lq=512 hq=16 d=128 latent=256 dtype=bf16 mask=none,causal",
+           "op=mla pass=fwd,bwd,e2e b=1 lq=512 hq=32 d=128 latent=512 dtype=bf16 mask=none,causal"}};
 }
 
 }  // namespace

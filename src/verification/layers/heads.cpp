@@ -1,5 +1,8 @@
-// Attention between the heads of a layer's evaluation: by the reference, and by attention's plain evaluation.
+// Attention between the heads of a layer's evaluation: by the formula in double precision, and by attention's plain
+// evaluation.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "attention/reference/head.h"
 #include "verification/attention/evaluation.h"
@@ -8,36 +11,54 @@
 namespace fovea::verification {
 namespace {
 
-// The columns of one head, and the rows of one batch element, as dense rows.
-std::vector<double> rows_of(const Matrix<double>& m, std::int64_t batch, std::int64_t len, std::int64_t head,
-                            std::int64_t dim) {
-  std::vector<double> rows;
-  rows.reserve(static_cast<std::size_t>(len * dim));
-  for (std::int64_t i = 0; i < len; ++i) {
-    const double* const row = m.row(batch * len + i) + head * dim;
-    rows.insert(rows.end(), row, row + dim);
-  }
+// The columns of one head, and the rows of one batch element.
+Matrix<double> head_of(const Matrix<double>& m, std::int64_t batch, std::int64_t len, std::int64_t head,
+                       std::int64_t dim) {
+  Matrix<double> rows(len, dim);
+  for (std::int64_t i = 0; i < len; ++i) std::copy_n(m.row(batch * len + i) + head * dim, dim, rows.row(i));
   return rows;
 }
 
-struct HeadInputs {
-  std::vector<double> q, k, v, dout, memory;
-  reference::HeadRows rows() const { return {q.data(), k.data(), v.data(), dout.empty() ? nullptr : dout.data()}; }
-};
-
-HeadInputs inputs_of(const AttentionProblem& p, const Heads<double>& heads, const Matrix<double>* dout,
-                     std::int64_t batch, std::int64_t head) {
-  const std::int64_t key_head = head / (p.heads_q / p.heads_kv);
-  HeadInputs inputs{rows_of(heads.q, batch, p.len_q, head, p.dim_qk),
-                    rows_of(heads.k, batch, p.len_k, key_head, p.dim_qk),
-                    rows_of(heads.v, batch, p.len_k, key_head, p.dim_v),
-                    {},
-                    std::vector<double>(static_cast<std::size_t>(reference::Head::doubles(p)))};
-  if (dout != nullptr) inputs.dout = rows_of(*dout, batch, p.len_q, head, p.dim_v);
-  return inputs;
+void add_head(const Matrix<double>& rows, double factor, std::int64_t batch, std::int64_t head, Matrix<double>& m) {
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    double* const to = m.row(batch * rows.rows + i) + head * rows.columns;
+    for (std::int64_t c = 0; c < rows.columns; ++c) to[c] += factor * rows.row(i)[c];
+  }
 }
 
-double work_of(const AttentionProblem& p) { return flops(p) / 2; }
+void for_each_row(const Matrix<double>& m, const std::function<void(std::int64_t)>& work) {
+  constexpr double kCostOfExp = 10;  // in multiply-adds
+  const double cost = kCostOfExp * static_cast<double>(m.values.size());
+  for_each_block(m.rows, 16, cost, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = first; i < first + count; ++i) work(i);
+  });
+}
+
+// exp(s - lse) of the keys that a row sees; 0 elsewhere.
+Matrix<double> probabilities_of(const AttentionProblem& p, const Matrix<double>& q, const Matrix<double>& k) {
+  Matrix<double> scores = product(q, transposed(k));
+  for_each_row(scores, [&](std::int64_t i) {
+    double* const row = scores.row(i);
+    double largest = -HUGE_VAL, sum = 0;
+    for (std::int64_t j = 0; j < p.len_k; ++j) {
+      row[j] = reference::visible(p, i, j) ? p.scale * row[j] : -HUGE_VAL;
+      largest = std::max(largest, row[j]);
+    }
+    for (std::int64_t j = 0; j < p.len_k && largest != -HUGE_VAL; ++j) sum += row[j] = std::exp(row[j] - largest);
+    for (std::int64_t j = 0; j < p.len_k; ++j) row[j] = sum > 0 ? row[j] / sum : 0;
+  });
+  return scores;
+}
+
+// dS = P (dP - delta) with delta the sum of P dP over the row; written over dP.
+void differentiate_softmax(const Matrix<double>& probabilities, Matrix<double>& dp) {
+  for_each_row(dp, [&](std::int64_t i) {
+    const double* const row = probabilities.row(i);
+    double delta = 0;
+    for (std::int64_t j = 0; j < dp.columns; ++j) delta += row[j] * dp.row(i)[j];
+    for (std::int64_t j = 0; j < dp.columns; ++j) dp.row(i)[j] = row[j] * (dp.row(i)[j] - delta);
+  });
+}
 
 // A view of [batch, heads, len, dim] on a matrix with rows (batch, len) and columns (head, dim).
 TensorView view_of(const Matrix<float>& m, std::int64_t batch, std::int64_t len, std::int64_t heads, std::int64_t dim) {
@@ -70,12 +91,12 @@ Matrix<float> matrix_of(const RowValues& values, std::int64_t batch, std::int64_
 
 Matrix<double> ExactArithmetic::attend(const AttentionProblem& p, const Heads<double>& heads) const {
   Matrix<double> out(p.batch * p.len_q, p.heads_q * p.dim_v);
-  for_each_block(p.batch * p.heads_q, 1, work_of(p), [&](std::int64_t n, std::int64_t) {
-    const std::int64_t batch = n / p.heads_q, h = n % p.heads_q;
-    HeadInputs inputs = inputs_of(p, heads, nullptr, batch, h);
-    const reference::Head head(p, inputs.rows(), inputs.memory.data());
-    for (std::int64_t i = 0; i < p.len_q; ++i) head.forward_row(i, out.row(batch * p.len_q + i) + h * p.dim_v);
-  });
+  for (std::int64_t n = 0; n < p.batch * p.heads_q; ++n) {
+    const std::int64_t batch = n / p.heads_q, h = n % p.heads_q, key_head = h / (p.heads_q / p.heads_kv);
+    const Matrix<double> probabilities = probabilities_of(p, head_of(heads.q, batch, p.len_q, h, p.dim_qk),
+                                                          head_of(heads.k, batch, p.len_k, key_head, p.dim_qk));
+    add_head(product(probabilities, head_of(heads.v, batch, p.len_k, key_head, p.dim_v)), 1, batch, h, out);
+  }
   return out;
 }
 
@@ -84,19 +105,19 @@ Heads<double> ExactArithmetic::attend_backward(const AttentionProblem& p, const 
   Heads<double> gradients{Matrix<double>(p.batch * p.len_q, p.heads_q * p.dim_qk),
                           Matrix<double>(p.batch * p.len_k, p.heads_kv * p.dim_qk),
                           Matrix<double>(p.batch * p.len_k, p.heads_kv * p.dim_v)};
-  const std::int64_t group = p.heads_q / p.heads_kv;
-  for_each_block(p.batch * p.heads_kv, 1, work_of(p), [&](std::int64_t n, std::int64_t) {
-    const std::int64_t batch = n / p.heads_kv, key_head = n % p.heads_kv;
-    for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
-      HeadInputs inputs = inputs_of(p, heads, &dout, batch, h);
-      const reference::Head head(p, inputs.rows(), inputs.memory.data());
-      for (std::int64_t i = 0; i < p.len_q; ++i)
-        head.query_gradient(i, gradients.q.row(batch * p.len_q + i) + h * p.dim_qk);
-      for (std::int64_t j = 0; j < p.len_k; ++j)
-        head.add_key_gradients(j, gradients.k.row(batch * p.len_k + j) + key_head * p.dim_qk,
-                               gradients.v.row(batch * p.len_k + j) + key_head * p.dim_v);
-    }
-  });
+  for (std::int64_t n = 0; n < p.batch * p.heads_q; ++n) {
+    const std::int64_t batch = n / p.heads_q, h = n % p.heads_q, key_head = h / (p.heads_q / p.heads_kv);
+    const Matrix<double> q = head_of(heads.q, batch, p.len_q, h, p.dim_qk),
+                         k = head_of(heads.k, batch, p.len_k, key_head, p.dim_qk),
+                         v = head_of(heads.v, batch, p.len_k, key_head, p.dim_v),
+                         dout_h = head_of(dout, batch, p.len_q, h, p.dim_v);
+    const Matrix<double> probabilities = probabilities_of(p, q, k);
+    add_head(product(transposed(probabilities), dout_h), 1, batch, key_head, gradients.v);
+    Matrix<double> ds = product(dout_h, transposed(v));
+    differentiate_softmax(probabilities, ds);
+    add_head(product(ds, k), p.scale, batch, h, gradients.q);
+    add_head(product(transposed(ds), q), p.scale, batch, key_head, gradients.k);
+  }
   return gradients;
 }
 

@@ -11,31 +11,66 @@ namespace fovea::verification {
 namespace {
 
 constexpr double kWorthThreads = 2e7;  // multiply-adds
-constexpr std::int64_t kColumns = 8, kRows = 4, kTerms = 512;
+constexpr std::int64_t kColumns = 8, kRows = 8, kTerms = 512;
 constexpr std::int64_t kWideColumns = 256;
 
 double work_of(std::int64_t rows, std::int64_t terms, std::int64_t columns) {
   return static_cast<double>(rows) * static_cast<double>(terms) * static_cast<double>(columns);
 }
 
-// Adds a[rows, terms] times a panel [terms, kColumns] to kColumns columns of c; `lead` apart are rows of a.
-template <std::int64_t Rows>
-void add_tile(const double* a, std::int64_t lead, const double* panel, std::int64_t terms,
-              double (&sums)[Rows][kColumns]) {
+// Adds kRows rows of a, `lead` apart, times a panel [terms, kColumns] to the sums.
+using Sums = double[kRows][kColumns];
+using Row = double __attribute__((vector_size(kColumns * sizeof(double)), aligned(sizeof(double)), may_alias));
+inline __attribute__((always_inline)) void add_tile(const double* a, std::int64_t lead, const double* panel,
+                                                    std::int64_t terms, Sums& sums) {
+  Row rows[kRows] = {};
   for (std::int64_t t = 0; t < terms; ++t) {
-    for (std::int64_t r = 0; r < Rows; ++r) {
-      for (std::int64_t c = 0; c < kColumns; ++c) sums[r][c] += a[r * lead + t] * panel[t * kColumns + c];
-    }
+    const Row& b = *reinterpret_cast<const Row*>(panel + t * kColumns);
+    for (std::int64_t r = 0; r < kRows; ++r) rows[r] += a[r * lead + t] * b;
+  }
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t c = 0; c < kColumns; ++c) sums[r][c] += rows[r][c];
   }
 }
 
-template <std::int64_t Rows>
-void add_rows(const Matrix<double>& a, std::int64_t row, std::int64_t term, std::int64_t terms, const double* panel,
-              std::int64_t column, std::int64_t columns, Matrix<double>& c) {
-  double sums[Rows][kColumns] = {};
-  add_tile<Rows>(a.row(row) + term, a.columns, panel, terms, sums);
-  for (std::int64_t r = 0; r < Rows; ++r) {
-    for (std::int64_t n = 0; n < columns; ++n) c.row(row + r)[column + n] += sums[r][n];
+// The same for processors of several ages: large layers have trillions of multiply-adds.
+using AddTile = void (*)(const double* a, std::int64_t lead, const double* panel, std::int64_t terms, Sums& sums);
+void add_tile_plain(const double* a, std::int64_t lead, const double* panel, std::int64_t terms, Sums& sums) {
+  add_tile(a, lead, panel, terms, sums);
+}
+#ifdef __x86_64__
+__attribute__((target("avx2,fma"))) void add_tile_avx2(const double* a, std::int64_t lead, const double* panel,
+                                                       std::int64_t terms, Sums& sums) {
+  add_tile(a, lead, panel, terms, sums);
+}
+__attribute__((target("avx512f"))) void add_tile_avx512(const double* a, std::int64_t lead, const double* panel,
+                                                        std::int64_t terms, Sums& sums) {
+  add_tile(a, lead, panel, terms, sums);
+}
+#endif
+
+AddTile fastest_add_tile() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f")) return add_tile_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return add_tile_avx2;
+#endif
+  return add_tile_plain;
+}
+
+// Adds all rows of a, from the given term on, times the panel to some columns of c.
+void add_rows(const Matrix<double>& a, std::int64_t term, std::int64_t terms, const double* panel, std::int64_t column,
+              std::int64_t columns, Matrix<double>& c) {
+  static const AddTile add = fastest_add_tile();
+  std::vector<double> last(static_cast<std::size_t>(kRows * terms));  // the last rows, if they are fewer than kRows
+  for (std::int64_t row = 0; row < a.rows; row += kRows) {
+    const std::int64_t rows = std::min(kRows, a.rows - row);
+    for (std::int64_t r = 0; rows < kRows && r < rows; ++r)
+      std::copy_n(a.row(row + r) + term, terms, last.data() + r * terms);
+    Sums sums = {};
+    rows < kRows ? add(last.data(), terms, panel, terms, sums) : add(a.row(row) + term, a.columns, panel, terms, sums);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t n = 0; n < columns; ++n) c.row(row + r)[column + n] += sums[r][n];
+    }
   }
 }
 
@@ -68,10 +103,7 @@ Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b, const M
                        for (std::int64_t n = 0; n < kColumns; ++n)
                          panel[static_cast<std::size_t>(t * kColumns + n)] = n < count ? b.row(t0 + t)[first + n] : 0.0;
                      }
-                     std::int64_t row = 0;
-                     for (; row + kRows <= a.rows; row += kRows)
-                       add_rows<kRows>(a, row, t0, terms, panel.data(), first, count, c);
-                     for (; row < a.rows; ++row) add_rows<1>(a, row, t0, terms, panel.data(), first, count, c);
+                     add_rows(a, t0, terms, panel.data(), first, count, c);
                    }
                  });
   return c;

@@ -76,6 +76,10 @@ const attention::Implementation& attention_of(const ImplementationFacts& facts) 
   });
 }
 
+std::string_view asked(std::string_view implementation) {
+  return implementation == "flash" ? std::string_view{} : implementation;
+}
+
 // "attention cpu.avx512: 96 x 64 tiles; products cpu.own; saves qkv, attention, lse".
 std::string tiles_of(const LayerExplanation& told, bool saves) {
   std::string text = told.attention.empty() ? "no attention" : "attention " + told.attention;
@@ -184,9 +188,9 @@ std::vector<ImplementationFacts> Layer::implementations() const {
 
 // Backward always runs after a forward that saves, so a backward case has the needs of both.
 CasePlan Layer::plan(const Case& c, std::string_view implementation) const {
-  const bool reproducible = attention::promises_reproducibility(implementation);
+  const bool reproducible = attention::promises_reproducibility(asked(implementation));
   CasePlan plan;
-  std::string name(implementation);
+  std::string name(asked(implementation));
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !c.backwards()) continue;
     LayerProblem p = problem_of(c, pass);
@@ -216,7 +220,7 @@ Call Layer::prepare(const Case& c, const TensorSet& tensors, const CallSettings&
   };
   const auto call = std::make_shared<Prepared>();
   const LayerProblem p = problem_of(c, Pass::forward);
-  call->attention = settings.implementation;
+  call->attention = asked(settings.implementation);
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->forward.saved = call->backward.saved = settings.saved;
