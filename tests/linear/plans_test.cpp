@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/choose.h"
+#include "linear/host_plan.h"
 #include "linear/implementation.h"
 #include "linear_tensors.h"
 
@@ -48,6 +49,29 @@ TEST(LinearPlans, AreMadeOnceForEachNewProblem) {
     calls.backward.accumulate = true;
     run();
     EXPECT_EQ(plans_made() - before, 3);
+  }
+}
+
+// A run takes what the plan found for a whole product; products of a batch are smaller.
+TEST(LinearPlans, HoldTheTilesOfWholeProducts) {
+  for (const HostLibrary& library : host_libraries()) {
+    SCOPED_TRACE(library.name);
+    const HostPlan plan(library, {.pass = Pass::backward, .len = 321, .dim_in = 123, .dim_out = 77});
+    const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+      BatchedProduct one;
+      one.m = m, one.n = n, one.k = k;
+      return one;
+    };
+    const BatchedProduct dx = product(321, 123, 77), dweight = product(77, 123, 321), split = product(321, 41, 77);
+    if (plan.is_own()) {
+      EXPECT_EQ(plan.layout_of(dx), &plan.layouts.at(0));
+      EXPECT_EQ(plan.layout_of(dweight), &plan.layouts.at(1));
+      EXPECT_EQ(plan.layout_of(split), nullptr);
+    } else {
+      EXPECT_EQ(plan.tiling_of(dx), &plan.tilings.at(0));
+      EXPECT_EQ(plan.tiling_of(dweight), &plan.tilings.at(1));
+      EXPECT_EQ(plan.tiling_of(split), nullptr);
+    }
   }
 }
 
