@@ -95,8 +95,8 @@ TEST(LinearPlans, KeptByTheCallerGiveTheSameBitsWithoutAChoice) {
     const LinearOptions named{.implementation = name};
     linear_forward(plain.forward, named);
     linear_backward(plain.backward, named);
-    const Plan forward = prepare(describe(planned.forward, named), name);
-    const Plan backward = prepare(describe(planned.backward, named), name);
+    const fovea::Plan forward = prepare(describe(planned.forward, named), name);
+    const fovea::Plan backward = prepare(describe(planned.backward, named), name);
     EXPECT_EQ(forward.implementation(), name);
     const std::int64_t before = plans_made();
     linear_forward(planned.forward, {.plan = &forward});
@@ -122,10 +122,10 @@ TEST(LinearPlans, AreRefusedByOtherCalls) {
     ADD_FAILURE() << "not refused";
     return ErrorDetails{};
   };
-  const Plan empty, backward = prepare(describe(calls.backward));
+  const fovea::Plan empty, backward = prepare(describe(calls.backward));
   LinearProblem other = describe(calls.forward);
   other.len += 1;
-  const Plan longer = prepare(other), named = prepare(describe(calls.forward), "cpu.own");
+  const fovea::Plan longer = prepare(other), named = prepare(describe(calls.forward), "cpu.own");
   EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &empty}); }).got, "an empty plan");
   EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &backward}); }).got, "linear_backward");
   EXPECT_NE(refused([&] { linear_forward(calls.forward, {.plan = &longer}); }).got.find("m=6"), std::string::npos);

@@ -320,7 +320,7 @@ TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
 TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {
   const Ended run = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=nosuch"}});
   EXPECT_EQ(run.code, 2);
-  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of cuda.any, ", "naive"})
+  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of ", "naive"})
     EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
 }
 
