@@ -39,9 +39,9 @@ def attend(q, k, v, out, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch
         scores = tl.where(visible, scores, float("-inf"))
         raised = tl.maximum(largest, tl.max(scores, 1))
         base = tl.where(raised == float("-inf"), 0.0, raised)  # a row that has seen no key yet
-        weights, keep = tl.exp(scores - base[:, None]), tl.exp(largest - base)
-        sums = sums * keep[:, None] + tl.dot(weights.to(v_tile.dtype), v_tile, input_precision=PRECISION)
-        total = total * keep + tl.sum(weights, 1)
+        p, rescale = tl.exp(scores - base[:, None]), tl.exp(largest - base)
+        sums = sums * rescale[:, None] + tl.dot(p.to(v_tile.dtype), v_tile, input_precision=PRECISION)
+        total = total * rescale + tl.sum(p, 1)
         largest = raised
     result = sums / tl.where(total > 0, total, 1.0)[:, None]
     tl.store(out + rows[:, None].to(tl.int64) * out_row + columns_v[None, :], result.to(out.dtype.element_ty),

@@ -171,7 +171,7 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
             break
     for values, group in marked.groupby("sweep", sort=False):
         said = [operation.title(group.case.iloc[0], ("title", "column"), [key.word for key in sizes])]
-        said += [*(span(key, group) for key in sizes), group.runner.iloc[0]]
+        said += [*(span(key, group) for key in sizes), group.setting.iloc[0]]
         yield ", ".join(filter(None, said)), group
 
 
@@ -224,7 +224,7 @@ def row_label(keys: list[Key], row: Row) -> str:
     """Words first, then sizes, as short as possible."""
     said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
     said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
-    return " ".join(filter(None, [*said, row.runner]))
+    return " ".join(filter(None, [*said, row.setting]))
 
 
 def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:

@@ -117,8 +117,8 @@ class Book:
         known = [(key, pass_) in printed for key, pass_ in zip(keys, rows.pass_)]
         rows = rows[pd.Series(known, rows.index, dtype=bool) & ~rows.hot]
         if len(rows):
-            runner = rows.iloc[0]
-            rows = rows[(rows.cpu_threads == runner.cpu_threads) & (rows.machine == runner.machine)]
+            first = rows.iloc[0]
+            rows = rows[(rows.cpu_threads == first.cpu_threads) & (rows.machine == first.machine)]
         self.rows = rows.assign(role=rows.impl.where(rows.kind != "library", "flash"))
         self.here = {}
         for row in self.rows.itertuples():

@@ -93,8 +93,8 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing, calls = rows[~is_call].copy(), rows[is_call].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings)
-    timing["runner"] = runners(timing)
-    timing["title"] = [", ".join(filter(None, [row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.runner]))
+    timing["setting"] = settings_of(timing)
+    timing["title"] = [", ".join(filter(None, [row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting]))
                        for row in timing.itertuples()]
     winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
     timing["best"] = timing.index.isin(winners)
@@ -113,7 +113,7 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
     return wanted or next(name for name in implementations if name in found)
 
 
-def runners(rows: pd.DataFrame) -> list[str]:
+def settings_of(rows: pd.DataFrame) -> list[str]:
     """The machine, threads and cache state of each row, where the records differ in them."""
     threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
     return [", ".join(filter(None, ["hot" if row.hot else "", row.machine if machines else "",

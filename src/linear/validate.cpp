@@ -75,7 +75,8 @@ void check_weight(const Checks& check, const TensorArg& weight, const LinearProb
   check.check_sizes(weight, {1, 1, p.columns_out(), p.columns_in()});
   if (p.columns_out() > 1 && weight.has_elements() && weight.view.strides[2] < p.columns_in())
     check.refuse("weight", "rows that overlap", "strides " + to_string(weight.view.strides),
-                 "strides[2] of " + to_string(p.columns_in()) + " or more", "copy the weight with its rows apart");
+                 "strides[2] of " + to_string(p.columns_in()) + " or more",
+                 "copy the weight so that its rows do not overlap");
 }
 
 void check_accumulate(const Checks& check, std::string_view argument, bool accumulate, DType dtype) {
@@ -114,21 +115,21 @@ void check_facts(const Checks& check, const LinearProblem& p) {
 
 bool empty(const TensorView& t) { return core::element_count(t) == 0; }
 
-// Products take rows of any stride, but no columns that are summed over and lie apart, and no rows that overlap.
+// Products read rows of any stride that do not overlap. Columns that are summed over must be contiguous.
 bool copies_x_forward(const TensorView& x) {
   const MatrixView view(x);
-  return !empty(x) && !(view.columns_fold && view.rows_apart());
+  return !empty(x) && !(view.columns_fold && view.rows_do_not_overlap());
 }
 
 bool copies_x_backward(const TensorView& x) {
   const MatrixView view(x);
-  return !empty(x) && !(view.rows_fold && view.rows_apart());
+  return !empty(x) && !(view.rows_fold && view.rows_do_not_overlap());
 }
 
 bool copies_dy(const LinearProblem& p, const TensorView& dy) {
   const MatrixView view(dy);
   const bool folds = (view.columns_fold || !p.wants_dx) && (view.rows_fold || !(p.wants_dweight || p.wants_dbias));
-  return !empty(dy) && !(folds && view.rows_apart());
+  return !empty(dy) && !(folds && view.rows_do_not_overlap());
 }
 
 }  // namespace

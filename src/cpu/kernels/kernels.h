@@ -87,21 +87,20 @@ struct ReduceTask {
   void* scratch;  // pack_scratch_bytes
 };
 
-// Packs rows of a or columns of b, the operands of a product, as panels of product_rows or product_columns of them. A
-// panel is [steps][rows or columns], a step product_pairs elements of the contracted dimension; it is padded with zeros
-// to a multiple of four steps.
+// Packs rows of a or columns of b as panels of product_rows rows or product_columns columns (micro-panels of BLIS). A
+// panel is [steps][rows or columns]. A step is product_pairs elements along K; zeros pad the steps to a multiple of 4.
 struct PanelTask {
-  InputRows from;   // from the first element on
-  bool along_rows;  // neighbours in memory are neighbours in the contracted dimension; else in the panel
+  InputRows from;   // begins at the first element to pack
+  bool along_rows;  // K is contiguous in memory; otherwise the panel's rows or columns are
   bool of_b;
   int64_t count;         // rows of a, or columns of b
-  int64_t depth;         // contracted elements
-  void* to;              // the step of the first element in the first panel
+  int64_t depth;         // elements along K
+  void* to;              // where the first panel's first step goes
   int64_t panel_stride;  // operands (of 4 bytes) from one panel to the next
 };
 
-// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of the
-// contracted dimension. beta = 0 does not read c. `next`, panels that are multiplied afterwards, are brought near.
+// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of K. beta
+// = 0 does not read c. `next`: panels that the next product reads; they are prefetched.
 struct ProductTask {
   const void *a, *b;  // the first panels
   int64_t rows, columns, depth;
@@ -147,8 +146,8 @@ struct Kernels {
   void (*reduce_dq)(const ReduceTask&);
 
   int product_rows, product_columns;  // of a panel of a, of b
-  int product_pairs;                  // contracted elements of an operand, which has 4 bytes
-  int64_t product_depth;              // the most contracted elements of a product
+  int product_pairs;                  // elements along K in an operand of 4 bytes
+  int64_t product_depth;              // KC: the most elements along K of one product
   void (*pack_panels)(const PanelTask&);
   void (*product)(const ProductTask&);
   void (*convert)(const ConvertTask&);
