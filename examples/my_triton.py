@@ -19,7 +19,8 @@ def attend(q, k, v, out, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch
     v += batch * v_batch + head // group * v_head
     out += batch * out_batch + head * out_head
     inside = rows[:, None] < len_q
-    q_tile = tl.load(q + rows[:, None].to(tl.int64) * q_row + columns[None, :], inside & (columns[None, :] < dim_qk), 0.0)
+    q_tile = tl.load(q + rows[:, None].to(tl.int64) * q_row + columns[None, :],
+                     inside & (columns[None, :] < dim_qk), 0.0)
     largest = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     sums = tl.zeros([ROWS, DIM_V], tl.float32)

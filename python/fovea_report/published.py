@@ -134,8 +134,8 @@ class Book:
             forward, backward = (self.ours(measurement, one, role) for one in ("fwd", "bwd"))
             if forward.word or backward.word:
                 return forward if forward.word else backward
-            return Side("", forward.mean + backward.mean, memory=backward.memory, ranked=backward.ranked, marks=backward.marks,
-                        note=backward.note, row=backward.row)
+            return Side("", forward.mean + backward.mean, memory=backward.memory, ranked=backward.ranked,
+                        marks=backward.marks, note=backward.note, row=backward.row)
         row = self.here.get((measurement, pass_, role))
         if row is None:
             return Side()
@@ -153,8 +153,8 @@ class Book:
 
     def roles(self) -> list[str]:
         found = {role for _, _, role in self.here}
-        order = [name for name in [*self.study.implementations, "flash"] if self.study.vocabulary.kind(name) == "baseline" or name == "flash"]
-        return [role for role in dict.fromkeys(order) if role in found]
+        order = [name for name in self.study.implementations if self.study.vocabulary.kind(name) == "baseline"]
+        return [role for role in [*order, "flash"] if role in found]
 
     def keys(self) -> list[Key]:
         """The keys that vary in the printed table."""
@@ -186,8 +186,8 @@ def ratio_cell(book: Book, base: Side, own: Side, case: dict, fastest: bool) -> 
             return Cell(side.word, style="muted" if side.word == "-" else "word")
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
-    style = "muted" if base is not own and not comparable(base, own) else "best" if bold else "loss" if value < 1 else ""
-    return Cell(ratio(value), value, style)
+    is_muted = base is not own and not comparable(base, own)
+    return Cell(ratio(value), value, "muted" if is_muted else "best" if bold else "loss" if value < 1 else "")
 
 
 def page_table(book: Book) -> Table:
@@ -197,10 +197,12 @@ def page_table(book: Book) -> Table:
     heads = {pass_: book.study.word(pass_) if "+" not in pass_ else "forward, then backward" for pass_ in passes}
     rated = report.says.get("speed_up_passes", passes) if report.over else []
     table = Table(f"published-{report.letter.lower()}", f"Report {report.letter}: {report.title}",
-                  f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: report "
-                  f"{report.letter}, {report.hardware}. Times of different machines are not a comparison; speed-ups are.",
+                  f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: "
+                  f"report {report.letter}, {report.hardware}. Times of different machines are not a comparison; "
+                  "speed-ups are.",
                   [*(Column(key.head, number=key.kind != "word") for key in keys), Column("figures", number=False),
-                   Column("implementation", number=False), *(Column(heads[pass_], part) for pass_ in passes for part in parts),
+                   Column("implementation", number=False),
+                   *(Column(heads[pass_], part) for pass_ in passes for part in parts),
                    *(Column(heads[pass_], "speed-up") for pass_ in rated)])
     if "formula" in report.says:
         table.columns += [Column("memory before backward", "MB"), Column("formula", "MB")]
@@ -216,7 +218,8 @@ def page_table(book: Book) -> Table:
                 line += [number_cell(side, getattr(side, part)) for side in sides.values() for part in parts]
                 line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
                 if "formula" in report.says:
-                    line += [number_cell(sides["fwd+bwd"], sides["fwd+bwd"].memory, 1e-6), formula_cell(report, case, role)]
+                    both = sides["fwd+bwd"]
+                    line += [number_cell(both, both.memory, 1e-6), formula_cell(report, case, role)]
                 table.rows.append(line)
     return table
 
@@ -270,7 +273,8 @@ def crossings(book: Book, pass_: str) -> list[str]:
         for published in (False, True):
             won: dict[float, bool] = {}
             for measurement, case in book.cases.items():
-                eager, flash = (book.side(published, measurement, pass_, role) for role in (book.report.says["eager"], "flash"))
+                eager, flash = (book.side(published, measurement, pass_, role)
+                                for role in (book.report.says["eager"], "flash"))
                 if case.get("dtype", "") == kind and not eager.word and not flash.word:
                     x = book.study.operations[case["op"]].axis(case)[1]
                     won[x] = won.get(x, True) and flash.mean < eager.mean
@@ -278,7 +282,8 @@ def crossings(book: Book, pass_: str) -> list[str]:
             above = [x for x in won if x > max(lost, default=0)]
             found.append(f"from length {short(min(above))} on" if above else "at no length" if won else "")
         if all(found):
-            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and {found[1]} (published).")
+            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and "
+                        f"{found[1]} (published).")
     return said
 
 
@@ -294,17 +299,20 @@ def memory_against_formula(book: Book) -> list[str]:
                    and not book.ours(key, "bwd", role).word})
     said = f"naive holds before backward {book.report.says['formula_words']} (1 MB = 10^6 bytes). "
     if off:
-        said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {plural(counted, 'cell')}. "
+        cells = plural(counted, "cell")
+        said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {cells}. "
     return [said + f"The published column is up to {max(beyond) / 1e6:.0f} MB above it."] if beyond else [said.strip()]
 
 
 def findings(report: Published) -> list[str]:
     """Sentences of the description with figures computed from the table."""
     said = []
-    wide = report.figures.pivot_table(index=["measurement", "role"], columns="pass_", values="mean", dropna=False, sort=False)
+    wide = report.figures.pivot_table(index=["measurement", "role"], columns="pass_", values="mean", dropna=False,
+                                      sort=False)
     facts = wide.reset_index().merge(
         report.figures.drop_duplicates("measurement")[["measurement", *report.keys]], on="measurement")
-    facts["memory"] = facts.merge(report.figures[report.figures.memory.notna()][["measurement", "memory"]], how="left").memory
+    held = report.figures[report.figures.memory.notna()][["measurement", "memory"]]
+    facts["memory"] = facts.merge(held, how="left").memory
     for base, prefix in ((report.says.get("eager"), "up_"), (report.says.get("over"), "over_")):
         for pass_ in wide.columns if base else []:
             of_base = facts[facts.role == base].set_index("measurement")[pass_]

@@ -14,6 +14,7 @@ POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|p
 STANDARD = re.compile(r"[a-z_0-9]+|(std(arg|bool|def|int|io|lib)|math|string|errno|limits|float|assert)\.h")
 # Headers of released versions stay as they were released, whatever the rules have become since.
 UNCHECKED = re.compile(r"__pycache__|/corpus/|^tests/c_api/frozen/")
+CODE = re.compile(r"\s*//\s*(\w[\w:<>*& ]*\s+\w+\s*=.*;|[\w.:>-]+\(.*\);|(if|for|while)\s*\(.*\{|return\b.*;)\s*$")
 WORDS = "tests/architecture/retired_words.txt"
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
@@ -86,7 +87,7 @@ def check_text(path, text):
             yield f"{path}:{number}: {len(line)} columns, the limit is {MAX_COLUMNS}"
         if re.search(r"\b(TO[D]O|FIX[M]E|XX[X])\b", line):
             yield f"{path}:{number}: a note to do something later"
-        if re.match(r"\s*//\s*(\w[\w:<>*& ]*\s+\w+\s*=.*;|[\w.:>-]+\(.*\);|(if|for|while)\s*\(.*\{|return\b.*;)\s*$", line):
+        if CODE.match(line):
             yield f"{path}:{number}: code in a comment"
 
 

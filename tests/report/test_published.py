@@ -51,12 +51,14 @@ def test_figures_measured_here_stand_beside_the_printed_ones(study):
     made = study([row("naive", 4, **keys), row("cpu.avx2", 1, **keys), row("cpu.scalar", 9, **keys)])
     page = next(one for one in pages(made, FOLDER) if one.report.letter == "B")
     heads = [column.title for column in page.tables[0].columns]
-    found = {(one[heads.index("figures")].text, one[heads.index("implementation")].text): dict(zip(heads, one)) for one in page.tables[0].rows}
+    found = {(one[heads.index("figures")].text, one[heads.index("implementation")].text): dict(zip(heads, one))
+             for one in page.tables[0].rows}
     assert set(found) == {("here", "naive"), ("here", "flash"), ("published", "torch"), ("published", "triton")}
     assert found["here", "flash"]["forward (mean)"].text == "1.01", "the faster of the two of this library"
     assert found["here", "flash"]["forward (speed-up)"].text == "4.00\u00d7"
     assert any("4.00\u00d7 here" in said for said in page.comparisons)
-    assert "forward, bf16: flash is faster at every d from length 512 on (here) and from length 512 on (published)." in page.comparisons
+    assert ("forward, bf16: flash is faster at every d from length 512 on (here) and from length 512 on (published)."
+            in page.comparisons)
 
 
 def test_rows_of_one_machine_and_thread_count_are_compared(study):

@@ -152,7 +152,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((group["passed"], group["exempt"], group["cells"]), (51, len(seeds) + 1, 1 + len(seeds)))
 
     def test_portable_parts_fill_the_cache_of_the_driver_first(self):
-        self.assertEqual(self.run_it("--parts", "portable,portable99", "--cases", "100", "--repeats", "7"), 0, self.said)
+        self.assertEqual(self.run_it("--parts", "portable,portable99", "--cases", "100", "--repeats", "7"), 0,
+                         self.said)
         self.assertEqual(self.groups(), {"portable": (6 * 10 + 5 + 7 + 20, 0), "portable99": (6 * 10 + 5 + 7 + 20, 0)})
         calls = self.calls("verify")
         self.assertEqual({(call["jit"], "cuda.any" in call["words"]) for call in calls}, {("1", True)})
