@@ -64,6 +64,26 @@ struct ForwardTask {
   CancelFlag cancel;
 };
 
+// Forward of all rows of a sequence, at most few_rows, over one chunk of its keys.
+struct FewQueriesTask {
+  const Shape* shape;
+  InputRows q, k, v;
+  int64_t first_key, keys;
+  bool far;        // K and V are not in the caches: the next rows are brought near
+  float* partial;  // few_partial_bytes
+  void* scratch;   // few_scratch_bytes
+  CancelFlag cancel;
+};
+
+// Adds the partials of a sequence's chunks in order and writes its rows.
+struct CombineTask {
+  const Shape* shape;
+  float* partials;  // [chunks], each few_partial_bytes
+  int64_t chunks;
+  OutputRows out, lse;
+  void* scratch;  // few_scratch_bytes
+};
+
 struct BackwardTask {
   const Shape* shape;
   InputRows q, k, v, out, dout, lse;
@@ -139,6 +159,13 @@ struct Kernels {
   int64_t (*pack_scratch_bytes)(const Shape&);
   int64_t (*forward_scratch_bytes)(const Shape&, int64_t rows, bool packs_itself);
   int64_t (*backward_scratch_bytes)(const Shape&, int64_t keys);
+
+  int64_t few_rows;                            // the most query rows of a sequence that few_queries takes
+  int64_t few_chunk_step;                      // a chunk has a multiple of so many keys
+  int64_t (*few_partial_bytes)(const Shape&);  // per chunk of keys
+  int64_t (*few_scratch_bytes)(const Shape&);
+  bool (*few_queries)(const FewQueriesTask&);  // false: cancelled
+  void (*combine_partials)(const CombineTask&);
 
   void (*pack)(const PackTask&);
   bool (*forward)(const ForwardTask&);  // false: cancelled
