@@ -79,7 +79,7 @@ void score_block(const FewQueriesTask& task, const DotScratch& s, int64_t first_
   const bool in_place = keys_hold_operands(task) && shape.dim_qk == steps * kPairs;
   const LaterRows v = later_rows(task.v, shape.dim_v, first_key, task.far ? keys : 0);
   for (int64_t key = 0; key < keys; key += kLanes) {
-    v.fetch(key, key + kLanes);
+    v.prefetch(key, key + kLanes);
     const Operand* k = s.k;
     int64_t stride = steps;
     if (in_place && key + kLanes <= keys) {
@@ -198,7 +198,7 @@ void add_values(const DotScratch& s, int64_t row, const ValueRows& v, float* out
   const int64_t step = kPairs * v.stride;
   int64_t left = v.keys;
   for (; left >= 2 * kPairs; left -= 2 * kPairs, data += 2 * step, probabilities += 2) {
-    if (v.later.count > 0) v.later.fetch(v.keys - left, v.keys - left + 2 * kPairs);
+    if (v.later.count > 0) v.later.prefetch(v.keys - left, v.keys - left + 2 * kPairs);
     even.add_step(probabilities, data, data + v.stride);
     odd.add_step(probabilities + 1, data + step, data + step + v.stride);
   }

@@ -24,7 +24,7 @@ FOVEA_INLINE void multiply_both(Vec (&x)[M][N], Vec (&y)[M][N], const Operand* a
   }
 }
 
-// A key block as rows of K and V, for the loop of forward.inl.h. Each product brings rows near that the next one reads.
+// A key block as rows of K and V, for the loop of forward.inl.h. Each product prefetches rows that the next one reads.
 struct KeyRows {
   const Operand* k;
   const Operand* v;            // kPairs keys to a row
@@ -39,7 +39,7 @@ struct KeyRows {
 
   template <int M, int N>
   FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand* q, int64_t steps) const {
-    values.fetch(key, key + kTileRows);
+    values.prefetch(key, key + kTileRows);
     const Operand* const rows = k + key * k_stride;
     const int64_t half = kTwoSums ? steps / 2 : 0;
     if constexpr (kTwoSums) {
@@ -54,7 +54,7 @@ struct KeyRows {
   }
   template <int M, int N>
   FOVEA_INLINE void output(Vec (&x)[M][N], int64_t d, int64_t key, const Operand* p, int64_t steps) const {
-    next.fetch(kKeyBlock * d / dim_v, kKeyBlock * (d + M) / dim_v);
+    next.prefetch(kKeyBlock * d / dim_v, kKeyBlock * (d + M) / dim_v);
     multiply(x, v + d + key / kPairs * v_stride, 1, v_stride, p, kQueries, steps);
   }
 };

@@ -69,7 +69,7 @@ struct FewQueriesTask {
   const Shape* shape;
   InputRows q, k, v;
   int64_t first_key, keys;
-  bool far;        // K and V are not in the caches: the next rows are brought near
+  bool far;        // K and V are not in the caches: the next rows are prefetched
   float* partial;  // few_partial_bytes
   void* scratch;   // few_scratch_bytes
   CancelFlag cancel;

@@ -86,8 +86,8 @@ struct LaterRows {
   const char* data;
   int64_t stride, bytes, count;  // of a row, of its elements; rows
 
-  // Brings the rows [first, end) near: the processor does not run ahead of short rows by itself.
-  FOVEA_INLINE void fetch(int64_t first, int64_t end) const {
+  // Prefetches the rows [first, end): the processor does not run ahead of short rows by itself.
+  FOVEA_INLINE void prefetch(int64_t first, int64_t end) const {
     const char* row = data + first * stride;
     for (int64_t i = first; i < smaller(end, count); ++i, row += stride) {
       for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + line);
