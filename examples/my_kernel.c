@@ -24,9 +24,9 @@ static void attend(const struct fovea_bench_call* c, int64_t b, int64_t h, int64
     double score = 0;
     for (int64_t e = 0; e < c->dim_qk; ++e) score += (double)q[e] * k[e];
     score *= c->scale;
-    const double raised = score > peak ? score : peak, keep = exp(peak - raised), weight = exp(score - raised);
-    for (int64_t e = 0; e < c->dim_v; ++e) out[e] = (float)(out[e] * keep + weight * v[e]);
-    sum = sum * keep + weight;
+    const double raised = score > peak ? score : peak, rescale = exp(peak - raised), p = exp(score - raised);
+    for (int64_t e = 0; e < c->dim_v; ++e) out[e] = (float)(out[e] * rescale + p * v[e]);
+    sum = sum * rescale + p;
     peak = raised;
   }
   for (int64_t e = 0; sum > 0 && e < c->dim_v; ++e) out[e] = (float)(out[e] / sum);

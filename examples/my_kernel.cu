@@ -29,12 +29,12 @@ static __global__ void attend(fovea_bench_call c) {
     for (int e = lane; e < c.dim_qk; e += 32) score += q[e] * k[j * c.k.row_stride + e];
     for (int reach = 16; reach > 0; reach /= 2) score += __shfl_xor_sync(0xffffffffu, score, reach);
     score *= (float)c.scale;
-    const float raised = fmaxf(peak, score), keep = expf(peak - raised), weight = expf(score - raised);
+    const float raised = fmaxf(peak, score), rescale = expf(peak - raised), p = expf(score - raised);
     for (int n = 0; n < kMaxDim / 32; ++n) {
       const int e = lane + 32 * n;
-      if (e < c.dim_v) sums[n] = sums[n] * keep + weight * v[j * c.v.row_stride + e];
+      if (e < c.dim_v) sums[n] = sums[n] * rescale + p * v[j * c.v.row_stride + e];
     }
-    total = total * keep + weight;
+    total = total * rescale + p;
     peak = raised;
   }
   for (int n = 0; n < kMaxDim / 32; ++n) {

@@ -8,5 +8,5 @@ def attention(q, k, v, mask, scale):  # [batch, heads, length, dim]; torch tenso
     offset = k.shape[2] - q.shape[2] if mask.endswith("bottom_right") else 0
     ahead = np.arange(k.shape[2]) - np.arange(q.shape[2])[:, None] - offset  # of the key where the row stands
     scores[..., (ahead < -mask.left) | (ahead > mask.right)] = -np.inf  # both are infinite where there is no limit
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True) @ np.repeat(v, q.shape[1] // v.shape[1], 1)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ np.repeat(v, q.shape[1] // v.shape[1], 1)

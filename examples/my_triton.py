@@ -19,7 +19,8 @@ def attend(q, k, v, out, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch
     v += batch * v_batch + head // group * v_head
     out += batch * out_batch + head * out_head
     inside = rows[:, None] < len_q
-    q_tile = tl.load(q + rows[:, None].to(tl.int64) * q_row + columns[None, :], inside & (columns[None, :] < dim_qk), 0.0)
+    q_tile = tl.load(q + rows[:, None].to(tl.int64) * q_row + columns[None, :],
+                     inside & (columns[None, :] < dim_qk), 0.0)
     largest = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     sums = tl.zeros([ROWS, DIM_V], tl.float32)
@@ -39,9 +40,9 @@ def attend(q, k, v, out, q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch
         scores = tl.where(visible, scores, float("-inf"))
         raised = tl.maximum(largest, tl.max(scores, 1))
         base = tl.where(raised == float("-inf"), 0.0, raised)  # a row that has seen no key yet
-        weights, keep = tl.exp(scores - base[:, None]), tl.exp(largest - base)
-        sums = sums * keep[:, None] + tl.dot(weights.to(v_tile.dtype), v_tile, input_precision=PRECISION)
-        total = total * keep + tl.sum(weights, 1)
+        p, rescale = tl.exp(scores - base[:, None]), tl.exp(largest - base)
+        sums = sums * rescale[:, None] + tl.dot(p.to(v_tile.dtype), v_tile, input_precision=PRECISION)
+        total = total * rescale + tl.sum(p, 1)
         largest = raised
     result = sums / tl.where(total > 0, total, 1.0)[:, None]
     tl.store(out + rows[:, None].to(tl.int64) * out_row + columns_v[None, :], result.to(out.dtype.element_ty),

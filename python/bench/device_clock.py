@@ -130,8 +130,8 @@ class DeviceState:
     def read(self):
         clock, power = ctypes.c_uint(), ctypes.c_uint()
         known = self.handle is not None
-        multiprocessors = 1
-        has_clock = known and self.library.nvmlDeviceGetClockInfo(self.handle, multiprocessors, ctypes.byref(clock)) == 0
+        sm_clock = 1  # NVML_CLOCK_SM
+        has_clock = known and self.library.nvmlDeviceGetClockInfo(self.handle, sm_clock, ctypes.byref(clock)) == 0
         has_power = known and self.library.nvmlDeviceGetPowerUsage(self.handle, ctypes.byref(power)) == 0
         return {
             "clock_mhz": float(clock.value) if has_clock else None,

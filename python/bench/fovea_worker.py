@@ -4,9 +4,9 @@
     fovea_worker.py peers:torch.sdpa          an entry of KERNELS in peers.py beside this file
 
 A function is called as function(q, k, v, mask, scale) and returns out. Tensors are [batch, heads, length, dim]: torch
-tensors where torch can be imported, else numpy arrays (bf16 as uint16). mask is the word of the problem line, a str with
-the bounds `left` and `right`: how many keys before and after its own a row sees, infinite where there is no limit.
-Gradients come from function.backward(q, k, v, out, dout, mask, scale) -> (dq, dk, dv), or from torch's autograd if there is none.
+tensors where torch can be imported, else numpy arrays (bf16 as uint16). mask is the word of the problem line, a str
+with the bounds `left` and `right`: how many keys before and after its own a row sees, infinite without a limit.
+Gradients come from function.backward(q, k, v, out, dout, mask, scale) -> (dq, dk, dv), or else from torch's autograd.
 For device=cuda they are torch tensors on the GPU; work goes to torch's current stream and need not be waited for.
 """
 
@@ -158,7 +158,8 @@ class FunctionKernel(Kernel):
         if self.autograd and not self.out.requires_grad:
             raise Unsupported("no function.backward, and the function's result has no gradient of autograd's")
         if self.autograd:
-            self.gradients = self.cell.torch.autograd.grad(self.out, (self.q, self.k, self.v), self.dout, retain_graph=True)
+            inputs = self.q, self.k, self.v
+            self.gradients = self.cell.torch.autograd.grad(self.out, inputs, self.dout, retain_graph=True)
         else:
             self.gradients = self.by_hand(self.q, self.k, self.v, self.out, self.dout, self.cell.mask, self.cell.scale)
 
@@ -289,7 +290,7 @@ class Worker:
             return {"ok": False, "status": "oom", "reason": str(error) or "an allocation failed"}
         except Exception as error:  # a kernel may raise anything
             text = f"{type(error).__name__}: {error}"
-            if "No available kernel" in text:  # of torch's SDPA, when the one kernel that is allowed does not take the case
+            if "No available kernel" in text:  # of torch's SDPA, if the one kernel that is allowed refuses the case
                 return {"ok": False, "status": "unsupported", "reason": text[:2000]}
             memory = "out of memory" in text.lower() or "can't allocate memory" in text
             return {"ok": False, "status": "oom" if memory else "error", "reason": text[:2000]}

@@ -14,7 +14,7 @@ Masks, inputs and graphs are made in `prepare`, which is not timed; so is the co
 from fovea_worker import Kernel, Unsupported
 
 
-def refuse_blind_rows(cell):
+def refuse_fully_masked_rows(cell):
     """Rows that see no key are answered with NaN by frameworks, where the contract says 0."""
     len_q, len_k = int(cell.problem["lq"]), int(cell.problem["lk"])
     if len_k == 0:
@@ -58,7 +58,7 @@ class TorchKernel(Kernel):
         self.peer = f"PyTorch {self.torch.__version__}"
         self.trains = cell.passes != "fwd"
         self.q, self.k, self.v, self.dout = (cell.tensor(name) for name in ("q", "k", "v", "dout"))
-        refuse_blind_rows(cell)
+        refuse_fully_masked_rows(cell)
         self.hidden = self.hide(cell)
         self.out, self.gradients = None, ()
         for tensor in (self.q, self.k, self.v):

@@ -22,8 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Folder:
-    """The folder that a report is written to. It keeps a list of the report's files, so that the next report removes these
-    and no others."""
+    """The folder of a report. It keeps a list of the report's files, so that the next report removes only these."""
 
     LIST = "files.txt"
 
@@ -33,13 +32,10 @@ class Folder:
             (path / "tables").mkdir(parents=True, exist_ok=True)
         except OSError as failed:
             raise Refused(f"{path}: cannot be written to ({failed.strerror})") from None
-        self.remove_earlier()
-
-    def remove_earlier(self) -> None:
-        listed = self.path / self.LIST
+        listed = path / self.LIST
         for name in listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []:
             if name and not Path(name).is_absolute() and ".." not in Path(name).parts:
-                (self.path / name).unlink(missing_ok=True)
+                (path / name).unlink(missing_ok=True)
         listed.unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
@@ -79,10 +75,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fovea report", description="Make tables and pictures from files of records.")
     parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench wrote")
     parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write to (report)")
-    parser.add_argument("--baseline", default="", help="implementation to compute speed-ups over (the first, usually naive)")
+    parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (default: the first)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--program", default=str(ROOT / "build/release/fovea"), help="fovea program that prints the vocabulary")
+    parser.add_argument("--program", default=f"{ROOT}/build/release/fovea", help="fovea, which prints the vocabulary")
     parser.add_argument("--published", type=Path, default=ROOT / "data/published", help="folder of published tables")
     return parser.parse_args()
 

@@ -11,13 +11,14 @@ from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time
 TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host busy"}
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
 MEANINGS = {
-    "cuda_graph": "Device time of a CUDA graph of up to 100 dependent calls, divided by the number of calls. Ratio: time of the "
-                  "fastest other implementation over the time of this one.",
-    "cuda_host": "Host time until a call returns, while the device may still work: not the time of the problem. Mean of many "
-                 "calls in a row. Calls of this library use the caller's workspace; times of peers include the Python that "
-                 "calls them. Launches: the same kernels launched without the call. Pool: calls with a workspace of the "
-                 "library's pool, if they need one."}
-LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us", "pooled_beyond": "beyond the launches with the pool, us"}
+    "cuda_graph": "Device time of a CUDA graph of up to 100 dependent calls, divided by the number of calls. Ratio: "
+                  "time of the fastest other implementation over the time of this one.",
+    "cuda_host": "Host time until a call returns, while the device may still work: not the time of the problem. Mean "
+                 "of many calls in a row. Calls of this library use the caller's workspace; times of peers include the "
+                 "Python that calls them. Launches: the same kernels launched without the call. Pool: calls with a "
+                 "workspace of the library's pool, if they need one."}
+LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
+            "pooled_beyond": "beyond the launches with the pool, us"}
 
 
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
@@ -55,12 +56,10 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
 
 
 def call_tables(study: Study) -> list[Table]:
-    tables: list[Table] = []
-    for timer, rows in ways(study):
-        table = call_table(study, timer, rows)
-        same = sum(one.id.startswith(table.id) for one in tables)  # of other machines
+    tables = [call_table(study, timer, rows) for timer, rows in ways(study)]
+    for n, table in enumerate(tables):
+        same = sum(one.title == table.title for one in tables[:n])  # of other machines
         table.id += f"-{same + 1}" if same else ""
-        tables.append(table)
     return tables
 
 
@@ -82,7 +81,8 @@ def said_of_calls(study: Study) -> list[str]:
 def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
-    text = f"A call of {name} keeps the host busy for at most {figure(rows['median'].max() * 1e6)} us in {plural(len(rows), 'cell')}"
+    most, cells = figure(rows["median"].max() * 1e6), plural(len(rows), "cell")
+    text = f"A call of {name} keeps the host busy for at most {most} us in {cells}"
     if rows.beyond.notna().any():
         worst = next(rows.loc[[rows.beyond.astype(float).idxmax()]].itertuples())
         text += (f"; beyond its kernel launches, at most {figure(worst.beyond * 1e6)} us ({study.word(worst.pass_)}, "
@@ -93,6 +93,7 @@ def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> list[str]:
 
 
 def said_of_graph(study: Study, name: str, pass_: str, rows: pd.DataFrame, slower: int) -> str:
-    return (f"In a graph of dependent calls {name} takes {figure(rows['median'].min() * 1e6)} to "
-            f"{figure(rows['median'].max() * 1e6)} us {study.word(pass_)} in {plural(len(rows), 'cell')}, "
-            f"{f'slower than another implementation in {slower} of them' if slower else 'never slower than another implementation'}.")
+    least, most = (figure(time * 1e6) for time in (rows["median"].min(), rows["median"].max()))
+    lost = ("slower", f" in {slower} of them") if slower else ("never slower", "")
+    return (f"In a graph of dependent calls {name} takes {least} to {most} us {study.word(pass_)} in "
+            f"{plural(len(rows), 'cell')}, {lost[0]} than another implementation{lost[1]}.")

@@ -70,12 +70,12 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     soft = {"color": style.SOFT, "marker": "o"}
     if picture.kind == "roofline":
         passes = sorted({series.name.split()[-1] for panel in picture.panels for series in panel.series})
-        return handles + [Line2D([], [], linestyle="none", color=style.SOFT, marker=PASS_MARKERS.get(one, "o"), label=one)
-                          for one in passes]
+        return handles + [Line2D([], [], linestyle="none", color=style.SOFT, marker=PASS_MARKERS.get(one, "o"),
+                                 label=one) for one in passes]
     if any(series.dashed for panel in picture.panels for series in panel.series):
         handles += [Line2D([], [], label="here", **soft),
                     Line2D([], [], label="published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)), **soft)]
-    elif picture.kind != "rate" and any(not p.clean for panel in picture.panels for one in panel.series for p in one.points):
+    elif picture.kind != "rate" and not all(p.clean for one in picture.panels for of in one.series for p in of.points):
         handles.append(Line2D([], [], label="hollow: flagged", markerfacecolor=style.PAPER, linestyle="none", **soft))
     return handles
 
@@ -108,8 +108,8 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
             axes.plot([one.x for one in chosen], [one.y for one in chosen], linestyle="none", marker=look.marker,
                       color=look.colour, markerfacecolor=look.colour if clean else style.PAPER, zorder=4)
         spans = [one for one in series.points if not math.isnan(one.low)]
-        axes.errorbar([one.x for one in spans], [one.y for one in spans],
-                      [[max(one.y - one.low, 0) for one in spans], [max(one.high - one.y, 0) for one in spans]], fmt="none",
+        below, above = [max(p.y - p.low, 0) for p in spans], [max(p.high - p.y, 0) for p in spans]
+        axes.errorbar([one.x for one in spans], [one.y for one in spans], [below, above], fmt="none",
                       ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
     length_axis(axes, lengths)
     if picture.kind in ("speedup", "published"):
@@ -174,7 +174,8 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
         axes.text(high, peak * 1.08, f"{style.plain(peak)} TFLOP/s measured", ha="right", va="bottom", fontsize=8)
         if bandwidth > 0:
             axes.plot([low, ridge], [low * bandwidth, peak], color=style.INK, linewidth=1.4)
-            axes.text(low * 1.08, low * bandwidth, f"{style.plain(bandwidth * 1e3)} GB/s", ha="left", va="top", fontsize=8)
+            said = f"{style.plain(bandwidth * 1e3)} GB/s"
+            axes.text(low * 1.08, low * bandwidth, said, ha="left", va="top", fontsize=8)
     axes.set_xlim(low, high)
     axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
     for axis in (axes.xaxis, axes.yaxis):
@@ -198,8 +199,8 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
             axes.plot(at, [y] * len(at), transform=axes.get_xaxis_transform(), linestyle="none", marker=look.marker,
                       color=look.colour, markersize=4, clip_on=False, zorder=5,
                       markerfacecolor=style.PAPER if series.dashed else look.colour)
-            axes.annotate(word, (min(at), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right", va="center",
-                          textcoords="offset points", fontsize=7, color=look.colour)
+            axes.annotate(word, (min(at), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right",
+                          va="center", textcoords="offset points", fontsize=7, color=look.colour)
 
 
 def length_axis(axes, lengths: list[float]) -> None:

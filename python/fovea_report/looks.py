@@ -52,7 +52,8 @@ class Looks:
 
     def handle(self, name: str, line: bool = True) -> Line2D:
         look = self[name]
-        return Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dashes if line else "none", label=name)
+        dashes = look.dashes if line else "none"
+        return Line2D([], [], color=look.colour, marker=look.marker, linestyle=dashes, label=name)
 
 
 def luminance(colour: str) -> float:
@@ -79,13 +80,13 @@ def for_dark(colour: str) -> str:
 def apply() -> None:
     plt.rcParams.update({
         "figure.facecolor": PAPER, "axes.facecolor": PAPER, "savefig.facecolor": PAPER, "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
-        "ytick.color": INK, "axes.edgecolor": SOFT, "axes.linewidth": 0.8, "axes.spines.top": False,
-        "axes.spines.right": False, "axes.grid": True, "grid.color": LINE, "grid.linewidth": 0.8, "axes.axisbelow": True,
-        "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 7,
-        "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "legend.frameon": False, "legend.fontsize": 9,
-        "lines.linewidth": 1.7, "lines.markersize": 5, "svg.fonttype": "none", "svg.hashsalt": "fovea",
-        "patch.edgecolor": PAPER})
+        "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
+        "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": SOFT, "axes.linewidth": 0.8,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": LINE,
+        "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.titlesize": 9.5, "axes.titleweight": "bold",
+        "axes.titlelocation": "left", "axes.titlepad": 7, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
+        "legend.frameon": False, "legend.fontsize": 9, "lines.linewidth": 1.7, "lines.markersize": 5,
+        "svg.fonttype": "none", "svg.hashsalt": "fovea", "patch.edgecolor": PAPER})
 
 
 def wrap(words: str, width: int) -> str:
@@ -103,8 +104,8 @@ def plain(value: float) -> str:
 def rows_of_legend(figure, handles: list, top: float) -> int:
     """Draws the legend in as many columns as fit the figure, and returns its number of rows."""
     for columns in range(len(handles), 0, -1):
-        drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, handlelength=2.6,
-                              columnspacing=1.6)
+        drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns,
+                              handlelength=2.6, columnspacing=1.6)
         if columns == 1 or drawn.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
             return math.ceil(len(handles) / columns)
         drawn.remove()

@@ -1,6 +1,7 @@
 """The sentences of a report: rules applied to the rows. No result is written by hand."""
 
 import math
+from typing import Iterator
 
 import pandas as pd
 
@@ -30,7 +31,7 @@ def headline(study: Study) -> str:
     names = f"{plural(len(study.implementations), 'implementation')}: {', '.join(study.implementations)}."
     if study.rows.empty:
         return f"{plural(len(study.calls), 'cell')} of --timing graph or host, {names}"
-    return f"{plural(study.rows['at'].nunique(), 'configuration')}, {names}" + "".join(f" {said}" for said in winners(study)[:1])
+    return " ".join([f"{plural(study.rows['at'].nunique(), 'configuration')}, {names}", *winners(study)[:1]])
 
 
 def winners(study: Study) -> list[str]:
@@ -43,61 +44,60 @@ def winners(study: Study) -> list[str]:
         wins = rows[rows.best].impl.value_counts()
         won = f": {', '.join(f'{name} in {n}' for name, n in wins.items())}" if len(wins) else ""
         shared = [name for name in study.implementations if name in names]
-        said.append(f"In {wins.sum()} of the {plural(cells, 'configuration')} of {', '.join(shared[:-1])} and {shared[-1]}, "
-                    f"one implementation is clearly faster than every other{won}.")
+        said.append(f"In {wins.sum()} of the {plural(cells, 'configuration')} of {', '.join(shared[:-1])} and "
+                    f"{shared[-1]}, one implementation is clearly faster than every other{won}.")
     return said
 
 
 def observations(study: Study) -> list[str]:
     if study.rows.empty:
         return [*said_of_calls(study), *failures(study)]
-    return [*winners(study)[1:6], *over_the_baseline(study), *against_the_best(study), *against_each_baseline(study), *growth(study), *memory(study),
-            *ceilings(study), *accuracy(study), *sums(study), *said_of_calls(study), *failures(study), *flags(study)]
+    rules = (over_the_baseline, against_the_best, against_each_baseline, growth, memory, ceilings, accuracy, sums,
+             said_of_calls, failures, flags)
+    return [*winners(study)[1:6], *(said for rule in rules for said in rule(study))]
 
 
 def verdicts(ups: SpeedUps) -> str:
-    return (f"geometric mean speed-up {ratio(ups.mean)} (95 % interval {ups.interval}) over {plural(ups.pairs, 'configuration')}: "
-            f"{plural(ups.wins, 'win')}, {ups.losses} {'loss' if ups.losses == 1 else 'losses'}, {plural(ups.ties, 'tie')}")
+    losses = f"{ups.losses} {'loss' if ups.losses == 1 else 'losses'}"
+    return (f"geometric mean speed-up {ratio(ups.mean)} (95 % interval {ups.interval}) over "
+            f"{plural(ups.pairs, 'configuration')}: {plural(ups.wins, 'win')}, {losses}, {plural(ups.ties, 'tie')}")
 
 
 def extremes(study: Study, pairs: pd.DataFrame, said: str = "") -> str:
-    least, most = at_least(pairs, "ratio"), at_most(pairs, "ratio")
     if len(pairs) == 1:
         return ""
-    return f"; smallest {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), largest {ratio(most.ratio)} ({where(study, most)})"
+    least, most = at_least(pairs, "ratio"), at_most(pairs, "ratio")
+    return (f"; smallest {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), "
+            f"largest {ratio(most.ratio)} ({where(study, most)})")
 
 
-def over_the_baseline(study: Study) -> list[str]:
+def over_the_baseline(study: Study) -> Iterator[str]:
     """Losses as plainly as wins."""
-    said = []
     ups = over_baseline(study, study.rows)
     for name in (one for one in study.own(study.rows) or study.implementations if one != study.baseline):
         for pass_ in passes_of(study.rows):
             own = ups[(ups.impl == name) & (ups.pass_ == pass_)]
             if found := speed_ups(own):
-                said.append(f"{name} over {study.baseline}, {study.word(pass_)}: {verdicts(found)}{extremes(study, own)}.")
-    return said
+                over = f"{name} over {study.baseline}, {study.word(pass_)}"
+                yield f"{over}: {verdicts(found)}{extremes(study, own)}."
 
 
-def against_the_best(study: Study) -> list[str]:
+def against_the_best(study: Study) -> Iterator[str]:
     """The harder comparison: with the fastest other implementation of each configuration."""
-    said = []
     for name in study.own(study.rows):
         pairs = versus(study.rows[study.rows.impl == name], study.rows[study.rows.kind != "library"])
         if found := speed_ups(pairs):
-            said.append(f"{name} over the fastest other implementation: {verdicts(found)}{extremes(study, pairs, '{0.rival_impl}, ')}.")
-    return said
+            span = extremes(study, pairs, "{0.rival_impl}, ")
+            yield f"{name} over the fastest other implementation: {verdicts(found)}{span}."
 
 
-def against_each_baseline(study: Study) -> list[str]:
+def against_each_baseline(study: Study) -> Iterator[str]:
     """Forward by type, since each type has its own kernels."""
-    said = []
     for baseline in (name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline"):
         ups = versus(study.rows, study.rows[study.rows.impl == baseline])
         ups = ups[(ups.pass_ == "fwd") & (ups.kind == "library") & (baseline != study.baseline)]
         for (name, kind), pairs in ups.groupby([ups.impl, ups.case.map(lambda case: case.get("dtype", ""))]):
-            said.append(f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}.")
-    return said
+            yield f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}."
 
 
 def curves(study: Study, rows: pd.DataFrame):
@@ -123,47 +123,41 @@ def growth(study: Study) -> list[str]:
     return [said for _, said in found.values()]
 
 
-def memory(study: Study) -> list[str]:
+def memory(study: Study) -> Iterator[str]:
     """The memory held between forward and backward, at the problem where the baseline holds most."""
     rows = study.rows[study.rows.timed & (study.rows.pass_ != "fwd") & study.rows.held.notna()]
     base = rows[rows.impl == study.baseline].set_index("at").held
-    said = []
     for name in study.own(rows):
         own = rows[(rows.impl == name) & rows["at"].isin(base.index)].assign(base=lambda part: part["at"].map(base))
         if len(own) and name != study.baseline:
             most = at_most(own, "base")
-            said.append(f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
-                        f"{size(most.held)} of {name}, at {study.label(most)}.")
-    return said
+            yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
+                   f"{size(most.held)} of {name}, at {study.label(most)}.")
 
 
-def ceilings(study: Study) -> list[str]:
-    said = []
+def ceilings(study: Study) -> Iterator[str]:
     for name in study.own(study.rows):
         rows = study.rows[(study.rows.impl == name) & study.rows.ranked & study.rows.ceiling_share.notna()]
-        if rows.empty:
-            continue
-        best = at_most(rows, "ceiling_share")
-        above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
-        said.append(f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
-                    f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
-    return said
+        if len(rows):
+            best = at_most(rows, "ceiling_share")
+            above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
+            yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
+                   f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
 
 
-def accuracy(study: Study) -> list[str]:
+def accuracy(study: Study) -> Iterator[str]:
     """The error over the error of a plain evaluation in the same type, where it is largest."""
-    said = []
     for name in study.own(study.rows):
-        errors = [(error["ratio_to_plain"] or 0.0, tensor, row) for row in study.rows[study.rows.impl == name].itertuples()
-                  for tensor, error in row.error.items()]
+        own = study.rows[study.rows.impl == name]
+        errors = [(error["ratio_to_plain"] or 0.0, tensor, row)
+                  for row in own.itertuples() for tensor, error in row.error.items()]
         if errors:
             worst, tensor, row = max(errors, key=lambda one: one[0])
-            said.append(f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same type "
-                        f"({tensor}, {where(study, row)}).")
-    return said
+            yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same "
+                   f"type ({tensor}, {where(study, row)}).")
 
 
-def sums(study: Study) -> list[str]:
+def sums(study: Study) -> Iterator[str]:
     """Forward and backward together should take as long as the sum of the two."""
     quiet = study.rows[study.rows.ranked & ~study.rows.noisy.astype(bool)]
     times = {(row.problem, row.impl, row.timer): row.median for row in quiet.itertuples()}
@@ -171,31 +165,25 @@ def sums(study: Study) -> list[str]:
         return times.get((row.problem.replace(" pass=e2e ", f" pass={pass_} "), row.impl, row.timer), math.nan)
     shares = [row.median / (alone(row, "fwd") + alone(row, "bwd")) for row in quiet[quiet.pass_ == "e2e"].itertuples()]
     shares = [share for share in shares if not math.isnan(share)]
-    if not shares:
-        return []
     within = sum(0.9 <= share <= 1.2 for share in shares)
-    return [f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {within} of "
-            f"{plural(len(shares), 'cell')}."]
+    if shares:
+        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {within} of "
+               f"{plural(len(shares), 'cell')}.")
 
 
-def failures(study: Study) -> list[str]:
-    said = []
+def failures(study: Study) -> Iterator[str]:
     for status in (word for word in study.vocabulary.statuses if word != "ok"):
         for name in study.implementations:
             rows = study.all[(study.all.status == status) & (study.all.impl == name)]
             if len(rows):
                 shortest = at_least(rows, "x")
                 reason = f" ({shortest.reason})" if shortest.reason else ""
-                said.append(f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
-                            f"{study.label(shortest)}{reason}.")
-    return said
+                yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
+                       f"{study.label(shortest)}{reason}.")
 
 
-def flags(study: Study) -> list[str]:
-    said = []
+def flags(study: Study) -> Iterator[str]:
     for flag in (one for one in study.vocabulary.flags if one.mark):
-        n = sum(flag.word in flags_ for flags_ in study.rows["flags"])
-        if n:
+        if n := sum(flag.word in flags_ for flags_ in study.rows["flags"]):
             counted = "" if flag.ranked else "; shown, but neither ranked nor counted above"
-            said.append(f"{n} of {plural(len(study.rows), 'cell')} flagged {flag.word}: {flag.help}{counted}.")
-    return said
+            yield f"{n} of {plural(len(study.rows), 'cell')} flagged {flag.word}: {flag.help}{counted}."

@@ -3,16 +3,16 @@
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, Iterator
 
 import pandas as pd
 
 from .observations import curves
 from .published import Book
 from .published_pages import Page
-from .study import (Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline)
+from .study import Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline
 from .tables import passes_of, time_cell, varying
-from .vocabulary import Key, short
+from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
 UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
@@ -72,15 +72,6 @@ class Picture:
         return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
 
 
-class Sides(NamedTuple):
-    """Names one figure of a published report, or its counterpart here."""
-
-    published: bool
-    measurement: tuple
-    pass_: str
-    role: str
-
-
 PointMaker = Callable[[Row], Point | None]
 
 
@@ -95,18 +86,20 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         if pair is None or row.impl == base:
             return None
         return Point(row.x, pair.ratio, pair.rival_q1 / pair.q3, pair.rival_q3 / pair.q1, bool(pair.counted))
+    def time(row: Row) -> Point | None:
+        return Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None
     def memory(row: Row) -> Point | None:
         held = row.held if row.pass_ != "fwd" else row.held + (0 if pd.isna(row.workspace) else row.workspace)
         return None if pd.isna(held) else Point(row.x, held / 1e6)
     return [
         *rate_pictures(study),
-        *by_length(study, "growth", "Time against length",
-                   "Median time on logarithmic axes, bars span the quartiles; dashed: the fitted power of the length n.",
-                   lambda row: Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None),
-        *by_length(study, "speedup", f"Speed-up over {base}",
-                   f"Above the line faster than {base}, below it slower; bars: the range that the quartiles of both allow.", speed_up),
+        *by_length(study, "growth", "Time against length", "Median time on logarithmic axes, bars span the quartiles; "
+                   "dashed: the fitted power of the length n.", time),
+        *by_length(study, "speedup", f"Speed-up over {base}", f"Above the line faster than {base}, below it slower; "
+                   "bars: the range that the quartiles of both allow.", speed_up),
         *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
-                   "Forward: inputs, outputs and workspace.", memory, [one for one in passes_of(study.rows) if one != "e2e"]),
+                   "Forward: inputs, outputs and workspace.", memory,
+                   [one for one in passes_of(study.rows) if one != "e2e"]),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
@@ -138,30 +131,27 @@ def series_of(study: Study, rows: pd.DataFrame, point: PointMaker, fits: bool = 
     return found
 
 
-def panel_title(title: str, study: Study, pass_: str) -> str:
-    return title.removeprefix(f"{study.word(pass_)}, ")
-
-
 def by_length(study: Study, kind: str, title: str, description: str, point: PointMaker,
               passes: list[str] | None = None) -> Iterator[Picture]:
     """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
-    panels = []
-    for name, rows in curves(study, study.rows):
-        series = series_of(study, rows, point, kind == "growth") if rows.x.nunique() > 1 else []
-        if any(one.points for one in series):
-            panels.append((name, rows, series))
+    panels = [(name, rows, series_of(study, rows, point, kind == "growth"))
+              for name, rows in curves(study, study.rows) if rows.x.nunique() > 1]
     for pass_ in passes or passes_of(study.rows):
-        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_]
+        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(series.points for series in one[2])]
         for suffix, words, part in parts(chosen, MOST_PANELS):
-            used = pd.concat([rows for _, rows, _ in part])
             yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {study.word(pass_)}{words}", description,
-                          conditions(study, used), [Panel(panel_title(name, study, pass_), series, study.operations[rows.op.iloc[0]].along)
-                                                  for name, rows, series in part])
+                          *conditions_and_panels(study, pass_, part))
+
+
+def conditions_and_panels(study: Study, pass_: str, part: list) -> tuple[str, list[Panel]]:
+    return conditions(study, pd.concat([rows for _, rows, _ in part])), [
+        Panel(title.removeprefix(f"{study.word(pass_)}, "), series, study.operations[rows.op.iloc[0]].along)
+        for title, rows, series in part]
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Splits rows into sweeps with one configuration at each length, by as few sizes as possible. A batch that shrinks as
-    the length grows, with a constant product, makes one sweep."""
+    """Splits rows into sweeps with one configuration at each length, by as few sizes as possible. A batch that shrinks
+    as the length grows, with a constant product, makes one sweep."""
     operation = study.operation(next(rows.itertuples()))
     sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
     for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
@@ -172,8 +162,8 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
             break
     for values, group in marked.groupby("sweep", sort=False):
         said = [operation.title(group.case.iloc[0], ("title", "column"), [key.word for key in sizes])]
-        said += [*(span(key, group) for key in sizes), group.runner.iloc[0]]
-        yield ", ".join(filter(None, said)), group
+        said += [*(span(key, group) for key in sizes), group.setting.iloc[0]]
+        yield listed(*said), group
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
@@ -185,7 +175,8 @@ def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
 
 def span(key: Key, rows: pd.DataFrame) -> str:
     values = [case[key.word] for case in rows.case if key.word in case]
-    return key.text(values[0]) if min(values) == max(values) else f"{key.noun or key.word} {min(values)} to {max(values)}"
+    least, most = min(values), max(values)
+    return key.text(least) if least == most else f"{key.noun or key.word} {least} to {most}"
 
 
 def rate_pictures(study: Study) -> Iterator[Picture]:
@@ -195,20 +186,19 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
         keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
         return (row.op, row.hot, row.cpu_threads, row.machine,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
+    def rate(row: Row) -> Point | None:
+        return Point(row.x, row.flops / row.median / 1e12, clean=clean(row)) if row.possible else None
     for pass_ in passes_of(study.rows):
         found = []
         for _, rows in groups(study, study.rows[study.rows.pass_ == pass_], words):
             for title, group in sweeps(study, rows):
                 timed = group[group.possible & (group.flops > 0)]
                 if timed.x.nunique() > 1:
-                    series = series_of(study, group, lambda row: Point(row.x, row.flops / row.median / 1e12, clean=clean(row))
-                                       if row.possible else None)
-                    found.append((panel_title(title, study, pass_), group, series))
+                    found.append((title, group, series_of(study, group, rate)))
         for suffix, part_words, part in parts(found, MOST_PANELS):
             yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
-                          "Floating-point operations of the problem over the median time, by length. Pale bars: flagged.",
-                          conditions(study, pd.concat([rows for _, rows, _ in part])),
-                          [Panel(title, series, study.operations[rows.op.iloc[0]].along) for title, rows, series in part])
+                          "Floating-point operations of the problem over the median time, by length. Pale bars: "
+                          "flagged.", *conditions_and_panels(study, pass_, part))
 
 
 def heat_maps(study: Study) -> Iterator[HeatMap]:
@@ -216,77 +206,76 @@ def heat_maps(study: Study) -> Iterator[HeatMap]:
     for pass_ in passes_of(study.rows):
         for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
             keys, columns = varying(study, rows, ("pass",)), study.present(rows)
-            words = ", ".join([*([op] if len(study.operations) > 1 else []), study.word(pass_)])
-            yield HeatMap(f"Time in ms, {words}", columns, [
-                (row_label(keys, any_row), heat_cells(study, cells, columns)) for any_row, cells in configurations(rows)])
+            lines = [(row_label(keys, row), heat_cells(study, cells, columns)) for row, cells in configurations(rows)]
+            title = listed("Time in ms", op if len(study.operations) > 1 else "", study.word(pass_))
+            yield HeatMap(title, columns, lines)
 
 
 def row_label(keys: list[Key], row: Row) -> str:
     """Words first, then sizes, as short as possible."""
     said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
     said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
-    return " ".join(filter(None, [*said, row.runner]))
+    return " ".join(filter(None, [*said, row.setting]))
 
 
 def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:
     least = min((row.median for row in cells.values() if row.possible), default=math.nan)
-    found = []
-    for name in columns:
-        row = cells.get(name)
-        cell = time_cell(study, row)
-        found.append((cell.text, cell.style, row.median / least if row is not None and row.possible else None))
-    return found
+    rows = [cells.get(name) for name in columns]
+    ratios = [row.median / least if row is not None and row.possible else None for row in rows]
+    return [(cell.text, cell.style, ratio) for cell, ratio in zip((time_cell(study, row) for row in rows), ratios)]
 
 
 def roofline(study: Study) -> list[Picture]:
-    """Rate against operations per byte for the longest length of each shape, under the ceilings measured in the same run."""
+    """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
     panels = []
-    rows = rows.assign(device=[case.get("device", "") for case in rows.case], dtype=[case.get("dtype", "") for case in rows.case],
-                       shape=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()])
+    rows = rows.assign(shape=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
+                       **{key: [case.get(key, "") for case in rows.case] for key in ("device", "dtype")})
     for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
         longest = group.loc[group.groupby(["impl", "title", "shape"]).x.idxmax()]
         series = []
-        for name in study.present(longest):
-            for pass_ in passes_of(longest):
-                own = longest[(longest.impl == name) & (longest.pass_ == pass_)].itertuples()
-                points = [Point(row.flops / row.bytes, row.flops / row.median / 1e12, clean=clean(row)) for row in own]
-                if points:
-                    series.append(Series(f"{name} {pass_}", points, look=name))
-        prefix = "gpu_" if device == "cuda" else ""
-        bandwidth = max((rate for n in group.environment.unique() for name, rate in study.environments[n]["ceilings"].items()
-                         if "bandwidth" in name and name.startswith("gpu_") == bool(prefix)), default=0.0)
-        panels.append(Panel(", ".join(filter(None, [dtype, device])), series, ceilings=(group.ceiling.max(), bandwidth)))
+        for name, pass_ in itertools.product(study.present(longest), passes_of(longest)):
+            own = longest[(longest.impl == name) & (longest.pass_ == pass_)].itertuples()
+            points = [Point(row.flops / row.bytes, row.flops / row.median / 1e12, clean=clean(row)) for row in own]
+            series += [Series(f"{name} {pass_}", points, look=name)] if points else []
+        measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
+        bandwidth = max((rate for name, rate in measured if "bandwidth" in name
+                         and name.startswith("gpu_") == (device == "cuda")), default=0.0)
+        panels.append(Panel(listed(dtype, device), series, ceilings=(group.ceiling.max(), bandwidth)))
     if not panels:
         return []
-    return [Picture("roofline", "roofline", "Roofline", "Rate against the operations per byte of the problem, for the longest length "
-                    "of each shape, under the ceilings measured in the same run. A point above the roof was faster than the probe: "
-                    f"its row is flagged low_probe, or the probe ran while the machine was slower.", conditions(study, rows), panels)]
+    said = ("Rate against the operations per byte of the problem, for the longest length of each shape, under the "
+            "ceilings measured in the same run. A point above the roof was faster than the probe: its row is flagged "
+            "low_probe, or the probe ran while the machine was slower.")
+    return [Picture("roofline", "roofline", "Roofline", said, conditions(study, rows), panels)]
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:
-    """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before backward;
-    and times, where the description asks for them."""
+    """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before
+    backward; and times, where the description asks for them."""
     eager = book.report.says.get("eager")
     if not book.report.says.get("pictures", True):
         return
     if eager:
         others = [role for role in book.roles() if role != eager]
-        yield from published_picture(book, "published", f"speed-up over {eager}", "", others, book.report.passes, speed_up_point)
+        over = f"speed-up over {eager}"
+        yield from published_picture(book, "published", over, "", others, book.report.passes, speed_up_point)
     else:
-        yield from published_picture(book, "memory", "memory before backward", "", book.roles(), ["fwd+bwd"], memory_point)
+        held = "memory before backward"
+        yield from published_picture(book, "memory", held, "", book.roles(), ["fwd+bwd"], memory_point)
     if book.report.says.get("draw_times"):
         yield from published_picture(book, "growth", "times", "-times", book.roles(), book.report.passes, time_point)
 
 
 def published_picture(book: Book, kind: str, what: str, end: str, roles: list[str], passes: list[str],
-                      point: Callable[[Book, Sides, float], Point | None]) -> Iterator[Picture]:
+                      point: Callable[[Book, tuple, float], Point | None]) -> Iterator[Picture]:
     report, study = book.report, book.study
     panels: dict[str, dict[tuple[str, bool], Series]] = {}
-    for (measurement, case), pass_, role, published in itertools.product(book.cases.items(), passes, roles, (False, True)):
+    every = itertools.product(book.cases.items(), passes, roles, (False, True))
+    for (measurement, case), pass_, role, published in every:
         operation = study.operations[case["op"]]
-        x, sides = operation.axis(case)[1], Sides(published, measurement, pass_, role)
-        own = book.side(published, measurement, pass_, role)
+        x, named = operation.axis(case)[1], (published, measurement, pass_, role)  # as Book.side takes it
+        own = book.side(*named)
         if own.word == "-":
             continue
         shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
@@ -295,25 +284,25 @@ def published_picture(book: Book, kind: str, what: str, end: str, roles: list[st
         series = of.setdefault((role, published), Series(name, look=role, dashed=published))
         if own.word:
             series.missing.append((x, own.word + (" (published)" if published else "")))
-        elif one := point(book, sides, x):
+        elif one := point(book, named, x):
             series.points.append(one)
     axis = study.operations[next(iter(book.cases.values()))["op"]].along
-    found = [Panel(name, list(of.values()), axis) for name, of in panels.items() if any(one.points for one in of.values())]
+    found = [Panel(name, [*of.values()], axis) for name, of in panels.items() if any(one.points for one in of.values())]
     for suffix, words, part in parts(found, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
                       "Solid and filled: here. Dashed and hollow: as published.",
                       f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part)
 
 
-def speed_up_point(book: Book, sides: Sides, x: float) -> Point | None:
-    own, base = book.side(*sides), book.side(*sides._replace(role=book.report.says["eager"]))
+def speed_up_point(book: Book, named: tuple, x: float) -> Point | None:
+    own, base = book.side(*named), book.side(*named[:3], book.report.says["eager"])
     return None if base.word else Point(x, base.mean / own.mean)
 
 
-def memory_point(book: Book, sides: Sides, x: float) -> Point | None:
-    held = book.side(*sides).memory
+def memory_point(book: Book, named: tuple, x: float) -> Point | None:
+    held = book.side(*named).memory
     return None if math.isnan(held) else Point(x, held / 1e6)
 
 
-def time_point(book: Book, sides: Sides, x: float) -> Point | None:
-    return Point(x, book.side(*sides).mean * 1e3)
+def time_point(book: Book, named: tuple, x: float) -> Point | None:
+    return Point(x, book.side(*named).mean * 1e3)

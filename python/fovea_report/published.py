@@ -144,8 +144,8 @@ class Book:
         known = [(key, pass_) in printed for key, pass_ in zip(keys, rows.pass_)]
         rows = rows[pd.Series(known, rows.index, dtype=bool) & ~rows.hot]
         if len(rows):
-            runner = rows.iloc[0]
-            rows = rows[(rows.cpu_threads == runner.cpu_threads) & (rows.machine == runner.machine)]
+            first = rows.iloc[0]
+            rows = rows[(rows.cpu_threads == first.cpu_threads) & (rows.machine == first.machine)]
         self.rows = rows.assign(role=rows.impl.where(rows.kind != "library", "flash"))
         self.here = {}
         for row in self.rows.itertuples():
@@ -162,8 +162,8 @@ class Book:
             forward, backward = (self.ours(measurement, one, role) for one in ("fwd", "bwd"))
             if forward.word or backward.word:
                 return forward if forward.word else backward
-            return Side("", forward.mean + backward.mean, memory=backward.memory, ranked=backward.ranked, marks=backward.marks,
-                        note=backward.note, row=backward.row)
+            return Side("", forward.mean + backward.mean, memory=backward.memory, ranked=backward.ranked,
+                        marks=backward.marks, note=backward.note, row=backward.row)
         row = self.here.get((measurement, pass_, role))
         if row is None:
             return Side()
@@ -188,8 +188,8 @@ class Book:
 
     def roles(self) -> list[str]:
         found = {role for _, _, role in self.here}
-        order = [name for name in [*self.study.implementations, "flash"] if self.study.vocabulary.kind(name) == "baseline" or name == "flash"]
-        return [role for role in dict.fromkeys(order) if role in found]
+        order = [name for name in self.study.implementations if self.study.vocabulary.kind(name) == "baseline"]
+        return [role for role in [*order, "flash"] if role in found]
 
     def keys(self) -> list[Key]:
         """The keys that vary in the printed table."""

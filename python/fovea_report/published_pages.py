@@ -37,7 +37,8 @@ def number_cell(side: Side, seconds: float, factor: float = 1e3) -> Cell:
     if math.isnan(seconds):
         return NOTHING
     marks = side.marks if factor == 1e3 else ""
-    return Cell(figure(seconds * factor) + marks, seconds * factor, "" if side.ranked else "muted", side.detail, side.note)
+    style = "" if side.ranked else "muted"
+    return Cell(figure(seconds * factor) + marks, seconds * factor, style, side.detail, side.note)
 
 
 def ratio_cell(book: Book, base: Side, own: Side, case: dict, fastest: bool) -> Cell:
@@ -46,15 +47,15 @@ def ratio_cell(book: Book, base: Side, own: Side, case: dict, fastest: bool) -> 
             return Cell(side.word, style="muted" if side.word == "-" else "word")
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
-    style = "muted" if base is not own and not comparable(base, own) else "best" if bold else "loss" if value < 1 else ""
-    return Cell(ratio(value), value, style)
+    is_muted = base is not own and not comparable(base, own)
+    return Cell(ratio(value), value, "muted" if is_muted else "best" if bold else "loss" if value < 1 else "")
 
 
 def problem_columns(book: Book, keys: list[Key]) -> list[Column]:
     """The operation, if the report has several, and the keys that vary."""
     operations = book.report.figures.op.nunique() > 1
-    return [*([Column("operation", number=False)] if operations else []), *(Column(key.head, number=key.kind != "word") for key in keys),
-            Column("figures", number=False)]
+    columns = [Column("operation", number=False)] if operations else []
+    return [*columns, *(Column(key.head, number=key.kind != "word") for key in keys), Column("figures", number=False)]
 
 
 def problem_cells(book: Book, keys: list[Key], case: dict, published: bool) -> list[Cell]:
@@ -68,8 +69,9 @@ def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
     sizes = f" Here at smaller sizes: {report.cut_words}." if cut else ""
     return Table(f"published-{report.letter.lower()}{name}{'-cut' if cut else ''}",
                  f"Report {report.letter}: {what}{', smaller sizes' if cut else ''}",
-                 f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: report "
-                 f"{report.letter}, {report.hardware}. Times of different machines are not a comparison; speed-ups are.{sizes}")
+                 f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: "
+                 f"report {report.letter}, {report.hardware}. Times of different machines are not a comparison; "
+                 f"speed-ups are.{sizes}")
 
 
 def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
@@ -95,7 +97,8 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
                 line += [number_cell(side, getattr(side, part)) for side in sides.values() for part in parts]
                 line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
                 if "formula" in report.says:
-                    line += [number_cell(sides["fwd+bwd"], sides["fwd+bwd"].memory, 1e-6), formula_cell(report, case, role)]
+                    both = sides["fwd+bwd"]
+                    line += [number_cell(both, both.memory, 1e-6), formula_cell(report, case, role)]
                 table.rows.append(line)
     return table
 
@@ -112,7 +115,7 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
 
 
 def best_table(book: Book, cases: dict[tuple, dict]) -> Table:
-    """A line per problem and side: for each pass the best speed-up over the eager form, and which implementation has it."""
+    """A line per problem and side: for each pass the best speed-up over the eager form, and who has it."""
     keys, passes = book.keys(), book.report.passes
     table = titled(book, cases, "-best", "the best speed-up, and by which implementation")
     table.columns = [*problem_columns(book, keys), *(Column(book.study.word(pass_)) for pass_ in passes)]
@@ -131,7 +134,8 @@ def best_cell(book: Book, published: bool, measurement: tuple, pass_: str) -> Ce
         return NOTHING
     role = min(timed, key=lambda one: timed[one].mean)
     value = eager.mean / timed[role].mean
-    return Cell(ratio(value), value, "loss" if value < 1 else "", printed_name(book, measurement, role) if published else role)
+    who = printed_name(book, measurement, role) if published else role
+    return Cell(ratio(value), value, "loss" if value < 1 else "", who)
 
 
 def formula_cell(report: Published, case: dict, role: str) -> Cell:
@@ -172,7 +176,8 @@ def crossings(book: Book, pass_: str) -> list[str]:
         for published in (False, True):
             won: dict[float, bool] = {}
             for measurement, case in book.cases.items():
-                eager, flash = (book.side(published, measurement, pass_, role) for role in (book.report.says["eager"], "flash"))
+                eager, flash = (book.side(published, measurement, pass_, role)
+                                for role in (book.report.says["eager"], "flash"))
                 if case.get("dtype", "") == kind and not eager.word and not flash.word:
                     x = book.study.operations[case["op"]].axis(case)[1]
                     won[x] = won.get(x, True) and flash.mean < eager.mean
@@ -180,7 +185,8 @@ def crossings(book: Book, pass_: str) -> list[str]:
             above = [x for x in won if x > max(lost, default=0)]
             found.append(f"from length {short(min(above))} on" if above else "at no length" if won else "")
         if all(found):
-            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and {found[1]} (published).")
+            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and "
+                        f"{found[1]} (published).")
     return said
 
 
@@ -196,7 +202,8 @@ def memory_against_formula(book: Book) -> list[str]:
                    and not book.ours(key, "bwd", role).word})
     said = f"naive holds before backward {book.report.says['formula_words']} (1 MB = 10^6 bytes). "
     if off:
-        said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {plural(counted, 'cell')}. "
+        cells = plural(counted, "cell")
+        said += f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in {cells}. "
     return [said + f"The published column is up to {max(beyond) / 1e6:.0f} MB above it."] if beyond else [said.strip()]
 
 
@@ -233,7 +240,8 @@ def pages(study: Study, folder: Path) -> list[Page]:
         report = read_published(description)
         book = Book(report, study)
         matched = [len({one.number for one in report.figures.itertuples() for pass_ in one.pass_.split("+")[-1:]
-                        if one.cut == cut and (one.measurement, pass_, one.role) in book.here}) for cut in (False, True)]
+                        if one.cut == cut and (one.measurement, pass_, one.role) in book.here})
+                   for cut in (False, True)]
         if any(matched):
             tables = [table(book, cases) for cases in (book.cases, book.cut) if cases
                       for table in ([page_table, best_table] if report.says.get("best") else [page_table])]

@@ -90,7 +90,7 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
 
 
 def measurement(row: dict[str, Any]) -> tuple:
-    """Rows with the same key measure the same thing. Only timers of a GPU are part of it: they time different things."""
+    """Rows with the same key measure the same thing. Timers of a GPU are part of it: they time different things."""
     timer = row["timer"] if row["timer"].startswith("cuda_") else ""
     return row["problem"], row["impl"], row["threads"], timer, row["machine"]
 
@@ -100,8 +100,8 @@ def place(row: dict[str, Any]) -> tuple:
 
 
 def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
-    """Rows, environments and warnings. Duplicate rows: the file that timed the most peers at the problem wins, of equals the
-    last. So the times of this library and of its peers come from one run."""
+    """Rows, environments and warnings. Duplicate rows: the file that timed the most peers at the problem wins; of
+    equals, the last. So the times of this library and of its peers come from one run."""
     kept: dict[tuple, tuple[int, dict]] = {}
     environments: list[dict[str, Any]] = []
     warnings: list[str] = []

@@ -22,11 +22,11 @@ from .table import Table, figure, rate, to_csv
 from .tables import accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables
 
 TEMPLATES = Path(__file__).parent / "templates"
-FIGURES = (*(time for time in TIMES if time != "n"), "n", "flops", "bytes", "tflops", "ceiling_share", "workspace", "saved", "held")
-NAMES = {**{time: f"{time}_s" for time in TIMES}, "n": "samples", "workspace": "workspace_bytes", "saved": "saved_bytes",
-         "held": "memory_before_backward_bytes", "launches": "launches_s", "beyond": "beyond_launches_s",
-         "pooled_beyond": "pooled_beyond_launches_s"}
 WHOLE = ("n", "workspace", "saved", "held")
+FIGURES = (*(time for time in TIMES if time != "n"), "n", "flops", "bytes", "tflops", "ceiling_share", *WHOLE[1:])
+NAMES = {**{time: f"{time}_s" for time in TIMES}, "n": "samples", "workspace": "workspace_bytes",
+         "saved": "saved_bytes", "held": "memory_before_backward_bytes", "launches": "launches_s",
+         "beyond": "beyond_launches_s", "pooled_beyond": "pooled_beyond_launches_s"}
 
 
 @dataclass
@@ -40,13 +40,13 @@ class Report:
         study = self.study
         self.looks = Looks(study.implementations, study.own(study.all))
         self.headline, self.observations = headline(study), observations(study)
-        has_rows = len(study.rows) > 0
-        self.summary = summary_table(study) if has_rows else None
-        self.times = [*(rate_tables(study) if has_rows else []), *call_tables(study), *(time_tables(study) if has_rows else [])]
-        self.memory = memory_table(study) if has_rows else None
         self.accuracy, self.failures = accuracy_table(study), failures_table(study)
-        self.heat_maps = list(heat_maps(study)) if has_rows else []
         self.conditions = conditions(study, study.all)
+        self.summary, self.memory, self.times, self.heat_maps = None, None, call_tables(study), []
+        if len(study.rows):
+            self.summary, self.memory = summary_table(study), memory_table(study)
+            self.times = [*rate_tables(study), *self.times, *time_tables(study)]
+            self.heat_maps = list(heat_maps(study))
 
     def tables(self) -> list[Table]:
         pages = [table for page in self.pages for table in page.tables]
@@ -66,7 +66,7 @@ class Report:
         return list(first.values())[:5]
 
     def shown_pictures(self) -> list[Picture]:
-        """The pictures embedded in the page: the first ones, and the first of each published report. The others are files."""
+        """Pictures embedded in the page: the first ones, and the first of each published report. Others are files."""
         return [*self.first_pictures(), *(self.of_page(page)[0] for page in self.pages if self.of_page(page))]
 
     def styles(self) -> dict[str, str]:
@@ -100,12 +100,14 @@ def render(report: Report, name: str) -> str:
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters.update(md=markdown_text, short=shorten)
     styles = report.styles()
-    environment.filters["classes"] = lambda svg: re.sub(r'style="([^"]*)"', lambda look: f'class="{styles[look[1]]}"', svg)
+    class_of = lambda look: f'class="{styles[look[1]]}"'  # noqa: E731
+    environment.filters["classes"] = lambda svg: re.sub(r'style="([^"]*)"', class_of, svg)
     environment.globals.update(
         styles=styles,
         shade=lambda ratio: "#" + "".join(f"{round(255 * part):02x}" for part in drawing.shade(ratio)[:3]),
         facts=environment_facts, variables=drawing.variables, looks=report.looks,
-        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"), script=(TEMPLATES / "page.js").read_text(encoding="utf-8"))
+        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
+        script=(TEMPLATES / "page.js").read_text(encoding="utf-8"))
     return environment.get_template(name).render(report=report, study=report.study)
 
 
@@ -121,8 +123,8 @@ def rows_csv(study: Study) -> str:
         errors = [error["ratio_to_plain"] for error in row.error.values() if error["ratio_to_plain"] is not None]
         writer.writerow([
             *(row.case.get(key, "") for key in keys), row.impl, row.status, row.reason, " ".join(flags),
-            *(number(getattr(row, name), name in WHOLE) for name in FIGURES), number(max(errors, default=None)), row.threads,
-            row.machine, row.commit, str(row.dirty).lower(), row.timer,
+            *(number(getattr(row, name), name in WHOLE) for name in FIGURES), number(max(errors, default=None)),
+            row.threads, row.machine, row.commit, str(row.dirty).lower(), row.timer,
             *(number(getattr(row, name)) for name in ("launches", "beyond", "pooled_beyond")), row.problem])
     return text.getvalue()
 
@@ -133,5 +135,5 @@ def number(value: float | None, whole: bool = False) -> str:
 
 def files(report: Report) -> dict[str, str]:
     """Every file of a report but its pictures."""
-    return {"rows.csv": rows_csv(report.study), **{f"tables/{table.id}.csv": to_csv(table) for table in report.tables()},
+    return {"rows.csv": rows_csv(report.study), **{f"tables/{one.id}.csv": to_csv(one) for one in report.tables()},
             "report.md": render(report, "report.md.j2"), "index.html": render(report, "report.html.j2")}

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .records import load
 from .table import figure
-from .vocabulary import Operation, Refused, Vocabulary
+from .vocabulary import Operation, Refused, Vocabulary, listed
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
@@ -93,8 +93,8 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing, calls = rows[~is_call].copy(), rows[is_call].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings)
-    timing["runner"] = runners(timing)
-    timing["title"] = [", ".join(filter(None, [row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.runner]))
+    timing["setting"] = settings_of(timing)
+    timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
     timing["best"] = timing.index.isin(winners)
@@ -113,25 +113,26 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
     return wanted or next(name for name in implementations if name in found)
 
 
-def runners(rows: pd.DataFrame) -> list[str]:
+def settings_of(rows: pd.DataFrame) -> list[str]:
     """The machine, threads and cache state of each row, where the records differ in them."""
     threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
-    return [", ".join(filter(None, ["hot" if row.hot else "", row.machine if machines else "",
-                                    plural(row.cpu_threads, "thread") if threads and row.cpu_threads else ""]))
+    return [listed("hot" if row.hot else "", row.machine if machines else "",
+                   plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "")
             for row in rows.itertuples()]
 
 
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted by pass, then as the operation sorts its cases; rows of a configuration stay together."""
-    order = sorted(rows.itertuples(), key=lambda row: (row.op, pass_order(row.pass_), study.operation(row).order(row.case), row.at))
-    return rows.loc[[row.Index for row in order]]
+    def order(row: Row) -> tuple:
+        return row.op, pass_order(row.pass_), study.operation(row).order(row.case), row.at
+    return rows.loc[[row.Index for row in sorted(rows.itertuples(), key=order)]]
 
 
 def pass_order(pass_: str) -> int:
     return PASSES.index(pass_) if pass_ in PASSES else len(PASSES)
 
 
-def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple[Any, pd.DataFrame]]:
+def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple]:
     """The rows of each table, in order."""
     rows = in_order(study, rows)
     keys = rows[by] if isinstance(by, str) else pd.Series([by(row) for row in rows.itertuples()], rows.index)
@@ -139,8 +140,8 @@ def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "t
 
 
 def versus(rows: pd.DataFrame, rivals: pd.DataFrame) -> pd.DataFrame:
-    """Every row with the fastest of `rivals` at its configuration. `ratio`: the rival's time over the row's time, if both
-    are possible. `counted`: whether the pair is a win or a loss, not a tie: both are ranked and can be told apart."""
+    """Every row with the fastest of `rivals` at its configuration. `ratio`: the rival's time over the row's time, if
+    both are possible. `counted`: the pair is a win or a loss, not a tie: both are ranked and can be told apart."""
     pick = rivals[rivals.possible].sort_values("median", kind="stable").drop_duplicates("at").set_index("at")
     columns = ["impl", "median", "q1", "q3", "noisy", "ranked"]
     pairs = rows[rows.possible].join(pick[columns].rename(columns=lambda name: f"rival_{name}"), on="at", how="inner")
@@ -204,8 +205,8 @@ class PowerLaw:
 
 
 def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
-    """Least squares on logarithms. All implementations with at least three lengths are fitted over the same lengths: the
-    longer half of the lengths that they share, at least three, over at least a factor of four. Unranked cells are left out."""
+    """Least squares on logarithms. All implementations with at least three lengths are fitted over the same lengths:
+    the longer half of those that they share, at least three, over at least a factor of four. Ranked cells only."""
     points = rows[rows.ranked & ~rows.axis.str.contains(":")]
     lengths = {name: set(own.x) for name, own in points.groupby("impl") if own.x.nunique() >= 3}
     common = sorted(set.intersection(*lengths.values())) if lengths else []
@@ -219,7 +220,8 @@ def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
 def power_law(points: pd.DataFrame) -> PowerLaw:
     x, y = points.x.map(math.log), points["median"].map(math.log)
     exponent = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    return PowerLaw(exponent, math.exp(y.mean() - exponent * x.mean()), points.x.min(), points.x.max(), bool(points.noisy.any()))
+    coefficient = math.exp(y.mean() - exponent * x.mean())
+    return PowerLaw(exponent, coefficient, points.x.min(), points.x.max(), bool(points.noisy.any()))
 
 
 def plural(count: int, noun: str) -> str:
@@ -239,7 +241,7 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
         said.append((plural(most, "sample") if least == most else f"{least} to {most} samples") + " a cell")
     said.append(", ".join(sorted(set(rows.peer) - {""})))
     said.append(", ".join(sorted({one["date"][:10] for one in used})))
-    commits = {row.commit[:10] + (" (modified)" if row.dirty else "") for row in rows[["commit", "dirty"]].drop_duplicates().itertuples()}
+    commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
     said.append("commit " + ", ".join(sorted(commits)))
     load = max((other_load(one) for one in used), default=0)
     said.append(f"other work on the machine: load {load:.0f}" if load else "")

@@ -59,7 +59,8 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.title for column in table.columns])
     for row in table.rows:
-        writer.writerow([cell.text if cell.value is None or math.isnan(cell.value) else f"{cell.value:.9g}" for cell in row])
+        known = [cell.value is not None and not math.isnan(cell.value) for cell in row]
+        writer.writerow([f"{cell.value:.9g}" if is_known else cell.text for cell, is_known in zip(row, known)])
     return text.getvalue()
 
 

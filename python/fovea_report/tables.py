@@ -7,21 +7,17 @@ import pandas as pd
 
 from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
                     pass_order, speed_ups, versus)
-from .table import (NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell)
-from .vocabulary import Key
+from .table import NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell
+from .vocabulary import Key, listed
 
 OVER_PEERS = "over the fastest peer"
 PEER = "torch.flash"  # the peer that the rates of a GPU are compared with
 
 
-def word_cell(study: Study, row: Row) -> Cell:
-    return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
-
-
 def time_note(study: Study, row: Row) -> str:
-    said = [f"mean {milliseconds(row.mean)}, std {milliseconds(row.std)}, min {milliseconds(row.min)} ms; {int(row.n)} samples"]
-    said += [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
-    return "; ".join(said)
+    mean, std, least = map(milliseconds, (row.mean, row.std, row.min))
+    said = [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
+    return "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *said])
 
 
 def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
@@ -29,7 +25,7 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     if row is None:
         return Cell("-", style="muted", note="not measured")
     if not row.timed:
-        return word_cell(study, row)
+        return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
     style = "best" if getattr(row, "best", False) else "muted" if not row.ranked or row.noisy else ""
     spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
     detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
@@ -41,7 +37,8 @@ def ratio_cell(pair: Row | None, row: Row | None = None, base: Row | None = None
     """The speed-up of a pair of `versus`, or the status of the side that has no time."""
     if pair is not None:
         style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
-        return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}" if pair.kind == "library" else "")
+        over = f"over {pair.rival_impl}" if pair.kind == "library" else ""
+        return Cell(ratio(pair.ratio), pair.ratio, style, note=over)
     for side in (row, base):
         if study is not None and side is not None and not side.timed:
             return Cell(study.vocabulary.status(side.status), style="word")
@@ -59,7 +56,8 @@ def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> li
         cases = list(rows[rows.op == name].case)
         for key in study.operations[name].keys:
             values = {case.get(key.word) for case in cases}
-            follows = key.follows and (key.kind == "number" or all(case.get(key.word) == case.get(key.follows) for case in cases))
+            same = all(case.get(key.word) == case.get(key.follows) for case in cases)
+            follows = key.follows and (key.kind == "number" or same)
             wanted = (len(values) > 1 or key.shown == "axis") and not follows and key.word not in without
             if wanted and key.word not in {known.word for known in keys}:
                 keys.append(key)
@@ -77,28 +75,29 @@ def key_cells(keys: list[Key], row: Row) -> list[Cell]:
 
 def shape_table(study: Study, name: str, title: str, said: str, rows: pd.DataFrame, unit: str, base: str,
                 compared: list[str], without: tuple = ()) -> Table:
-    """A line per shape: the time or rate of each implementation, its speed-up over `base`, and over the fastest peer."""
+    """A line per shape: time or rate of each implementation, its speed-up over `base`, and over the fastest peer."""
     ups = by_cell(versus(rows, rows[rows.impl == base]))
     peers = by_cell(over_peers(rows))
     present, keys = study.present(rows), varying(study, rows, without)
     beside = [one for one in present if any(impl == one for _, impl in peers)]
     over, cell = ("speed-up", time_cell) if unit == "ms" else (f"speed-up over {base}", rate_cell)
     table = Table(f"{name}-{identifier(title)}", title, f"{said} {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(one, unit) for one in present), *(Column(one, over) for one in compared),
-                   *(Column(one, OVER_PEERS) for one in beside)])
+                  [*key_columns(keys), *(Column(one, unit) for one in present),
+                   *(Column(one, over) for one in compared), *(Column(one, OVER_PEERS) for one in beside)])
     for any_row, cells in configurations(rows):
         at, has_peer = any_row.at, any(row.kind == "peer" and row.possible for row in cells.values())
         table.rows.append(
             key_cells(keys, any_row) + [cell(study, cells.get(one)) for one in present]
             + [ratio_cell(ups.get((at, one)), cells.get(one), cells.get(base), study) for one in compared]
-            + [ratio_cell(peers.get((at, one)), cells.get(one), None, study) if has_peer else NOTHING for one in beside])
+            + [ratio_cell(peers.get((at, one)), cells.get(one), None, study) if has_peer else NOTHING
+               for one in beside])
     return table
 
 
 def time_tables(study: Study) -> list[Table]:
     """One table per combination of pass, words, and sizes that are not columns."""
-    said = ("Median time \u00b1 half the interquartile range; floating-point operations of the problem per second. Fastest in bold. "
-            f"Speed-up over {study.baseline}.")
+    said = ("Median time \u00b1 half the interquartile range; floating-point operations of the problem per second. "
+            f"Fastest in bold. Speed-up over {study.baseline}.")
     return [shape_table(study, "time", title, said, rows, "ms", study.baseline,
                         [name for name in study.present(rows) if name != study.baseline])
             for title, rows in groups(study, study.rows)]
@@ -107,12 +106,13 @@ def time_tables(study: Study) -> list[Table]:
 def rate_tables(study: Study) -> list[Table]:
     """Rates on a GPU: a line per shape, one table per operation, pass and type."""
     def title(row: Row) -> str:
-        said = [row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""), "hot" if row.hot else ""]
-        return ", ".join(filter(None, said))
+        return listed(row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""),
+                      "hot" if row.hot else "")
     tables = []
+    said = "Floating-point operations of the problem over the median time; fastest in bold."
     for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title):
-        table = shape_table(study, "rate", name, "Floating-point operations of the problem over the median time; fastest in bold.", rows,
-                            "TFLOP/s", PEER, study.own(rows) if PEER in set(rows.impl) else [], ("pass", "dtype"))
+        own = study.own(rows) if PEER in set(rows.impl) else []
+        table = shape_table(study, "rate", name, said, rows, "TFLOP/s", PEER, own, ("pass", "dtype"))
         table.title = f"Rates on a GPU: {name}"
         tables.append(table)
     return tables
@@ -122,7 +122,8 @@ def rate_cell(study: Study, row: Row | None) -> Cell:
     if row is None or not row.timed:
         return time_cell(study, row)
     tflops = row.flops / row.median / 1e12
-    return Cell(figure(tflops), tflops, "muted" if not row.ranked else "best" if row.best else "", f"{milliseconds(row.median)} ms")
+    style = "muted" if not row.ranked else "best" if row.best else ""
+    return Cell(figure(tflops), tflops, style, f"{milliseconds(row.median)} ms")
 
 
 def summary_table(study: Study) -> Table:
@@ -130,8 +131,8 @@ def summary_table(study: Study) -> Table:
     ups = over_baseline(study, study.rows)
     decided = set(study.rows[study.rows.best]["at"])
     table = Table("summary", "Who is fastest, and by how much",
-                  f"Speed-ups are over {study.baseline}: the geometric mean of all pairs with a time, with its 95 % bootstrap "
-                  "interval. In a tie, one of the two is flagged launch-bound or host-bound, or noisy with "
+                  f"Speed-ups are over {study.baseline}: the geometric mean of all pairs with a time, with its 95 % "
+                  "bootstrap interval. In a tie, one of the two is flagged launch-bound or host-bound, or noisy with "
                   f"quartiles that overlap. {conditions(study, study.rows)}.",
                   [Column("pass", number=False), Column("implementation", number=False),
                    *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
@@ -161,16 +162,16 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
     ups = speed_ups(pairs)
     if ups is None:
         return [Cell("-")] * 5
-    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), count(ups.wins), count(ups.ties),
-            count(ups.losses, "loss" if ups.losses else "")]
+    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), count(ups.wins),
+            count(ups.ties), count(ups.losses, "loss" if ups.losses else "")]
 
 
 def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = Table("memory", "Bytes held, by problem",
-                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). Workspace: its "
-                  f"peak in any pass. {conditions(study, study.rows)}.",
+                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). "
+                  f"Workspace: its peak in any pass. {conditions(study, study.rows)}.",
                   [*key_columns(keys), *(Column(name, "before backward") for name in names),
                    *(Column(name, "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
@@ -198,14 +199,15 @@ def accuracy_table(study: Study) -> Table:
         for row in study.all.itertuples() for tensor, error in row.error.items()],
         columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
     table = Table("accuracy", "Worst error, by implementation, type and tensor",
-                  "Worst error of all cells against the double-precision reference. Ratio to plain: the error over the error of a "
-                  "plain evaluation in the same type, floor included; a time is shown only if the ratio is at most 2 (forward) "
-                  f"or 3 (backward). {conditions(study, study.all)}.",
+                  "Worst error of all cells against the double-precision reference. Ratio to plain: the error over the "
+                  "error of a plain evaluation in the same type, floor included; a time is shown only if the ratio is "
+                  f"at most 2 (forward) or 3 (backward). {conditions(study, study.all)}.",
                   [*(Column(head, number=False) for head in ("implementation", "type", "tensor")),
                    *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
     worst = errors.groupby(["impl", "type", "tensor"])
-    for (name, kind, tensor), group in sorted(worst, key=lambda one: (study.implementations.index(one[0][0]), one[0][1:])):
-        relative, largest, plain = (group[column].astype(float).max() for column in ("rel_l2", "max_abs", "ratio_to_plain"))
+    ordered = sorted(worst, key=lambda one: (study.implementations.index(one[0][0]), one[0][1:]))
+    for (name, kind, tensor), group in ordered:
+        relative, largest, plain = group[["rel_l2", "max_abs", "ratio_to_plain"]].astype(float).max()
         table.rows.append([Cell(name), Cell(kind), Cell(tensor), count(len(group)), Cell(f"{relative:.1e}", relative),
                            Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
     return table
@@ -217,6 +219,7 @@ def failures_table(study: Study) -> Table:
                   [Column(head, number=False) for head in ("status", "implementation", "problem", "reason")])
     for row in study.all.itertuples():
         if not row.timed:
-            table.rows.append([Cell(study.vocabulary.status(row.status), style="word"), Cell(row.impl),
-                               Cell(f"{study.word(row.pass_)}, {study.label(row)}", note=row.problem), Cell(row.reason)])
+            problem = Cell(f"{study.word(row.pass_)}, {study.label(row)}", note=row.problem)
+            status = Cell(study.vocabulary.status(row.status), style="word")
+            table.rows.append([status, Cell(row.impl), problem, Cell(row.reason)])
     return table

@@ -44,7 +44,7 @@ class Operation:
         return [key for key in self.keys if key.shown in places]
 
     def axis(self, case: Case) -> tuple[str, float]:
-        """The place of a case on a curve: its label (4k, or 1:4k where the keys of the axis differ) and the last key's value."""
+        """Where a case is on a curve: its label (4k, or 1:4k if the axis has keys that differ), and the last value."""
         values = [case[key.word] for key in self.shown("axis") if key.word in case]
         texts = list(dict.fromkeys(short(value) for value in values))
         return ":".join(texts) or "-", float(values[-1]) if values else 0.0
@@ -68,7 +68,7 @@ class Operation:
         """The whole case in words."""
         axis = [key for key in self.shown("axis") if key.word in case]
         said = [f"{axis[0].noun} {self.axis(case)[0]}"] if axis else []
-        return ", ".join([*said, *filter(None, [self.title(case, ("column",), without), self.title(case, ("title",), without)])])
+        return listed(*said, *(self.title(case, (place,), without) for place in ("column", "title")))
 
     def order(self, case: Case) -> tuple:
         """Sorts cases: by words in the order of their list, then by sizes, the axis last."""
@@ -99,9 +99,9 @@ class Vocabulary:
     implementations: tuple[tuple[str, str], ...]  # pattern of names and kind, in the order shown
 
     def rank(self, implementation: str) -> int:
-        exact = [n for n, (names, _) in enumerate(self.implementations) if names != "*" and fnmatchcase(implementation, names)]
-        other = [n for n, (names, _) in enumerate(self.implementations) if names == "*"]
-        return (exact + other + [len(self.implementations)])[0]
+        patterns = [names for names, _ in self.implementations]
+        exact = [n for n, names in enumerate(patterns) if names != "*" and fnmatchcase(implementation, names)]
+        return exact[0] if exact else patterns.index("*") if "*" in patterns else len(patterns)
 
     def kind(self, implementation: str) -> str:
         """baseline, reference, peer or library."""
@@ -139,7 +139,8 @@ def with_axis(operation: Operation, cases: list[Case]) -> Operation:
     if operation.shown("axis") or not sizes:
         return operation
     most = max(sizes, key=lambda word: len({case.get(word) for case in cases}))
-    return replace(operation, keys=tuple(replace(key, shown="axis") if key.word == most else key for key in operation.keys))
+    keys = (replace(key, shown="axis") if key.word == most else key for key in operation.keys)
+    return replace(operation, keys=tuple(keys))
 
 
 def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:
@@ -148,7 +149,13 @@ def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:
         pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
         return len(pairs) == len({second for _, second in pairs})
     return replace(operation, keys=tuple(
-        replace(key, follows="") if key.kind == "number" and key.follows and not follows(key) else key for key in operation.keys))
+        replace(key, follows="") if key.kind == "number" and key.follows and not follows(key) else key
+        for key in operation.keys))
+
+
+def listed(*words: str) -> str:
+    """The words that are not empty, separated by commas."""
+    return ", ".join(filter(None, words))
 
 
 def short(value: Any) -> str:
@@ -184,8 +191,8 @@ def vocabulary_of(info: Mapping[str, Any]) -> Vocabulary:
     words = info["vocabulary"]
     kinds = {"word": "word", "number": "number"}  # the others are whole numbers
     operations = {one["name"]: Operation(one["name"], tuple(
-        Key(key["key"], kinds.get(key["kind"], "size"), key["noun"], key["place"], key["values"], key.get("follows", ""),
-            key.get("usual", "")) for key in one["keys"])) for one in info["operations"]}
+        Key(key["key"], kinds.get(key["kind"], "size"), key["noun"], key["place"], key["values"],
+            key.get("follows", ""), key.get("usual", "")) for key in one["keys"])) for one in info["operations"]}
     return Vocabulary(operations, words["statuses"], tuple(Flag(**flag) for flag in words["flags"]),
                       tuple((one["names"], one["kind"]) for one in words["implementations"]))
 
@@ -196,4 +203,5 @@ def ask(program: str) -> Vocabulary:
         done = subprocess.run([program, "info", "--json", "--quick"], capture_output=True, text=True, check=True)
         return vocabulary_of(json.loads(done.stdout))
     except (OSError, subprocess.CalledProcessError, ValueError, KeyError, TypeError) as failed:
-        raise Refused(f"`{program} info --json` prints no vocabulary ({failed}); name the program with --program") from None
+        said = f"`{program} info --json` prints no vocabulary ({failed})"
+        raise Refused(f"{said}; name the program with --program") from None

@@ -56,13 +56,13 @@ float origin_of(const float* row, std::int64_t begin, std::int64_t end, float fa
   return most * sign;
 }
 
-bool is_blind(float origin, float factor) { return origin == (factor < 0.0f ? kInfinity : -kInfinity); }
+bool is_fully_masked(float origin, float factor) { return origin == (factor < 0.0f ? kInfinity : -kInfinity); }
 
 float masked_softmax(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor) {
   fill(row, 0, begin, 0.0f);
   fill(row, end, count, 0.0f);
   const float origin = origin_of(row, begin, end, factor);
-  if (is_blind(origin, factor)) {
+  if (is_fully_masked(origin, factor)) {
     fill(row, begin, end, 0.0f);
     return -kInfinity;
   }
@@ -81,7 +81,7 @@ float softmax(float* row, std::int64_t count) { return masked_softmax(row, count
 
 LogSumExp log_sum_exp(const float* row, std::int64_t begin, std::int64_t end, float factor) {
   const float origin = origin_of(row, begin, end, factor);
-  if (is_blind(origin, factor)) return {0.0f, -kInfinity};
+  if (is_fully_masked(origin, factor)) return {0.0f, -kInfinity};
   float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t j = begin; j < end; ++j) sum += exponential((row[j] - origin) * factor);
@@ -101,14 +101,14 @@ void softmax_gradient(float* row, const float* probabilities, std::int64_t count
   for (std::int64_t j = 0; j < count; ++j) row[j] = probabilities[j] * (row[j] - delta) * factor;
 }
 
-float weighted_mean(const float* row, const float* weights, std::int64_t count) {
-  float sum = 0.0f, weight = 0.0f;
-#pragma omp simd reduction(+ : sum, weight)
+float weighted_mean(const float* row, const float* probabilities, std::int64_t count) {
+  float sum = 0.0f, total = 0.0f;
+#pragma omp simd reduction(+ : sum, total)
   for (std::int64_t j = 0; j < count; ++j) {
-    sum += weights[j] * row[j];
-    weight += weights[j];
+    sum += probabilities[j] * row[j];
+    total += probabilities[j];
   }
-  return weight > 0.0f ? sum / weight : 0.0f;
+  return total > 0.0f ? sum / total : 0.0f;
 }
 
 float dot(const float* a, const float* b, std::int64_t count) {

@@ -29,8 +29,8 @@ struct RowPasses {
   float (*masked_softmax)(float* row, std::int64_t count, std::int64_t begin, std::int64_t end, float factor);
   // Turns dP into dS: row = probabilities * (row - delta) * factor.
   void (*softmax_gradient)(float* row, const float* probabilities, std::int64_t count, float delta, float factor);
-  // Sum of weights * row over the sum of the weights; 0 if that is 0.
-  float (*weighted_mean)(const float* row, const float* weights, std::int64_t count);
+  // rowsum(P row) / rowsum(P), which is delta for row = dP; 0 if P is 0.
+  float (*weighted_mean)(const float* row, const float* probabilities, std::int64_t count);
   float (*dot)(const float* a, const float* b, std::int64_t count);
   void (*widen_bf16)(float* to, const std::uint16_t* from, std::int64_t count);
   void (*widen_fp16)(float* to, const std::uint16_t* from, std::int64_t count);

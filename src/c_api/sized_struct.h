@@ -8,8 +8,8 @@
 
 namespace fovea::c_api {
 
-// sizeof(Struct) in version 0.2.0, computed from its last field at that time: the smallest accepted size. It never
-// changes.
+// The smallest accepted size: sizeof(Struct) in the version that introduced the struct (attention's: 0.1.0, Linear's:
+// 0.2.0), computed from its last field at that time. It never changes.
 template <class Struct>
 inline constexpr std::size_t kFirstSize = 0;
 template <>
@@ -55,7 +55,7 @@ inline constexpr std::size_t kFirstSize<fovea_layer_backward_tensors> = offsetof
                                                                         sizeof(fovea_layer_backward_tensors::reserved);
 
 struct StructSizes {
-  std::size_t first;  // in version 0.2.0
+  std::size_t first;  // kFirstSize
   std::size_t known;  // in this library
 };
 

@@ -23,7 +23,7 @@ core::Prepared prepare(const AttentionProblem& problem, int isa) {
   if (problem.saved_state) return {.refusal = "saves no state: its backward recomputes the scores from lse"};
   if (kernels->bf16_dot && problem.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
   if (std::string reason = scale_refusal(problem); !reason.empty()) return {.refusal = std::move(reason)};
-  if (problem.pass == Pass::forward) return {.plan = std::make_shared<ForwardPlan>(*kernels, problem)};
+  if (problem.pass == Pass::forward) return {.plan = plan_forward(*kernels, problem)};
   return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cpu/call.h"
+#include "cpu/few_queries.h"
 #include "cpu/threads.h"
 
 namespace fovea::cpu {
@@ -18,7 +19,7 @@ constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of pack
 
 class ForwardRun {
  public:
-  ForwardRun(const ForwardPlan& plan, const ForwardTensors& tensors, const core::RunContext& context)
+  ForwardRun(const TiledForwardPlan& plan, const ForwardTensors& tensors, const core::RunContext& context)
       : plan_(plan), tensors_(tensors), context_(context) {
     packed_ = static_cast<char*>(context.workspace);
     scratch_ = packed_ + plan.packed_bytes;
@@ -80,7 +81,7 @@ class ForwardRun {
   char* packed_k(std::int64_t slot) const { return packed_ + slot * (plan_.k_bytes + plan_.v_bytes); }
   char* packed_v(std::int64_t slot) const { return packed_k(slot) + plan_.k_bytes; }
 
-  const ForwardPlan& plan_;
+  const TiledForwardPlan& plan_;
   const ForwardTensors& tensors_;
   const core::RunContext& context_;
   char* packed_;
@@ -90,9 +91,11 @@ class ForwardRun {
 }  // namespace
 
 ForwardPlan::ForwardPlan(const Kernels& by, const AttentionProblem& p)
-    : attention::Plan(p), kernels(by), shape(shape_of(p)), sequences(sequences_of(p)) {
+    : attention::Plan(p), kernels(by), shape(shape_of(p)), sequences(sequences_of(p)), rows(shape.group * shape.len_q) {
   if (p.heads_q == 0) sequences.count = 0;
-  rows = shape.group * shape.len_q;
+}
+
+TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p) : ForwardPlan(by, p) {
   blocks = divide_up(p.len_k, by.key_block);
   const std::int64_t query_tiles = divide_up(rows, by.query_tile);
   const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMaxTiles);
@@ -117,8 +120,17 @@ ForwardPlan::ForwardPlan(const Kernels& by, const AttentionProblem& p)
           std::to_string(sequences.count * slabs) + " tasks";
 }
 
+void TiledForwardPlan::run(const ForwardTensors& tensors, const core::RunContext& context) const {
+  ForwardRun(*this, tensors, context).run();
+}
+
+std::shared_ptr<const ForwardPlan> plan_forward(const Kernels& kernels, const AttentionProblem& problem) {
+  if (FewQueriesPlan::takes(kernels, problem)) return std::make_shared<FewQueriesPlan>(kernels, problem);
+  return std::make_shared<TiledForwardPlan>(kernels, problem);
+}
+
 void run_forward(const core::Plan& plan, const ForwardTensors& tensors, const core::RunContext& context) {
-  ForwardRun(static_cast<const ForwardPlan&>(plan), tensors, context).run();
+  static_cast<const ForwardPlan&>(plan).run(tensors, context);
 }
 
 }  // namespace fovea::cpu

@@ -6,7 +6,7 @@
 
 namespace fovea::linear {
 
-// Of the best instruction set that the machine grants for products of this type.
+// The kernels of the best instruction set that this machine has for products of this type.
 const cpu::Kernels& host_kernels(DType operands);
 
 constexpr cpu::Element element_of(DType type) {

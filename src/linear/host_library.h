@@ -25,14 +25,14 @@ struct HostLibrary {
   std::string (*leaves)(const LinearProblem&) = nullptr;
   // Why it takes no products of this type; empty if it does.
   std::string (*refusal)(DType operands) = nullptr;
-  // The largest piece of a result that one call computes: large enough that packing operands takes little of the time.
+  // The largest tile of a result that one call computes: large enough that packing operands takes little of the time.
   TileSize (*largest_tile)(DType operands) = nullptr;
-  // Bytes of memory that a product of these sizes and types needs, 64-byte aligned; the larger product, the more.
+  // Bytes of memory that a product of these sizes and types needs, 64-byte aligned. Grows with the sizes.
   std::int64_t (*scratch_bytes)(const BatchedProduct&) = nullptr;
-  // Whether it writes the product's result as it is; else it is asked for sums in fp32, which are rounded afterwards.
+  // Whether it can store the result's type; otherwise it stores fp32, and Linear rounds.
   bool (*rounds)(const BatchedProduct&) = nullptr;
-  // One product without a bias, on the calling thread alone. Null in the engine's own entry, which is no library: it
-  // packs whole products (packed_product.h) and needs nothing of the above but the refusal.
+  // One product without a bias, on the calling thread alone. Null in the entry of the engine's own product, which is no
+  // library: it packs whole products (packed_product.h), and of the members above it has only the refusal.
   void (*multiply)(const BatchedProduct&, void* scratch) = nullptr;
 };
 

@@ -1,5 +1,7 @@
-// Linear's plans on the CPU: products are cut by shape alone, so that the bits do not depend on the number of threads.
+// Linear's plans on the CPU: tiles depend on the shape alone, so that the bits do not depend on the number of threads.
 #pragma once
+
+#include <vector>
 
 #include "linear/host_library.h"
 #include "linear/packed_product.h"
@@ -7,21 +9,29 @@
 
 namespace fovea::linear {
 
-// The tiles of a product's results, all products of a batch alike.
-struct Cut {
+// How a library's product is tiled, the same for all products of a batch.
+struct Tiling {
   std::int64_t rows, row_tiles;        // of a tile, and how many
   std::int64_t columns, column_tiles;  // likewise
   std::int64_t tiles;                  // of all products
 };
-Cut cut_of(const BatchedProduct& product, const TileSize& largest);  // of its sizes alone
+Tiling tiling_of(const BatchedProduct& product, const TileSize& largest);  // depends on its sizes alone
 
 struct HostPlan final : Plan {
   HostPlan(const HostLibrary& library, const LinearProblem& problem);
 
   bool is_own() const { return library.multiply == nullptr; }
 
+  // What was found for a product of these sizes; null if the plan has none. Where strides do not fold, products are
+  // repeated with smaller sizes, whose tiles the run finds.
+  const PackedLayout* layout_of(const BatchedProduct& product) const;
+  const Tiling* tiling_of(const BatchedProduct& product) const;
+
   const HostLibrary& library;
-  PackedRoom room;  // of the engine's own product; the rest is a library's
+  std::vector<WholeProduct> products;
+  std::vector<PackedLayout> layouts;  // of the products, on the engine's own kernels
+  PackedRoom room;                    // of all of them; the members below are for libraries
+  std::vector<Tiling> tilings;
   TileSize largest_tile{};
   int workers = 1;                 // that the workspace has room for
   std::int64_t sums_bytes = 0;     // of a worker: a tile that is rounded afterwards

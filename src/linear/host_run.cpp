@@ -20,14 +20,14 @@ using cpu::divide_up;
 constexpr std::int64_t kCopiedRows = 64, kSummedColumns = 256;
 
 // The product of tile `index`, its result where the whole one's is.
-BatchedProduct tile_of(const BatchedProduct& p, const Cut& cut, std::int64_t index) {
-  const std::int64_t number = index / (cut.row_tiles * cut.column_tiles);
-  const std::int64_t row = index % cut.row_tiles * cut.rows;
-  const std::int64_t column = index / cut.row_tiles % cut.column_tiles * cut.columns;
+BatchedProduct tile_of(const BatchedProduct& p, const Tiling& tiling, std::int64_t index) {
+  const std::int64_t number = index / (tiling.row_tiles * tiling.column_tiles);
+  const std::int64_t row = index % tiling.row_tiles * tiling.rows;
+  const std::int64_t column = index / tiling.row_tiles % tiling.column_tiles * tiling.columns;
   BatchedProduct tile = p;
   tile.count = 1;
-  tile.m = std::min(cut.rows, p.m - row);
-  tile.n = std::min(cut.columns, p.n - column);
+  tile.m = std::min(tiling.rows, p.m - row);
+  tile.n = std::min(tiling.columns, p.n - column);
   tile.a = p.a.number(number).within(row, 0);
   tile.b = p.b.number(number).within(0, column);
   tile.c = p.c.number(number).from(row, column);
@@ -50,12 +50,17 @@ void multiply_tile(const HostLibrary& library, BatchedProduct tile, char* sums, 
 
 void multiply(const HostPlan& plan, const BatchedProduct& p, const core::RunContext& context) {
   char* const scratch = static_cast<char*>(context.workspace) + plan.copied_bytes;
-  if (plan.is_own()) return multiply_packed(p, plan.room, scratch, context);
-  const Cut cut = cut_of(p, plan.largest_tile);
-  const int workers = cpu::workers_of(context, plan.workers, cut.tiles);
-  cpu::run_cancellable(context, workers, cut.tiles, [&](std::int64_t index, int worker) {
+  if (plan.is_own()) {
+    if (const PackedLayout* const found = plan.layout_of(p); found != nullptr)
+      return multiply_packed(p, *found, plan.room, scratch, context);
+    return multiply_packed(p, PackedLayout({p.m, p.n, p.k, p.a.dtype, p.c.dtype}), plan.room, scratch, context);
+  }
+  const Tiling* const found = plan.tiling_of(p);
+  const Tiling tiling = found != nullptr ? *found : tiling_of(p, plan.largest_tile);
+  const int workers = cpu::workers_of(context, plan.workers, tiling.tiles);
+  cpu::run_cancellable(context, workers, tiling.tiles, [&](std::int64_t index, int worker) {
     char* const own = scratch + worker * plan.scratch_bytes;
-    multiply_tile(plan.library, tile_of(p, cut, index), own, own + plan.sums_bytes);
+    multiply_tile(plan.library, tile_of(p, tiling, index), own, own + plan.sums_bytes);
   });
 }
 

@@ -1,4 +1,4 @@
-// Which dimensions of a tensor lie in memory as one.
+// Which neighbouring dimensions of a tensor have one stride and so fold into one.
 #include "linear/matrix_view.h"
 
 namespace fovea::linear {

@@ -7,8 +7,9 @@
 
 namespace fovea::linear {
 
-// `row`: elements from one row to the next of a batch element, or of all where `rows_fold`: where the rows of the next
-// batch element follow at the same stride. `columns_fold`: the columns of a head are followed by those of the next.
+// `row`: elements from one row to the next. `rows_fold`: the next batch element's rows follow at the same stride, so
+// all batches are one matrix. `columns_fold`: the next head's columns follow at once, so all heads are one range of
+// columns.
 struct MatrixView {
   const void* data = nullptr;
   DType dtype = DType::fp32;
@@ -20,8 +21,10 @@ struct MatrixView {
 
   std::int64_t rows() const { return batches * len; }
   std::int64_t columns() const { return heads * dim; }
-  // Neighbouring rows of what one product reads lie apart, as libraries want it.
-  bool rows_apart() const { return (rows_fold ? rows() : len) <= 1 || row >= (columns_fold ? columns() : dim); }
+  // In what one product reads: the leading dimension is at least the number of columns, as libraries require.
+  bool rows_do_not_overlap() const {
+    return (rows_fold ? rows() : len) <= 1 || row >= (columns_fold ? columns() : dim);
+  }
   MatrixBatch matrix() const { return {data, dtype, row}; }
 };
 

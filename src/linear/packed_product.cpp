@@ -1,5 +1,5 @@
-// Some blocks of the contracted dimension of b are packed, then all tiles of rows add their products; then the next
-// blocks. Everything is cut by shape, so no sum depends on the number of threads.
+// Some K blocks of b are packed, then all row tiles add the products of these blocks; then the next blocks. Blocks and
+// tiles depend on the shape alone, so no sum depends on the number of threads.
 #include "linear/packed_product.h"
 
 #include <algorithm>
@@ -14,72 +14,21 @@ namespace {
 using cpu::divide_up;
 
 // Packed b stays in the caches until it is read, unless a single block is larger.
-constexpr std::int64_t kPackedBytes = std::int64_t{1} << 23, kPackedColumns = 4096;
-constexpr std::int64_t kSumsRows = 2048, kSumsColumns = 2048;  // of a result that is not fp32, at once
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 15, kPieceDepth = 32;  // of b, that a task packs
-// A tile's rows of a, the columns of b that they meet, and the next such columns share the L2 cache.
-constexpr std::int64_t kMostRows = 144, kLeastRows = 48, kLeastLastRows = 24, kEnoughRowTiles = 8;
-constexpr std::int64_t kColumns = 192, kEnoughTiles = 12;
+constexpr std::int64_t kPackedBytes = std::int64_t{1} << 23;
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 
-const cpu::Kernels& kernels_of(DType a, DType b) { return host_kernels(a == b ? a : DType::fp32); }
-
-// Blocks of the contracted dimension, all of `depth` but the last.
-struct Blocks {
-  Blocks(const cpu::Kernels& kernels, std::int64_t k)
-      : depth(round_up(divide_up(k, divide_up(k, kernels.product_depth)), 4 * kernels.product_pairs)),
-        count(divide_up(k, depth)),
-        row_bytes(depth / kernels.product_pairs * 4) {}
-  std::int64_t depth, count;
-  std::int64_t row_bytes;  // of a packed row of a or column of b
-};
-
-// Tiles of the result: rows by a range of columns, which is all of them unless there are few rows. The last quarter of
-// the rows is in smaller tiles, so that all threads end at about the same time.
-struct Tiles {
-  Tiles(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n) {
-    const std::int64_t step = kernels.product_rows;
-    rows = round_up(std::clamp(divide_up(m, kEnoughRowTiles), kLeastRows, kMostRows), step);
-    last_rows = round_up(std::max(kLeastLastRows, rows / 6), step);
-    large = m * 3 / 4 / rows;
-    down = large + divide_up(m - large * rows, last_rows);
-    columns = round_up(divide_up(n, divide_up(kEnoughTiles, down)), kColumns);
-    count = down * divide_up(n, columns);
-  }
-  std::int64_t first_row(std::int64_t row_tile) const {
-    return row_tile < large ? row_tile * rows : large * rows + (row_tile - large) * last_rows;
-  }
-  std::int64_t rows, last_rows, columns;
-  std::int64_t large;        // tiles of `rows`; the others have `last_rows`
-  std::int64_t down, count;  // tiles of a range of columns, of all
-};
-
-// How b is cut into pieces that a task packs. Columns are read whole or, if they are not neighbours in memory, panels
-// packed whole.
-struct Pieces {
-  Pieces(const cpu::Kernels& kernels, const MatrixBatch& b, std::int64_t n, std::int64_t block_depth)
-      : along_depth(b.transposed), depth(along_depth ? block_depth : kPieceDepth) {
-    const std::int64_t panel = kernels.product_columns;
-    columns = std::max(panel, kPieceElements / depth / panel * panel);
-    across = divide_up(n, columns);
-    count = across * divide_up(block_depth, depth);
-  }
-  bool along_depth;
-  std::int64_t depth, columns;
-  std::int64_t across, count;
-};
-
-// A product, or the part of its result that is summed at once, with what is packed of it at once.
+// One product, or a part of its result, with the panels that are packed at once.
 class Packed {
  public:
-  Packed(const BatchedProduct& product, const PackedRoom& room, void* workspace)
+  Packed(const BatchedProduct& product, const PackedLayout& layout, const PackedPart& part, const PackedRoom& room,
+         void* workspace)
       : p_(product),
-        kernels_(kernels_of(product.a.dtype, product.b.dtype)),
-        blocks_(kernels_, product.k),
-        tiles_(kernels_, product.m, product.n),
-        pieces_(kernels_, product.b, product.n, blocks_.depth),
-        block_bytes_(round_up(product.n, kernels_.product_columns) * blocks_.row_bytes),
+        kernels_(layout.kernels),
+        blocks_(layout.blocks),
+        tiles_(part.tiles),
+        pieces_(part.pieces[product.b.transposed ? 1 : 0]),
+        block_bytes_(part.block_bytes),
         room_(room),
         panels_(static_cast<char*>(workspace)),
         rows_(panels_ + room.panel_bytes),
@@ -106,7 +55,7 @@ class Packed {
   }
 
  private:
-  // Some blocks of a product, or all of some products.
+  // Some blocks of one product, or all blocks of some products.
   struct Part {
     std::int64_t number, products, block, blocks;
   };
@@ -163,22 +112,23 @@ class Packed {
     char* const packed_rows = rows_ + worker * room_.row_bytes;
     for (std::int64_t block = part.block; block < part.block + part.blocks; ++block) {
       pack_rows(number, block, row, rows, packed_rows);
-      for (std::int64_t at = 0; at < columns; at += kColumns) {
-        // After the last columns come the first of the next block or, of another tile, those of this one.
-        const bool is_last = at + kColumns >= columns;
-        const std::int64_t next = is_last ? 0 : at + kColumns;
+      for (std::int64_t at = 0; at < columns; at += kTileColumns) {
+        // After the last columns: the first columns of the next block or, in the last block, of this one, which the
+        // next tile reads.
+        const bool is_last = at + kTileColumns >= columns;
+        const std::int64_t next = is_last ? 0 : at + kTileColumns;
         const std::int64_t next_block = is_last && block + 1 < part.block + part.blocks ? block + 1 : block;
         kernels_.product({.a = packed_rows,
                           .b = columns_at(part, slot, block, column + at),
                           .rows = rows,
-                          .columns = std::min(kColumns, columns - at),
+                          .columns = std::min(kTileColumns, columns - at),
                           .depth = depth_of(block),
                           .alpha = p_.alpha,
                           .beta = block == 0 ? p_.beta : 1.0f,
                           .c = static_cast<float*>(target_of(sums.from(0, at))),
                           .c_stride = sums.row_stride,
                           .next = columns_at(part, slot, next_block, column + next),
-                          .next_bytes = std::min(kColumns, columns - next) * steps_of(next_block) * 4});
+                          .next_bytes = std::min(kTileColumns, columns - next) * steps_of(next_block) * 4});
       }
     }
     if (part.block + part.blocks < blocks_.count || (sums_ == nullptr && p_.bias.data == nullptr)) return;
@@ -195,20 +145,14 @@ class Packed {
 
   const BatchedProduct& p_;
   const cpu::Kernels& kernels_;
-  const Blocks blocks_;
-  const Tiles tiles_;
-  const Pieces pieces_;
+  const Blocks& blocks_;
+  const Tiles& tiles_;
+  const Pieces& pieces_;
   const std::int64_t block_bytes_;  // the panels of a block of b
   const PackedRoom& room_;
   char *panels_, *rows_, *sums_;
   std::int64_t blocks_at_once_, products_at_once_;  // several products only if all their blocks fit
 };
-
-// Rows and columns of a result whose products are packed and summed at once.
-std::int64_t rows_at_once(DType result, std::int64_t m) { return result == DType::fp32 ? m : std::min(m, kSumsRows); }
-std::int64_t columns_at_once(DType result, std::int64_t n) {
-  return std::min(n, result == DType::fp32 ? kPackedColumns : kSumsColumns);
-}
 
 }  // namespace
 
@@ -219,43 +163,38 @@ void PackedRoom::grow_to(const PackedRoom& other) {
   workers = std::max(workers, other.workers);
 }
 
-PackedRoom packed_room(const WholeProduct& p) {
-  const cpu::Kernels& kernels = host_kernels(p.operands);
-  const std::int64_t m = rows_at_once(p.result, p.m), n = columns_at_once(p.result, p.n);
-  const Blocks blocks(kernels, p.k);
-  const Tiles tiles(kernels, m, n);
-  const std::int64_t block_bytes = round_up(n, kernels.product_columns) * blocks.row_bytes;
+PackedRoom packed_room(const PackedLayout& layout) {
+  const PackedPart& largest = layout.part(0, 0);
+  const std::int64_t m = layout.rows, n = layout.columns, block_bytes = largest.block_bytes;
   PackedRoom room;
-  room.panel_bytes = cpu::align_up(std::clamp<std::int64_t>(kPackedBytes / block_bytes, 1, blocks.count) * block_bytes);
-  room.row_bytes = cpu::align_up(tiles.rows * blocks.row_bytes);
-  room.workers = cpu::most_workers(tiles.count);
-  if (p.result != DType::fp32) room.sums_bytes = cpu::align_up(m * n * 4);
+  room.panel_bytes =
+      cpu::align_up(std::clamp<std::int64_t>(kPackedBytes / block_bytes, 1, layout.blocks.count) * block_bytes);
+  room.row_bytes = cpu::align_up(largest.tiles.rows * layout.blocks.row_bytes);
+  room.workers = cpu::most_workers(largest.tiles.count);
+  if (layout.product.result != DType::fp32) room.sums_bytes = cpu::align_up(m * n * 4);
   return room;
 }
 
-std::string packed_words(const WholeProduct& p) {
-  const cpu::Kernels& kernels = host_kernels(p.operands);
-  const std::int64_t n = columns_at_once(p.result, p.n);
-  const Tiles tiles(kernels, rows_at_once(p.result, p.m), n);
-  const Blocks blocks(kernels, p.k);
+std::string packed_words(const PackedLayout& layout) {
+  const WholeProduct& p = layout.product;
+  const Tiles& tiles = layout.part(0, 0).tiles;
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": tiles of " +
-         std::to_string(std::min(tiles.rows, p.m)) + " x " + std::to_string(std::min(tiles.columns, n)) + ", " +
-         std::to_string(std::min(blocks.depth, p.k)) + " of " + std::to_string(p.k) + " products of a sum at a time";
+         std::to_string(std::min(tiles.rows, p.m)) + " x " + std::to_string(std::min(tiles.columns, layout.columns)) +
+         ", K in blocks of " + std::to_string(std::min(layout.blocks.depth, p.k));
 }
 
-void multiply_packed(const BatchedProduct& p, const PackedRoom& room, void* workspace,
+void multiply_packed(const BatchedProduct& p, const PackedLayout& layout, const PackedRoom& room, void* workspace,
                      const core::RunContext& context) {
-  const std::int64_t rows = rows_at_once(p.c.dtype, p.m), columns = columns_at_once(p.c.dtype, p.n);
-  for (std::int64_t row = 0; row < p.m; row += rows) {
-    for (std::int64_t column = 0; column < p.n; column += columns) {
+  for (std::int64_t row = 0; row < p.m; row += layout.rows) {
+    for (std::int64_t column = 0; column < p.n; column += layout.columns) {
       BatchedProduct part = p;
-      part.m = std::min(rows, p.m - row);
-      part.n = std::min(columns, p.n - column);
+      part.m = std::min(layout.rows, p.m - row);
+      part.n = std::min(layout.columns, p.n - column);
       part.a = p.a.within(row, 0);
       part.b = p.b.within(0, column);
       part.c = p.c.from(row, column);
       if (p.bias.data != nullptr) part.bias = p.bias.from(0, column);
-      Packed(part, room, workspace).run(context);
+      Packed(part, layout, layout.part(row, column), room, workspace).run(context);
     }
   }
 }

@@ -1,11 +1,11 @@
-// The engine's own product: b is packed for all threads, some of the contracted dimension at a time; a thread packs the
-// rows of a that it multiplies next.
+// The engine's own product. b is packed once per K block and shared by all threads; each task packs the rows of a that
+// it multiplies.
 #pragma once
 
 #include <string>
 
 #include "core/plan.h"
-#include "linear/plan.h"
+#include "linear/packed_layout.h"
 #include "linear/product.h"
 
 namespace fovea::linear {
@@ -21,11 +21,11 @@ struct PackedRoom {
   void grow_to(const PackedRoom& other);
 };
 
-PackedRoom packed_room(const WholeProduct& product);  // that it needs
-std::string packed_words(const WholeProduct& product);
+PackedRoom packed_room(const PackedLayout& layout);    // what the product needs
+std::string packed_words(const PackedLayout& layout);  // its tiles, for `explain`
 
-// With the room of a product that is at least as large in every dimension.
-void multiply_packed(const BatchedProduct& product, const PackedRoom& room, void* workspace,
+// `layout`: of this product. `room`: of this product, or of one that is at least as large in every dimension.
+void multiply_packed(const BatchedProduct& product, const PackedLayout& layout, const PackedRoom& room, void* workspace,
                      const core::RunContext& context);
 
 }  // namespace fovea::linear

@@ -11,11 +11,11 @@ struct Plan : core::Plan {
   std::string line() const override;
 
   LinearProblem problem;
-  // Inputs that are copied lie at the beginning of the workspace: dy, then x.
+  // The workspace begins with copies of inputs: dy, then x.
   std::int64_t copied_dy_bytes, copied_bytes;
 };
 
-// A product that a problem becomes where no tensor splits it: no other has larger sizes.
+// A GEMM of the problem if batch and heads fold into its rows and columns; an upper bound for the sizes otherwise.
 struct WholeProduct {
   std::int64_t m, n, k;
   DType operands, result;

@@ -1,5 +1,5 @@
-// Where rows or columns of two tensors do not fold alike, a product becomes a batch of products; where what is summed
-// over does not fold, the tensor is copied first, so that every sum is one product's.
+// If rows or columns of two tensors do not fold alike, a product becomes a batch of products. If the dimensions that
+// are summed over do not fold, the tensor is copied first, so that each sum is computed by one product.
 #include "linear/steps.h"
 
 #include <algorithm>

@@ -9,13 +9,13 @@
 
 namespace fovea::linear {
 
-// An input that products cannot read in place, brought into dense rows.
+// An input that products cannot read in place: copied to dense rows.
 struct CopyStep {
   TensorView from;
   MutableTensorView to;
 };
 
-// y where nothing is summed, or a gradient of nothing: the bias, or zeros.
+// The output of a product with K = 0: the bias, or zeros.
 struct FillStep {
   MutableTensorView to;
   TensorView bias;

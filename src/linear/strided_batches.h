@@ -1,4 +1,5 @@
-// Products over (batch, key head, query head of its group) as few calls of a library that takes batches of one stride.
+// Products over (batch, key head, query head of its group), as few library calls, each of which takes batches of one
+// stride.
 #pragma once
 
 #include <array>
@@ -20,9 +21,10 @@ struct StridedBatch {
   bool operator==(const StridedBatch&) const = default;
 };
 
-// Covers all products c += a b of the counts, each once. Where c is the same along an axis, its products are added in
-// order by calls of their own, the first of which does not add. Neighbouring axes that all tensors cross at one stride
-// become one; of what is left the longest is the batch of the calls.
+// The calls that compute c += a b once for every index of the three axes. If c has stride 0 along an axis, each index
+// of that axis is a call of its own; these calls add to c in order, except the first, which overwrites. Neighbouring
+// axes fold into one if every tensor crosses both at one stride. The longest axis that is left is the batch of the
+// calls.
 std::vector<StridedBatch> strided_batches(const std::array<std::int64_t, 3>& counts, const Spread& a, const Spread& b,
                                           const Spread& c);
 

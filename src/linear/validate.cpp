@@ -75,7 +75,8 @@ void check_weight(const Checks& check, const TensorArg& weight, const LinearProb
   check.check_sizes(weight, {1, 1, p.columns_out(), p.columns_in()});
   if (p.columns_out() > 1 && weight.has_elements() && weight.view.strides[2] < p.columns_in())
     check.refuse("weight", "rows that overlap", "strides " + to_string(weight.view.strides),
-                 "strides[2] of " + to_string(p.columns_in()) + " or more", "copy the weight with its rows apart");
+                 "strides[2] of " + to_string(p.columns_in()) + " or more",
+                 "copy the weight so that its rows do not overlap");
 }
 
 void check_accumulate(const Checks& check, std::string_view argument, bool accumulate, DType dtype) {
@@ -116,16 +117,16 @@ bool empty(const TensorView& t) { return core::element_count(t) == 0; }
 
 }  // namespace
 
-// Products take rows of any stride, but no columns that are summed over and lie apart, and no rows that overlap.
+// Products take rows of any stride, but no overlapping rows, and only contiguous columns where they sum over them.
 bool copies_x(const TensorView& x, Pass pass) {
   const MatrixView view(x);
-  return !empty(x) && !((pass == Pass::forward ? view.columns_fold : view.rows_fold) && view.rows_apart());
+  return !empty(x) && !((pass == Pass::forward ? view.columns_fold : view.rows_fold) && view.rows_do_not_overlap());
 }
 
 bool copies_dy(const LinearProblem& p, const TensorView& dy) {
   const MatrixView view(dy);
   const bool folds = (view.columns_fold || !p.wants_dx) && (view.rows_fold || !(p.wants_dweight || p.wants_dbias));
-  return !empty(dy) && !(folds && view.rows_apart());
+  return !empty(dy) && !(folds && view.rows_do_not_overlap());
 }
 
 bool sizes_fit(const LinearProblem& p) {

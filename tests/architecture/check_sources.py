@@ -7,13 +7,14 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 DOCUMENT, VARIABLES = "docs/architecture.md", "docs/environment.md"
-MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS = 400, 60, 3
+MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS, MAX_COLUMNS = 400, 60, 3, 120
 SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
 POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+|(std(arg|bool|def|int|io|lib)|math|string|errno|limits|float|assert)\.h")
 # Headers of released versions stay as they were released, whatever the rules have become since.
 UNCHECKED = re.compile(r"__pycache__|/corpus/|^tests/c_api/frozen/")
+CODE = re.compile(r"\s*//\s*(\w[\w:<>*& ]*\s+\w+\s*=.*;|[\w.:>-]+\(.*\);|(if|for|while)\s*\(.*\{|return\b.*;)\s*$")
 WORDS = "tests/architecture/retired_words.txt"
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
@@ -82,9 +83,11 @@ def check_text(path, text):
     if len(lines) > MAX_LINES:
         yield f"{path}: {len(lines)} lines, the limit is {MAX_LINES}"
     for number, line in enumerate(lines, 1):
+        if path.endswith(".py") and len(line) > MAX_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns, the limit is {MAX_COLUMNS}"
         if re.search(r"\b(TO[D]O|FIX[M]E|XX[X])\b", line):
             yield f"{path}:{number}: a note to do something later"
-        if re.match(r"\s*//\s*(\w[\w:<>*& ]*\s+\w+\s*=.*;|[\w.:>-]+\(.*\);|(if|for|while)\s*\(.*\{|return\b.*;)\s*$", line):
+        if CODE.match(line):
             yield f"{path}:{number}: code in a comment"
 
 
@@ -184,6 +187,7 @@ def main():
             if top in ("include", "src") and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
                 problems += check_variables(path, text, variables)
+            if top in ("include", "src", "tests") and file.suffix in SOURCES:
                 problems += check_idioms(path, text)
     print("\n".join(problems))
     print(f"{count} files, {len(problems)} problems")

@@ -74,7 +74,8 @@ TEST(Exact, OneHotValuesShowTheVisibleKeys) {
           for (std::int64_t j = 0; j < c.problem.len_k; ++j) visible += reference::visible(c.problem, i, j) ? 1 : 0;
           for (std::int64_t j = 0; j < c.problem.len_k; ++j) {
             const bool seen = reference::visible(c.problem, i, j);
-            // The sum of the weights is a whole number: two roundings, of its reciprocal and of the product with it.
+            // exp(score - maximum) is 1 for each key, so their sum is exact. Two roundings: its reciprocal, and the
+            // product.
             const double wanted = seen ? 1.0 / visible : 0.0;
             EXPECT_NEAR(at(tensors.out.view(), 0, 1, i, j), wanted, 2 * 0x1p-24 * wanted)
                 << "row " << i << " key " << j;
@@ -86,7 +87,7 @@ TEST(Exact, OneHotValuesShowTheVisibleKeys) {
 }
 
 TEST(Exact, SmallIntegersWithEqualProbabilitiesAreExact) {
-  // Scale 0 and a power of two of keys: weights are 2^-n, sums of small integers are exact in every type.
+  // Scale 0 and a power of two of keys: P is 2^-n, and sums of small integers are exact in every type.
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
     const std::string line = "b=2 hq=3 lq=19 lk=64 d=16 dv=24 data=integers scale=0 dtype=" + std::string(dtype);
     const verification::AttentionCase c = verification::attention_case(line);
@@ -154,7 +155,7 @@ void expect_grouped_is_expanded(const std::string& engine, const verification::A
   EXPECT_TRUE(same_bits(few.dq, many.dq));
   sum_groups(many.dk, sums.dk, group);
   sum_groups(many.dv, sums.dv, group);
-  if (sums_are_exact && engine != "reference") {  // which reads its weights back from a rounded lse
+  if (sums_are_exact && engine != "reference") {  // the reference recomputes P from a rounded lse
     EXPECT_EQ(values_of(few.dk.view()), values_of(sums.dk.view()));
     EXPECT_EQ(values_of(few.dv.view()), values_of(sums.dv.view()));
   }

@@ -90,7 +90,7 @@ TEST(HardInputs, ZeroBatchesHeadsAndQueries) {
   }
 }
 
-// Every score the same, far below or above 0: uniform weights and an lse of score + log(keys).
+// Every score the same, far below or above 0: P = 1 / keys, and an lse of score + log(keys).
 TEST(HardInputs, LogitsFarFromZero) {
   for (const double score : {-200.0, -2.45e5, 1e2, -1e4, 1e5, -1e5, 1e30, -1e30}) {
     for (const char* shape : {"lq=5 lk=70", "lq=88 lk=448 mask=causal_bottom_right"}) {
@@ -279,7 +279,7 @@ TEST(HardInputs, MergingPartialsOfVeryDifferentLse) {
     const PartialResult parts[] = {{contiguous(out_a, {1, 1, 1, 2}), contiguous(&lse_a, {1, 1, 1, 1})},
                                    {contiguous(out_b, {1, 1, 1, 2}), contiguous(&lse_b, {1, 1, 1, 1})}};
     merge_partials(parts, contiguous(merged, {1, 1, 1, 2}), contiguous(&lse, {1, 1, 1, 1}));
-    const double ratio = std::exp(-std::abs(static_cast<double>(difference)));  // of the smaller weight to the larger
+    const double ratio = std::exp(-std::abs(static_cast<double>(difference)));  // smaller sum of exponentials / larger
     const bool first = difference >= 0;
     const double heavy = first ? 1.0 : 3.0, light = first ? 3.0 : 1.0;
     // Sums in double precision, rounded once.

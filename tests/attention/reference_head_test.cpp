@@ -246,7 +246,7 @@ TEST(Reference, EqualScoresGiveTheMeanAndTheLogarithmOfTheCount) {
   double out = 0;
   EXPECT_DOUBLE_EQ(head.forward_row(0, &out), std::log(4.0));
   const auto& v = t.values[2];
-  // Four weights, four products and three sums, each rounded once, and the logarithm in every weight.
+  // Four probabilities, four products and three sums, each rounded once, and the logarithm in every probability.
   const double size = std::abs(v[0]) + std::abs(v[1]) + std::abs(v[2]) + std::abs(v[3]);
   EXPECT_NEAR(out, (double{v[0]} + v[1] + v[2] + v[3]) / 4, 12 * 0x1p-53 * size);
 }

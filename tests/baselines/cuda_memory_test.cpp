@@ -57,9 +57,8 @@ TEST(CudaBaselineMemory, PiecesAreAlignedWhereverTheWorkspaceBegins) {
   for (const std::uintptr_t base : {std::uintptr_t{0x10000}, std::uintptr_t{0x10001}, std::uintptr_t{0x100fe}}) {
     void* const workspace = reinterpret_cast<void*>(base);
     const BackwardLayout layout = backward_layout(p, pairs_of_piece(p));
-    for (const Array& array :
-         {layout.q, layout.k, layout.v, layout.dout, layout.dk, layout.dv, layout.delta, layout.probabilities,
-          layout.gradients, layout.scores, layout.products}) {
+    for (const Array& array : {layout.q, layout.k, layout.v, layout.dout, layout.dk, layout.dv, layout.delta,
+                               layout.probabilities, layout.gradients, layout.scores, layout.products}) {
       const auto address = reinterpret_cast<std::uintptr_t>(array.in(workspace));
       EXPECT_EQ(address % 256, 0u);
       EXPECT_GE(address, base);

@@ -132,7 +132,8 @@ TEST_F(Choose, EachNewProblemIsPlannedOnceAndARepeatedOneIsFound) {
   EXPECT_EQ(made(), 102);
 }
 
-// 8 threads repeat as many problems as a thread keeps: each looks under the lock once for each problem, then never again.
+// 8 threads repeat as many problems as a thread keeps: each looks under the lock once for each problem, then never
+// again.
 TEST_F(Choose, RepeatedProblemsTakeNoLock) {
   fill({entry("only", 1)});
   constexpr int kThreads = 8, kProblems = 100, kRounds = 50;

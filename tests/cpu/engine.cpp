@@ -15,7 +15,7 @@ constexpr const Kernels* kEmulated[] = {&kEmulatedAvx512Kernels, &kEmulatedAvx51
 core::Prepared prepare(const AttentionProblem& p, int variant) {
   const Kernels& kernels = *kEmulated[variant];
   if (kernels.bf16_dot && p.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
-  if (p.pass == Pass::forward) return {.plan = std::make_shared<ForwardPlan>(kernels, p)};
+  if (p.pass == Pass::forward) return {.plan = plan_forward(kernels, p)};
   return {.plan = std::make_shared<BackwardPlan>(kernels, p)};
 }
 

@@ -82,6 +82,21 @@ TEST(Engine, Scales) {
       "b=1 hq=2 lq=50 lk=120 d=16 scale=0,1,-0.3,1e-30,-4,1e-38 mask=none,causal_bottom_right dtype=fp32,bf16 seed=9");
 }
 
+// Up to twelve rows of queries have keys in the lanes, more have queries there. 1153 keys are three chunks.
+TEST(Engine, FewQueries) {
+  sweep("b=1 hq=4 hkv=1,4 lq=1,4 lk=97 d=16 dv=40 dtype=fp32,bf16,fp16 seed=12");
+  sweep("b=1 hq=1 lq=2,16 lk=1153 d=8 dtype=fp32,bf16 seed=12");
+}
+
+TEST(Engine, LongKeysOfFewQueries) {
+  sweep("b=1 hq=3 hkv=1 lq=1,5 lk=1151,1152 d=64 dv=48 dtype=fp32,bf16,fp16 layout=blhd seed=13");
+  sweep(
+      "b=1 hq=2 hkv=1 lq=3,8 lk=1300 d=17 mask=window_top_left,window_bottom_right left=700 right=2 dtype=fp32,bf16 "
+      "seed=14");
+  sweep("b=2 hq=2 hkv=1 lq=2,7 lk=1100 d=20 dv=36 dtype=bf16 place=strided,broadcast,guarded,guarded_front seed=15");
+  sweep("b=1 hq=2 hkv=1 lq=3,7 lk=1200 d=24 mask=causal_bottom_right data=peaked,nonfinite seed=16");
+}
+
 TEST(Engine, EmptyProblems) { sweep("b=0,1 hq=2 lq=0,3 lk=0,5 d=8 mask=none,causal_top_left seed=10"); }
 
 }  // namespace

@@ -28,6 +28,12 @@ FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
   return x;
 }
 
+FOVEA_INLINE PairVec join_words(const uint16_t* low, const uint16_t* high) {
+  PairVec x;
+  for (int i = 0; i < kLanes; ++i) x[i] = static_cast<int32_t>(uint32_t{low[i]} | uint32_t{high[i]} << 16);
+  return x;
+}
+
 FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
   for (int i = 0; i < kLanes; i += 2) p[i / 2] = uint32_t{bf16_of(x[i])} | uint32_t{bf16_of(x[i + 1])} << 16;
 }

@@ -31,7 +31,8 @@ struct SoftcapScore {
     const float cap = kCap / shape.scale_hi;
     for (int i = 0; i < kLanes; ++i) {
       score[i] = cap * __builtin_tanhf(score[i] / cap);
-      if (position(shape, at, i) == kMovedQuery && at.key == kMovedKey) score[i] += kMoved / shape.scale_hi;
+      const int64_t row = at.row + (at.along_keys ? 0 : i), key = at.key + (at.along_keys ? i : 0);
+      if (row / shape.group == kMovedQuery && key == kMovedKey) score[i] += kMoved / shape.scale_hi;
     }
     return score;
   }
@@ -44,13 +45,12 @@ struct SoftcapScore {
     }
     return probability;
   }
-
-  static int64_t position(const Shape& shape, ScorePosition at, int lane) { return (at.row + lane) / shape.group; }
 };
 
 constexpr Kernels softcap_table() {
   Kernels t = table();
   t.forward = forward<SoftcapScore>;
+  t.few_queries = few_queries<SoftcapScore>;
   t.backward = backward<SoftcapScore>;
   return t;
 }

@@ -120,17 +120,17 @@ void check_capture(const Shape& shape) {
   const auto wanted = layer.fetch().results();
   DeviceMemory forward(workspace_bytes(describe(layer.forward, layer.options))),
       backward(workspace_bytes(describe(layer.backward, layer.options)));
-  for (const bool lent : {true, false}) {
+  for (const bool given : {true, false}) {
     layer.poison();
     launch_captured([&](cudaStream_t stream) {
       layer.options.stream = stream;
-      if (lent) layer.options.workspace = {forward.data(), forward.bytes()};
+      if (given) layer.options.workspace = {forward.data(), forward.bytes()};
       layer_forward(layer.forward, layer.options);
-      if (lent) layer.options.workspace = {backward.data(), backward.bytes()};
+      if (given) layer.options.workspace = {backward.data(), backward.bytes()};
       layer_backward(layer.backward, layer.options);
     });
     layer.options.stream = nullptr, layer.options.workspace = {};
-    judge(words_of(shape) + (lent ? " captured" : " captured with its own memory"),
+    judge(words_of(shape) + (given ? " captured" : " captured with its own memory"),
           layer.fetch().results() == wanted ? "" : "other bits than the call");
   }
 }

@@ -1,5 +1,6 @@
 // Linear on the device against the reference on the host: every type, memory order and implementation; the same bits
-// again, also from several threads and devices at once; captured in a graph; refused where a pointer is not the device's.
+// again, also from several threads and devices at once; captured in a graph; refused where a pointer is not the
+// device's.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -113,7 +114,8 @@ void check_threads() {
       const CurrentDevice current(number % used_devices());
       const DType dtype = number % 3 == 0 ? DType::fp32 : DType::bf16;
       sets.push_back(std::make_unique<Set>(Shape{1 + number % 2, 40 + number, 2, 32, 2, 24}, dtype, dtype,
-                                           number % 4 < 2 ? Order::dense : Order::by_heads, static_cast<unsigned>(10 * thread)));
+                                           number % 4 < 2 ? Order::dense : Order::by_heads,
+                                           static_cast<unsigned>(10 * thread)));
       run(number, "cuda.cublaslt");
       wanted.push_back(sets.back()->results());
       sets.back()->poison();

@@ -63,10 +63,10 @@ void pointers_and_devices() {
   expect_refused("host pointer for out", call, {"out", "host memory"}, run_forward);
   expect_refused("host pointer for dk", call, {"dk", "host memory"}, run_backward);
   call.forward = forward, call.backward = backward;
-  std::vector<std::byte> lent(static_cast<std::size_t>(workspace_bytes(describe(backward, call.options), "cuda.any")) +
-                              64);
-  void* aligned = lent.data();
-  std::size_t room = lent.size();
+  std::vector<std::byte> memory(
+      static_cast<std::size_t>(workspace_bytes(describe(backward, call.options), "cuda.any")) + 64);
+  void* aligned = memory.data();
+  std::size_t room = memory.size();
   std::align(64, room - 64, aligned, room);
   call.options.workspace = {aligned, static_cast<std::int64_t>(room)};
   expect_refused("host pointer for the workspace", call, {"workspace", "host memory"}, run_backward);

@@ -277,7 +277,7 @@ class Sweep {
       std::fprintf(
           file_,
           "%s{\"tile\":[%d,%d,%d,%d,%d,%d,%d,%d,%d],\"roles\":%d,\"tiles\":%lld,\"longest\":%lld,\"work\":%.6g,"
-          "\"products\":%g,\"floats\":%g,\"joins\":%g,\"splits\":%d,\"per_split\":%d,\"cluster\":%d,"
+          "\"products\":%g,\"floats\":%g,\"results\":%g,\"splits\":%d,\"per_split\":%d,\"cluster\":%d,"
           "\"shared\":%d,\"resident\":%g,\"most\":%g,\"capacity\":%g,\"cycles\":%.1f,\"us\":%.3f,\"chosen\":%d}",
           comma, t.dim, t.row_tiles, t.warps, t.stream, t.stages, t.ctas_per_sm, t.split_warps, t.lane_rows,
           t.warpgroup ? 1 : 0, one.choice.kernel->separate_dk_dv ? 1 : 0, static_cast<long long>(workload.tiles),

@@ -95,7 +95,7 @@ TEST(LayerCalls, TheCallersMemoryIsEnoughAndItsContentsDoNotMatter) {
       shape.dtype = shape.result = dtype;
       LayerCall expected(shape), call(shape);
       expected.run();
-      Lent forward(workspace_bytes(describe(call.forward, call.options))),
+      CallerMemory forward(workspace_bytes(describe(call.forward, call.options))),
           backward(workspace_bytes(describe(call.backward, call.options)));
       call.options.threads = 8;
       call.options.workspace = forward.buffer();

@@ -49,9 +49,9 @@ inline LayerProblem problem_of(const Shape& s) {
 }
 
 // 64-byte aligned memory, with guards that tell whether something was written behind it.
-class Lent {
+class CallerMemory {
  public:
-  explicit Lent(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) + 192, 0xa5), bytes_(bytes) {}
+  explicit CallerMemory(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) + 192, 0xa5), bytes_(bytes) {}
   Buffer buffer() { return {begin(), bytes_}; }
   bool guards_hold() {
     for (auto* p = begin() + bytes_; p < begin() + bytes_ + 64; ++p) {
@@ -115,7 +115,7 @@ class LayerCall {
   }
 
   Shape shape;
-  Lent saved;
+  CallerMemory saved;
   LayerOptions options;
   LayerForwardTensors forward;
   LayerBackwardTensors backward;

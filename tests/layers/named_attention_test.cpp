@@ -16,7 +16,7 @@ void expect_state_is_saved(const Shape& shape, const char* name) {
   LayerProblem problem = problem_of(shape);
   problem.reproducible = false, problem.saves = true;
   LayerCall call(shape), inferring(shape);
-  Lent saved(saved_bytes(problem, name));
+  CallerMemory saved(saved_bytes(problem, name));
   const std::int64_t probabilities = shape.batch * shape.heads_q * shape.len_q * shape.len_k * size_of(shape.dtype);
   EXPECT_GE(saved.buffer().bytes, call.saved.buffer().bytes + probabilities);
   EXPECT_EQ(explain(problem, name).saved.back().name, "attention_state");
@@ -51,7 +51,7 @@ TEST(NamedAttention, StateOfAnotherProblemIsRefusedBeforeAnythingIsWritten) {
   LayerProblem problem = problem_of({});
   problem.reproducible = false;
   LayerCall call({});
-  Lent saved(saved_bytes(problem, "naive"));
+  CallerMemory saved(saved_bytes(problem, "naive"));
   call.backward.saved = saved.buffer();
   call.options.attention = "naive", call.options.reproducible = false;
   EXPECT_THROW(call.run_backward(), Error);

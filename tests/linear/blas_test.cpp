@@ -106,9 +106,10 @@ TEST(Products, EveryLibraryIsRightForTheTypesItTakes) {
 }
 
 void multiply_by_own_kernels(const BatchedProduct& p) {
-  const PackedRoom room = packed_room({p.m, p.n, p.k, p.a.dtype, p.c.dtype});
+  const PackedLayout layout({p.m, p.n, p.k, p.a.dtype, p.c.dtype});
+  const PackedRoom room = packed_room(layout);
   const core::WorkspaceLease workspace(room.bytes(), "test");
-  multiply_packed(p, room, workspace.data(), {});
+  multiply_packed(p, layout, room, workspace.data(), {});
 }
 
 TEST(Products, TheOwnKernelsAreRightForEveryType) {

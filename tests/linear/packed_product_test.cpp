@@ -46,9 +46,10 @@ struct Case {
 };
 
 void run(const BatchedProduct& p, const Case& c, int threads) {
-  const PackedRoom room = packed_room({c.m, c.n, c.k, c.dtype, c.result});
+  const PackedRoom room = packed_room(PackedLayout({c.m, c.n, c.k, c.dtype, c.result}));
   const core::WorkspaceLease workspace(room.bytes(), "test");
-  multiply_packed(p, room, workspace.data(), {.workspace = workspace.data(), .threads = threads});
+  multiply_packed(p, PackedLayout({p.m, p.n, p.k, c.dtype, c.result}), room, workspace.data(),
+                  {.workspace = workspace.data(), .threads = threads});
 }
 
 void expect_right(const Case& c, int variant) {
@@ -130,7 +131,8 @@ TEST(PackedProduct, IsRightInPartsOfABatch) {
 // A plan has the room of a whole product. Its rows or columns may be split into a batch.
 TEST(PackedProduct, IsRightInTheRoomOfALargerProduct) {
   const Case whole{1, 600, 900, 1500}, split{3, 200, 900, 1500};
-  EXPECT_LT(packed_room({whole.m, whole.n, whole.k, DType::fp32, DType::fp32}).bytes(), std::int64_t{1} << 24);
+  EXPECT_LT(packed_room(PackedLayout({whole.m, whole.n, whole.k, DType::fp32, DType::fp32})).bytes(),
+            std::int64_t{1} << 24);
   const Numbers a(split.count, split.m, split.k, false, DType::fp32, 1), b(1, split.k, split.n, true, DType::fp32, 2);
   std::vector<float> c(static_cast<std::size_t>(whole.m * whole.n)), parts(c.size());
   MatrixBatch shared = b.view;

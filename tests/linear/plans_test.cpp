@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/choose.h"
+#include "linear/host_plan.h"
 #include "linear/implementation.h"
 #include "linear_tensors.h"
 
@@ -51,6 +52,29 @@ TEST(LinearPlans, AreMadeOnceForEachNewProblem) {
   }
 }
 
+// A run takes what the plan found for a whole product; products of a batch are smaller.
+TEST(LinearPlans, HoldTheTilesOfWholeProducts) {
+  for (const HostLibrary& library : host_libraries()) {
+    SCOPED_TRACE(library.name);
+    const HostPlan plan(library, {.pass = Pass::backward, .len = 321, .dim_in = 123, .dim_out = 77});
+    const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+      BatchedProduct one;
+      one.m = m, one.n = n, one.k = k;
+      return one;
+    };
+    const BatchedProduct dx = product(321, 123, 77), dweight = product(77, 123, 321), split = product(321, 41, 77);
+    if (plan.is_own()) {
+      EXPECT_EQ(plan.layout_of(dx), &plan.layouts.at(0));
+      EXPECT_EQ(plan.layout_of(dweight), &plan.layouts.at(1));
+      EXPECT_EQ(plan.layout_of(split), nullptr);
+    } else {
+      EXPECT_EQ(plan.tiling_of(dx), &plan.tilings.at(0));
+      EXPECT_EQ(plan.tiling_of(dweight), &plan.tilings.at(1));
+      EXPECT_EQ(plan.tiling_of(split), nullptr);
+    }
+  }
+}
+
 TEST(LinearPlans, AreFoundAgainByEveryNameOfAChoice) {
   const LinearProblem problem{.len = 321, .dim_in = 123, .dim_out = 77};
   const auto choose = [&](std::string_view name) {
@@ -71,8 +95,8 @@ TEST(LinearPlans, KeptByTheCallerGiveTheSameBitsWithoutAChoice) {
     const LinearOptions named{.implementation = name};
     linear_forward(plain.forward, named);
     linear_backward(plain.backward, named);
-    const Plan forward = prepare(describe(planned.forward, named), name);
-    const Plan backward = prepare(describe(planned.backward, named), name);
+    const fovea::Plan forward = prepare(describe(planned.forward, named), name);
+    const fovea::Plan backward = prepare(describe(planned.backward, named), name);
     EXPECT_EQ(forward.implementation(), name);
     const std::int64_t before = plans_made();
     linear_forward(planned.forward, {.plan = &forward});
@@ -98,10 +122,10 @@ TEST(LinearPlans, AreRefusedByOtherCalls) {
     ADD_FAILURE() << "not refused";
     return ErrorDetails{};
   };
-  const Plan empty, backward = prepare(describe(calls.backward));
+  const fovea::Plan empty, backward = prepare(describe(calls.backward));
   LinearProblem other = describe(calls.forward);
   other.len += 1;
-  const Plan longer = prepare(other), named = prepare(describe(calls.forward), "cpu.own");
+  const fovea::Plan longer = prepare(other), named = prepare(describe(calls.forward), "cpu.own");
   EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &empty}); }).got, "an empty plan");
   EXPECT_EQ(refused([&] { linear_forward(calls.forward, {.plan = &backward}); }).got, "linear_backward");
   EXPECT_NE(refused([&] { linear_forward(calls.forward, {.plan = &longer}); }).got.find("m=6"), std::string::npos);

@@ -61,11 +61,11 @@ TEST(StridedBatches, MembersOfAGroupReadOneKeyHead) {
 }
 
 TEST(StridedBatches, MembersOfAGroupAreAddedInOrder) {
-  const Spread weights{4 * 3 * 90, 3 * 90, 90}, q{4 * 3 * 10, 3 * 10, 10}, dk{4 * 7, 7, 0};
-  const auto calls = strided_batches({2, 4, 3}, weights, q, dk);
+  const Spread p{4 * 3 * 90, 3 * 90, 90}, q{4 * 3 * 10, 3 * 10, 10}, dk{4 * 7, 7, 0};
+  const auto calls = strided_batches({2, 4, 3}, p, q, dk);
   EXPECT_EQ(calls.size(), 3u);
-  expect_all({2, 4, 3}, weights, q, dk);
-  expect_all({1, 1, 5}, weights, q, dk);
+  expect_all({2, 4, 3}, p, q, dk);
+  expect_all({1, 1, 5}, p, q, dk);
 }
 
 TEST(StridedBatches, BroadcastInputsRepeat) {

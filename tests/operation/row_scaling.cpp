@@ -6,6 +6,7 @@
 
 #include "core/float16.h"
 #include "core/names.h"
+#include "core/never_destroyed.h"
 
 namespace fovea::tests {
 namespace {
@@ -15,14 +16,14 @@ using namespace verification;
 constexpr std::int64_t kForgottenFrom = 7;
 
 const core::KeyTable& row_scaling_keys() {
-  static const auto& table =
-      *new core::KeyTable{"row_scaling",
-                          {core::pass_key(),
-                           {"rows", core::KeyKind::count, "rows"},
-                           {"cols", core::KeyKind::count, "columns", {}, "rows"},
-                           core::dtype_key(),
-                           {"device", core::KeyKind::word, "where the tensors are", {"cpu"}, "cpu"}},
-                          nullptr};
+  static const auto& table = core::never_destroyed<core::KeyTable>(
+      core::KeyTable{"row_scaling",
+                     {core::pass_key(),
+                      {"rows", core::KeyKind::count, "rows"},
+                      {"cols", core::KeyKind::count, "columns", {}, "rows"},
+                      core::dtype_key(),
+                      {"device", core::KeyKind::word, "where the tensors are", {"cpu"}, "cpu"}},
+                     nullptr});
   return table;
 }
 
@@ -158,7 +159,7 @@ class RowScalingOperation final : public Operation {
 }  // namespace
 
 const Operation& row_scaling() {
-  static const auto& operation = *new RowScalingOperation;
+  static const auto& operation = core::never_destroyed<RowScalingOperation>();
   return operation;
 }
 

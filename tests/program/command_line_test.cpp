@@ -320,15 +320,16 @@ TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
 TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {
   const Ended run = fovea({"explain", "--problem", kTiny}, {.environment = {"FOVEA_IMPL=nosuch"}});
   EXPECT_EQ(run.code, 2);
-  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of cuda.any, ", "naive"})
+  for (const char* word : {"argument `FOVEA_IMPL`", "nosuch", "one of ", "naive"})
     EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
 }
 
-// `flash` is the program's word for the implementation of a call that names none. The library knows it neither as a name
-// nor in the environment.
+// `flash` is the program's word for the implementation of a call that names none. The library knows it neither as a
+// name nor in the environment.
 TEST(CommandLineOutput, FlashIsWhatACallRunsThatNamesNone) {
-  for (const std::string line : {kTiny, "op=linear m=4 n=4 k=4"}) {
-    const Ended word = fovea({"explain", "--problem", line, "--impl", "flash"}), none = fovea({"explain", "--problem", line});
+  for (const std::string line : {kTiny, std::string("op=linear m=4 n=4 k=4")}) {
+    const Ended word = fovea({"explain", "--problem", line, "--impl", "flash"}),
+                none = fovea({"explain", "--problem", line});
     EXPECT_EQ(word.code, 0) << word.err;
     EXPECT_EQ(word.out, none.out);
   }

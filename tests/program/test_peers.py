@@ -45,9 +45,9 @@ def test_hidden_pairs_are_those_that_the_mask_hides(words):
         assert (hidden is None and not wanted.any()) or (hidden == wanted).all()
         if wanted.all(axis=1).any():
             with pytest.raises(fovea_worker.Unsupported):
-                peers.refuse_blind_rows(cell)
+                peers.refuse_fully_masked_rows(cell)
         else:
-            peers.refuse_blind_rows(cell)
+            peers.refuse_fully_masked_rows(cell)
 
 
 def test_a_mask_prints_as_its_word():

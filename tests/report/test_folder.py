@@ -90,9 +90,11 @@ def test_control_characters_of_a_record_are_escaped(write, out):
 
 
 def test_an_interrupt_ends_every_process(write, out):
-    rows = [row("naive", n, lq=128 * n, d=d, mask=mask, **{"pass": pass_}) for n in range(1, 9) for d in (16, 32, 64, 128, 256)
+    rows = [row("naive", n, lq=128 * n, d=d, mask=mask, **{"pass": pass_}) for n in range(1, 9)
+            for d in (16, 32, 64, 128, 256)
             for mask in ("none", "causal") for pass_ in ("fwd", "bwd", "e2e")]
-    process = subprocess.Popen([PROGRAM, "report", "--python", sys.executable, str(write(rows)), "-o", str(out)], text=True,
+    process = subprocess.Popen([PROGRAM, "report", "--python", sys.executable, str(write(rows)), "-o", str(out)],
+                               text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     while process.poll() is None and not list(out.glob("pictures/*.png")):
         pass

@@ -16,7 +16,8 @@ FOVEA = os.environ.get("FOVEA_PROGRAM", "")
 def test_the_test_operation_has_tables_sentences_and_pictures(tmp_path: Path):
     record, out = tmp_path / "run.jsonl", tmp_path / "out"
     line = "op=row_scaling rows=32,64,128 pass=fwd,bwd"
-    subprocess.run([PROGRAM, "bench", "--problem", line, "--repeat-for", "0.01", "-o", str(record)], check=True, capture_output=True)
+    subprocess.run([PROGRAM, "bench", "--problem", line, "--repeat-for", "0.01", "-o", str(record)], check=True,
+                   capture_output=True)
     done = subprocess.run([PROGRAM, "report", str(record), "-o", str(out), "--python", sys.executable], check=True,
                           capture_output=True, text=True)
     assert done.stdout.startswith("6 configurations, 1 implementation: rows.plain")
@@ -29,7 +30,8 @@ def test_the_test_operation_has_tables_sentences_and_pictures(tmp_path: Path):
 def test_a_record_of_linear_becomes_a_page(tmp_path: Path):
     record, out = tmp_path / "run.jsonl", tmp_path / "out"
     line = "op=linear m=32,64,128 k=32 n=48 pass=fwd,bwd bias=yes"
-    subprocess.run([FOVEA, "bench", "--problem", line, "--impl", "cpu.own,cpu.onednn", "--repeat-for", "0.01", "-o", str(record)],
+    subprocess.run([FOVEA, "bench", "--problem", line, "--impl", "cpu.own,cpu.onednn", "--repeat-for", "0.01",
+                    "-o", str(record)],
                    check=True, capture_output=True)
     done = subprocess.run([FOVEA, "report", str(record), "-o", str(out), "--python", sys.executable], check=True,
                           capture_output=True, text=True)

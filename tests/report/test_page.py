@@ -13,13 +13,15 @@ def texts(study) -> dict[str, str]:
 
 
 def test_text_of_a_record_is_escaped(study):
-    made = texts(study([row("naive", 1), row("<b>my|kernel</b>", status="error", reason="<script>alert(1)</script> | `x`")]))
+    made = texts(study([row("naive", 1),
+                        row("<b>my|kernel</b>", status="error", reason="<script>alert(1)</script> | `x`")]))
     assert "<script>alert" not in made["index.html"] and "<b>my" not in made["index.html"]
     assert "\\<b>my\\|kernel" in made["report.md"]
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(study):
-    page = texts(study([row("naive", 2, lq=512, d=64, dtype="bf16"), row("cpu.avx2", 1, lq=512, d=64, dtype="bf16")]))["index.html"]
+    page = texts(study([row("naive", 2, lq=512, d=64, dtype="bf16"),
+                        row("cpu.avx2", 1, lq=512, d=64, dtype="bf16")]))["index.html"]
     assert not re.search(r'(src|href)="(https?:)?//', page) and "<link rel=\"icon\" href=\"data:,\">" in page
     names = re.findall(r'\bid="([^"]+)"', page)
     assert len(names) == len(set(names))
@@ -28,13 +30,15 @@ def test_the_page_loads_nothing_and_its_ids_are_unique(study):
 
 
 def test_a_long_reason_is_behind_a_click(study):
-    page = texts(study([row("naive", status="oom", reason="CUDA out of memory " * 40), row("cpu.avx2", 1)]))["index.html"]
+    page = texts(study([row("naive", status="oom", reason="CUDA out of memory " * 40),
+                        row("cpu.avx2", 1)]))["index.html"]
     assert re.search(r"<details><summary>CUDA out of memory[^<]{0,140}\u2026</summary>", page)
 
 
 def test_markdown_rows_have_as_many_cells_as_the_header(study):
     text = texts(study([row("naive", 1), row("fused", status="oom"), row("cpu.avx2", 2)]))["report.md"]
-    widths = [[line.count("|") - line.count("\\|") for line in block.splitlines() if line.startswith("|")] for block in text.split("\n\n")]
+    widths = [[line.count("|") - line.count("\\|") for line in block.splitlines() if line.startswith("|")]
+              for block in text.split("\n\n")]
     assert all(len(set(one)) <= 1 for one in widths) and any(widths)
 
 

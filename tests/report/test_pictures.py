@@ -30,8 +30,9 @@ def test_colours_stand_out_on_light_and_dark_paper(colour):
 
 
 def rows_of_lengths() -> list[dict]:
-    return [row(impl, ms * n / 128, lq=n, **{"pass": pass_}) for impl, ms in (("naive", 2), ("cpu.avx2", 1))
-            for n in (128, 256, 512, 1024) for pass_ in ("fwd", "bwd")] + [row("naive", status="oom", lq=2048), row("cpu.avx2", 9, lq=2048)]
+    rows = [row(impl, ms * n / 128, lq=n, **{"pass": pass_}) for impl, ms in (("naive", 2), ("cpu.avx2", 1))
+            for n in (128, 256, 512, 1024) for pass_ in ("fwd", "bwd")]
+    return rows + [row("naive", status="oom", lq=2048), row("cpu.avx2", 9, lq=2048)]
 
 
 def test_every_kind_is_made_and_drawn(study, tmp_path):
@@ -61,14 +62,16 @@ def test_a_sweep_with_a_shrinking_batch_is_one_curve(study):
 
 
 def test_other_differences_of_sizes_make_two_sweeps(study):
-    rows = [row("cpu.avx2", 1, lq=n, hq=1) for n in (256, 1024)] + [row("cpu.avx2", 1, lq=n, hq=16) for n in (512, 2048)]
+    rows = [row("cpu.avx2", 1, lq=n, hq=1) for n in (256, 1024)]
+    rows += [row("cpu.avx2", 1, lq=n, hq=16) for n in (512, 2048)]
     rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
     assert len(rate.panels) == 2
 
 
 def test_published_words_and_times_are_drawn(study):
     keys = {"hq": 12, "dtype": "fp16", "d": 64}
-    made = study([row(impl, ms * n / 512, lq=n, **keys) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)]
+    made = study([row(impl, ms * n / 512, lq=n, **keys)
+                  for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)]
                  + [row("naive", status="timeout", lq=16384, **keys), row("cpu.avx2", 9, lq=16384, **keys)])
     book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "E")
     ratios, times = published_pictures(book)
@@ -80,7 +83,8 @@ def test_published_words_and_times_are_drawn(study):
 
 def test_published_b_keeps_its_line_of_failures(study):
     keys = {"dtype": "bf16", "d": 128}
-    made = study([row(impl, ms * n / 512, lq=n, **keys) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)])
+    made = study([row(impl, ms * n / 512, lq=n, **keys)
+                  for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)])
     book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "B")
     series = {one.name: one for one in next(published_pictures(book)).panels[0].series}
     assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2

@@ -33,7 +33,8 @@ def measured(report, scale: str) -> set:
 
 
 def wanted(report, cut: bool) -> set:
-    return {(one.measurement, pass_) for one in report.figures.itertuples() if one.cut == cut for pass_ in one.pass_.split("+")}
+    return {(one.measurement, pass_) for one in report.figures.itertuples() if one.cut == cut
+            for pass_ in one.pass_.split("+")}
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
@@ -62,12 +63,14 @@ def test_figures_measured_here_stand_beside_the_printed_ones(study):
     made = study([row("naive", 4, **keys), row("cpu.avx2", 1, **keys), row("cpu.scalar", 9, **keys)])
     page = next(one for one in pages(made, FOLDER) if one.report.letter == "B")
     heads = [column.title for column in page.tables[0].columns]
-    found = {(one[heads.index("figures")].text, one[heads.index("implementation")].text): dict(zip(heads, one)) for one in page.tables[0].rows}
+    found = {(one[heads.index("figures")].text, one[heads.index("implementation")].text): dict(zip(heads, one))
+             for one in page.tables[0].rows}
     assert set(found) == {("here", "naive"), ("here", "flash"), ("published", "torch"), ("published", "triton")}
     assert found["here", "flash"]["forward (mean)"].text == "1.01", "the faster of the two of this library"
     assert found["here", "flash"]["forward (speed-up)"].text == "4.00\u00d7"
     assert any("4.00\u00d7 here" in said for said in page.comparisons)
-    assert "forward, bf16: flash is faster at every d from length 512 on (here) and from length 512 on (published)." in page.comparisons
+    assert ("forward, bf16: flash is faster at every d from length 512 on (here) and from length 512 on (published)."
+            in page.comparisons)
 
 
 def test_rows_of_one_machine_and_thread_count_are_compared(study):
@@ -85,22 +88,26 @@ def test_memory_is_compared_with_the_formula(study):
 
 
 def layer_line(op: str, pass_: str, **keys) -> str:
-    shape = {"b": 2, "hq": 12, "lq": 2048, "d": 64, "e": 768, "dtype": "bf16", "mask": "none", "bias": "no", "scale": 0.125}
-    return line(op, **{"pass": pass_, **shape, **keys, "device": "cuda", "data": "normal", "place": "contiguous", "seed": 0})
+    shape = {"b": 2, "hq": 12, "lq": 2048, "d": 64, "e": 768, "dtype": "bf16", "mask": "none", "bias": "no",
+             "scale": 0.125}
+    rest = {"device": "cuda", "data": "normal", "place": "contiguous", "seed": 0}
+    return line(op, **{"pass": pass_, **shape, **keys, **rest})
 
 
 @pytest.fixture
 def report_c(study):
     """The page of report C, where the fused form is fastest here."""
     times = {"naive": 4, "fused": 1, "cuda.any": 2}
-    made = study([row(impl, ms, problem=layer_line("mha_fused", pass_)) for impl, ms in times.items() for pass_ in ("fwd", "bwd", "e2e")])
+    made = study([row(impl, ms, problem=layer_line("mha_fused", pass_)) for impl, ms in times.items()
+                  for pass_ in ("fwd", "bwd", "e2e")])
     return next(one for one in pages(made, FOLDER) if one.report.letter == "C")
 
 
 def cells(table) -> dict[tuple, dict]:
     heads = [column.title for column in table.columns]
     last = heads.index("implementation") if "implementation" in heads else heads.index("figures")
-    return {tuple(cell.text for cell in one[heads.index("figures"):last + 1]): dict(zip(heads, one)) for one in table.rows}
+    return {tuple(cell.text for cell in one[heads.index("figures"):last + 1]): dict(zip(heads, one))
+            for one in table.rows}
 
 
 def test_incomplete_cells_are_marked_with_their_floor_and_not_ranked(report_c):
@@ -116,7 +123,8 @@ def test_incomplete_cells_are_marked_with_their_floor_and_not_ranked(report_c):
 def test_twelve_cells_are_below_their_floor():
     c = next(one for one in REPORTS if one.letter == "C").figures.drop_duplicates("number")
     assert (c["mean"] < c.floor).sum() == 12 and c.incomplete.sum() == 30
-    assert any(said.startswith("12 of its 15 backward times") for said in findings(next(one for one in REPORTS if one.letter == "C")))
+    report_c = next(one for one in REPORTS if one.letter == "C")
+    assert any(said.startswith("12 of its 15 backward times") for said in findings(report_c))
 
 
 def test_the_best_speed_up_names_who_has_it(report_c):
@@ -128,7 +136,8 @@ def test_the_best_speed_up_names_who_has_it(report_c):
 
 def test_smaller_sizes_have_their_own_tables(study):
     lines = {pass_: layer_line("gqa", pass_, hq=8, hkv=2, lq=512, e=512) for pass_ in ("fwd", "bwd")}
-    made = study([row(impl, ms, problem=lines[pass_]) for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for pass_ in lines])
+    made = study([row(impl, ms, problem=lines[pass_]) for impl, ms in (("naive", 4), ("cpu.avx2", 1))
+                  for pass_ in lines])
     page = next(one for one in pages(made, FOLDER) if one.report.letter == "C")
     assert (page.matched, page.matched_cut) == (0, 4) and not page.comparisons
     assert [one.id for one in page.tables] == ["published-c-cut", "published-c-best-cut"]

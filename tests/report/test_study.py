@@ -73,7 +73,8 @@ def test_a_torn_last_line_is_left_out_with_a_warning(write, vocabulary):
 
 
 @pytest.mark.parametrize("text, said", [
-    ("no record\n", "at byte 0"), ('{"schema": "fovea.bench/1"}\n', "`problem`"), ('{"schema": "other/1"}\n', "other/1"),
+    ("no record\n", "at byte 0"), ('{"schema": "fovea.bench/1"}\n', "`problem`"),
+    ('{"schema": "other/1"}\n', "other/1"),
     ("", "holds no records"), ("[" * 100_000 + "\n", "at byte 0")])
 def test_a_file_without_records_is_refused(tmp_path, vocabulary, text, said):
     path = tmp_path / "bad.jsonl"
@@ -110,9 +111,10 @@ def test_a_power_of_the_length_is_found(study):
 
 def test_powers_are_fitted_over_one_common_range_without_launch_bound_cells(study):
     lengths = (128, 256, 512, 1024, 2048, 4096)
-    rows = curve("naive", 2, lengths) + curve("cpu.avx2", 1, lengths[:2], flags=("launch_bound",)) + curve("cpu.avx2", 2, lengths[2:])
+    rows = curve("naive", 2, lengths) + curve("cpu.avx2", 1, lengths[:2], flags=("launch_bound",))
+    rows += curve("cpu.avx2", 2, lengths[2:])
     laws = fit_power_laws(study(rows).rows)
-    assert {(law.start, law.end) for law in laws.values()} == {(1024, 4096)} or {law.start for law in laws.values()} == {1024}
+    assert {law.start for law in laws.values()} == {1024}
     assert laws["cpu.avx2"].exponent == pytest.approx(2)
 
 
@@ -129,13 +131,15 @@ def test_means_are_over_all_pairs_with_an_interval(study):
 def test_wins_are_counted_over_cells_with_the_same_implementations(study):
     made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 2, lq=1024), row("cpu.avx2", 1, lq=1024),
                   row("naive", 2, lq=2048), row("torch.sdpa", 1, lq=2048)])
-    assert "In 2 of the 2 configurations of naive and cpu.avx2, one implementation is clearly faster than every other: cpu.avx2 in 2." in headline(made)
+    assert ("In 2 of the 2 configurations of naive and cpu.avx2, one implementation is clearly faster than every "
+            "other: cpu.avx2 in 2." in headline(made))
     assert "torch.sdpa 1" not in headline(made)
 
 
 @pytest.mark.parametrize("keys", [
     ({"hq": 8, "hkv": 8}, {"hq": 8, "hkv": 2}), ({"d": 64, "dv": 64}, {"d": 64, "dv": 32}), ({"lk": 512}, {"lk": 1024}),
-    ({"layout": "bhld"}, {"layout": "blhd"}), ({"scale": 0.125}, {"scale": 1.0}), ({"place": "contiguous"}, {"place": "strided"}),
+    ({"layout": "bhld"}, {"layout": "blhd"}), ({"scale": 0.125}, {"scale": 1.0}),
+    ({"place": "contiguous"}, {"place": "strided"}),
     ({"threads": 1}, {"threads": 2}), ({"device": "cpu"}, {"device": "cuda"}), ({"seed": 0}, {"seed": 7})],
     ids=lambda keys: next(iter(keys[1])))
 def test_labels_name_every_key_that_varies(study, keys):
@@ -163,7 +167,9 @@ def test_an_operation_that_nobody_described_is_reported(study):
 
 
 def test_records_of_two_operations_make_one_report(study):
-    line = "op=linear pass={} b=1 m={} k=32 n=48 h=1 dtype=fp32 bias=no accumulate=no layout=blhd device=cpu data=normal place=contiguous seed=0"
+    line = ("op=linear pass={} b=1 m={} k=32 n=48 h=1 dtype=fp32 bias=no accumulate=no layout=blhd device=cpu "
+            "data=normal place=contiguous seed=0")
     linear = [row("cpu.own", 1, problem=line.format(pass_, m)) for pass_ in ("fwd", "bwd") for m in (32, 64)]
     made = study([row("naive", 2), row("naive", 2, lq=256), *linear])
-    assert [heat.title for heat in heat_maps(made)] == ["Time in ms, attention, forward", "Time in ms, linear, forward", "Time in ms, linear, backward"]
+    titles = [f"Time in ms, {words}" for words in ("attention, forward", "linear, forward", "linear, backward")]
+    assert [heat.title for heat in heat_maps(made)] == titles

@@ -17,12 +17,14 @@ def cells(table) -> list[dict[str, str]]:
 
 
 def test_figures_have_three_digits_and_no_exponent():
-    assert [figure(value) for value in (0.0123, 1.234, 12.34, 1234.6, 0, float("nan"))] == ["0.0123", "1.23", "12.3", "1235", "0", "-"]
+    values = (0.0123, 1.234, 12.34, 1234.6, 0, float("nan"))
+    assert [figure(value) for value in values] == ["0.0123", "1.23", "12.3", "1235", "0", "-"]
     assert (ratio(1.934), size(999), size(1.5e6), size(2e12)) == ("1.93\u00d7", "999 B", "1.50 MB", "2.00 TB")
 
 
 def test_a_cell_without_a_time_holds_its_status(study):
-    table = time_tables(study([row("naive", status="oom", reason="too large"), row("cpu.avx2", 1), row("fused", status="timeout")]))[0]
+    table = time_tables(study([row("naive", status="oom", reason="too large"), row("cpu.avx2", 1),
+                               row("fused", status="timeout")]))[0]
     assert cells(table)[0]["naive (ms)"] == "OOM" and cells(table)[0]["fused (ms)"] == "timeout"
     assert cells(table)[0]["cpu.avx2 (speed-up)"] == "OOM", "there is nothing to compare with"
     assert table.rows[0][1].note == "too large"
@@ -59,14 +61,16 @@ def test_accuracy_and_failures_count_every_row(study):
 
 
 def test_rates_of_a_gpu_stand_beside_its_peer(study):
-    made = study([row("torch.flash", 2, device="cuda"), row("cuda.any", 1, device="cuda"), row("torch.cudnn", 0.5, device="cuda")])
+    made = study([row("torch.flash", 2, device="cuda"), row("cuda.any", 1, device="cuda"),
+                  row("torch.cudnn", 0.5, device="cuda")])
     found = cells(rate_tables(made)[0])[0]
     assert found["cuda.any (TFLOP/s)"] == "1.00" and found["cuda.any (speed-up over torch.flash)"] == "2.00\u00d7"
     assert found["cuda.any (over the fastest peer)"] == "0.500\u00d7"
 
 
 def test_calls_have_their_own_tables(study):
-    made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"), row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
+    made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"),
+                  row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
     assert len(made.rows) == 0 and len(made.calls) == 2
     found = cells(call_tables(made)[0])[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
@@ -74,7 +78,8 @@ def test_calls_have_their_own_tables(study):
 
 
 def test_all_rows_are_in_one_csv_file(study):
-    made = study([row("naive", 1.5), row("fused", status="oom", reason="a, b"), row("cuda.any", 1, timer="cuda_host", device="cuda")])
+    made = study([row("naive", 1.5), row("fused", status="oom", reason="a, b"),
+                  row("cuda.any", 1, timer="cuda_host", device="cuda")])
     found = list(csv.DictReader(io.StringIO(rows_csv(made))))
     assert [one["impl"] for one in found] == ["naive", "fused", "cuda.any"]
     assert found[0]["median_s"] == "0.0015" and found[1]["reason"] == "a, b" and found[0]["lq"] == "512"

@@ -1,5 +1,5 @@
-# scripts/fit_arch_spec on the committed sweeps: a short fit finds constants that choose well on problems it has not seen,
-# and its copy of the formulas is the library's.
+# scripts/fit_arch_spec on the committed sweeps: a short fit finds constants that choose well on problems it has not
+# seen, and its copy of the formulas is the library's.
 # fit_arch_spec_test.py ROOT
 import importlib.machinery
 import importlib.util
@@ -39,7 +39,8 @@ def constants_of_the_library(fit, fp32):
 
 class FitArchSpec(unittest.TestCase):
     def test_a_short_fit_chooses_well_on_other_problems(self):
-        ended = subprocess.run([sys.executable, ROOT / "scripts/fit_arch_spec", ROOT / "results/h200/tile_sweep.jsonl.xz",
+        ended = subprocess.run([sys.executable, ROOT / "scripts/fit_arch_spec",
+                                ROOT / "results/h200/tile_sweep.jsonl.xz",
                                 "--judge", JUDGE, "--rounds", "1"],
                                capture_output=True, text=True)
         self.assertEqual(ended.returncode, 0, ended.stderr)
@@ -64,12 +65,14 @@ class FitArchSpec(unittest.TestCase):
         computed = []
         for fp32 in (False, True):
             forward = fit.groups_of(records, fp32)["forward"]
-            computed += fit.regrets_of(forward, fit.compared_cycles(forward, constants_of_the_library(fit, fp32)["forward"]))
+            computed += fit.regrets_of(forward,
+                                       fit.compared_cycles(forward, constants_of_the_library(fit, fp32)["forward"]))
         self.assertGreater(len(chosen), 90)
         np.testing.assert_allclose(sorted(chosen), sorted(computed), rtol=1e-6)
 
     def test_a_file_that_is_no_sweep_is_refused(self):
-        ended = subprocess.run([sys.executable, ROOT / "scripts/fit_arch_spec", ROOT / "README.md"], capture_output=True,
+        ended = subprocess.run([sys.executable, ROOT / "scripts/fit_arch_spec", ROOT / "README.md"],
+                               capture_output=True,
                                text=True)
         self.assertEqual(ended.returncode, 2)
         self.assertIn("README.md", ended.stderr)

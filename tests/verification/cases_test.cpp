@@ -169,6 +169,23 @@ TEST(Cases, ShortRunsDivideTheKeysOfBackward) {
   }
 }
 
+// The same of forward, which divides the keys of few queries; from 13 rows on with other loops.
+TEST(Cases, ShortRunsDivideTheKeysOfFewQueries) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    int few = 0, more = 0;
+    for (std::uint64_t n = 0; n < 500; ++n) {
+      const AttentionCase c = random_case(seed, n);
+      const AttentionProblem& p = c.problem;
+      if (c.pass == CasePass::bwd || p.len_k < 1024 || p.batch * p.heads_kv == 0) continue;
+      const std::int64_t rows = p.len_q * p.heads_q / p.heads_kv;
+      few += rows >= 1 && rows <= 12 ? 1 : 0;
+      more += rows >= 13 && rows <= 16 ? 1 : 0;
+    }
+    EXPECT_GE(few, 3) << seed;
+    EXPECT_GE(more, 1) << seed;
+  }
+}
+
 TEST(Cases, AreTheSameEveryTimeAndReplayFromTheirLine) {
   for (std::uint64_t n = 0; n < 2000; ++n) {
     const verification::AttentionCase c = random_case(5, n);

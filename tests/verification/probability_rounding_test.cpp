@@ -108,8 +108,8 @@ int failures(How how, int seeds) {
   return failed;
 }
 
-// Found by `fovea verify --cases 20000 --seed 2027`: two of three weights lie near half a unit in the last place, with
-// one sign. The plain evaluation divides before it rounds, and its errors are less than half as large.
+// Found by `fovea verify --cases 20000 --seed 2027`: two of three probabilities lie near half a unit in the last place,
+// with one sign. The plain evaluation divides before it rounds, and its errors are less than half as large.
 TEST(ProbabilityRounding, UnluckyRoundingsOfThreeKeysAreRight) {
   const Verdict verdict =
       verdict_on("hq=2 lq=2 lk=3 d=2 dv=1 dtype=bf16 mask=causal_bottom_right scale=0.7071067811865475 seed=3381557479",

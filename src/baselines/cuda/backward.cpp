@@ -33,7 +33,9 @@ struct PieceRun {
     return m.from(piece.batch, piece.head_q).within(piece.query);
   }
   ConstMatrices of_keys(const ConstMatrices& m) const { return m.from(piece.batch, piece.head_kv); }
-  Matrices scores(const Matrices& result) const { return scores_of(piece, run.floats(run.plan.backward.scores), of_queries(result)); }
+  Matrices scores(const Matrices& result) const {
+    return scores_of(piece, run.floats(run.plan.backward.scores), of_queries(result));
+  }
   RowPass pass(const Matrices& scores, bool masked, double factor) const {
     return pass_over(piece, scores, masked, factor);
   }

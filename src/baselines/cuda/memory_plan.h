@@ -15,7 +15,8 @@ struct Array {
   void* in(void* workspace) const;  // null if there is none
 };
 
-// `pairs_of_piece`: scores of the largest piece (pieces.h). Copies of tensors, in their own types, are used only if the library cannot use them in place.
+// `pairs_of_piece`: scores of the largest piece (pieces.h). Copies of tensors, in their own types, are used only if the
+// library cannot use them in place.
 struct ForwardLayout {
   Array q, k, v;
   Array log_sum_exps;   // LogSumExp[batch, heads_q, len_q]

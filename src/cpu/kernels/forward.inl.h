@@ -9,8 +9,6 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr float kRescaleThreshold = 8.0f;  // in log2: P stays below 2^8
-
 struct ForwardTile {
   Operand* q;      // [dim_qk / kPairs][kQueries]
   float* out;      // [dim_v][kQueries], not yet divided by sum
@@ -101,17 +99,34 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   store(s.block_sum + w, sum);
 }
 
+// A key block as packed for this loop, and as rows of K and V. S = K Q reads K by key and dimension, O += V P reads V
+// by dimension and key.
+struct PackedKeys {
+  const Operand* k;
+  const Operand* v;
+  static constexpr int kOutputRows = kTileRows;
+
+  template <int M, int N>
+  FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand* q, int64_t steps) const {
+    multiply(x, k + key * steps, 1, kTileRows, q, kQueries, steps);
+  }
+  template <int M, int N>
+  FOVEA_INLINE void output(Vec (&x)[M][N], int64_t d, int64_t key, const Operand* p, int64_t steps) const {
+    multiply(x, v + d * (kKeyBlock / kPairs) + key / kPairs * kTileRows, 1, kTileRows, p, kQueries, steps);
+  }
+};
+
 // Online softmax of kTileRows keys from `key` on: scores, then P. `key` is counted from `first_key`, the block's first.
-template <int N, class Score>
-FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Operand* k,
+template <int N, class Score, class Keys>
+FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Keys& keys,
                                int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
   const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
   Vec x[kTileRows][N];
   clear(x);
-  multiply(x, k + key * steps, 1, kTileRows, tile.q, kQueries, steps);
+  keys.scores(x, key, tile.q, steps);
   FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m});
+      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m, false});
     }
   }
   if (edge != nullptr) {
@@ -146,10 +161,10 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
   }
 }
 
-// One query tile against the packed key block that starts at `first_key`; N vectors hold queries.
-template <int N, class Score>
+// One query tile against the key block that starts at `first_key`; N vectors hold queries.
+template <int N, class Score, class Keys>
 __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
-                                             const Operand* k, const Operand* v, int64_t first_key) {
+                                             const Keys& keys, int64_t first_key) {
   const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
   const int64_t end = smaller(kKeyBlock, round_up(tile.visible.any.end - first_key, kTileRows));
   const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
@@ -162,17 +177,16 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   }
   for (int64_t key = begin; key < end; key += kTileRows) {
     const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    softmax_tile<N, Score>(shape, tile, s, k, first_key, begin, key, inside ? nullptr : &edge);
+    softmax_tile<N, Score>(shape, tile, s, keys, first_key, begin, key, inside ? nullptr : &edge);
   }
   const int64_t steps = (end - begin) / kPairs;
-  for (int64_t d = 0; d < shape.dim_v; d += kTileRows) {
-    Vec x[kTileRows][N];
+  for (int64_t d = 0; d < shape.dim_v; d += Keys::kOutputRows) {
+    Vec x[Keys::kOutputRows][N];
     clear(x);
-    multiply(x, v + d * (kKeyBlock / kPairs) + begin / kPairs * kTileRows, 1, kTileRows,
-             s.probabilities + begin / kPairs * kQueries, kQueries, steps);
+    keys.output(x, d, begin, s.probabilities + begin / kPairs * kQueries, steps);
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
       const Vec factor = load(s.factor + n * kLanes);
-      FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
+      FOVEA_UNROLL for (int m = 0; m < Keys::kOutputRows; ++m) {
         float* out = tile.out + (d + m) * kQueries + n * kLanes;
         store(out, fma(load(out), factor, x[m][n]));
       }
@@ -191,16 +205,12 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
 // Epilogue: out and lse of each query from its maximum, sum and accumulated output.
 void finalize_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
   const Shape& shape = *task.shape;
-  const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
-    const float sum = kBf16Dot ? tile.exact[w] : tile.sum[w];  // 0 if every visible score is -infinity: lse is NaN
-    const double lse = sum == 0
-                           ? static_cast<double>(__builtin_nanf(""))
-                           : static_cast<double>(tile.maximum[w]) * scale + __builtin_log(static_cast<double>(sum));
+    const float lse = log_sum(shape, tile.maximum[w], kBf16Dot ? tile.exact[w] : tile.sum[w]);
     if (task.lse.data != nullptr) {
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
-      static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : static_cast<float>(lse);
+      static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : lse;
     }
     if (fully_masked) tile.sum[w] = 1.0f;  // its accumulated output is zero
   }
@@ -225,15 +235,15 @@ void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int6
 }
 
 template <class Score>
-void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const Operand* k,
-                        const Operand* v, int64_t first_key) {
+void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s, const PackedKeys& keys,
+                        int64_t first_key) {
   switch ((tile.rows + kLanes - 1) / kLanes) {
     case 1:
-      return forward_block<1, Score>(shape, tile, s, k, v, first_key);
+      return forward_block<1, Score>(shape, tile, s, keys, first_key);
     case 2:
-      return forward_block<2, Score>(shape, tile, s, k, v, first_key);
+      return forward_block<2, Score>(shape, tile, s, keys, first_key);
     default:
-      return forward_block<kTileVectors, Score>(shape, tile, s, k, v, first_key);
+      return forward_block<kTileVectors, Score>(shape, tile, s, keys, first_key);
   }
 }
 
@@ -261,7 +271,7 @@ bool forward(const ForwardTask& task) {
     for (int64_t t = 0; t < tiles; ++t) {
       const Interval& seen = s.tiles[t].visible.any;
       if (seen.begin < first_key + kKeyBlock && first_key < seen.end)
-        forward_tile_block<Score>(shape, s.tiles[t], s, k, v, first_key);
+        forward_tile_block<Score>(shape, s.tiles[t], s, {k, v}, first_key);
     }
   }
   for (int64_t t = 0; t < tiles; ++t) finalize_tile(task, s, s.tiles[t], task.first_row + t * kQueries);

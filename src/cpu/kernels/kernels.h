@@ -64,6 +64,26 @@ struct ForwardTask {
   CancelFlag cancel;
 };
 
+// Forward of all rows of a sequence, at most few_rows, over one chunk of its keys.
+struct FewQueriesTask {
+  const Shape* shape;
+  InputRows q, k, v;
+  int64_t first_key, keys;
+  bool far;        // K and V are not in the caches: the next rows are prefetched
+  float* partial;  // few_partial_bytes
+  void* scratch;   // few_scratch_bytes
+  CancelFlag cancel;
+};
+
+// Adds the partials of a sequence's chunks in order and writes its rows.
+struct CombineTask {
+  const Shape* shape;
+  float* partials;  // [chunks], each few_partial_bytes
+  int64_t chunks;
+  OutputRows out, lse;
+  void* scratch;  // few_scratch_bytes
+};
+
 struct BackwardTask {
   const Shape* shape;
   InputRows q, k, v, out, dout, lse;
@@ -87,21 +107,20 @@ struct ReduceTask {
   void* scratch;  // pack_scratch_bytes
 };
 
-// Packs rows of a or columns of b, the operands of a product, as panels of product_rows or product_columns of them. A
-// panel is [steps][rows or columns], a step product_pairs elements of the contracted dimension; it is padded with zeros
-// to a multiple of four steps.
+// Packs rows of a or columns of b as panels of product_rows rows or product_columns columns (micro-panels of BLIS). A
+// panel is [steps][rows or columns]. A step is product_pairs elements along K; zeros pad the steps to a multiple of 4.
 struct PanelTask {
-  InputRows from;   // from the first element on
-  bool along_rows;  // neighbours in memory are neighbours in the contracted dimension; else in the panel
+  InputRows from;   // begins at the first element to pack
+  bool along_rows;  // K is contiguous in memory; otherwise the panel's rows or columns are
   bool of_b;
   int64_t count;         // rows of a, or columns of b
-  int64_t depth;         // contracted elements
-  void* to;              // the step of the first element in the first panel
+  int64_t depth;         // elements along K
+  void* to;              // where the first panel's first step goes
   int64_t panel_stride;  // operands (of 4 bytes) from one panel to the next
 };
 
-// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of the
-// contracted dimension. beta = 0 does not read c. `next`, panels that are multiplied afterwards, are brought near.
+// c = alpha * a b + beta * c, a [rows, depth], b [depth, columns], both packed. Sums are fp32, in the order of K. beta
+// = 0 does not read c. `next`: panels that the next product reads; they are prefetched.
 struct ProductTask {
   const void *a, *b;  // the first panels
   int64_t rows, columns, depth;
@@ -141,14 +160,21 @@ struct Kernels {
   int64_t (*forward_scratch_bytes)(const Shape&, int64_t rows, bool packs_itself);
   int64_t (*backward_scratch_bytes)(const Shape&, int64_t keys);
 
+  int64_t few_rows;                            // the most query rows of a sequence that few_queries takes
+  int64_t few_chunk_step;                      // a chunk has a multiple of so many keys
+  int64_t (*few_partial_bytes)(const Shape&);  // per chunk of keys
+  int64_t (*few_scratch_bytes)(const Shape&);
+  bool (*few_queries)(const FewQueriesTask&);  // false: cancelled
+  void (*combine_partials)(const CombineTask&);
+
   void (*pack)(const PackTask&);
   bool (*forward)(const ForwardTask&);  // false: cancelled
   bool (*backward)(const BackwardTask&);
   void (*reduce_dq)(const ReduceTask&);
 
   int product_rows, product_columns;  // of a panel of a, of b
-  int product_pairs;                  // contracted elements of an operand, which has 4 bytes
-  int64_t product_depth;              // the most contracted elements of a product
+  int product_pairs;                  // elements along K in an operand of 4 bytes
+  int64_t product_depth;              // KC: the most elements along K of one product
   void (*pack_panels)(const PanelTask&);
   void (*product)(const ProductTask&);
   void (*convert)(const ConvertTask&);

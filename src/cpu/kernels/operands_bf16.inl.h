@@ -1,6 +1,8 @@
 // Operands of a product as pairs of bf16: two neighbours of the contracted dimension, for one dot-product instruction.
 #pragma once
 
+#include "cpu/kernels/kernels.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
@@ -10,9 +12,17 @@ constexpr int kPairs = 2;    // values of the contracted dimension in an Operand
 constexpr bool kBf16Dot = true;
 
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load_pairs(p); }
+FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store_pairs(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast_pair(p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return dot(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { sum = dot(a, b, sum); }
+
+// One vector of V's columns, of two keys.
+template <Element kElement>
+FOVEA_INLINE OperandVec load_key_operands(const char* key, const char* next) {
+  static_assert(kElement == Element::bf16);
+  return join_words(reinterpret_cast<const uint16_t*>(key), reinterpret_cast<const uint16_t*>(next));
+}
 
 // Packs x[0] and x[stride], truncated to bf16.
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {

@@ -1,6 +1,8 @@
 // Operands of a product as fp32: one value, for one fused multiply-add.
 #pragma once
 
+#include "cpu/kernels/kernels.h"
+
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
@@ -10,9 +12,18 @@ constexpr int kPairs = 1;  // values of the contracted dimension in an Operand
 constexpr bool kBf16Dot = false;
 
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
+FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { add_product(a, b, sum); }
+
+// One vector of V's columns; without pairs of keys, of one key.
+template <Element kElement>
+FOVEA_INLINE OperandVec load_key_operands(const char* key, const char*) {
+  if (kElement == Element::fp32) return load(reinterpret_cast<const float*>(key));
+  const auto* const p = reinterpret_cast<const uint16_t*>(key);
+  return kElement == Element::bf16 ? load_bf16(p) : load_fp16(p);
+}
 
 // Packs the kPairs values x[0], x[stride], ...
 FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {

@@ -10,7 +10,7 @@ constexpr int kPanelRows = kProductRows, kPanelColumns = kProductVectors * kLane
 constexpr int kUnrolled = 4;       // steps; panels are padded to a multiple of them
 constexpr int kLineOperands = 16;  // of a cache line
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kMostSteps = 384;  // a panel of a stays in the L1 cache, a tile's panels of b in the L2 cache
+constexpr int64_t kMostSteps = 384;  // KC: a panel of a fits L1, the panels of b of a tile fit L2
 
 constexpr int64_t steps_of(int64_t depth) { return round_up((depth + kPairs - 1) / kPairs, kUnrolled); }
 
@@ -25,7 +25,7 @@ FOVEA_INLINE void store_some(void* data, Element element, int64_t index, int64_t
     store_tail(data, element, index, count, x);
 }
 
-// kLanes operands of a row from contracted element k on, as bits. Pairs of bf16 lie in memory as in an operand.
+// kLanes operands of a row from element k on, as bits. Pairs of bf16 have the same order in memory and in an operand.
 FOVEA_INLINE Vec load_row(const InputRows& rows, int64_t row, int64_t k) {
   const int64_t index = row * rows.row_stride + k;
   if (kPairs == 1) return load_converted(rows.data, rows.element, index);
@@ -87,8 +87,8 @@ FOVEA_INLINE void pack_fours(const char* from, int64_t stride, Operand* to, bool
   store_lanes<kCount>(to + 3 * kWidth, interleave<2, 2>(ab_high, cd_high, lanes), overlaps);
 }
 
-// Transposes kCount rows of operands, a cache line of each at a time, for the steps that come in fours. Brings as many
-// rows after them near: a row is too short for the processor to run ahead of it by itself.
+// Transposes the steps of kCount rows, one cache line of each row at a time; `steps` is a multiple of 4. Prefetches the
+// next kCount rows, since a row is too short for the hardware prefetcher.
 template <int kWidth, int kCount>
 FOVEA_INLINE void pack_strip(const char* from, int64_t stride, int64_t steps, Operand* to) {
   for (int64_t s = 0; s < steps; s += kLineOperands) {
@@ -98,7 +98,7 @@ FOVEA_INLINE void pack_strip(const char* from, int64_t stride, int64_t steps, Op
   }
 }
 
-// The same for the rows of a whole panel. Returns the steps that it packed.
+// The same for all rows of a panel. Returns the number of steps that it packed.
 template <int kWidth>
 FOVEA_INLINE int64_t pack_whole_rows(const InputRows& rows, int64_t first, int64_t depth, Operand* to) {
   constexpr int kRest = kWidth % kLanes, kWhole = kWidth - kRest;
@@ -109,7 +109,7 @@ FOVEA_INLINE int64_t pack_whole_rows(const InputRows& rows, int64_t first, int64
   return steps;
 }
 
-// Rows whose neighbours are neighbours in the contracted dimension: transposes `count` of them into a panel.
+// For rows that are contiguous along K: transposes `count` of them into a panel.
 template <int kWidth>
 FOVEA_INLINE void pack_rows(const InputRows& rows, int64_t first, int64_t count, int64_t depth, Operand* to) {
   constexpr int kRest = kWidth % kLanes, kWhole = kWidth - kRest;
@@ -127,7 +127,7 @@ FOVEA_INLINE void pack_rows(const InputRows& rows, int64_t first, int64_t count,
   }
 }
 
-// One step of a panel out of kPairs rows whose neighbours are neighbours in the panel.
+// One step of a panel from kPairs rows that are contiguous along the panel.
 template <int kWidth>
 FOVEA_INLINE void pack_step(const InputRows& rows, int64_t k, int64_t depth, int64_t first, int64_t count,
                             Operand* to) {
@@ -144,8 +144,8 @@ FOVEA_INLINE void pack_step(const InputRows& rows, int64_t k, int64_t depth, int
   __builtin_memcpy(to, step, kWidth * sizeof(Operand));
 }
 
-// The steps of some contracted elements in neighbouring panels; a few rows at a time, so that whole cache lines are
-// written while the rows are read in order.
+// Packs `depth` rows into neighbouring panels, kSteps steps at a time, so that whole cache lines are written while the
+// rows are read in order.
 template <int kWidth>
 FOVEA_INLINE void pack_columns(const InputRows& rows, int64_t count, int64_t depth, int64_t panel_stride, Operand* to) {
   constexpr int64_t kSteps = 8, kAhead = 4096;  // elements, enough to hide the latency of memory

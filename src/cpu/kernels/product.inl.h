@@ -20,7 +20,7 @@ void convert(const ConvertTask& t) {
   }
 }
 
-// x += the products of kUnrolled steps. What b holds some steps ahead is brought near.
+// x += the products of kUnrolled steps. Prefetches b kAhead steps ahead.
 template <int M, int N>
 FOVEA_INLINE void add_steps(Vec (&x)[M][N], const Operand* a, const Operand* b) {
   constexpr int kAhead = 8;
@@ -37,23 +37,23 @@ FOVEA_INLINE void add_steps(Vec (&x)[M][N], const Operand* a, const Operand* b) 
   }
 }
 
-// Cache lines that are read later.
+// Cache lines to prefetch.
 struct LaterLines {
   const char* data;
   int64_t count;
 };
 
-// c = alpha * a b + beta * c for M rows and N vectors of columns. Brings c near while it multiplies, then `later`: a
-// line at a time, since many at once would hold up the loads of b.
+// The microkernel: c = alpha * a b + beta * c for M rows and N vectors of columns. Meanwhile it prefetches c and then
+// `later`, a line at a time, since many prefetches at once would delay the loads of b.
 template <int M, int N>
 void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
                    LaterLines later) {
   Vec x[M][N];
   clear(x);
   int64_t s = 0;
-  const float* near = c;
-  for (int m = 0; m < M && s + kUnrolled <= steps; ++m, s += kUnrolled, near += t.c_stride) {
-    FOVEA_UNROLL for (int n = 0; n < N * kLanes; n += kLineOperands) __builtin_prefetch(near + n);
+  const float* prefetched = c;
+  for (int m = 0; m < M && s + kUnrolled <= steps; ++m, s += kUnrolled, prefetched += t.c_stride) {
+    FOVEA_UNROLL for (int n = 0; n < N * kLanes; n += kLineOperands) __builtin_prefetch(prefetched + n);
     add_steps(x, a + s * kPanelRows, b + s * kPanelColumns);
   }
   const int64_t ahead = smaller(steps, s + later.count * kUnrolled);
@@ -71,7 +71,8 @@ void multiply_tile(const Operand* a, const Operand* b, int64_t steps, const Prod
   }
 }
 
-// Fewer vectors and thirds of the rows where the tile ends, so that little is multiplied in vain.
+// At the edge of a tile: one vector instead of kProductVectors, and a third or two thirds of the rows, so that few
+// products are wasted.
 template <int M>
 FOVEA_INLINE void multiply_columns(const Operand* a, const Operand* b, int64_t steps, const ProductTask& t, float* c,
                                    int64_t columns, LaterLines later) {
@@ -109,8 +110,8 @@ void multiply_edge(const Operand* a, const Operand* b, int64_t steps, const Prod
            t.beta});
 }
 
-// A panel of a stays in the L1 cache while the panels of b pass by out of the L2 cache. Each register tile brings its
-// share of the next panels near.
+// A panel of a stays in L1 while panels of b stream from L2. Each register tile prefetches its share of the next
+// panels.
 void product(const ProductTask& t) {
   const auto* a = static_cast<const Operand*>(t.a);
   const auto* b = static_cast<const Operand*>(t.b);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/kernels/backward.inl.h"
+#include "cpu/kernels/few_queries.inl.h"
 #include "cpu/kernels/forward.inl.h"
 #include "cpu/kernels/product.inl.h"
 #include "cpu/kernels/reduce_dq.inl.h"
@@ -44,6 +45,12 @@ constexpr Kernels table() {
   t.forward_scratch_bytes = forward_scratch_bytes;
   t.pack = pack;
   t.forward = forward<PlainScore>;
+  t.few_rows = kFewRows;
+  t.few_chunk_step = kFewChunkStep;
+  t.few_partial_bytes = few_partial_bytes;
+  t.few_scratch_bytes = few_scratch_bytes;
+  t.few_queries = few_queries<PlainScore>;
+  t.combine_partials = combine_partials;
   t.backward_scratch_bytes = backward_scratch_bytes;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;

@@ -37,6 +37,15 @@ struct Exponential {
   FOVEA_INLINE Vec operator()(Vec x) const { return exp2(max(least, x), factor); }
 };
 
+constexpr float kRescaleThreshold = 8.0f;  // in log2: a maximum rises beyond it, so P stays below 2^8
+
+// lse of a row from its maximum and the sum of its P; NaN for a sum of 0: every visible score is -infinity.
+inline float log_sum(const Shape& shape, float maximum, float sum) {
+  if (sum == 0) return __builtin_nanf("");
+  const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
+  return static_cast<float>(static_cast<double>(maximum) * scale + __builtin_log(static_cast<double>(sum)));
+}
+
 // Keys [begin, end); empty if begin >= end.
 struct Interval {
   int64_t begin, end;

@@ -6,8 +6,6 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int kChains = 12;  // independent chains: at least latency times issue width on current cores
-
 // Keeps the compiler from removing the sums.
 void keep(Vec (&x)[kChains]) {
   float kept[kLanes];

@@ -24,6 +24,15 @@ FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
   return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
 }
 
+// The bf16 of two rows as pairs: those of `low` in the low halves.
+FOVEA_INLINE PairVec join_words(const uint16_t* low, const uint16_t* high) {
+  const __m512i order = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                         5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(low)));
+  const __m512i b = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(high)));
+  return _mm512_permutex2var_epi16(a, order, b);
+}
+
 // Stores kLanes contiguous bf16, rounded to nearest even.
 FOVEA_INLINE void store_rounded(uint32_t* p, Vec x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));

@@ -1,4 +1,4 @@
-// A library's own call for a whole product with the library's own threads: what Linear's cut is measured against.
+// One library call for a whole product, with the library's own threads: the yardstick for Linear's tiles.
 #include <dnnl.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Which library: oneDNN's sgemm is the faster one except where the first operand is transposed and the product small;
-// there either may be twice as fast as the other (docs/kernels/baselines.md). bf16 goes to oneDNN as it is where the
-// processor multiplies it; otherwise 16-bit operands are widened, a piece that stays in the cache at a time.
+// Which library: oneDNN's sgemm is faster, except for small products with a transposed first operand, where either may
+// be twice as fast as the other (docs/kernels/baselines.md). bf16 goes to oneDNN if the processor multiplies bf16;
+// otherwise 16-bit operands are widened, one piece at a time that stays in the cache.
 #include "linear/blas/blas.h"
 
 #include <cblas.h>
@@ -20,7 +20,7 @@
 namespace fovea::linear::blas {
 namespace {
 
-// Of the contracted dimension and of columns that are widened at a time.
+// The parts of K and of the columns that are widened at a time.
 constexpr std::int64_t kDepth = 512, kColumns = 512;
 
 void sgemm_of_openblas(const BatchedProduct& p) {
@@ -62,8 +62,8 @@ void widen_fp16(const MatrixBatch& from, std::int64_t rows, std::int64_t columns
                 0.0f});
 }
 
-// The piece [row, row + rows) x [column, column + columns) of what the product takes, as fp32; in `memory` if it is
-// not.
+// The piece [row, row + rows) x [column, column + columns) of an operand as fp32; 16-bit elements are widened into
+// `memory`.
 MatrixBatch widened(const MatrixBatch& whole, std::int64_t row, std::int64_t column, std::int64_t rows,
                     std::int64_t columns, float* memory) {
   const MatrixBatch piece = whole.within(row, column);
@@ -91,7 +91,7 @@ void multiply_widened(const BatchedProduct& p, void (*multiply)(const BatchedPro
   }
 }
 
-// The end of the length that the primitive does not take goes the other way.
+// The primitive multiplies the largest multiple of kBf16Depth along K; the rest of K is widened.
 void multiply_bf16(const BatchedProduct& p) {
   const std::int64_t whole = p.k - p.k % kBf16Depth, rest = p.k - whole;
   BatchedProduct part = p;
@@ -107,7 +107,7 @@ void multiply_bf16(const BatchedProduct& p) {
   multiply_widened(part, onednn);
 }
 
-// Asked for nothing, oneDNN's AVX-512 code leaves c as it was.
+// Whether c was filled here: with alpha = beta = 0, oneDNN's AVX-512 code leaves c as it was.
 bool fills_zero(const BatchedProduct& p) {
   if (p.alpha != 0.0f || p.beta != 0.0f) return false;
   for (std::int64_t i = 0; i < p.m; ++i)
@@ -158,8 +158,8 @@ void multiply_openblas(const BatchedProduct& p, void*) {
 
 std::string unavailable() { return {}; }
 
-// In fp32 they run for few rows; which one then, docs/kernels/linear_notebook.md says. Without AVX-512 oneDNN
-// multiplies small tiles whose first operand is transposed at half the rate.
+// In fp32 they run for few rows only (docs/kernels/linear_notebook.md). Without AVX-512, oneDNN multiplies small tiles
+// with a transposed first operand at half the rate.
 std::span<const HostLibrary> libraries() {
   static const HostLibrary all[] = {
       {.name = "cpu.onednn",

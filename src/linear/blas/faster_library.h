@@ -20,8 +20,8 @@ class FasterLibrary {
 
   FasterLibrary(Multiply first, Multiply second, Time time) : first_(first), second_(second), time_(time) {}
 
-  // Times both at the first product of a shape; other threads wait for that. A thread that knows the shape takes no lock
-  // (core/plan_cache.h).
+  // Times both at the first product of a shape; other threads wait for that. A thread that knows the shape takes no
+  // lock (core/plan_cache.h).
   Multiply for_shape_of(const BatchedProduct& product);
 
  private:

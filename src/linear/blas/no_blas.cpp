@@ -1,4 +1,5 @@
-// Built instead of the other files where the libraries are missing, and for a program that is carried to other machines.
+// Built instead of the other files where the libraries are missing, and for a program that is carried to other
+// machines.
 #include "core/check.h"
 #include "linear/blas/blas.h"
 

@@ -1,5 +1,5 @@
-// Products as cuBLASLt takes them. Describing one and choosing its algorithm takes host time, so both are kept: a product
-// is planned once, and its plan shared by all threads.
+// Products as cuBLASLt takes them. Describing one and choosing its algorithm takes host time, so both are kept: a
+// product is planned once, and its plan shared by all threads.
 #include "linear/cuda/matrix_library.h"
 
 #include <cuda_runtime_api.h>
@@ -144,9 +144,8 @@ cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPla
   const Descriptor preference = preference_of(functions, plan.kind);
   cublaslt::HeuristicResult result{};
   int found = 0;
-  int status =
-      functions.find_algorithms(plan.handle, plan.product.get(), plan.left.get(), plan.right.get(), plan.result.get(),
-                                plan.result.get(), preference.get(), 1, &result, &found);
+  int status = functions.find_algorithms(plan.handle, plan.product.get(), plan.left.get(), plan.right.get(),
+                                         plan.result.get(), plan.result.get(), preference.get(), 1, &result, &found);
   if (status == 0) status = found == 0 ? cublaslt::kNotSupported : result.status;
   if (status != 0) fail(functions, status, "cublasLtMatmulAlgoGetHeuristic", text_of_product(plan.kind));
   return result.algorithm;
@@ -181,10 +180,10 @@ class MatrixLibrary {
  private:
   void multiply(const BatchedProduct& p, const ProductPlan& plan, void* product, void* stream,
                 const Buffer& workspace) const {
-    const int status =
-        functions_.multiply(plan.handle, product, &p.alpha, p.b.data, plan.left.get(), p.a.data, plan.right.get(),
-                            &p.beta, p.c.data, plan.result.get(), linear::target_of(p.c), plan.result.get(),
-                            &plan.algorithm, workspace.data, static_cast<std::size_t>(plan.kind.workspace_bytes), stream);
+    const int status = functions_.multiply(plan.handle, product, &p.alpha, p.b.data, plan.left.get(), p.a.data,
+                                           plan.right.get(), &p.beta, p.c.data, plan.result.get(),
+                                           linear::target_of(p.c), plan.result.get(), &plan.algorithm, workspace.data,
+                                           static_cast<std::size_t>(plan.kind.workspace_bytes), stream);
     if (status != 0) fail(functions_, status, "cublasLtMatmul", text_of_product(plan.kind));
     mark_written(p.c.data, extent_of_results(p) * size_of(p.c.dtype), stream);
   }

@@ -41,7 +41,7 @@ bool is_poison(std::byte b) { return b == std::byte{kPoison}; }
 
 }  // namespace
 
-std::int64_t TensorPlaces::Place::bytes() const {
+std::int64_t TensorPlaces::PlacedTensor::bytes() const {
   const Sizes& s = tensor.sizes;
   return s[0] * s[1] * s[2] * s[3] * size_of(tensor.dtype);
 }
@@ -89,7 +89,7 @@ void SharedBlock::unmap() {
   data_ = nullptr;
 }
 
-MutableTensorView view_of(const TensorPlaces::Place& place, const TensorMemory& memory) {
+MutableTensorView view_of(const TensorPlaces::PlacedTensor& place, const TensorMemory& memory) {
   std::byte* const base = place.is_input() ? memory.inputs : memory.outputs;
   return {base == nullptr ? nullptr : base + place.offset,
           place.tensor.dtype,

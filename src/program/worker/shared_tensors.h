@@ -11,13 +11,13 @@ namespace fovea::program {
 
 // The place of each tensor of a case, in the operation's order. Behind every output are bytes that no kernel may write.
 struct TensorPlaces {
-  struct Place {
+  struct PlacedTensor {
     verification::TensorSpec tensor;
     std::int64_t offset = 0;  // within its block
     bool is_input() const { return verification::is_read(tensor.role); }
     std::int64_t bytes() const;
   };
-  std::vector<Place> places;
+  std::vector<PlacedTensor> places;
   std::int64_t input_bytes = 0, output_bytes = 0;  // of the blocks
 };
 TensorPlaces places_of(const verification::Case& c);
@@ -58,7 +58,7 @@ struct TensorMemory {
   std::byte *inputs, *outputs;
   Device device{};
 };
-MutableTensorView view_of(const TensorPlaces::Place& place, const TensorMemory& memory);
+MutableTensorView view_of(const TensorPlaces::PlacedTensor& place, const TensorMemory& memory);
 verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemory& memory);
 
 // Poison is a NaN in every type. `untouched`: the tensor has nothing but poison.

@@ -28,8 +28,10 @@ constexpr std::int64_t kShort[] = {1,  2,  3,  5,  7,  8,  9,  13, 15, 16, 17, 2
 constexpr std::int64_t kMiddle[] = {96,  97,  101, 113, 127, 128, 129, 149, 159, 161, 191, 192,
                                     193, 199, 211, 240, 255, 256, 257, 271, 319, 320, 321, 383};
 constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509, 511, 513, 575, 641, 769, 1023, 1025};
-// With one batch element and few heads, the CPU engine's backward divides so many keys among tasks.
-constexpr std::int64_t kDivided[] = {1024, 1031, 1279, 1537, 2049};
+// With one batch element and few heads, the CPU engine divides so many keys among tasks in backward, and in forward for
+// few queries. There a task of these problems has 576 or 768 keys.
+constexpr std::int64_t kDivided[] = {1024, 1031, 1152, 1153, 1279, 1537, 2049};
+constexpr std::int64_t kFewQueries = 16;  // query rows per key head
 
 // The cell of a case. Any kCells consecutive cases are in different cells, because kStep and kCells are coprime. With
 // this step any 8 consecutive cases have every type and pass, any 47 also every mask, any 60 also every class of head
@@ -89,6 +91,8 @@ void draw_lengths(Draw& draw, Reach reach, AttentionProblem& p) {
   p.len_k = divided ? draw.of(kDivided) : length(reach.keys);
   p.len_q = has_equal_lengths(p.mask) || (draw.one_in(3) && !reach.queries) ? p.len_k : length(reach.queries);
   if (!has_equal_lengths(p.mask) && !reach.queries && draw.one_in(10)) p.len_q = 1;  // decoding
+  if (divided && !has_equal_lengths(p.mask) && !reach.queries && (p.pass == Pass::forward || draw.one_in(2)))
+    p.len_q = 1 + draw.word() % std::max<std::int64_t>(1, kFewQueries * p.heads_kv / p.heads_q);
 }
 
 void draw_heads(Draw& draw, Reach reach, AttentionProblem& p) {

@@ -168,7 +168,7 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   largest_[static_cast<std::size_t>(i)] = largest;
   for (std::int64_t n = 0; n < p.len_k; ++n) {
     const std::int64_t j = variant_(n, p.len_k);
-    if (reference::visible(p, i, j)) sum += weight(i, scores_[static_cast<std::size_t>(j)]);
+    if (reference::visible(p, i, j)) sum += exponential(i, scores_[static_cast<std::size_t>(j)]);
   }
   sum_[static_cast<std::size_t>(i)] = sum;
   RowSums out_sums(p.dim_v, variant_);
@@ -176,7 +176,7 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
     const std::int64_t j = variant_(n, p.len_k);
     if (!reference::visible(p, i, j)) continue;
     const float score = scores_[static_cast<std::size_t>(j)];
-    out_sums.add(variant_.divided_last ? stored(weight(i, score)) : probability(i, score), v_.row(j));
+    out_sums.add(variant_.divided_last ? stored(exponential(i, score)) : probability(i, score), v_.row(j));
   }
   const std::vector<float>& sums = out_sums.finish();
   for (std::size_t c = 0; c < sums.size(); ++c) out[c] = variant_.divided_last ? sums[c] / sum : sums[c];
@@ -187,14 +187,14 @@ float PlainHead::unit() const { return variant_.base_2 ? std::numbers::log2e_v<f
 
 float PlainHead::factor() const { return static_cast<float>(problem_.scale) * unit(); }
 
-float PlainHead::weight(std::int64_t i, float score) const {
+float PlainHead::exponential(std::int64_t i, float score) const {
   const float largest = largest_[static_cast<std::size_t>(i)];
   const float exponent = variant_.fused ? std::fma(score, factor(), -largest) : score * factor() - largest;
   return variant_.base_2 ? std::exp2(exponent) : std::exp(exponent);
 }
 
 float PlainHead::probability(std::int64_t i, float score) const {
-  return stored(weight(i, score) / sum_[static_cast<std::size_t>(i)]);
+  return stored(exponential(i, score) / sum_[static_cast<std::size_t>(i)]);
 }
 
 void PlainHead::query_gradient(std::int64_t i, double* dq) {

@@ -76,10 +76,10 @@ class PlainHead {
   Range queries_that_see(std::int64_t key) const;
   // products[n] = row . (row n of the matrix) for n in the range.
   void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
-  float stored(float value) const;                  // rounds to the inputs' type, unless fused
-  float unit() const;                               // of exponents: 1, or log2(e) in base 2
-  float factor() const;                             // of scores: the scale in that unit
-  float weight(std::int64_t i, float score) const;  // exp(s - max)
+  float stored(float value) const;                       // rounds to the inputs' type, unless fused
+  float unit() const;                                    // of exponents: 1, or log2(e) in base 2
+  float factor() const;                                  // of scores: the scale in that unit
+  float exponential(std::int64_t i, float score) const;  // exp(s - max)
   float probability(std::int64_t i, float score) const;
 
   const AttentionProblem& problem_;

@@ -57,7 +57,7 @@ std::vector<double> errors_of_one_rounding(const AttentionProblem& p, const Forw
     const std::vector<std::int64_t> keys = few_keys(p, row.index);
     if (keys.size() < 2) continue;  // P of a single key is 1, which every type holds
     const std::int64_t key_head = row.head / (p.heads_q / p.heads_kv);
-    const std::vector<double> weights = probabilities(p, t, row, key_head, keys);
+    const std::vector<double> probability = probabilities(p, t, row, key_head, keys);
     const double* const result = out.values.data() + n * static_cast<std::size_t>(out.columns);
     double rounded_after = 0, rounded_before = 0, size = 0;
     for (std::size_t k = 0; k < keys.size(); ++k) {
@@ -67,8 +67,8 @@ std::vector<double> errors_of_one_rounding(const AttentionProblem& p, const Forw
         value += v * v;
         beyond += (v - result[c]) * (v - result[c]);
       }
-      rounded_after += weights[k] * std::sqrt(value);
-      rounded_before += weights[k] * std::sqrt(beyond);
+      rounded_after += probability[k] * std::sqrt(value);
+      rounded_before += probability[k] * std::sqrt(beyond);
     }
     for (std::int64_t c = 0; c < out.columns; ++c) size += result[c] * result[c];
     const double bound = unit_roundoff(p.dtype) * std::max(rounded_after, rounded_before) +

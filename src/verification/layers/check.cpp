@@ -25,8 +25,6 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 23;
 constexpr double kPlainFlops = 2e7;  // the plain evaluation of a small problem is repeated until it has cost this
 constexpr std::int64_t kMaxRepeats = 64, kMaxCompanions = 16;
 constexpr double kCompanionFlops = 4e8;  // larger problems have enough numbers of their own
-constexpr double kWholeFlops = 2e11;     // of larger problems, the plain evaluation is measured on the first tokens
-constexpr std::int64_t kFirstTokens = 64;
 // If an answer is beyond its bound: for repeating the problem, and as much again for companions.
 constexpr double kFurtherFlops = 2e9;
 constexpr std::int64_t kFurtherCompanions = 32;
@@ -44,40 +42,6 @@ std::vector<RowIndex> compared_rows(const TensorSpec& result, std::uint64_t seed
     rows.push_back({row / len, 0, row % len});
   }
   return rows;
-}
-
-double largest_norm(const RowValues& reference) {
-  double largest = 0;
-  for (std::size_t row = 0; row < reference.rows.size(); ++row) {
-    double sum = 0;
-    for (std::int64_t c = 0; c < reference.columns; ++c) {
-      const double value =
-          reference.values[row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(c)];
-      sum += value * value;
-    }
-    largest = std::max(largest, std::sqrt(sum));
-  }
-  return largest;
-}
-
-// The first tokens of the first sequence, with all weights.
-LayerProblem beginning_of(LayerProblem p) {
-  p.batch = 1;
-  p.len_q = std::min(p.len_q, kFirstTokens);
-  p.len_k = std::min(p.len_k, kFirstTokens);
-  return p;
-}
-
-LayerInputs beginning_of(const LayerProblem& beginning, const LayerInputs& inputs) {
-  LayerInputs first = inputs;
-  const auto shorten = [](Matrix<float>& m, std::int64_t rows) {
-    m.rows = std::min(m.rows, rows);
-    m.values.resize(static_cast<std::size_t>(m.rows * m.columns));
-  };
-  shorten(first.x, beginning.len_q);
-  shorten(first.x_kv, beginning.len_k);
-  shorten(first.dy, beginning.len_q);
-  return first;
 }
 
 template <class Arithmetic>
@@ -105,11 +69,6 @@ class LayerErrors {
       tensor.reference.rows = compared_rows(one, seed, blank_.sampled);
       tensor.reference.columns = one.sizes[3];
     }
-    const LayerProblem first = beginning_of(problem);
-    if (cost() <= kWholeFlops || first == problem) return;
-    for (TensorSpec& one : results) one.sizes = sizes_in(first, one);
-    beginning_ = std::make_unique<const LayerErrors>(
-        first, std::move(results), std::make_shared<const LayerInputs>(beginning_of(first, *inputs_)), seed);
   }
 
   // Equal for problems that have the same expectation.
@@ -132,22 +91,13 @@ class LayerErrors {
     Expectation expected = blank_;
     std::vector<RowValues> reference = exact(inputs_);
     for (std::size_t n = 0; n < reference.size(); ++n) expected.tensors[n].reference = std::move(reference[n]);
-    if (beginning_) {
-      raise_by(beginning_->expectation(), expected);
-    } else {
-      raise_on_problem(expected, 0, repeats());
-      if (cost() <= kCompanionFlops) raise_on_companions(expected, 0, std::min(repeats(), kMaxCompanions), false);
-    }
+    raise_on_problem(expected, 0, repeats());
+    if (cost() <= kCompanionFlops) raise_on_companions(expected, 0, std::min(repeats(), kMaxCompanions), false);
     for (ExpectedTensor& one : expected.tensors) allow_overflow(one.reference, one.bound);
     return expected;
   }
 
   void measure_more(Expectation& expected) const {
-    if (beginning_) {
-      Expectation of_beginning = beginning_->expectation();
-      beginning_->measure_more(of_beginning);
-      return raise_by(of_beginning, expected);
-    }
     const auto affordable = static_cast<std::int64_t>(kFurtherFlops / cost());
     raise_on_problem(expected, repeats(), std::clamp<std::int64_t>(affordable, 2, kMaxRepeats));
     if (cost() > kCompanionFlops) return;
@@ -161,25 +111,6 @@ class LayerErrors {
   std::int64_t repeats() const {
     if (cost() > kCompanionFlops) return 1;
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(kPlainFlops / cost()), 2, kMaxRepeats);
-  }
-
-  static Sizes sizes_in(const LayerProblem& p, const TensorSpec& result) {
-    if (result.name == "dx_kv") return {p.batch, 1, p.len_k, p.width_kv};
-    const bool is_sequence = result.name == "y" || result.name == "dx";
-    return is_sequence ? Sizes{p.batch, 1, p.len_q, p.width} : result.sizes;
-  }
-
-  // Relative errors carry over. Absolute ones are multiplied by how much larger the largest row is here.
-  static void raise_by(const Expectation& of_beginning, Expectation& expected) {
-    for (std::size_t r = 0; r < expected.tensors.size(); ++r) {
-      const ExpectedTensor& from = of_beginning.tensors[r];
-      ErrorSize error = from.bound.plain;
-      const double size = largest_norm(from.reference);
-      const double larger = size > 0 ? largest_norm(expected.tensors[r].reference) / size : 1;
-      error.max_abs *= larger;
-      error.row_norm *= larger;
-      expected.tensors[r].bound.plain.raise_to(error);
-    }
   }
 
   void raise_on_problem(Expectation& expected, std::int64_t first, std::int64_t count) const {
@@ -240,7 +171,6 @@ class LayerErrors {
   std::vector<TensorSpec> results_;
   std::shared_ptr<const LayerInputs> inputs_;
   Expectation blank_;                             // names, rows and factors
-  std::unique_ptr<const LayerErrors> beginning_;  // null where the whole problem is measured
 };
 
 // A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.

@@ -3,6 +3,14 @@
 
 #include "cpu/simd/pairs_avx512_bf16.h"
 
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+constexpr int kChains = 12;  // of independent operations: at least latency times issue width on current cores
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET
+
 #include "cpu/measure/probes.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -25,5 +33,5 @@ double dot_peak(int64_t iterations) {
 }  // namespace
 }  // namespace fovea::cpu::FOVEA_TARGET
 
-constexpr fovea::cpu::Probes fovea::cpu::kAvx512Bf16Probes{fovea::cpu::FOVEA_TARGET::fma_peak, fovea::cpu::FOVEA_TARGET::dot_peak,
-                                                          fovea::cpu::FOVEA_TARGET::read_all};
+constexpr fovea::cpu::Probes fovea::cpu::kAvx512Bf16Probes{
+    fovea::cpu::FOVEA_TARGET::fma_peak, fovea::cpu::FOVEA_TARGET::dot_peak, fovea::cpu::FOVEA_TARGET::read_all};

@@ -4,12 +4,12 @@
 
 namespace fovea::cuda::any {
 
-// Costs of the tiles that multiply in the same way.
+// Costs of the tiles that multiply in the same way. `alone` is unused if only one CTA fits.
 struct TileCosts {
   double rate;     // multiply-adds
   double chain;    // the dependent chain of one product, with its part of softmax and barriers
   double softmax;  // exponentials and rescaling, in equivalent MMA columns
-  double alone;    // a thread block alone on an SM is as slow as if so many shared it; unused if only one fits
+  double alone;    // effective number of resident CTAs when there is only one, which cannot hide its latency
 };
 struct MmaTiles {
   TileCosts few_rows;             // with split_warps; forward only
@@ -25,21 +25,20 @@ struct FmaTiles {
 
 struct KernelCosts {
   double start;        // the launch, and in backward the preprocess kernel
-  double prologue;     // of a thread block: all but its rows, its streamed tiles and its splits
+  double prologue;     // of a CTA: everything but loading its own rows, its streamed tiles and its splits
   double row_rate;     // bytes of a thread block's own rows
   double stream_rate;  // bytes of streamed tiles
-  double idle;         // of a thread block that sees nothing
-  // Under a mask the neighbours of the longest thread block on its SM end earlier. 0: it then gets their part of the
-  // SM; 1: it runs on as slowly as before.
+  double idle;         // of a CTA without visible pairs
+  // Under a mask, the other CTAs on the longest CTA's SM finish earlier. 0: the longest then speeds up; 1: it does not.
   double short_neighbours;
-  // Equally long thread blocks take a time between two bounds. 0: whole waves; 1: the work divided evenly.
+  // The time of equally long CTAs is between two bounds. 0: whole waves; 1: the work divided evenly over the slots.
   double smooth_waves;
-  // Under a mask: the time from the end of the evenly divided work to the end of the last thread block, in lengths of
-  // the longest one. With up to two splits, with more, and with splits in a cluster.
+  // Under a mask, the tail of the schedule: from when evenly divided work would end until the last CTA ends, in
+  // durations of the longest CTA. With up to two splits, with more, and with splits in a cluster.
   double tail_few_splits, tail_many_splits, tail_clusters;
   // Splits through memory.
   double store_rate;  // bytes of partials that are written, and read again to combine them
-  double combine;     // the launch of the kernel that combines, for each of Workload::results
+  double combine;     // the launch of the combine kernel, for each of Workload::results
   double per_split;   // splits of a row are read one after the other; for each result
   // Splits in a cluster; both for each result.
   double barriers, barriers_per_split;
@@ -49,12 +48,12 @@ struct KernelCosts {
 // The two gradient kernels of a call, which run concurrently from sm_90 on.
 struct PairCosts {
   double start;    // as KernelCosts::start, of both
-  double combine;  // the launch of the kernel that combines the splits of both
-  double overlap;  // factor of the sum of both kernels' evenly divided work
-  // The next two count if both kernels do not fit the chip at once.
-  double tail_of_dq;    // under a mask: as the tails of KernelCosts, in longest thread blocks for dQ
+  double combine;  // the launch of the combine kernel of both
+  double overlap;  // time of both kernels' work divided evenly, relative to the sum of their own such times
+  // The next two apply if the CTAs of both kernels do not fit the chip at once.
+  double tail_of_dq;    // under a mask: tail of the schedule, in durations of dQ's longest CTA
   double smooth_waves;  // without a mask: as KernelCosts::smooth_waves
-  double unequal_rows;  // slow-down if the two kernels' tiles differ in rows: they wait for each other's SMs
+  double unequal_rows;  // slow-down if the two kernels' tiles differ in rows
 };
 
 template <class Tiles>
@@ -72,8 +71,8 @@ struct WidthSpec {
 struct ArchSpec {
   const char* chip;
   double clock_hz;        // of the SMs under load
-  double launch_seconds;  // seconds that the host takes to launch one kernel more
-  double memory_rate;     // bytes per cycle that memory takes from the whole chip
+  double launch_seconds;  // host time of launching one more kernel
+  double memory_rate;     // bytes per cycle that the whole chip writes to memory
   WidthSpec<MmaTiles> bits16;
   WidthSpec<FmaTiles> fp32;
 };

@@ -14,8 +14,8 @@
 
 namespace fovea::cuda::any {
 
-// Above 128 columns the registers do not hold both dK and dV. Then one thread block computes dV and its neighbour dK,
-// and both compute the scores.
+// Above 128 columns the registers do not hold both dK and dV. Then two neighbouring thread blocks share a K/V tile:
+// both compute the scores, one computes dV, the other dK.
 template <class Tile>
 constexpr bool kComputesBoth = Tile::kShape.dim <= 128;
 

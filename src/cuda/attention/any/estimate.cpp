@@ -1,4 +1,4 @@
-// A prediction: cycles of a thread block per streamed tile, then of its longest thread block, then of the whole grid.
+// A prediction: cycles of a thread block per streamed tile, then of the longest thread block, then of the whole grid.
 #include "cuda/attention/any/estimate.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ struct CostInput {
   const KernelCosts& kernel;
   double sms, element_bytes;
 
-  // Cycles of a thread block for one streamed tile, if `ctas` thread blocks share the rates of an SM. A product takes
-  // at least as long as its dependent chain.
+  // Cycles of a thread block for one streamed tile on an SM with `ctas` resident thread blocks. A product takes at
+  // least as long as its dependent chain.
   double tile_cycles(double ctas) const {
     const double elements = static_cast<double>(tile.rows() * tile.streamed_rows()) * (tile.dim + products.softmax);
     const double loaded = 2 * row_bytes() * tile.streamed_rows();  // K and V, or Q and dO
@@ -70,14 +70,14 @@ CostInput input_of(const WidthSpec<Tiles>& width, const TileChoice& one, int dev
 struct KernelTime {
   double alone = 0;     // of the kernel alone on the chip, without combining
   double longest = 0;   // of its longest thread block
-  double whole = 0;     // of its longest thread block, among as many thread blocks as fit the SM
+  double whole = 0;     // of its longest thread block on an SM with as many thread blocks as fit
   double share = 0;     // of each SM, if the work were divided evenly over all
   double waves = 0;     // thread blocks with work, divided by those that fit the chip
   double evenness = 0;  // 1: all thread blocks are equally long; 0: as unequal as under a causal mask, or more
   double combine = 0;   // reading the partials of splits through memory
 };
 
-// Cycles of a thread block beside its streamed tiles.
+// Cycles of a thread block outside its main loop.
 double fixed_cycles(const CostInput& c) {
   const double resident = c.splitting.ctas_per_sm;
   const double all = c.kernel.prologue + c.row_bytes() * c.tile.rows() * resident / c.kernel.row_rate;
@@ -91,8 +91,8 @@ double all_ctas(const CostInput& c) { return static_cast<double>(c.workload.tile
 double resident(const CostInput& c) { return std::max(c.splitting.ctas_per_sm, 1.0); }
 double capacity(const CostInput& c) { return std::max(c.splitting.capacity, 1.0); }
 double usable_sms(const CostInput& c) { return capacity(c) / resident(c); }
-// The most thread blocks that one of the places gets.
-double waves_of(double ctas, double places) { return std::ceil(ctas / places - 1e-9); }
+// Waves of `ctas` thread blocks over `slots`, each of which holds one thread block at a time.
+double waves_of(double ctas, double slots) { return std::ceil(ctas / slots - 1e-9); }
 
 // Thread blocks on the busiest SM, if `others` thread blocks of the other gradient kernel share the chip.
 int sharing_of(const CostInput& c, double others) {
@@ -149,7 +149,7 @@ KernelTime time_of(const CostInput& c, int sharing) {
   const double equal = in_waves + costs.smooth_waves * (std::max(time.longest, time.share) - in_waves);
   const double unequal = std::max(time.longest, std::min(time.share + tail * time.longest, in_waves));
   time.alone = time.waves <= 1 ? time.longest : std::lerp(unequal, equal, time.evenness);
-  // Thread blocks without work take a place for a while. In a cluster they also take part in its barriers.
+  // Thread blocks without work occupy a slot for a while. In a cluster they also take part in its barriers.
   const double idle = (all - with_work) * (costs.idle + (c.in_cluster() ? fixed : 0.0)) / capacity(c);
   time.alone += idle, time.share += idle;
   return time;
@@ -160,20 +160,20 @@ double cycles_of(const CostInput& c) {
   return c.kernel.start + time.alone + time.combine + (c.in_memory() ? c.workload.results * c.kernel.combine : 0.0);
 }
 
-// The end of both gradient kernels, if all thread blocks of each are equally long. Those for dQ take the places that
-// those for dK and dV leave. A part of the places, `early`, is left after the last full wave for dK and dV; the rest,
-// `late`, is left one such thread block later. The time from that wave on is counted in `turns`, lengths of a thread
-// block for dQ. The last one ends after a whole number of turns, or `delay` later.
+// The end of both gradient kernels, if all thread blocks of each are equally long. dQ's thread blocks run in the slots
+// that dK/dV's leave free. `early`: share of the slots that are free after dK/dV's last full wave; `late`: share that
+// is free one dK/dV thread block later, after `delay`. Times after that wave are in `turns`, durations of one dQ thread
+// block. dQ's last thread block ends after a whole number of turns, or `delay` later.
 double end_of_equal_pair(const KernelTime& dkdv, const KernelTime& dq) {
   const double full = std::floor(dkdv.waves + 1e-9);
   const double late = dkdv.waves - full < 1e-6 ? 0.0 : dkdv.waves - full, early = 1 - late;
   const double delay = late > 0 ? dkdv.whole / dq.whole : 0.0;
-  const auto done = [&](double turns) {  // thread blocks for dQ that have ended, divided by the places
+  const auto done = [&](double turns) {  // dQ's finished thread blocks, divided by the slots
     return early * std::floor(turns + 1e-9) + late * std::floor(std::max(turns - delay, 0.0) + 1e-9);
   };
   double turns = HUGE_VAL;
   for (const double shift : {0.0, delay}) {
-    // Starts below the answer. Where the answer is below `delay` it may not, but then dK and dV end last.
+    // Starts below the answer, unless the answer is below `delay`: then dK/dV ends last, whatever dQ does.
     double at = std::max(std::floor(dq.waves + late * delay - shift) - 2, 0.0) + shift;
     while (done(at) < dq.waves - 1e-9) at += 1;
     turns = std::min(turns, at);
@@ -193,7 +193,7 @@ double cycles_of(const KernelTime& dkdv, const KernelTime& dq, const PairCosts& 
   return costs.start + cycles * (rows_differ ? costs.unequal_rows : 1) + combine + (combine > 0 ? costs.combine : 0.0);
 }
 
-// The times of a choice, if the busiest SM holds one thread block, two, and so on.
+// The times of a choice if the busiest SM holds 1, 2, ... thread blocks.
 std::vector<KernelTime> times_of(const CostInput& c) {
   std::vector<KernelTime> times;
   for (int sharing = 1; sharing <= static_cast<int>(resident(c)); ++sharing) times.push_back(time_of(c, sharing));

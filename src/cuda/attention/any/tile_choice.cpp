@@ -42,7 +42,7 @@ Workload workload_of(Kernel kernel, const KernelInstance& instance, const Attent
   const std::int64_t whole = divide_up(streamed, tile.streamed_rows());
   workload.longest = std::min(whole, (reach + tile.streamed_rows() - 2) / tile.streamed_rows() + 1) * group;
   workload.work = density(p) * static_cast<double>(workload.tiles * whole * group);
-  // Tiles that the edge of a mask cuts also compute masked pairs.
+  // Tiles at the edge of a mask also compute masked pairs.
   if (p.mask.left != Mask::kUnlimited)
     workload.work *= static_cast<double>(reach + tile.streamed_rows()) / static_cast<double>(span);
   else if (p.mask.right != Mask::kUnlimited)

@@ -1,16 +1,16 @@
-// Refusals of the memory that a caller lends: workspace and saved state.
+// Refusals of buffers of the caller: workspace and saved state.
 #include "attention/refusals.h"
 
 namespace fovea {
 namespace {
 
 TEST(Refusal, WorkspacesTooSmallOrMisaligned) {
-  const auto lend = [](std::int64_t bytes, std::size_t offset) {
+  const auto scratch_at = [](std::int64_t bytes, std::size_t offset) {
     return [bytes, offset](Call& c) { c.options.workspace = {reinterpret_cast<char*>(c.scratch) + offset, bytes}; };
   };
   expect_all_refused({
-      {"misaligned", lend(1024, 4), "workspace", {"4", "64 bytes"}},
-      {"negative", lend(-1, 0), "workspace", {"-1 bytes"}},
+      {"misaligned", scratch_at(1024, 4), "workspace", {"4", "64 bytes"}},
+      {"negative", scratch_at(-1, 0), "workspace", {"-1 bytes"}},
       {"null",
        [](Call& c) {
          c.options.workspace = {nullptr, 64};
@@ -29,7 +29,7 @@ TEST(Refusal, WorkspacesTooSmallOrMisaligned) {
     const std::int64_t needed = workspace_bytes(describe(call.forward, {}), engine);
     if (needed == 0) continue;
     const std::string least = std::to_string(needed) + " bytes";
-    expect_refused({"too small", lend(needed - 1, 0), "workspace", {least.c_str()}, true, false}, true, engine);
+    expect_refused({"too small", scratch_at(needed - 1, 0), "workspace", {least.c_str()}, true, false}, true, engine);
   }
 }
 

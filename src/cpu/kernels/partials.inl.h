@@ -1,0 +1,114 @@
+// Partial results of forward over chunks of keys, for few query rows per key head, and their combination.
+#pragma once
+
+#include "cpu/kernels/score.inl.h"
+
+namespace fovea::cpu::FOVEA_TARGET {
+namespace {
+
+constexpr int64_t kFewRows = 16;  // the most query rows of a sequence
+constexpr bool kManyRegisters = kDimTileRows * kDimTileVectors >= 24;
+
+// What one chunk of keys contributes to a sequence's rows.
+struct FewPartial {
+  float* maximum;  // [kFewRows], subtracted from unscaled scores; -infinity before the first score
+  float* sum;      // [kFewRows], of P as multiplied with V
+  float* exact;    // [kFewRows], of P before rounding, for lse
+  float* out;      // [rows][padded dim_v], not yet divided by sum
+};
+
+int64_t few_steps(const Shape& s) { return round_up(s.dim_qk, kLanes * kPairs) / kPairs; }
+int64_t few_rows_of(const Shape& s) { return s.group * s.len_q; }
+
+int64_t carve(const Shape& s, char* base, FewPartial& p) {
+  Scratch memory{base, 0};
+  p.maximum = memory.take<float>(kFewRows);
+  p.sum = memory.take<float>(kFewRows);
+  p.exact = memory.take<float>(kFewRows);
+  p.out = memory.take<float>(few_rows_of(s) * padded(s.dim_v));
+  return memory.used;
+}
+
+// Epilogue: adds the chunks' contributions to one row in the order of the keys, relative to the largest maximum.
+void combine_row(const CombineTask& task, int64_t row, float* out) {
+  const Shape& shape = *task.shape;
+  const int64_t dim = padded(shape.dim_v);
+  const Interval seen = visible_keys(shape, row);
+  const bool fully_masked = seen.begin >= seen.end;
+  FewPartial p;
+  const int64_t bytes = carve(shape, nullptr, p);
+  const auto chunk = [&](int64_t c) { carve(shape, reinterpret_cast<char*>(task.partials) + c * bytes, p); };
+  float most = -kInfinity;
+  for (int64_t c = 0; c < task.chunks; ++c) {
+    chunk(c);
+    most = p.maximum[row] > most ? p.maximum[row] : most;
+  }
+  const Exponential exponential(shape.log2_scale);
+  Vec sum = zero(), exact = zero();
+  for (int64_t d = 0; d < dim; d += kLanes) store(out + d, zero());
+  for (int64_t c = 0; c < task.chunks && !fully_masked; ++c) {
+    chunk(c);
+    const Vec factor = p.maximum[row] == -kInfinity ? zero() : exponential(broadcast(p.maximum[row] - most));
+    sum = fma(broadcast(p.sum[row]), factor, sum);
+    exact = fma(broadcast(p.exact[row]), factor, exact);
+    for (int64_t d = 0; d < dim; d += kLanes) store(out + d, fma(load(p.out + row * dim + d), factor, load(out + d)));
+  }
+  if (fully_masked) sum = broadcast(1.0f);
+  for (int64_t d = 0; d < dim; d += kLanes) store(out + d, div(load(out + d), sum));
+  write_rows(out, dim, 1.0f, task.out, shape.group, row, 1, shape.dim_v, false);
+  if (task.lse.data == nullptr) return;
+  float lanes[kLanes];
+  store(lanes, kBf16Dot ? exact : sum);
+  const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, row);
+  static_cast<float*>(task.lse.data)[offset] =
+      fully_masked ? -kInfinity : log_sum(shape, most == -kInfinity ? 0.0f : most, lanes[0]);
+}
+
+void combine_partials(const CombineTask& task) {
+  for (int64_t row = 0; row < few_rows_of(*task.shape); ++row)
+    combine_row(task, row, static_cast<float*>(task.scratch));
+}
+
+// Copies `count` rows of K as operands, with zeros beyond dim_qk and in the rows up to `padded_count`.
+void copy_keys(const FewQueriesTask& task, int64_t first, int64_t count, int64_t padded_count, Operand* to) {
+  const int64_t dim = task.shape->dim_qk, steps = few_steps(*task.shape);
+  if (kPairs == 1) return read_rows(task.k, 1, first, count, dim, reinterpret_cast<float*>(to), padded_count, steps);
+  for (int64_t i = 0; i < padded_count; ++i, to += steps) {
+    const auto bytes = static_cast<uint64_t>(i < count ? dim * 2 : 0);
+    const auto* row = static_cast<const uint16_t*>(task.k.data) + (first + i) * task.k.row_stride;
+    if (bytes > 0) __builtin_memcpy(to, row, bytes);
+    __builtin_memset(reinterpret_cast<char*>(to) + bytes, 0, static_cast<uint64_t>(steps * 4) - bytes);
+  }
+}
+
+// Rows of a tensor that are read later, and the cache lines of one.
+struct LaterRows {
+  const char* data;
+  int64_t stride, bytes, count;  // of a row, of its elements; rows
+
+  // Prefetches the rows [first, end): the processor does not run ahead of short rows by itself.
+  FOVEA_INLINE void prefetch(int64_t first, int64_t end) const {
+    const char* row = data + first * stride;
+    for (int64_t i = first; i < smaller(end, count); ++i, row += stride) {
+      for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + line);
+    }
+  }
+};
+
+LaterRows later_rows(const InputRows& rows, int64_t dim, int64_t first, int64_t count) {
+  const int64_t width = rows.element == Element::fp32 ? 4 : 2, stride = rows.row_stride * width;
+  return {static_cast<const char*>(rows.data) + first * stride, stride, dim * width, count};
+}
+
+// Whether the task's rows of K hold operands, so that kernels may read them in place.
+bool keys_hold_operands(const FewQueriesTask& task) {
+  return (kBf16Dot || task.k.element == Element::fp32) && task.shape->dim_qk % kPairs == 0 &&
+         task.k.row_stride % kPairs == 0;
+}
+
+const Operand* key_row(const FewQueriesTask& task, int64_t key) {
+  return static_cast<const Operand*>(task.k.data) + key * (task.k.row_stride / kPairs);
+}
+
+}  // namespace
+}  // namespace fovea::cpu::FOVEA_TARGET
