@@ -174,8 +174,9 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
         axes.text(high, peak * 1.08, f"{style.plain(peak)} TFLOP/s measured", ha="right", va="bottom", fontsize=8)
         if bandwidth > 0:
             axes.plot([low, ridge], [low * bandwidth, peak], color=style.INK, linewidth=1.4)
-            said = f"{style.plain(bandwidth * 1e3)} GB/s"
-            axes.text(low * 1.08, low * bandwidth, said, ha="left", va="top", fontsize=8)
+            # Above the roof, where no point hides it.
+            axes.text(0.02, 0.98, f"{style.plain(bandwidth * 1e3)} GB/s", transform=axes.transAxes, ha="left", va="top",
+                      fontsize=8)
     axes.set_xlim(low, high)
     axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
     for axis in (axes.xaxis, axes.yaxis):

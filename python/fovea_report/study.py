@@ -115,10 +115,24 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
 
 def settings_of(rows: pd.DataFrame) -> list[str]:
     """The machine, threads and cache state of each row, where the records differ in them."""
-    threads, machines = rows.cpu_threads.nunique() > 1, rows.machine.nunique() > 1
-    return [listed("hot" if row.hot else "", row.machine if machines else "",
+    threads, machines = rows.cpu_threads.nunique() > 1, short_machines(list(rows.machine.unique()))
+    return [listed("hot" if row.hot else "", machines[row.machine],
                    plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "")
             for row in rows.itertuples()]
+
+
+def short_machines(machines: list[str]) -> dict[str, str]:
+    """As few words of each machine as tell it from the others; none for a single one."""
+    if len(machines) < 2:
+        return dict.fromkeys(machines, "")
+    words = {machine: machine.split(", ") for machine in machines}
+    shared = set.intersection(*map(set, words.values()))
+    own = {machine: [word for word in words[machine] if word not in shared] for machine in machines}
+    for count in range(1, max(map(len, own.values())) + 1):
+        short = {machine: ", ".join(own[machine][:count]) or machine for machine in machines}
+        if len(set(short.values())) == len(machines):
+            return short
+    return {machine: machine for machine in machines}
 
 
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:

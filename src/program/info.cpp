@@ -138,7 +138,7 @@ void print_implementations(const Operation& operation) {
               std::string(operation.name()).c_str());
   std::vector<std::vector<std::string>> rows;
   for (const ImplementationFacts& one : operation.implementations()) {
-    const char* const ready = one.automatic ? "ready" : "ready; runs only if named";
+    const char* const ready = one.automatic ? "ready" : "only if named";
     const bool twin = one.device == DeviceKind::cuda && one.name.rfind("cuda.", 0) != 0;
     rows.push_back({"  " + one.name + (twin ? " on cuda" : ""), takes(operation, one),
                     one.unavailable.empty() ? ready : "not here: " + one.unavailable});

@@ -6,7 +6,7 @@
 namespace fovea::program {
 namespace {
 
-constexpr std::size_t kLeastWrapped = 24;  // a last column of fewer columns is not wrapped: it would be unreadable
+constexpr std::size_t kLeastWrapped = 20;  // a last column of fewer columns is not wrapped: it would be unreadable
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }
 

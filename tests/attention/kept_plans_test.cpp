@@ -81,6 +81,8 @@ TEST(KeptPlans, AreRefusedWhenEmptyOrOfAnotherOperation) {
   const Plan empty;
   call.options.plan = &empty;
   EXPECT_EQ(refusal_of([&] { attention_forward(call.forward, call.options); }).got, "an empty plan");
+  EXPECT_EQ(fovea::Plan{}.workspace_bytes(), 0);
+  EXPECT_EQ(fovea::Plan{}.saved_bytes(), 0);
   LinearProblem linear;
   linear.len = 8, linear.dim_in = 8, linear.dim_out = 8;
   const Plan other = prepare(linear);

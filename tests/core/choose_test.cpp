@@ -102,8 +102,33 @@ TEST_F(Choose, TheWalkListsEveryVerdictAndPrediction) {
   const auto verdicts = TestChooser(problem, {}).walk();
   ASSERT_EQ(verdicts.size(), 3u);
   EXPECT_DOUBLE_EQ(verdicts[0].prepared.plan->seconds, 15e-6);
+  EXPECT_EQ(verdicts[0].prepared.plan->workspace_bytes, 0);
   EXPECT_EQ(verdicts[1].reason, "runs only when named");
   EXPECT_EQ(TestChooser::leader(verdicts)->name, "fast");
+}
+
+TEST_F(Choose, OfOneNameForSeveralDevicesTheTensorsDeviceDecides) {
+  Implementation<Types> gpu = entry("gpu", 0), shared = entry("shared", 0);
+  gpu.device = shared.device = DeviceKind::cuda;
+  fill({gpu, shared, entry("shared", 0), entry("other", 0)});
+  const auto verdicts = TestChooser({}, {}).walk();
+  ASSERT_EQ(verdicts.size(), 3u);
+  EXPECT_EQ(verdicts[0].name, "gpu");
+  EXPECT_EQ(verdicts[0].reason, "runs on cuda, the tensors are on cpu");
+  EXPECT_EQ(chosen(1), "shared");
+  EXPECT_EQ(TestChooser({}, "gpu").walk().size(), 1u);
+  EXPECT_EQ(TestChooser({}, "shared").walk().size(), 1u);
+}
+
+TEST_F(Choose, OneThatIsAddedBeforeAnotherComesBeforeIt) {
+  fill({entry("first", 0), entry("second", 0)});
+  const Implementation<Types> between[] = {entry("between", 0)};
+  the_list->add_before("second", between);
+  const auto verdicts = TestChooser({}, {}).walk();
+  ASSERT_GE(verdicts.size(), 3u);
+  EXPECT_EQ(verdicts[0].name, "first");
+  EXPECT_EQ(verdicts[1].name, "between");
+  EXPECT_EQ(verdicts[2].name, "second");
 }
 
 TEST_F(Choose, RefusalsAreNotCached) {

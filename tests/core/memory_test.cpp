@@ -23,5 +23,10 @@ TEST(Workspaces, AThreadGetsTheBlockBackThatItUsedLast) {
   release_cached_memory();
 }
 
+TEST(Workspaces, NoBytesAreNoBlock) {
+  const WorkspaceLease kept(64, "test");  // so that the cache has something to give
+  EXPECT_EQ(WorkspaceLease(0, "test").data(), nullptr);
+}
+
 }  // namespace
 }  // namespace fovea::core

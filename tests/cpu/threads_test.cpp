@@ -230,6 +230,7 @@ TEST_F(ControlGroups, NoLimit) {
 
 TEST(DefaultThreads, FollowTheEnvironmentVariable) {
   EXPECT_EQ(core::thread_count_of("3"), 3);
+  EXPECT_EQ(core::thread_count_of("1"), 1);
   for (const char* text : {"none", "0", "-1", "3x"}) EXPECT_THROW(core::thread_count_of(text), Error) << text;
   if (core::environment("FOVEA_THREADS").empty()) {
     EXPECT_EQ(default_threads(), core::available_processors());

@@ -45,6 +45,12 @@ TEST(Terminal, ABenchFits80Columns) {
   EXPECT_EQ(run.out.find("place=contiguous"), std::string::npos) << "default values say nothing: " << run.out;
 }
 
+TEST(Terminal, InfoFits80Columns) {
+  const Ended run = fovea({"info", "--quick"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  expect_80_columns(run.out);
+}
+
 // As the quick preset: nothing but defaults is common, and `flash` becomes another implementation for each type.
 TEST(Terminal, ATableOfTwoTypesHasNoEmptyColumns) {
   const auto row = [](const std::string& problem, const std::string& impl) {

@@ -35,6 +35,15 @@ def test_a_long_reason_is_behind_a_click(study):
     assert re.search(r"<details><summary>CUDA out of memory[^<]{0,140}\u2026</summary>", page)
 
 
+def test_a_long_word_does_not_widen_the_page(study):
+    reason = "CUDA out of memory, see https://example.org/" + "optimizing-memory-usage" * 20
+    page = texts(study([row("naive", status="oom", reason=reason), row("cpu.avx2", 1)]))["index.html"]
+    breaking = re.search(r"\n([^\n{]*) { overflow-wrap: anywhere; }", page)[1].split(", ")
+    assert {"p", "li", "figcaption", "summary"} <= set(breaking)
+    inside = page[:page.index(reason)]  # what has no such rule scrolls by itself
+    assert inside.rfind("<li>") > inside.rfind("</li>") or inside.rfind('class="scroll"') > inside.rfind("</table>")
+
+
 def test_markdown_rows_have_as_many_cells_as_the_header(study):
     text = texts(study([row("naive", 1), row("fused", status="oom"), row("cpu.avx2", 2)]))["report.md"]
     widths = [[line.count("|") - line.count("\\|") for line in block.splitlines() if line.startswith("|")]

@@ -48,6 +48,18 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
+def test_the_words_of_a_roof_stand_above_it(study):
+    roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
+    figure, axes = drawing.plt.subplots()
+    drawing.roofline(axes, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
+    figure.canvas.draw()
+    for text in axes.texts:
+        x, y = axes.transData.inverted().transform(text.get_window_extent().min)
+        peak, bandwidth = (rate / 1e12 for rate in roof.panels[0].ceilings)
+        assert y > min(peak, x * bandwidth), text.get_text()
+    drawing.plt.close(figure)
+
+
 def test_a_cell_without_a_time_is_a_word_and_no_point(study):
     growth = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.name == "growth-fwd")
     naive = next(one for one in growth.panels[0].series if one.name == "naive")

@@ -5,7 +5,7 @@ from conftest import line, row
 
 from fovea_report.observations import headline
 from fovea_report.pictures import heat_maps, pictures_of
-from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, speed_ups
+from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, short_machines, speed_ups
 from fovea_report.tables import memory_table, rate_tables, time_tables
 from fovea_report.vocabulary import Refused
 
@@ -53,6 +53,17 @@ def test_of_duplicate_rows_the_file_with_more_peers_wins(write, vocabulary):
 
 def test_the_last_of_equal_rows_counts(study):
     assert list(study([row("naive", 1), row("naive", 2)]).rows["median"]) == [0.002]
+
+
+def test_labels_name_as_few_words_of_a_machine_as_tell_it_from_the_others(study):
+    a, b, c = (f"{cpu} processors{rest}" for cpu, rest in (
+        ("Some CPU, 16", ", 126 GiB, NVIDIA H200"), ("Some CPU, 32", ", 252 GiB, NVIDIA H200"), ("Other, 32", "")))
+    assert short_machines([a]) == {a: ""}
+    assert short_machines([a, b]) == {a: "16 processors", b: "32 processors"}
+    assert len(set(short_machines([a, b, c]).values())) == 3 and short_machines(["x, y", "x"])["x"] == "x"
+    made = study([row("naive", 2) | {"machine": a}, row("naive", 1) | {"machine": b}])
+    labels = [label for label, _ in next(heat_maps(made)).rows]
+    assert len(set(labels)) == 2 and not any("NVIDIA" in label for label in labels)
 
 
 def test_an_unknown_baseline_is_refused_with_the_nearest(study):
