@@ -1,0 +1,86 @@
+// The forward kernel's epilogue: divides by the sum, and stores out and lse straight from registers.
+#pragma once
+
+#include "cuda/attention/sm90/softmax.cuh"
+#include "cuda/attention/sm90/work.cuh"
+#include "cuda/device/sequence.cuh"
+#include "cuda/device/store.cuh"
+
+namespace fovea::cuda::sm90 {
+
+// Four lanes hold four words each of 4 x 4 neighbouring words of a row: word i of lane t is word 4 i + t. Afterwards lane
+// t holds words 4 t to 4 t + 3.
+__device__ __forceinline__ void transpose_quad(std::uint32_t (&words)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool upper = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & step) != 0) continue;
+      std::uint32_t& low = words[i];
+      std::uint32_t& high = words[i + step];
+      const std::uint32_t received = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
+      (upper ? low : high) = received;
+    }
+  }
+}
+
+// One row in whole 16-byte stores, which cover whole sectors of 32 bytes.
+template <class Element, int kCount>
+__device__ __forceinline__ void store_row_16bit(const TensorRef& t, std::int64_t offset, const float (&out)[kCount],
+                                                int row, float factor, int dim, bool valid) {
+  const int lane = static_cast<int>(threadIdx.x % 4);
+  auto* to = static_cast<Element*>(t.data) + offset;
+#pragma unroll
+  for (int column = 0; column < 2 * kCount; column += 32) {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = column / 2 + 4 * i + 2 * row;
+      words[i] = ptx::pack<Element>(out[at] * factor, out[at + 1] * factor);
+    }
+    transpose_quad(words, lane);
+    const int first = column + 8 * lane;
+    if (valid && first < dim) *reinterpret_cast<uint4*>(to + first) = {words[0], words[1], words[2], words[3]};
+  }
+}
+
+// One row in stores of two columns: fp32, or rows that are not aligned.
+template <class Element, int kCount>
+__device__ __forceinline__ void store_row_pairs(const TensorRef& t, std::int64_t offset, const float (&out)[kCount],
+                                                int row, float factor, int dim) {
+  const int lane = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int i = 2 * row; i < kCount; i += 4) {
+    const float pair[2] = {out[i] * factor, out[i + 1] * factor};
+    const int column = i / 4 * 8 + 2 * lane;
+    if (column < dim) store<Element, 2>(t, offset, column, dim, false, pair);
+  }
+}
+
+// `query`: the thread's first row.
+template <class Element, int kCount>
+__device__ __forceinline__ void write_rows(const ForwardParameters& p, const QueryTile& tile, int query,
+                                           const float (&out)[kCount], const Rows2& rows) {
+  const Shape& s = p.shape;
+  const bool whole = p.out.kind != ElementKind::fp32 && p.out.aligned && s.dim_v % 8 == 0;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const int at = query + 8 * row;
+    const float sum = lanes_sum<4>(rows.sum[row]);
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const bool valid = at < s.len_q;
+    const std::int64_t offset = row_offset(p.out, tile.batch, tile.head, at);
+    if (whole)
+      store_row_16bit<Element>(p.out, offset, out, row, inverse, s.dim_v, valid);
+    else if (valid)
+      store_row_pairs<Element>(p.out, offset, out, row, inverse, s.dim_v);
+    if (valid && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
+      constexpr float kLn2 = 0.693147180559945309f;
+      const float lse = sum == 0.0f ? -kInfinity : (rows.offset[row] + log2f(sum)) * kLn2;
+      static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = lse;
+    }
+  }
+}
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,59 @@
+// Kernel parameters of cuda.sm90, the compile-time tile of an instance, and the order of tiles.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/device/tensor_ref.h"
+
+namespace fovea::cuda::sm90 {
+
+constexpr int kWarpgroup = 128;     // threads
+constexpr int kPanelColumns = 64;   // 16-bit columns of a panel in shared memory: rows of 128 bytes
+constexpr int kWarpgroupRows = 64;  // rows that one warpgroup multiplies
+
+// The tile of one kernel instance. `warpgroups` consumer warpgroups own 64 query rows each; one producer warp loads.
+struct ForwardTile {
+  int dim_qk, dim_v;  // columns in shared memory, multiples of 64; smaller head dimensions are padded with zeros
+  int keys;           // of a K/V tile
+  int warpgroups;
+  int q_stages, kv_stages;
+  // Overlap within a warpgroup: S of the next K/V tile is issued before O of this one, and its softmax runs meanwhile.
+  bool overlap;
+  // Overlap between warpgroups: they take turns at issuing products (with `overlap`) or at the exponentials (without).
+  bool turns;
+  int polynomial = 0;  // of every so many exponentials one is a polynomial on the FMA pipe; 0: none
+  int degree = 3;      // of the polynomial
+  // Keep a row's maximum, and skip the rescaling of O, while it grows by less than a factor of 2^8.
+  bool lazy = false;
+
+  constexpr int rows() const { return kWarpgroupRows * warpgroups; }
+  constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
+  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
+  constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
+};
+
+// How query tiles are dealt out. A section is `section_heads` neighbouring (batch, head), whose K and V stay in the L2
+// cache together. In a section the last query rows of all heads come first, since a causal mask leaves them the most
+// keys. Thread blocks take the next tile from `counter`, or every gridDim.x-th tile if it is null.
+//
+// `paired`, for causal masks without a counter: a thread block takes a tile from the end of a sequence and the
+// corresponding one from its start. All pairs visit equally many keys. A section is then one sequence.
+struct TileOrder {
+  int q_tiles = 1;
+  int sequences = 1;  // batch x query heads
+  int section_heads = 1;
+  int numbers = 0;  // of the order; under `paired` the second number of a sequence's middle tile is no tile
+  bool paired = false;
+  unsigned* counter = nullptr;  // 0 when the kernel starts
+};
+
+struct ForwardParameters {
+  CUtensorMap q, k, v;  // dimensions (column, row, head, batch)
+  Shape shape;
+  TileOrder order;
+  TensorRef out, lse;  // lse.data may be null
+};
+
+}  // namespace fovea::cuda::sm90
