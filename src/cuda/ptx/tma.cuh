@@ -1,5 +1,5 @@
-// The tensor memory accelerator (TMA): copies of boxes between a tensor in global memory and shared memory. A tensor map
-// (CUtensorMap) describes the tensor, the box and the swizzle. PTX ISA, "Data movement: cp.async.bulk.tensor",
+// The tensor memory accelerator (TMA): copies of boxes between a tensor in global memory and shared memory. A tensor
+// map (CUtensorMap) describes the tensor, the box and the swizzle. PTX ISA, "Data movement: cp.async.bulk.tensor",
 // "cp.async.bulk", "prefetch". All from sm_90 on; one thread issues.
 #pragma once
 
@@ -17,8 +17,9 @@ __device__ __forceinline__ void prefetch_tensor_map(const void* map) {
 __device__ __forceinline__ void tma_load_4d(std::uint32_t shared_address, const void* map, std::uint32_t barrier, int x,
                                             int y, int z, int w) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];"
-      ::"r"(shared_address), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], "
+      "[%2];" ::"r"(shared_address),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
@@ -34,7 +35,8 @@ __device__ __forceinline__ void tma_load_5d(std::uint32_t shared_address, const 
 
 // Stores a box; parts outside the tensor are dropped. Threads that wrote the box to shared memory must have called
 // fence_proxy_async, and then a barrier. "cp.async.bulk.tensor.4d", sm_90.
-__device__ __forceinline__ void tma_store_4d(const void* map, std::uint32_t shared_address, int x, int y, int z, int w) {
+__device__ __forceinline__ void tma_store_4d(const void* map, std::uint32_t shared_address, int x, int y, int z,
+                                             int w) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2,%3,%4,%5}], [%1];" ::"l"(map),
                "r"(shared_address), "r"(x), "r"(y), "r"(z), "r"(w)
                : "memory");
@@ -43,10 +45,10 @@ __device__ __forceinline__ void tma_store_4d(const void* map, std::uint32_t shar
 // Copies `bytes`, a multiple of 16, of consecutive memory; both addresses 16-byte aligned. "cp.async.bulk", sm_90.
 __device__ __forceinline__ void bulk_load(std::uint32_t shared_address, const void* global, int bytes,
                                           std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address),
-               "l"(global), "r"(bytes), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
 // Adds `bytes`, a multiple of 16, of floats in shared memory to consecutive floats in global memory; both addresses

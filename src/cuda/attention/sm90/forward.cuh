@@ -43,4 +43,10 @@ __global__ void __launch_bounds__(Tile::kTile.threads(), 1) forward(const __grid
   }
 }
 
+template <class Element, class Tile>
+ForwardInstance forward_instance() {
+  return {reinterpret_cast<const void*>(&forward<Element, Tile>), Tile::kTile,
+          static_cast<int>(sizeof(ForwardShared<Tile>))};
+}
+
 }  // namespace fovea::cuda::sm90

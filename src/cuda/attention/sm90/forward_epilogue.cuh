@@ -8,8 +8,8 @@
 
 namespace fovea::cuda::sm90 {
 
-// Four lanes hold four words each of 4 x 4 neighbouring words of a row: word i of lane t is word 4 i + t. Afterwards lane
-// t holds words 4 t to 4 t + 3.
+// Four lanes hold four words each of 4 x 4 neighbouring words of a row: word i of lane t is word 4 i + t. Afterwards
+// lane t holds words 4 t to 4 t + 3.
 __device__ __forceinline__ void transpose_quad(std::uint32_t (&words)[4], int lane) {
 #pragma unroll
   for (int step = 1; step <= 2; step *= 2) {

@@ -30,8 +30,8 @@ struct ForwardTile {
 
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
-  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
-  constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
+  constexpr int consumer_registers() const { return warpgroups == 2 ? 232 : 160; }
+  constexpr int producer_registers() const { return warpgroups == 2 ? 40 : 32; }
 };
 
 // How query tiles are dealt out. A section is `section_heads` neighbouring (batch, head), whose K and V stay in the L2
@@ -47,6 +47,13 @@ struct TileOrder {
   int numbers = 0;  // of the order; under `paired` the second number of a sequence's middle tile is no tile
   bool paired = false;
   unsigned* counter = nullptr;  // 0 when the kernel starts
+};
+
+// One compiled kernel.
+struct ForwardInstance {
+  const void* function;
+  ForwardTile tile;
+  int shared_bytes;
 };
 
 struct ForwardParameters {

@@ -33,7 +33,8 @@ __device__ __forceinline__ QueryTile query_tile(const ForwardParameters& p, int 
     const int from_end = place % 2 == 0 ? place / 2 : order.q_tiles - 1 - place / 2;
     row_tile = place % 2 == 1 && place / 2 == from_end ? -1 : order.q_tiles - 1 - from_end;
   }
-  QueryTile tile{.batch = sequence / p.shape.heads_q, .head = 0, .first_row = -1, .kv_tiles = {0, 0}, .unmasked = {0, 0}};
+  QueryTile tile{
+      .batch = sequence / p.shape.heads_q, .head = 0, .first_row = -1, .kv_tiles = {0, 0}, .unmasked = {0, 0}};
   tile.head = sequence - tile.batch * p.shape.heads_q;
   if (row_tile < 0) return tile;
   tile.first_row = row_tile * kRows;

@@ -1,0 +1,13 @@
+// The kernel instances, one function per instance file; sorted by head dimension.
+#pragma once
+
+#include <span>
+
+#include "cuda/attention/sm90/parameters.h"
+
+namespace fovea::cuda::sm90 {
+
+std::span<const ForwardInstance> forward_bf16();
+std::span<const ForwardInstance> forward_fp16();
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,104 @@
+// Chooses the kernel instance and the order of tiles, and predicts the time.
+#include "cuda/attention/sm90/plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/instances.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::sm90 {
+namespace {
+
+constexpr std::int64_t kMaxDim = 256, kMaxNumbers = (std::int64_t{1} << 30) - 1;
+constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+const ForwardInstance* instance_for(const AttentionProblem& p) {
+  const auto all = p.dtype == DType::bf16 ? forward_bf16() : forward_fp16();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ForwardInstance& one) {
+    return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string dim_refusal(std::string_view name, std::int64_t dim) {
+  if (dim <= kMaxDim && dim % 8 == 0) return {};
+  return std::string(name) + " = " + std::to_string(dim) + ", takes multiples of 8 up to 256";
+}
+
+// TMA wants strides that are multiples of 16 bytes, and at least one element in every dimension.
+std::string size_refusal(const AttentionProblem& p) {
+  if (std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k}) == 0) return "a size is 0, takes 1 and more";
+  if (std::string reason = dim_refusal("dim_qk", p.dim_qk); !reason.empty()) return reason;
+  if (std::string reason = dim_refusal("dim_v", p.dim_v); !reason.empty()) return reason;
+  if (std::max(p.len_q, p.len_k) > kMaxLength)
+    return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
+  const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows) + 1;
+  if (p.heads_q <= kMaxNumbers / tiles && p.batch <= kMaxNumbers / tiles / p.heads_q) return {};
+  return "batch x heads_q x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x " +
+         std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
+}
+
+// Why these kernels do not take the problem; empty if they do.
+std::string refusal(const AttentionProblem& p) {
+  if (p.pass != Pass::forward) return "takes forward only";
+  if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
+  if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
+  if (std::string reason = size_refusal(p); !reason.empty()) return reason;
+  const DeviceInfo& device = device_info(p.device.index);
+  if (device.major != 9 || device.minor != 0)
+    return device.name + " has compute capability " + std::to_string(device.major) + "." +
+           std::to_string(device.minor) + ", runs on 9.0 only";
+  const ForwardInstance* kernel = instance_for(p);
+  const int limit = usable_shared_memory(p.device.index);
+  if (kernel->shared_bytes > limit)
+    return "a thread block takes " + std::to_string(kernel->shared_bytes) + " bytes of shared memory, " +
+           std::to_string(limit) + " may be used";
+  return {};
+}
+
+// Heads whose K and V take at most kSectionBytes.
+std::int64_t section_heads_of(const AttentionProblem& p) {
+  const std::int64_t bytes = p.len_k * (p.dim_qk + p.dim_v) * 2, group = p.heads_q / p.heads_kv;
+  return std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
+}
+
+// Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
+// gives thread blocks the next one.
+TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equal) {
+  const std::int64_t q_tiles = divide_up(p.len_q, tile.rows()), sequences = p.batch * p.heads_q;
+  return {.q_tiles = static_cast<int>(q_tiles),
+          .sequences = static_cast<int>(sequences),
+          .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p), sequences)),
+          .numbers = static_cast<int>(q_tiles * sequences)};
+}
+
+}  // namespace
+
+core::Prepared prepare(const AttentionProblem& p, int) {
+  if (std::string reason = refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
+  auto plan = std::make_shared<ForwardPlan>(p);
+  plan->shape = shape_of(p);
+  plan->kernel = instance_for(p);
+  const ForwardTile& tile = plan->kernel->tile;
+  const bool equal = visible_pairs(p) == p.len_q * p.len_k;
+  plan->order = order_of(p, tile, equal);
+  const int sms = device_info(p.device.index).sm_count;
+  resident_ctas(plan->kernel->function, tile.threads(), plan->kernel->shared_bytes, p.device.index);
+  plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
+  plan->has_counter = !equal && plan->order.numbers > sms;
+  if (plan->has_counter) plan->workspace_bytes = 256;
+  plan->tiles = std::to_string(tile.rows()) + "x" + std::to_string(tile.keys) + " of " + std::to_string(tile.dim_qk) +
+                " columns, " + std::to_string(tile.warpgroups) + " consumer warpgroups, " +
+                std::to_string(plan->kernel->shared_bytes) + " bytes shared, " + std::to_string(plan->ctas) +
+                " persistent thread blocks";
+  return {.plan = std::move(plan)};
+}
+
+}  // namespace fovea::cuda::sm90
