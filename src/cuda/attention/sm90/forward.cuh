@@ -28,19 +28,14 @@ __global__ void __launch_bounds__(Tile::kTile.threads(), 1) forward(const __grid
   auto& shared = *reinterpret_cast<ForwardShared<Tile>*>(shared_memory);
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   init_all_barriers(shared);
-  if (warp < 4) {
+  if (warp >= 4 * kTile.warpgroups) {
     ptx::decrease_registers<kTile.producer_registers()>();
-    if (warp == 0 && ptx::elect_one()) ForwardProducer<Tile>{p, shared}.run();
+    if (warp == 4 * kTile.warpgroups && ptx::elect_one()) ForwardProducer<Tile>{p, shared}.run();
     return;
   }
   ptx::increase_registers<kTile.consumer_registers()>();
-  ForwardConsumer<Element, Tile> consumer{p, shared, warp / 4 - 1, static_cast<int>(threadIdx.x) % kWarpgroup};
-  consumer.give_first_turn();
-#pragma unroll 1
-  for (int number = consumer.next_number(); number < p.order.numbers; number = consumer.next_number()) {
-    const QueryTile tile = query_tile<Tile>(p, number);
-    if (tile.first_row >= 0) consumer.run(tile);
-  }
+  ForwardConsumer<Element, Tile> consumer{p, shared, warp / 4, static_cast<int>(threadIdx.x) % kWarpgroup};
+  consumer.run();
 }
 
 template <class Element, class Tile>

@@ -88,24 +88,25 @@ struct ForwardConsumer {
     return tile.first_row + warpgroup * kWarpgroupRows + thread / 32 * 16 + thread % 32 / 4;
   }
 
-  template <bool kMasked>
   __device__ __forceinline__ void mask(Scores& scores, const QueryTile& tile, int kv_tile) {
-    if constexpr (kMasked) apply_mask(scores, p.shape, query(tile), kv_tile * kTile.keys + 2 * (thread % 4));
+    apply_mask(scores, p.shape, query(tile), kv_tile * kTile.keys + 2 * (thread % 4));
+  }
+  // Written so that the compiler makes no memset of it, which would put the array into memory.
+  static __device__ __forceinline__ void set_zero(Out& out) {
+#pragma unroll
+    for (int i = 0; i < kTile.dim_v / 2; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(out[i]));
   }
 
   // Scores become exponentials.
-  template <bool kMasked>
   __device__ __forceinline__ void softmax(Scores& scores, Rows2& rows) {
-    update_maximum<kTile.lazy>(scores, rows, p.shape.scale_log2e);
-    if constexpr (!kTile.overlap) take_turn();
-    exponentiate<kMasked ? 0 : kTile.polynomial, kTile.degree>(scores, rows, p.shape.scale_log2e);
-    if constexpr (!kTile.overlap) end_turn();
+    update_maximum(scores, rows, p.shape.scale_log2e);
+    exponentiate(scores, rows, p.shape.scale_log2e);
   }
 
-  // With overlap: on entry P of the tile before is in `probabilities`, and its V has not been used.
+  // On entry P of the K/V tile before is in `probabilities`, and its V has not been used.
   template <bool kMasked>
-  __device__ __forceinline__ void step_overlapped(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                                  const QueryTile& tile, int kv_tile) {
+  __device__ __forceinline__ void step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
+                                       const QueryTile& tile, int kv_tile) {
     wait_full(shared.k_barriers, k);
     take_turn();
     issue_scores(scores);
@@ -114,89 +115,119 @@ struct ForwardConsumer {
     end_turn();
     wait_products<1>(scores);
     release(shared.k_barriers, k, first_lane());
-    mask<kMasked>(scores, tile, kv_tile);
-    softmax<kMasked>(scores, rows);
+    if constexpr (kMasked) mask(scores, tile, kv_tile);
+    softmax(scores, rows);
     wait_products<0>(out);
     release(shared.v_barriers, v, first_lane());
     pack_operand<Element>(probabilities, scores);
-    rescale<kTile.lazy>(out, rows);
+    rescale(out, rows);
   }
 
-  // Without overlap: on entry P V of the tile before has been issued.
-  template <bool kMasked>
-  __device__ __forceinline__ void step_in_turn(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                               const QueryTile& tile, int kv_tile) {
-    wait_full(shared.k_barriers, k);
-    issue_scores(scores);
-    wait_products<0>(scores);
-    ptx::wgmma_fence_operand(out);
-    release(shared.k_barriers, k, first_lane());
-    release(shared.v_barriers, v, first_lane());
-    mask<kMasked>(scores, tile, kv_tile);
-    softmax<kMasked>(scores, rows);
-    pack_operand<Element>(probabilities, scores);
-    rescale<kTile.lazy>(out, rows);
-    wait_full(shared.v_barriers, v);
-    issue_out(out, probabilities);
-  }
-
-  template <bool kMasked>
-  __device__ __forceinline__ void step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                       const QueryTile& tile, int kv_tile) {
-    if constexpr (kTile.overlap)
-      step_overlapped<kMasked>(scores, probabilities, out, rows, tile, kv_tile);
-    else
-      step_in_turn<kMasked>(scores, probabilities, out, rows, tile, kv_tile);
-  }
-
-  // The first K/V tile, which is the last in memory: a causal mask or the end of the sequence cuts it.
-  __device__ __forceinline__ void first_step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                             const QueryTile& tile) {
+  // The exponentials of a query tile's first K/V tile, which is the last in memory: a mask or the end of the sequence
+  // may cut it.
+  __device__ __forceinline__ void first_softmax(Scores& scores, Rows2& rows, const QueryTile& tile) {
     const int kv_tile = tile.kv_tiles.end - 1;
+    if (kv_tile < tile.unmasked.begin || kv_tile >= tile.unmasked.end) mask(scores, tile, kv_tile);
+    rows = {};
+    softmax(scores, rows);
+  }
+
+  __device__ __forceinline__ void start(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
+                                        const QueryTile& tile) {
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, k);
     issue_scores(scores);
     wait_products<0>(scores);
     release(shared.k_barriers, k, first_lane());
-    if (kv_tile < tile.unmasked.begin || kv_tile >= tile.unmasked.end) mask<true>(scores, tile, kv_tile);
-    softmax<true>(scores, rows);
+    first_softmax(scores, rows, tile);
     pack_operand<Element>(probabilities, scores);
-#pragma unroll
-    for (float& value : out) value = 0.0f;
-    if constexpr (!kTile.overlap) {
-      wait_full(shared.v_barriers, v);
-      issue_out(out, probabilities);
+    set_zero(out);
+  }
+
+  // All K/V tiles but the first. The mask cuts tiles at both ends only.
+  __device__ __forceinline__ void later_steps(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
+                                              const QueryTile& tile) {
+    int kv_tile = tile.kv_tiles.end - 2;
+#pragma unroll 1
+    for (; kv_tile >= tile.kv_tiles.begin && kv_tile >= tile.unmasked.end; --kv_tile)
+      step<true>(scores, probabilities, out, rows, tile, kv_tile);
+#pragma unroll 1
+    for (; kv_tile >= tile.kv_tiles.begin && kv_tile >= tile.unmasked.begin; --kv_tile)
+      step<false>(scores, probabilities, out, rows, tile, kv_tile);
+#pragma unroll 1
+    for (; kv_tile >= tile.kv_tiles.begin; --kv_tile) step<true>(scores, probabilities, out, rows, tile, kv_tile);
+    release(shared.q_barriers, q, first_lane());
+  }
+
+  __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows,
+                                         const QueryTile& tile) {
+    wait_full(shared.v_barriers, v);
+    issue_out(out, probabilities);
+    const RowScale scale = finish_rows(p, tile, query(tile), rows);
+    wait_products<0>(out);
+    release(shared.v_barriers, v, first_lane());
+    write_rows<Element>(p, tile, query(tile), out, scale);
+  }
+
+  // The step from one query tile to the next: S of the next one beside the last O of this one.
+  __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
+                                              const QueryTile& tile, const QueryTile& next) {
+    const RowScale scale = finish_rows(p, tile, query(tile), rows);
+    wait_full(shared.q_barriers, q);
+    wait_full(shared.k_barriers, k);
+    take_turn();
+    issue_scores(scores);
+    wait_full(shared.v_barriers, v);
+    issue_out(out, probabilities);
+    end_turn();
+    wait_products<1>(scores);
+    release(shared.k_barriers, k, first_lane());
+    first_softmax(scores, rows, next);
+    wait_products<0>(out);
+    release(shared.v_barriers, v, first_lane());
+    pack_operand<Element>(probabilities, scores);
+    write_rows<Element>(p, tile, query(tile), out, scale);
+    set_zero(out);
+  }
+
+  // The next query tile with keys; first_row = -1 if none is left. Tiles without keys are done here: zeros.
+  __device__ __forceinline__ QueryTile next_tile() {
+    for (;;) {
+      const int number = next_number();
+      if (number >= p.order.numbers) return {.batch = 0, .head = 0, .first_row = -1, .kv_tiles = {}, .unmasked = {}};
+      const QueryTile tile = query_tile<Tile>(p, number);
+      if (tile.kv_tiles.begin < tile.kv_tiles.end) return tile;
+      write_empty_rows<Element>(p, tile, query(tile));
     }
   }
 
-  __device__ __forceinline__ void run(const QueryTile& tile) {
+  __device__ __forceinline__ void run() {
+    give_first_turn();
+    QueryTile tile = next_tile();
+    if (tile.first_row < 0) return;
     Scores scores;
     Probabilities probabilities;
     Out out;
     Rows2 rows;
-    if (tile.kv_tiles.begin < tile.kv_tiles.end) {
-      first_step(scores, probabilities, out, rows, tile);
-      int kv_tile = tile.kv_tiles.end - 2;
+    if constexpr (kTile.chained) {
+      start(scores, probabilities, out, rows, tile);
 #pragma unroll 1
-      for (; kv_tile >= tile.kv_tiles.begin && kv_tile >= tile.unmasked.end; --kv_tile)
-        step<true>(scores, probabilities, out, rows, tile, kv_tile);
-#pragma unroll 1
-      for (; kv_tile >= tile.kv_tiles.begin && kv_tile >= tile.unmasked.begin; --kv_tile)
-        step<false>(scores, probabilities, out, rows, tile, kv_tile);
-#pragma unroll 1
-      for (; kv_tile >= tile.kv_tiles.begin; --kv_tile) step<true>(scores, probabilities, out, rows, tile, kv_tile);
-      release(shared.q_barriers, q, first_lane());
-      if constexpr (kTile.overlap) {
-        wait_full(shared.v_barriers, v);
-        issue_out(out, probabilities);
+      for (;;) {
+        later_steps(scores, probabilities, out, rows, tile);
+        const QueryTile next = next_tile();
+        if (next.first_row < 0) break;
+        change_tile(scores, probabilities, out, rows, tile, next);
+        tile = next;
       }
-      wait_products<0>(out);
-      release(shared.v_barriers, v, first_lane());
+      finish(probabilities, out, rows, tile);
     } else {
-#pragma unroll
-      for (float& value : out) value = 0.0f;
+#pragma unroll 1
+      for (; tile.first_row >= 0; tile = next_tile()) {
+        start(scores, probabilities, out, rows, tile);
+        later_steps(scores, probabilities, out, rows, tile);
+        finish(probabilities, out, rows, tile);
+      }
     }
-    write_rows<Element>(p, tile, query(tile), out, rows);
   }
 };
 

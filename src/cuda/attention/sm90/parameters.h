@@ -19,17 +19,12 @@ struct ForwardTile {
   int keys;           // of a K/V tile
   int warpgroups;
   int q_stages, kv_stages;
-  // Overlap within a warpgroup: S of the next K/V tile is issued before O of this one, and its softmax runs meanwhile.
-  bool overlap;
-  // Overlap between warpgroups: they take turns at issuing products (with `overlap`) or at the exponentials (without).
-  bool turns;
-  int polynomial = 0;  // of every so many exponentials one is a polynomial on the FMA pipe; 0: none
-  int degree = 3;      // of the polynomial
-  // Keep a row's maximum, and skip the rescaling of O, while it grows by less than a factor of 2^8.
-  bool lazy = false;
+  bool chained;  // S of the next query tile is issued beside the last O of this one; wants two stages of Q
+  bool turns;    // warpgroups take turns at issuing products, so that one multiplies while another exponentiates
 
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
+  // Of a thread. Together with the producer's warpgroup they fill the registers of an SM.
   constexpr int consumer_registers() const { return warpgroups == 2 ? 232 : 160; }
   constexpr int producer_registers() const { return warpgroups == 2 ? 40 : 32; }
 };
@@ -37,15 +32,11 @@ struct ForwardTile {
 // How query tiles are dealt out. A section is `section_heads` neighbouring (batch, head), whose K and V stay in the L2
 // cache together. In a section the last query rows of all heads come first, since a causal mask leaves them the most
 // keys. Thread blocks take the next tile from `counter`, or every gridDim.x-th tile if it is null.
-//
-// `paired`, for causal masks without a counter: a thread block takes a tile from the end of a sequence and the
-// corresponding one from its start. All pairs visit equally many keys. A section is then one sequence.
 struct TileOrder {
   int q_tiles = 1;
   int sequences = 1;  // batch x query heads
   int section_heads = 1;
-  int numbers = 0;  // of the order; under `paired` the second number of a sequence's middle tile is no tile
-  bool paired = false;
+  int numbers = 0;  // tiles
   unsigned* counter = nullptr;  // 0 when the kernel starts
 };
 

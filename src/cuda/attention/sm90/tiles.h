@@ -12,7 +12,6 @@ struct Forward64 {
                                      .warpgroups = 3,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .overlap = true,
                                      .turns = false};
 };
 
@@ -23,7 +22,6 @@ struct Forward128 {
                                      .warpgroups = 2,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .overlap = true,
                                      .turns = true};
 };
 
@@ -35,7 +33,6 @@ struct Forward192With128 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .overlap = true,
                                      .turns = true};
 };
 
@@ -46,7 +43,6 @@ struct Forward192 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .overlap = true,
                                      .turns = false};
 };
 
@@ -57,7 +53,6 @@ struct Forward256 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .overlap = true,
                                      .turns = false};
 };
 
