@@ -28,7 +28,6 @@ attention::Implementation any_gpu() {
 attention::Implementation hopper() {
   return {.name = "cuda.sm90",
           .device = DeviceKind::cuda,
-          .automatic = false,
           .unavailable = [](int) { return unavailable(); },
           .prepare = sm90::prepare,
           .forward = sm90::forward,

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(Tile::kTile.threads(), 1) forward(const __grid
 
 template <class Element, class Tile>
 ForwardInstance forward_instance() {
-  return {reinterpret_cast<const void*>(&forward<Element, Tile>), Tile::kTile,
+  return {reinterpret_cast<const void*>(&forward<Element, Tile>), Tile::kTile, Tile::kTimes,
           static_cast<int>(sizeof(ForwardShared<Tile>))};
 }
 

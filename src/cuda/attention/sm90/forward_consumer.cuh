@@ -30,7 +30,7 @@ struct ForwardConsumer {
   // The number of the next query tile.
   __device__ __forceinline__ int next_number() {
     wait_full(shared.number_barriers, numbers);
-    const int number = *static_cast<volatile int*>(&shared.numbers[numbers.stage]);
+    const int number = *static_cast<volatile int*>(&shared.numbers[numbers.stage()]);
     __syncwarp();
     release(shared.number_barriers, numbers, first_lane());
     return number;
@@ -40,8 +40,8 @@ struct ForwardConsumer {
   __device__ __forceinline__ void issue_scores(Scores& scores) {
     constexpr int kQPanel = kTile.rows() * 128, kKPanel = kTile.keys * 128;
     const std::uint64_t dq =
-        ptx::k_major_descriptor(shared_address(shared.q[q.stage]) + warpgroup * kWarpgroupRows * 128);
-    const std::uint64_t dk = ptx::k_major_descriptor(shared_address(shared.k[k.stage]));
+        ptx::k_major_descriptor(shared_address(shared.q[q.stage()]) + warpgroup * kWarpgroupRows * 128);
+    const std::uint64_t dk = ptx::k_major_descriptor(shared_address(shared.k[k.stage()]));
     ptx::wgmma_fence_operand(scores);
     ptx::wgmma_fence();
     ptx::wgmma_ss<Element, false>(scores, dq, dk);
@@ -55,7 +55,7 @@ struct ForwardConsumer {
 
   // Issues O += P V as a wgmma group.
   __device__ __forceinline__ void issue_out(Out& out, Probabilities& probabilities) {
-    const std::uint64_t dv = ptx::mn_major_descriptor(shared_address(shared.v[v.stage]), kTile.keys * 128);
+    const std::uint64_t dv = ptx::mn_major_descriptor(shared_address(shared.v[v.stage()]), kTile.keys * 128);
     ptx::wgmma_fence_operand(out);
     ptx::wgmma_fence_operand(probabilities);
     ptx::wgmma_fence();
@@ -163,16 +163,19 @@ struct ForwardConsumer {
                                          const QueryTile& tile) {
     wait_full(shared.v_barriers, v);
     issue_out(out, probabilities);
-    const RowScale scale = finish_rows(p, tile, query(tile), rows);
     wait_products<0>(out);
     release(shared.v_barriers, v, first_lane());
+    const RowScale scale = finish_rows(p, tile, query(tile), rows);
     write_rows<Element>(p, tile, query(tile), out, scale);
   }
 
-  // The step from one query tile to the next: S of the next one beside the last O of this one.
+  // The step from one query tile to the next: S of the next one beside the last O of this one. If registers are few,
+  // results are stored before the softmax.
   __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                              const QueryTile& tile, const QueryTile& next) {
-    const RowScale scale = finish_rows(p, tile, query(tile), rows);
+                                              int number, int next) {
+    constexpr bool kStoreFirst = kTile.dim_v > 192;
+    const QueryTile before = tile_again(number);
+    const RowScale scale = finish_rows(p, before, query(before), rows);
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, k);
     take_turn();
@@ -180,49 +183,66 @@ struct ForwardConsumer {
     wait_full(shared.v_barriers, v);
     issue_out(out, probabilities);
     end_turn();
-    wait_products<1>(scores);
-    release(shared.k_barriers, k, first_lane());
-    first_softmax(scores, rows, next);
+    if constexpr (!kStoreFirst) {
+      wait_products<1>(scores);
+      release(shared.k_barriers, k, first_lane());
+      first_softmax(scores, rows, tile_again(next));
+    }
     wait_products<0>(out);
     release(shared.v_barriers, v, first_lane());
-    pack_operand<Element>(probabilities, scores);
+    if constexpr (!kStoreFirst) pack_operand<Element>(probabilities, scores);
+    const QueryTile tile = tile_again(number);
     write_rows<Element>(p, tile, query(tile), out, scale);
+    if constexpr (kStoreFirst) {
+      ptx::wgmma_fence_operand(scores);
+      release(shared.k_barriers, k, first_lane());
+      first_softmax(scores, rows, tile_again(next));
+      pack_operand<Element>(probabilities, scores);
+    }
     set_zero(out);
   }
 
-  // The next query tile with keys; first_row = -1 if none is left. Tiles without keys are done here: zeros.
-  __device__ __forceinline__ QueryTile next_tile() {
+  // The tile of a number, computed once more: a tile takes seven registers, which change_tile does not have to spare.
+  // The compiler must not see that it is the same.
+  __device__ __forceinline__ QueryTile tile_again(int number) const {
+    asm volatile("" : "+r"(number));
+    return query_tile<Tile>(p, number);
+  }
+
+  // The number of the next query tile with keys; -1 if none is left. Tiles without keys are done here: zeros.
+  __device__ __forceinline__ int next_tile() {
     for (;;) {
       const int number = next_number();
-      if (number >= p.order.numbers) return {.batch = 0, .head = 0, .first_row = -1, .kv_tiles = {}, .unmasked = {}};
-      const QueryTile tile = query_tile<Tile>(p, number);
-      if (tile.kv_tiles.begin < tile.kv_tiles.end) return tile;
+      if (number >= p.order.numbers) return -1;
+      const QueryTile tile = tile_again(number);
+      if (tile.kv_tiles.begin < tile.kv_tiles.end) return number;
       write_empty_rows<Element>(p, tile, query(tile));
     }
   }
 
   __device__ __forceinline__ void run() {
     give_first_turn();
-    QueryTile tile = next_tile();
-    if (tile.first_row < 0) return;
     Scores scores;
     Probabilities probabilities;
     Out out;
     Rows2 rows;
+    int number = next_tile();
+    if (number < 0) return;
     if constexpr (kTile.chained) {
-      start(scores, probabilities, out, rows, tile);
+      start(scores, probabilities, out, rows, tile_again(number));
 #pragma unroll 1
       for (;;) {
-        later_steps(scores, probabilities, out, rows, tile);
-        const QueryTile next = next_tile();
-        if (next.first_row < 0) break;
-        change_tile(scores, probabilities, out, rows, tile, next);
-        tile = next;
+        later_steps(scores, probabilities, out, rows, tile_again(number));
+        const int next = next_tile();
+        if (next < 0) break;
+        change_tile(scores, probabilities, out, rows, number, next);
+        number = next;
       }
-      finish(probabilities, out, rows, tile);
+      finish(probabilities, out, rows, tile_again(number));
     } else {
 #pragma unroll 1
-      for (; tile.first_row >= 0; tile = next_tile()) {
+      for (; number >= 0; number = next_tile()) {
+        const QueryTile tile = tile_again(number);
         start(scores, probabilities, out, rows, tile);
         later_steps(scores, probabilities, out, rows, tile);
         finish(probabilities, out, rows, tile);

@@ -28,8 +28,7 @@ __device__ __forceinline__ void transpose_quad(std::uint32_t (&words)[4], int la
 // One row in whole 16-byte stores, which cover whole sectors of 32 bytes.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_row_16bit(const TensorRef& t, std::int64_t offset, const float (&out)[kCount],
-                                                int row, float factor, int dim, bool valid) {
-  const int lane = static_cast<int>(threadIdx.x % 4);
+                                                int row, float factor, int dim, int lane, bool valid) {
   auto* to = static_cast<Element*>(t.data) + offset;
 #pragma unroll
   for (int column = 0; column < 2 * kCount; column += 32) {
@@ -48,8 +47,7 @@ __device__ __forceinline__ void store_row_16bit(const TensorRef& t, std::int64_t
 // One row in stores of two columns: fp32, or rows that are not aligned.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_row_pairs(const TensorRef& t, std::int64_t offset, const float (&out)[kCount],
-                                                int row, float factor, int dim) {
-  const int lane = static_cast<int>(threadIdx.x % 4);
+                                                int row, float factor, int dim, int lane) {
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4) {
     const float pair[2] = {out[i] * factor, out[i + 1] * factor};
@@ -74,7 +72,8 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
     scale.factor[row] = sum == 0.0f ? 0.0f : 1.0f / sum;
     if (at < p.shape.len_q && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
       constexpr float kLn2 = 0.693147180559945309f;
-      const float lse = sum == 0.0f ? -kInfinity : (rows.offset[row] + log2f(sum)) * kLn2;
+      const float lse =
+          sum == 0.0f ? -kInfinity : (offset_of(rows.maximum[row], p.shape.scale_log2e) + log2f(sum)) * kLn2;
       static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = lse;
     }
   }
@@ -87,15 +86,18 @@ __device__ __forceinline__ void write_rows(const ForwardParameters& p, const Que
                                            const float (&out)[kCount], const RowScale& scale) {
   const Shape& s = p.shape;
   const bool whole = p.out.kind != ElementKind::fp32 && p.out.aligned && s.dim_v % 8 == 0;
+  // Computed here, not once per kernel: the main loop has no registers for it. The volatile asm keeps it here.
+  int dim = s.dim_v, lane = static_cast<int>(threadIdx.x % 4);
+  asm volatile("" : "+r"(dim), "+r"(lane));
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     const int at = query + 8 * row;
     const bool valid = at < s.len_q;
     const std::int64_t offset = row_offset(p.out, tile.batch, tile.head, at);
     if (whole)
-      store_row_16bit<Element>(p.out, offset, out, row, scale.factor[row], s.dim_v, valid);
+      store_row_16bit<Element>(p.out, offset, out, row, scale.factor[row], dim, lane, valid);
     else if (valid)
-      store_row_pairs<Element>(p.out, offset, out, row, scale.factor[row], s.dim_v);
+      store_row_pairs<Element>(p.out, offset, out, row, scale.factor[row], dim, lane);
   }
 }
 

@@ -6,9 +6,10 @@
 namespace fovea::cuda::sm90 {
 
 std::span<const ForwardInstance> forward_fp16() {
-  static const ForwardInstance all[] = {forward_instance<__half, Forward64>(), forward_instance<__half, Forward128>(),
-                                        forward_instance<__half, Forward192With128>(),
-                                        forward_instance<__half, Forward192>(), forward_instance<__half, Forward256>()};
+  static const ForwardInstance all[] = {
+      forward_instance<__half, Forward64>(),  forward_instance<__half, Forward64FewRows>(),
+      forward_instance<__half, Forward128>(), forward_instance<__half, Forward192With128>(),
+      forward_instance<__half, Forward192>(), forward_instance<__half, Forward256>()};
   return all;
 }
 

@@ -30,26 +30,26 @@ struct ForwardProducer {
   // Tells the consumers the number of the next tile.
   __device__ __forceinline__ void publish(int number) {
     wait_empty(shared.number_barriers, numbers);
-    shared.numbers[numbers.stage] = number;
-    ptx::mbarrier_arrive(shared_address(&shared.number_barriers.full[numbers.stage]));
+    shared.numbers[numbers.stage()] = number;
+    ptx::mbarrier_arrive(shared_address(&shared.number_barriers.full[numbers.stage()]));
     numbers.advance();
   }
   __device__ __forceinline__ void load_k(const QueryTile& tile, int head_kv, int kv_tile) {
     wait_empty(shared.k_barriers, k);
-    load_panels<kTile.keys, kTile.dim_qk>(shared.k[k.stage], p.k, shared.k_barriers.full[k.stage], kv_tile * kTile.keys,
-                                          head_kv, tile.batch);
+    load_panels<kTile.keys, kTile.dim_qk>(shared.k[k.stage()], p.k, shared.k_barriers.full[k.stage()],
+                                          kv_tile * kTile.keys, head_kv, tile.batch);
     k.advance();
   }
   __device__ __forceinline__ void load_v(const QueryTile& tile, int head_kv, int kv_tile) {
     wait_empty(shared.v_barriers, v);
-    load_panels<kTile.keys, kTile.dim_v>(shared.v[v.stage], p.v, shared.v_barriers.full[v.stage], kv_tile * kTile.keys,
-                                         head_kv, tile.batch);
+    load_panels<kTile.keys, kTile.dim_v>(shared.v[v.stage()], p.v, shared.v_barriers.full[v.stage()],
+                                         kv_tile * kTile.keys, head_kv, tile.batch);
     v.advance();
   }
   __device__ __forceinline__ void load_tile(const QueryTile& tile) {
     const int head_kv = tile.head / p.shape.group;
     wait_empty(shared.q_barriers, q);
-    load_panels<kTile.rows(), kTile.dim_qk>(shared.q[q.stage], p.q, shared.q_barriers.full[q.stage], tile.first_row,
+    load_panels<kTile.rows(), kTile.dim_qk>(shared.q[q.stage()], p.q, shared.q_barriers.full[q.stage()], tile.first_row,
                                             tile.head, tile.batch);
     q.advance();
     load_k(tile, head_kv, tile.kv_tiles.end - 1);

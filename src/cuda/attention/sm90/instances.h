@@ -1,4 +1,4 @@
-// The kernel instances, one function per instance file; sorted by head dimension.
+// The kernel instances, one function per instance file.
 #pragma once
 
 #include <span>

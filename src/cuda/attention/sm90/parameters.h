@@ -25,8 +25,8 @@ struct ForwardTile {
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
   // Of a thread. Together with the producer's warpgroup they fill the registers of an SM.
-  constexpr int consumer_registers() const { return warpgroups == 2 ? 232 : 160; }
-  constexpr int producer_registers() const { return warpgroups == 2 ? 40 : 32; }
+  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
+  constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
 };
 
 // How query tiles are dealt out. A section is `section_heads` neighbouring (batch, head), whose K and V stay in the L2
@@ -36,14 +36,21 @@ struct TileOrder {
   int q_tiles = 1;
   int sequences = 1;  // batch x query heads
   int section_heads = 1;
-  int numbers = 0;  // tiles
+  int numbers = 0;              // tiles
   unsigned* counter = nullptr;  // 0 when the kernel starts
+};
+
+// Seconds of a thread block on a full chip.
+struct ForwardTimes {
+  double step;  // for a K/V tile
+  double tile;  // for a query tile, beside its K/V tiles
 };
 
 // One compiled kernel.
 struct ForwardInstance {
   const void* function;
   ForwardTile tile;
+  ForwardTimes times;
   int shared_bytes;
 };
 

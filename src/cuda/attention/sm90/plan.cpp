@@ -2,11 +2,13 @@
 #include "cuda/attention/sm90/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
@@ -17,14 +19,23 @@ namespace {
 constexpr std::int64_t kMaxDim = 256, kMaxNumbers = (std::int64_t{1} << 30) - 1;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
+  return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
+}
 
-const ForwardInstance* instance_for(const AttentionProblem& p) {
-  const auto all = p.dtype == DType::bf16 ? forward_bf16() : forward_fp16();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const ForwardInstance& one) {
-    return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v;
-  });
-  return found == all.end() ? nullptr : &*found;
+struct Choice {
+  const ForwardInstance* kernel = nullptr;
+  double seconds = HUGE_VAL;
+};
+
+// The fastest instance by prediction; null if none fits.
+Choice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
+  Choice best;
+  for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
+    if (!fits(p, one, shared_limit)) continue;
+    if (const double seconds = seconds_of(p, one, sms); seconds < best.seconds) best = {&one, seconds};
+  }
+  return best;
 }
 
 std::string dim_refusal(std::string_view name, std::int64_t dim) {
@@ -49,17 +60,15 @@ std::string size_refusal(const AttentionProblem& p) {
 std::string refusal(const AttentionProblem& p) {
   if (p.pass != Pass::forward) return "takes forward only";
   if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
+  if (p.unaligned)
+    return "q, k or v unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
+           "bytes";
   if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
   if (std::string reason = size_refusal(p); !reason.empty()) return reason;
   const DeviceInfo& device = device_info(p.device.index);
   if (device.major != 9 || device.minor != 0)
     return device.name + " has compute capability " + std::to_string(device.major) + "." +
            std::to_string(device.minor) + ", runs on 9.0 only";
-  const ForwardInstance* kernel = instance_for(p);
-  const int limit = usable_shared_memory(p.device.index);
-  if (kernel->shared_bytes > limit)
-    return "a thread block takes " + std::to_string(kernel->shared_bytes) + " bytes of shared memory, " +
-           std::to_string(limit) + " may be used";
   return {};
 }
 
@@ -83,13 +92,20 @@ TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equa
 
 core::Prepared prepare(const AttentionProblem& p, int) {
   if (std::string reason = refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
+  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
+  const Choice choice = choice_for(p, sms, limit);
+  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
+  if (!has_code(choice.kernel->function, p.device.index))
+    return {.refusal =
+                "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only"};
   auto plan = std::make_shared<ForwardPlan>(p);
   plan->shape = shape_of(p);
-  plan->kernel = instance_for(p);
+  plan->kernel = choice.kernel;
+  plan->seconds = choice.seconds;
   const ForwardTile& tile = plan->kernel->tile;
-  const bool equal = visible_pairs(p) == p.len_q * p.len_k;
+  const bool equal = visits_of(p, tile).equal();
   plan->order = order_of(p, tile, equal);
-  const int sms = device_info(p.device.index).sm_count;
+  // Loads the kernel's code, which may allocate driver memory, before a call writes anything.
   resident_ctas(plan->kernel->function, tile.threads(), plan->kernel->shared_bytes, p.device.index);
   plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
   plan->has_counter = !equal && plan->order.numbers > sms;

@@ -45,33 +45,34 @@ __device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, 
   }
 }
 
-// A position in a ring. Stage s is used in phases 0, 1, 0, ... ; the producer and the consumers keep one each.
+// A position in a ring. Stage s is used in phases 0, 1, 0, ... ; the producer and the consumers keep one each. One
+// number, since consumers have no register to spare.
 template <int kStages>
 struct RingPosition {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, phase ^= 1;
-  }
+  static_assert(kStages == 1 || kStages == 2 || kStages == 4);
+  unsigned uses = 0;
+  __device__ __forceinline__ unsigned stage() const { return uses % kStages; }
+  __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }
+  __device__ __forceinline__ void advance() { ++uses; }
 };
 
 // Consumers wait until the stage's copies have arrived.
 template <int kStages>
 __device__ __forceinline__ void wait_full(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at) {
-  ptx::mbarrier_wait(shared_address(&barriers.full[at.stage]), at.phase);
+  ptx::mbarrier_wait(shared_address(&barriers.full[at.stage()]), at.phase());
 }
 
 // The producer waits until the consumers are done with the stage's former tile; of a new ring it does not wait.
 template <int kStages>
 __device__ __forceinline__ void wait_empty(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at) {
-  ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage]), at.phase ^ 1);
+  ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage()]), at.phase() ^ 1);
 }
 
 // One lane of each consumer warp says that the warp is done with the stage; then the position moves on.
 template <int kStages>
 __device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, RingPosition<kStages>& at,
                                         bool first_lane) {
-  if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage]));
+  if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
   at.advance();
 }
 

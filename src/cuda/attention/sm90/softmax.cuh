@@ -13,10 +13,9 @@ namespace fovea::cuda::sm90 {
 
 __device__ __forceinline__ constexpr int row_of(int i) { return i / 2 % 2; }
 
-// The state of two rows. `offset` is maximum x scale x log2(e), rounded once, so that all uses agree.
+// The state of two rows.
 struct Rows2 {
   float maximum[2] = {-kInfinity, -kInfinity};
-  float offset[2] = {0.0f, 0.0f};
   float sum[2] = {0.0f, 0.0f};  // of this thread's columns
   float factor[2] = {1.0f, 1.0f};
 };
@@ -39,7 +38,10 @@ __device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape&
   }
 }
 
-// Updates maximum and offset, and rescales the sum. `factor` is what the accumulator must be multiplied by.
+// What exponents are relative to: maximum x scale x log2(e), rounded, so that all uses agree.
+__device__ __forceinline__ float offset_of(float maximum, float scale) { return __fmul_rn(finite_max(maximum), scale); }
+
+// Updates the maximum, and rescales the sum. `factor` is what the accumulator must be multiplied by.
 template <int kCount>
 __device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Rows2& rows, float scale) {
 #pragma unroll
@@ -49,8 +51,7 @@ __device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Ro
     for (int i = 4 + 2 * row; i < kCount; i += 4) even = fmaxf(even, scores[i]), odd = fmaxf(odd, scores[i + 1]);
     const float before = rows.maximum[row];
     rows.maximum[row] = fmaxf(before, lanes_max<4>(fmaxf(even, odd)));
-    rows.offset[row] = finite_max(rows.maximum[row]) * scale;
-    rows.factor[row] = ptx::exp2_approx(fmaf(before, scale, -rows.offset[row]));
+    rows.factor[row] = ptx::exp2_approx(fmaf(before, scale, -offset_of(rows.maximum[row], scale)));
     rows.sum[row] *= rows.factor[row];
   }
 }
@@ -58,11 +59,12 @@ __device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Ro
 // Scores become exponentials relative to the maximum.
 template <int kCount>
 __device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& rows, float scale) {
+  const float offset[2] = {offset_of(rows.maximum[0], scale), offset_of(rows.maximum[1], scale)};
   float second[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int row = row_of(i);
-    scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -rows.offset[row]));
+    scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -offset[row]));
     (i % 2 == 0 ? rows.sum[row] : second[row]) += scores[i];
   }
   rows.sum[0] += second[0], rows.sum[1] += second[1];
