@@ -317,7 +317,7 @@ __device__ __forceinline__ void leave_dq(const float (&dq)[32], const BackwardPa
   wait(shared.dq_empty[warpgroup], (step & 1) ^ 1, p.watch, 4);
   const std::uint32_t to = ptx::shared_address_of(shared.dq[warpgroup]) + threadIdx.x % kWarpgroupThreads * 16;
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < (Tile::kDropped ? 0 : 8); ++i)
     ptx::store_shared_float4(to + i * 2048, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
   ptx::fence_proxy_async();
   arrive_warp(shared.dq_full[warpgroup]);
@@ -465,6 +465,7 @@ __device__ __forceinline__ void initialise_barriers(BackwardShared<Tile>& shared
 
 template <class Tile>
 __global__ void __launch_bounds__(kBackwardThreads, 1) backward(const __grid_constant__ BackwardParameters p) {
+  static_assert(sizeof(BackwardShared<Tile>) <= 232448);
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& shared = *reinterpret_cast<BackwardShared<Tile>*>(shared_memory);
   if (threadIdx.x == 0) initialise_barriers(shared);

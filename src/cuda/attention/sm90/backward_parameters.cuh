@@ -21,13 +21,14 @@ enum class Schedule : std::uint8_t {
 
 // The kernel's compile-time choices. Form 1, `ordered`: dQ is added in a fixed order, so its bits never change. Form 2,
 // `silent`: dQ is not added at all, a yardstick. Form 4: three stages instead of two. Form 8: dV is
-// issued before dS is computed.
+// issued before dS is computed. Form 16: dQ is not even stored to shared memory, a yardstick.
 template <class Element_, int kDim_, int kForm>
 struct BackwardTile {
   using Element = Element_;
   static constexpr int kDim = kDim_;
   static constexpr int kQueries = kDim == 64 ? 128 : 64;
-  static constexpr bool kOrdered = kForm & 1, kSilent = kForm & 2, kEarlyDv = kForm & 8;
+  static constexpr bool kOrdered = kForm & 1, kSilent = kForm & 2, kEarlyDv = kForm & 8,
+                        kDropped = kForm & 16;
   static constexpr int kStages = kForm & 4 ? 3 : 2;
   static constexpr int kPanels = kDim / 64;  // panels of 64 columns, 128 bytes a row
 };
