@@ -9,6 +9,7 @@
 #include "cuda/attention/sm90/wgmma_wide.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace fovea::cuda::sm90 {
@@ -27,12 +28,12 @@ struct BackwardShared {
   std::byte q[kStages][kQueries * kRow];
   std::byte dout[kStages][kQueries * kRow];
   std::byte ds[2][kKeys * kQueries * 2];
-  std::byte dq[kKeyWarpgroups][kChunkBytes];
+  std::byte dq[kKeyWarpgroups][Tile::kDqSlots][kChunkBytes];
   alignas(128) float lse[kStages][kQueries];
   float delta[kStages][kQueries];
   std::uint64_t q_full[kStages], dout_full[kStages], empty[kStages];
   std::uint64_t ds_full[2], ds_empty[2];
-  std::uint64_t dq_full[kKeyWarpgroups], dq_empty[kKeyWarpgroups];
+  std::uint64_t dq_full[kKeyWarpgroups][Tile::kDqSlots], dq_empty[kKeyWarpgroups][Tile::kDqSlots];
 };
 
 // A ring's place: stage and parity of the current step.
@@ -105,7 +106,7 @@ __device__ __forceinline__ void load_tiles(const BackwardParameters& p, Backward
     if (step == 0) load(shared.v, kKeys, p.v, dout_full, work.first_key(), work.head_kv);
     load(shared.dout[stage], kQueries, p.dout, dout_full, walk.tile * kQueries, walk.head);
     ptx::bulk_load(shared_address_of(shared.delta[stage]), p.delta + row, kQueries * 4, dout_full);
-    walk.advance(work);
+    walk.advance(p, work);
     place.advance();
   }
 }
@@ -130,40 +131,43 @@ __device__ __forceinline__ void wait_turn(const unsigned* turns, unsigned turn, 
 #endif
 }
 
-// One lane adds the chunks that the key warpgroups leave in shared memory, in turn. The first to come stores instead.
+// One lane adds the chunks that a key warpgroup leaves in shared memory, in turn. The first to come stores instead; the
+// last finds a rounded chunk.
 template <class Tile>
 __device__ __forceinline__ void add_dq_chunks(const BackwardParameters& p, BackwardShared<Tile>& shared,
-                                              const KeyTileWork& work) {
+                                              const KeyTileWork& work, int chunk) {
   QueryWalk walk(work, p.shape);
+  Place<Tile::kDqSlots> slot;
 #pragma unroll 1
   for (int step = 0; step < work.steps; ++step) {
-    const std::int64_t place = walk.place(p, work);
-    float* to = p.dq + place * (kKeyWarpgroups * kChunkFloats);
-    const unsigned turn = Tile::kOrdered ? turn_of<Tile::kQueries>(p, work.key_tile, walk.tile) : 1;
-#pragma unroll 1
-    for (int chunk = 0; chunk < kKeyWarpgroups; ++chunk, to += kChunkFloats) {
-      wait(shared.dq_full[chunk], step & 1, p.watch, 2);
-      if (Tile::kOrdered && chunk == 0) {
-        wait_turn(p.turns + place, turn, p.watch);
-        ptx::fence_proxy_async_all();
-      }
-      const std::uint32_t from = ptx::shared_address_of(shared.dq[chunk]);
-      if (Tile::kSilent) {
-      } else if (turn == 0) {
-        ptx::bulk_store(to, from, kChunkBytes);
-      } else {
-        ptx::bulk_add(to, from, kChunkBytes);
-      }
-      ptx::bulk_commit();
-      ptx::bulk_wait_read<0>();
-      ptx::mbarrier_arrive(ptx::shared_address_of(&shared.dq_empty[chunk]));
+    const std::int64_t place = walk.place(p, work) * kKeyWarpgroups + chunk;
+    const Turn turn = turn_of<Tile::kQueries>(p, work, walk.tile);
+    const std::uint32_t from = ptx::shared_address_of(shared.dq[chunk][slot.stage]);
+    const bool finished = Tile::kFinishes && turn.last;
+    wait(shared.dq_full[chunk][slot.stage], slot.parity, p.watch, 2);
+    if (Tile::kOrdered && !finished) {
+      wait_turn(p.turns + place, turn.before, p.watch);
+      ptx::fence_proxy_async_all();
     }
-    if (Tile::kOrdered) {
+    if (Tile::kSilent) {
+    } else if (finished) {
+      ptx::tma_store(&p.dq_out, from, Tile::kPanels == 1 ? 0 : chunk * 64,
+                     walk.tile * Tile::kQueries + (Tile::kPanels == 1 ? chunk * 64 : 0), walk.head, work.batch);
+    } else if (Tile::kOrdered && turn.before == 0) {
+      ptx::bulk_store(p.dq + place * kChunkFloats, from, kChunkBytes);
+    } else {
+      ptx::bulk_add(p.dq + place * kChunkFloats, from, kChunkBytes);
+    }
+    ptx::bulk_commit();
+    ptx::bulk_wait_read<0>();
+    ptx::mbarrier_arrive(ptx::shared_address_of(&shared.dq_empty[chunk][slot.stage]));
+    if (Tile::kOrdered && !finished) {
       ptx::bulk_wait_all();
       ptx::fence_proxy_async_all();
       ptx::add_release(p.turns + place, 1);
     }
-    walk.advance(work);
+    walk.advance(p, work);
+    slot.advance();
   }
   ptx::bulk_wait_all();
 }
@@ -310,17 +314,57 @@ __device__ __forceinline__ void issue_dq(float (&dq)[32], BackwardShared<Tile>& 
   }
 }
 
-// Hands the chunk to the warp that adds it.
+// Adds what the other key tiles have left in memory, and leaves the rounded sum as a box of 64 rows of 128 bytes.
 template <class Tile>
-__device__ __forceinline__ void leave_dq(const float (&dq)[32], const BackwardParameters& p,
-                                         BackwardShared<Tile>& shared, int step, int warpgroup) {
-  wait(shared.dq_empty[warpgroup], (step & 1) ^ 1, p.watch, 4);
-  const std::uint32_t to = ptx::shared_address_of(shared.dq[warpgroup]) + threadIdx.x % kWarpgroupThreads * 16;
+__device__ __forceinline__ void finish_dq(float (&dq)[32], const BackwardParameters& p, std::uint32_t to,
+                                          const KeyFragment& f, std::int64_t place, unsigned before) {
+  if (before > 0) {
+    if (threadIdx.x % 32 == 0) wait_turn(p.turns + place, before, p.watch);
+    __syncwarp();
+    const float4* from = reinterpret_cast<const float4*>(p.dq + place * kChunkFloats) + threadIdx.x % kWarpgroupThreads;
 #pragma unroll
-  for (int i = 0; i < (Tile::kDropped ? 0 : 8); ++i)
-    ptx::store_shared_float4(to + i * 2048, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    for (int i = 0; i < 8; ++i) {
+      const float4 sum = __ldcg(from + i * kWarpgroupThreads);
+      dq[4 * i] += sum.x;
+      dq[4 * i + 1] += sum.y;
+      dq[4 * i + 2] += sum.z;
+      dq[4 * i + 3] += sum.w;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 32; ++i) dq[i] *= p.shape.scale;
+  std::uint32_t packed[4][4];
+  pack_operand<typename Tile::Element>(packed, dq);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) ptx::stmatrix_x4(to + f.store_offset(i) - f.warpgroup * (64 * 128), packed[i]);
+}
+
+// Hands the chunk to the lane that adds it.
+template <class Tile>
+__device__ __forceinline__ void leave_dq(float (&dq)[32], const BackwardParameters& p, BackwardShared<Tile>& shared,
+                                         const KeyTileWork& work, const KeyFragment& f, const QueryWalk& walk,
+                                         Place<Tile::kDqSlots>& slot) {
+  const std::int64_t place = walk.place(p, work) * kKeyWarpgroups + f.warpgroup;
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  if constexpr (Tile::kDirect) {
+    float* to = p.dq + place * kChunkFloats + thread * 4;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) ptx::add_global_float4(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    return;
+  }
+  wait(shared.dq_empty[f.warpgroup][slot.stage], slot.parity ^ 1, p.watch, 4);
+  const std::uint32_t to = ptx::shared_address_of(shared.dq[f.warpgroup][slot.stage]);
+  const Turn turn = turn_of<Tile::kQueries>(p, work, walk.tile);
+  if (Tile::kFinishes && turn.last) {
+    finish_dq<Tile>(dq, p, to, f, place, turn.before);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      ptx::store_shared_float4(to + thread * 16 + i * 2048, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+  }
   ptx::fence_proxy_async();
-  arrive_warp(shared.dq_full[warpgroup]);
+  arrive_warp(shared.dq_full[f.warpgroup][slot.stage]);
+  slot.advance();
 }
 
 // All MMAs of 64 keys: S^T, dP^T, dV and dK of a step, then dQ of the step before.
@@ -342,9 +386,10 @@ __device__ __forceinline__ void multiply_keys(const BackwardParameters& p, Backw
   const Range all = queries_of_all(s, first_key, first_key + kKeys - 1);
   const Range unmasked = {first_key + kKeys > s.len_k ? p.query_tiles : (all.begin + kQueries - 1) / kQueries,
                           all.end == s.len_q ? p.query_tiles : all.end / kQueries};
-  QueryWalk walk(work, s);
+  QueryWalk walk(work, s), walk_before(work, s);  // dQ belongs to the step before
   Place<Tile::kStages> place;
   Place<2> slot;
+  Place<Tile::kDqSlots> dq_slot;
   const std::uint64_t k_rows = ptx::panel_descriptor(shared_address_of(shared.k) + warpgroup * (64 * 128));
   const std::uint64_t v_rows = ptx::panel_descriptor(shared_address_of(shared.v) + warpgroup * (64 * 128));
 #pragma unroll 1
@@ -415,14 +460,15 @@ __device__ __forceinline__ void multiply_keys(const BackwardParameters& p, Backw
       ptx::wgmma_wait<0>();
       ptx::keep_registers(dq);
       arrive_warp(shared.ds_empty[slot.stage ^ 1]);
-      leave_dq<Tile>(dq, p, shared, step - 1, warpgroup);
+      leave_dq<Tile>(dq, p, shared, work, f, walk_before, dq_slot);
     } else {
       ptx::wgmma_wait<0>();
       ptx::keep_registers(p_operand);
       ptx::keep_registers(ds_operand);
       arrive_warp(shared.empty[stage]);
     }
-    walk.advance(work);
+    walk_before = walk;
+    walk.advance(p, work);
     place.advance();
     slot.advance();
   }
@@ -434,7 +480,7 @@ __device__ __forceinline__ void multiply_keys(const BackwardParameters& p, Backw
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::keep_registers(dq);
-    leave_dq<Tile>(dq, p, shared, work.steps - 1, warpgroup);
+    leave_dq<Tile>(dq, p, shared, work, f, walk_before, dq_slot);
   }
 #pragma unroll
   for (int i = 0; i < Tile::kDim / 2; ++i) dk[i] *= s.scale;
@@ -457,8 +503,10 @@ __device__ __forceinline__ void initialise_barriers(BackwardShared<Tile>& shared
     initialise(shared.ds_empty[i], 4 * kKeyWarpgroups);
   }
   for (int i = 0; i < kKeyWarpgroups; ++i) {
-    initialise(shared.dq_full[i], 4);
-    initialise(shared.dq_empty[i], 1);
+    for (int slot = 0; slot < Tile::kDqSlots; ++slot) {
+      initialise(shared.dq_full[i][slot], 4);
+      initialise(shared.dq_empty[i][slot], 1);
+    }
   }
   ptx::fence_mbarrier_init();
 }
@@ -470,13 +518,14 @@ __global__ void __launch_bounds__(kBackwardThreads, 1) backward(const __grid_con
   auto& shared = *reinterpret_cast<BackwardShared<Tile>*>(shared_memory);
   if (threadIdx.x == 0) initialise_barriers(shared);
   __syncthreads();
+  ptx::griddepcontrol_wait();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
   const KeyTileWork work = key_tile_work<Tile::kQueries>(p);
   if (warpgroup == 0) {
     ptx::give_registers<kLoaderRegisters>();
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0 && ptx::elect_one()) load_tiles<Tile>(p, shared, work);
-    if (warp == 1 && ptx::elect_one()) add_dq_chunks<Tile>(p, shared, work);
+    if (!Tile::kDirect && (warp == 1 || warp == 2) && ptx::elect_one()) add_dq_chunks<Tile>(p, shared, work, warp - 1);
   } else {
     ptx::take_registers<kKeyRegisters>();
     multiply_keys<Tile>(p, shared, work, warpgroup - 1);

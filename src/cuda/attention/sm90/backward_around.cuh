@@ -5,6 +5,7 @@
 #include "cuda/device/sequence.cuh"
 #include "cuda/device/softmax.cuh"
 #include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 
 namespace fovea::cuda::sm90 {
 
@@ -38,6 +39,7 @@ template <class Tile>
 __global__ void __launch_bounds__(kAroundThreads) backward_preprocess(const __grid_constant__ AroundParameters p) {
   using Element = typename Tile::Element;
   constexpr int kLanes = Tile::kDim / 8;
+  ptx::griddepcontrol_launch_dependents();
   const Shape& s = p.shape;
   const std::int64_t rows = static_cast<std::int64_t>(p.query_tiles) * Tile::kQueries,
                      row = (static_cast<std::int64_t>(blockIdx.x) * kAroundThreads + threadIdx.x) / kLanes,
@@ -54,6 +56,13 @@ __global__ void __launch_bounds__(kAroundThreads) backward_preprocess(const __gr
     };
     delta = dot8<Element>(at(p.out), at(p.dout));
   }
+  if (Tile::kFinishes && exists) {
+    const int first = query / Tile::kQueries * Tile::kQueries;
+    const Range keys = keys_of_any(s, first, min(first + Tile::kQueries, s.len_q) - 1);
+    if (keys.begin >= keys.end)
+      *reinterpret_cast<uint4*>(static_cast<Element*>(p.dq.data) + row_offset(p.dq, batch, head, query) + lane * 8) =
+          uint4{0, 0, 0, 0};
+  }
   delta = lanes_sum<kLanes>(delta);
   if (lane != 0) return;
   float lse = kInfinity;
@@ -63,7 +72,7 @@ __global__ void __launch_bounds__(kAroundThreads) backward_preprocess(const __gr
   }
   p.scaled_lse[row] = lse;
   p.delta[row] = delta;
-  if (query % Tile::kQueries == 0) p.turns[row / Tile::kQueries] = 0;
+  if (query % Tile::kQueries < kKeyWarpgroups) p.turns[row / Tile::kQueries * kKeyWarpgroups + query % Tile::kQueries] = 0;
 }
 
 // Scales and rounds the sums of one chunk of dQ: 64 queries x 64 columns. A tile that no key tile has seen is 0.
