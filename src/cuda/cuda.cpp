@@ -31,6 +31,7 @@ attention::Implementation hopper() {
           .unavailable = [](int) { return unavailable(); },
           .prepare = sm90::prepare,
           .forward = sm90::forward,
+          .backward = sm90::backward,
           .allocate_workspace = allocate_workspace,
           .release_workspace = release_workspace};
 }

@@ -16,7 +16,7 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-constexpr std::int64_t kMaxDim = 256, kMaxNumbers = (std::int64_t{1} << 30) - 1;
+constexpr std::int64_t kMaxDim = 256;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
 
 bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
@@ -38,38 +38,22 @@ Choice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
   return best;
 }
 
-std::string dim_refusal(std::string_view name, std::int64_t dim) {
-  if (dim <= kMaxDim && dim % 8 == 0) return {};
-  return std::string(name) + " = " + std::to_string(dim) + ", takes multiples of 8 up to 256";
+std::string dim_refusal(std::string_view name, std::int64_t dim, std::int64_t max_dim) {
+  if (dim <= max_dim && dim % 8 == 0) return {};
+  return std::string(name) + " = " + std::to_string(dim) + ", takes multiples of 8 up to " + std::to_string(max_dim);
 }
 
 // TMA wants strides that are multiples of 16 bytes, and at least one element in every dimension.
-std::string size_refusal(const AttentionProblem& p) {
+std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k}) == 0) return "a size is 0, takes 1 and more";
-  if (std::string reason = dim_refusal("dim_qk", p.dim_qk); !reason.empty()) return reason;
-  if (std::string reason = dim_refusal("dim_v", p.dim_v); !reason.empty()) return reason;
+  if (std::string reason = dim_refusal("dim_qk", p.dim_qk, max_dim); !reason.empty()) return reason;
+  if (std::string reason = dim_refusal("dim_v", p.dim_v, max_dim); !reason.empty()) return reason;
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
   const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows) + 1;
   if (p.heads_q <= kMaxNumbers / tiles && p.batch <= kMaxNumbers / tiles / p.heads_q) return {};
   return "batch x heads_q x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x " +
          std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
-}
-
-// Why these kernels do not take the problem; empty if they do.
-std::string refusal(const AttentionProblem& p) {
-  if (p.pass != Pass::forward) return "takes forward only";
-  if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
-  if (p.unaligned)
-    return "q, k or v unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
-           "bytes";
-  if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
-  if (std::string reason = size_refusal(p); !reason.empty()) return reason;
-  const DeviceInfo& device = device_info(p.device.index);
-  if (device.major != 9 || device.minor != 0)
-    return device.name + " has compute capability " + std::to_string(device.major) + "." +
-           std::to_string(device.minor) + ", runs on 9.0 only";
-  return {};
 }
 
 // Heads whose K and V take at most kSectionBytes.
@@ -90,8 +74,23 @@ TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equa
 
 }  // namespace
 
+std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
+  if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
+  if (p.unaligned)
+    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
+           "bytes";
+  if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
+  if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;
+  const DeviceInfo& device = device_info(p.device.index);
+  if (device.major != 9 || device.minor != 0)
+    return device.name + " has compute capability " + std::to_string(device.major) + "." +
+           std::to_string(device.minor) + ", runs on 9.0 only";
+  return {};
+}
+
 core::Prepared prepare(const AttentionProblem& p, int) {
-  if (std::string reason = refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
+  if (p.pass == Pass::backward) return prepare_backward(p);
+  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
   const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
   const Choice choice = choice_for(p, sms, limit);
   if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
