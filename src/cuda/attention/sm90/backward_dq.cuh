@@ -19,7 +19,7 @@ __device__ __forceinline__ void wait_for_turns(const BackwardParameters& p, Back
   RingPosition<kTurnSlots> slot;
 #pragma unroll 1
   for (int step = 0; step < work.steps; ++step) {
-    const unsigned before = turn_of<Tile::kQueries>(p, work, walk.tile).before;
+    const unsigned before = turns_before<Tile::kQueries>(p, work, walk.tile);
     const unsigned* turns = p.turns + walk.place(p, work) * kKeyWarpgroups;
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeyWarpgroups; ++chunk) {
@@ -85,8 +85,8 @@ __device__ __forceinline__ void add_dq(float (&dq)[32], const BackwardParameters
                 static_cast<int>(threadIdx.x) % kWarpgroup * 4;
   ptx::mbarrier_wait(shared_address(&shared.turn_ready[chunk][slot.stage]), slot.phase);
   if (turn.last) {
-    finish_dq<Tile>(dq, p, work, walk, chunk, turn.before == 0 ? nullptr : sums);
-  } else if (turn.before == 0) {
+    finish_dq<Tile>(dq, p, work, walk, chunk, turn.first ? nullptr : sums);
+  } else if (turn.first) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       __stcg(reinterpret_cast<float4*>(sums) + i * kWarpgroup,

@@ -7,9 +7,9 @@ namespace fovea::cuda::sm90 {
 namespace {
 
 // Fitted, as the tiles' own times are (backward_times.h), to the dense cells of docs/kernels/sm90_backward_notebook.md.
-constexpr double kLaunches = 6.0e-6;     // of both kernels, up to the first product, and the end of the grid
-constexpr double kTail = 0.2;            // of the longest thread block: what the last ones work alone, and waits for turns
-constexpr double kMemoryRate = 2.8e12;   // bytes per second of the preprocess
+constexpr double kLaunches = 6.0e-6;    // of both kernels, up to the first product, and the end of the grid
+constexpr double kTail = 0.5;           // of the longest thread block: what the last ones work alone, and waits for turns
+constexpr double kMemoryRate = 1.9e12;  // bytes per second of the preprocess
 
 std::int64_t tiles(std::int64_t rows, std::int64_t size) { return (rows + size - 1) / size; }
 

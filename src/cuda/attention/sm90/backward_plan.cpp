@@ -15,7 +15,10 @@ namespace fovea::cuda::sm90 {
 namespace {
 
 constexpr std::int64_t kMaxBackwardDim = 128;
-constexpr std::int64_t kSectionBytes = 24 << 20;  // sums of dQ that stay in the L2 cache beside all else
+constexpr std::int64_t kSectionBytes = 32 << 20;  // sums of dQ that stay in the L2 cache beside all else
+
+// The most sequences of a section. More of them wait less for one another, and leave more short work to the end.
+std::int64_t most_of_section(const BackwardInstance& kernel) { return kernel.dim == 64 ? 64 : 16; }
 
 std::int64_t tiles(std::int64_t rows, std::int64_t size) { return (rows + size - 1) / size; }
 
@@ -51,7 +54,7 @@ KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel,
   return {.query_tiles = static_cast<int>(query_tiles),
           .key_tiles = static_cast<int>(key_tiles),
           .sequences = static_cast<int>(sequences),
-          .section = ring ? 1 : static_cast<int>(std::min(section, sequences)),
+          .section = ring ? 1 : static_cast<int>(std::min({section, most_of_section(kernel), sequences})),
           .schedule = ring ? Schedule::ring : Schedule::ascending};
 }
 

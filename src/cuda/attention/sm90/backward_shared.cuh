@@ -13,12 +13,7 @@ struct BackwardTile {
   using Element = Element_;
   static constexpr int kDim = kDim_, kPanels = kDim / kPanelColumns;
   static constexpr int kQueries = kDim == 64 ? 128 : 64;
-#ifndef FOVEA_STAGES
-#define FOVEA_STAGES 3
-#define FOVEA_EARLY 0
-#endif
-  static constexpr int kStages = FOVEA_STAGES;  // of Q and dO
-  static constexpr bool kEarlyDv = FOVEA_EARLY;
+  static constexpr int kStages = 2;  // of Q and dO
 };
 
 constexpr int kDsSlots = 2, kTurnSlots = 2;

@@ -9,13 +9,13 @@ namespace fovea::cuda::sm90 {
 struct KeyTileWork {
   int key_tile, head_kv, batch;
   Range query_tiles;
-  int first;        // the first query tile
-  int steps;        // over all query heads of the group
-  Range finishing;  // ring: the query tiles to which this key tile adds last
+  int first;                   // the first query tile
+  int steps;                   // over all query heads of the group
+  Range beginning, finishing;  // ring: the query tiles to which this key tile adds first, and last
   __device__ __forceinline__ int first_key() const { return key_tile * kKeys; }
 };
 
-// Where a key tile starts in the ring.
+// Where a key tile starts in the ring; key_tiles: the end of the ring.
 __device__ __forceinline__ int ring_start(const KeyTileOrder& order, int key_tile) {
   return static_cast<int>(static_cast<std::int64_t>(key_tile) * order.query_tiles / order.key_tiles);
 }
@@ -36,11 +36,12 @@ __device__ __forceinline__ KeyTileWork key_tile_work(const BackwardParameters& p
   const int first_key = work.first_key(), last_key = min(first_key + kKeys, s.len_k) - 1;
   work.query_tiles = tiles_of(queries_of_any(s, first_key, last_key), kQueries);
   work.first = work.query_tiles.end - 1;
-  work.finishing = {0, 0};
+  work.beginning = work.finishing = {0, 0};
   if (order.schedule == Schedule::ring) {
-    work.first = ring_start(order, work.key_tile);
     const int before = work.key_tile == 0 ? order.key_tiles - 1 : work.key_tile - 1;
-    work.finishing = {ring_start(order, before), work.key_tile == 0 ? order.query_tiles : work.first};
+    work.beginning = {ring_start(order, work.key_tile), ring_start(order, work.key_tile + 1)};
+    work.finishing = {ring_start(order, before), ring_start(order, before + 1)};
+    work.first = work.beginning.begin;
   }
   work.steps = (work.query_tiles.end - work.query_tiles.begin) * s.group;
   return work;
@@ -65,24 +66,31 @@ struct QueryWalk {
   }
 };
 
-// How many key tiles add to a query tile before this one does, and whether it is the last.
+// Whether this key tile is the first to add to a query tile, and whether it is the last.
 struct Turn {
-  unsigned before;
-  bool last;
+  bool first, last;
 };
 template <int kQueries>
 __device__ __forceinline__ Turn turn_of(const BackwardParameters& p, const KeyTileWork& work, int query_tile) {
+  if (p.order.schedule == Schedule::ring)
+    return {query_tile >= work.beginning.begin && query_tile < work.beginning.end,
+            query_tile >= work.finishing.begin && query_tile < work.finishing.end};
+  const int first = query_tile * kQueries, last = min(first + kQueries, p.shape.len_q) - 1;
+  const Range keys = keys_of_any(p.shape, first, last);
+  return {keys.begin / kKeys == work.key_tile, (keys.end - 1) / kKeys == work.key_tile};
+}
+
+// How many key tiles add to a query tile before this one does.
+template <int kQueries>
+__device__ __forceinline__ unsigned turns_before(const BackwardParameters& p, const KeyTileWork& work, int query_tile) {
   if (p.order.schedule == Schedule::ring) {
     // The last key tile that starts at or ahead of this query tile comes first, then those before it, cyclically.
     const auto key_tiles = static_cast<unsigned>(p.order.key_tiles), key_tile = static_cast<unsigned>(work.key_tile);
     const unsigned leader =
         ((static_cast<unsigned>(query_tile) + 1) * key_tiles - 1) / static_cast<unsigned>(p.order.query_tiles);
-    return {leader < key_tile ? leader + key_tiles - key_tile : leader - key_tile,
-            query_tile >= work.finishing.begin && query_tile < work.finishing.end};
+    return leader < key_tile ? leader + key_tiles - key_tile : leader - key_tile;
   }
-  const int first = query_tile * kQueries, last = min(first + kQueries, p.shape.len_q) - 1;
-  const Range keys = keys_of_any(p.shape, first, last);
-  return {static_cast<unsigned>(work.key_tile - keys.begin / kKeys), (keys.end - 1) / kKeys == work.key_tile};
+  return static_cast<unsigned>(work.key_tile - max(0, query_tile * kQueries + p.shape.window_begin) / kKeys);
 }
 
 }  // namespace fovea::cuda::sm90

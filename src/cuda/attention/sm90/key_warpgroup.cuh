@@ -91,10 +91,9 @@ class KeyWarpgroup {
     const int stage = stage_.stage;
     const std::uint32_t q = shared_address(shared_.q[stage]), dout = shared_address(shared_.dout[stage]);
     std::uint32_t p_operands[kCount / 2], ds_operands[kCount / 2];
-    make_operands(dv, p_operands, ds_operands, q, dout);
+    make_operands(p_operands, ds_operands, q, dout);
     ptx::wgmma_fence();
-    if constexpr (!Tile::kEarlyDv)
-      issue_gradient<Element>(dv, p_operands, ptx::mn_major_descriptor(dout, kTileBytes));
+    issue_gradient<Element>(dv, p_operands, ptx::mn_major_descriptor(dout, kTileBytes));
     issue_gradient<Element>(dk, ds_operands, ptx::mn_major_descriptor(q, kTileBytes));
     ptx::wgmma_commit();
     if (!has_before) {
@@ -121,7 +120,7 @@ class KeyWarpgroup {
   }
 
   // P^T and dS^T of the step as operands; dS^T also goes to shared memory.
-  __device__ __forceinline__ void make_operands(float (&dv)[Tile::kDim / 2], std::uint32_t (&p_operands)[kCount / 2],
+  __device__ __forceinline__ void make_operands(std::uint32_t (&p_operands)[kCount / 2],
                                                 std::uint32_t (&ds_operands)[kCount / 2], std::uint32_t q,
                                                 std::uint32_t dout) {
     const Shape& s = p_.shape;
@@ -144,26 +143,15 @@ class KeyWarpgroup {
     } else {
       probabilities<false>(scores, shared_.lse[stage], s.scale_log2e, f_, mask);
     }
-    if constexpr (Tile::kEarlyDv) {
-      pack_operands<Element>(p_operands, scores);
-      ptx::wgmma_fence_operand(p_operands);
-      ptx::wgmma_fence();
-      issue_gradient<Element>(dv, p_operands, ptx::mn_major_descriptor(dout, kTileBytes));
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();
-    } else {
-      ptx::wgmma_wait<0>();
-    }
+    ptx::wgmma_wait<0>();
     ptx::wgmma_fence_operand(dp);
     if (masked) {
       score_gradients<true>(scores, dp, shared_.delta[stage], f_);
     } else {
       score_gradients<false>(scores, dp, shared_.delta[stage], f_);
     }
-    if constexpr (!Tile::kEarlyDv) {
-      pack_operands<Element>(p_operands, scores);
-      ptx::wgmma_fence_operand(p_operands);
-    }
+    pack_operands<Element>(p_operands, scores);
+    ptx::wgmma_fence_operand(p_operands);
     pack_operands<Element>(ds_operands, dp);
     share(ds_operands);
   }
