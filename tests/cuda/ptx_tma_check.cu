@@ -1,5 +1,6 @@
-// src/cuda/ptx/tma.cuh, mbarrier.cuh and wgmma_wide.cuh on the device against a scalar model, bit for bit: boxes with
-// the swizzle, what lies outside a tensor, a ring of stages over many phases, and products of what TMA loaded.
+// src/cuda/ptx/tma.cuh, mbarrier.cuh, ordered_memory.cuh and wgmma_wide.cuh on the device against a scalar model, bit for
+// bit: boxes with the swizzle, what lies outside a tensor, a ring of stages over many phases, products of what TMA
+// loaded, and additions of thread blocks in turn.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -12,6 +13,7 @@
 
 #include "cuda/attention/sm90/tensor_map.h"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/ordered_memory.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma_wide.cuh"
 #include "ptx_checks.h"
@@ -208,11 +210,50 @@ bool loaded_products_are_exact() {
   return true;
 }
 
+// What thread block `block` adds at place `i`: a float whose sum with others depends on their order.
+__host__ __device__ float addend(int block, int i) {
+  return static_cast<float>(1 << (block * 5 + i) % 23) * 1.1f + static_cast<float>(i);
+}
+
+// Every thread block adds to all places when the counter says that it is its turn; one lane of another warp reads and
+// releases the counter.
+__global__ void add_in_turn(float* sums, unsigned* turns) {
+  if constexpr (ptx::kHasWgmma) {
+    const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+    if (thread == 128) {
+      while (ptx::load_acquire(turns) != blockIdx.x) {
+      }
+    }
+    __syncthreads();
+    if (thread < 128)
+      ptx::add_float4(sums + 4 * thread, addend(block, 4 * thread), addend(block, 4 * thread + 1),
+                      addend(block, 4 * thread + 2), addend(block, 4 * thread + 3));
+    __syncthreads();
+    if (thread == 128) ptx::add_release(turns, 1);
+  }
+}
+
+bool additions_keep_their_turns() {
+  constexpr int kPlaces = 512, kBlocks = 100;
+  std::vector<float> want(kPlaces);
+  for (int block = 0; block < kBlocks; ++block) {
+    for (int i = 0; i < kPlaces; ++i) want[i] += addend(block, i);
+  }
+  for (int round = 0; round < 100; ++round) {
+    const OnDevice<float> sums(std::vector<float>(kPlaces, 0.0f));
+    const OnDevice<unsigned> turns(std::vector<unsigned>(1));
+    add_in_turn<<<kBlocks, 160>>>(sums.data(), turns.data());
+    if (sums.read() != want) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::span<const NamedCheck> tma_checks() {
   static constexpr NamedCheck kChecks[] = {
       {"tma_load_4d and mbarriers: boxes through a ring of two stages", boxes_are_exact},
+      {"add_float4, load_acquire and add_release: thread blocks add in turn", additions_keep_their_turns},
       {"wgmma_ss m64n64, wgmma_rs m64n64, bf16", loaded_products_are_exact<__nv_bfloat16, 64, 64>},
       {"wgmma_ss m64n128, wgmma_rs m64n128, bf16", loaded_products_are_exact<__nv_bfloat16, 128, 128>},
       {"wgmma_ss m64n112, wgmma_rs m64n128, fp16", loaded_products_are_exact<__half, 112, 128>},

@@ -26,7 +26,7 @@ __device__ __forceinline__ void wait_for_turns(const BackwardParameters& p, Back
       wait_empty(shared.turn_barriers[chunk], slot);
       while (before > 0 && ptx::load_acquire(turns + chunk) != before) {
       }
-      ptx::mbarrier_arrive(shared_address(&shared.turn_ready[chunk][slot.stage]));
+      ptx::mbarrier_arrive(shared_address(&shared.turn_ready[chunk][slot.stage()]));
     }
     walk.advance(p, work);
     slot.advance();
@@ -83,7 +83,7 @@ __device__ __forceinline__ void add_dq(float (&dq)[32], const BackwardParameters
   const Turn turn = turn_of<Tile::kQueries>(p, work, walk.tile);
   float* sums = p.dq_sum + (walk.place(p, work) * kKeyWarpgroups + chunk) * kChunkFloats +
                 static_cast<int>(threadIdx.x) % kWarpgroup * 4;
-  ptx::mbarrier_wait(shared_address(&shared.turn_ready[chunk][slot.stage]), slot.phase);
+  ptx::mbarrier_wait(shared_address(&shared.turn_ready[chunk][slot.stage()]), slot.phase());
   if (turn.last) {
     finish_dq<Tile>(dq, p, work, walk, chunk, turn.first ? nullptr : sums);
   } else if (turn.first) {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void add_dq(float (&dq)[32], const BackwardParameters
 #pragma unroll
     for (int i = 0; i < 8; ++i) ptx::add_float4(sums + i * kWarpgroup * 4, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
   }
-  arrive_warp(shared.turn_barriers[chunk].full[slot.stage]);
+  arrive_warp(shared.turn_barriers[chunk].full[slot.stage()]);
   slot.advance();
 }
 

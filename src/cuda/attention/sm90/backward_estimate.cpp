@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/attention/sm90/estimate.h"
+
 namespace fovea::cuda::sm90 {
 namespace {
 
@@ -11,14 +13,12 @@ constexpr double kLaunches = 6.0e-6;    // of both kernels, up to the first prod
 constexpr double kTail = 0.5;           // of the longest thread block: what the last ones work alone, and waits for turns
 constexpr double kMemoryRate = 1.9e12;  // bytes per second of the preprocess
 
-std::int64_t tiles(std::int64_t rows, std::int64_t size) { return (rows + size - 1) / size; }
-
 double visits_of_tile(const AttentionProblem& p, const KeyWindow& window, const BackwardInstance& one,
                       std::int64_t index) {
   const std::int64_t first = index * kKeys, last = std::min(first + kKeys, p.len_k) - 1;
   const std::int64_t begin = std::max<std::int64_t>(first - window.end + 1, 0);
   const std::int64_t end = std::min(last - window.begin + 1, p.len_q);
-  return begin < end ? static_cast<double>(tiles(end, one.queries) - begin / one.queries) : 0.0;
+  return begin < end ? static_cast<double>(divide_up(end, one.queries) - begin / one.queries) : 0.0;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ double visits_of_tile(const AttentionProblem& p, const KeyWindow& window, const 
 QueryVisits query_visits_of(const AttentionProblem& p, const BackwardInstance& one) {
   constexpr std::int64_t kSamples = 1024;
   const KeyWindow window = key_window(p);
-  const std::int64_t key_tiles = tiles(p.len_k, kKeys), samples = std::min(key_tiles, kSamples);
+  const std::int64_t key_tiles = divide_up(p.len_k, kKeys), samples = std::min(key_tiles, kSamples);
   QueryVisits visits{.key_tiles = key_tiles * p.batch * p.heads_kv};
   for (std::int64_t n = 0; n < samples; ++n) {
     const std::int64_t index = samples == 1 ? 0 : n * (key_tiles - 1) / (samples - 1);
@@ -43,7 +43,7 @@ double seconds_of(const AttentionProblem& p, const BackwardInstance& one, int sm
   const auto key_tiles = static_cast<double>(visits.key_tiles);
   const double ctas = std::min(key_tiles, static_cast<double>(sms));
   const double longest = visits.longest * one.times.step + one.times.tile;
-  double busiest = static_cast<double>(tiles(visits.key_tiles, static_cast<std::int64_t>(ctas))) * longest;
+  double busiest = static_cast<double>(divide_up(visits.key_tiles, static_cast<std::int64_t>(ctas))) * longest;
   if (!visits.equal() && key_tiles > ctas) {
     const double even = (visits.all * one.times.step + key_tiles * one.times.tile) / ctas;
     busiest = std::max(longest, even + kTail * longest);

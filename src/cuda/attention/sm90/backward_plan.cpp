@@ -6,6 +6,7 @@
 
 #include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/backward_estimate.h"
+#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/attention/sm90/plan.h"
 #include "cuda/runtime/device_info.h"
@@ -20,8 +21,6 @@ constexpr std::int64_t kSectionBytes = 32 << 20;  // sums of dQ that stay in the
 // The most sequences of a section. More of them wait less for one another, and leave more short work to the end.
 std::int64_t most_of_section(const BackwardInstance& kernel) { return kernel.dim == 64 ? 64 : 16; }
 
-std::int64_t tiles(std::int64_t rows, std::int64_t size) { return (rows + size - 1) / size; }
-
 const BackwardInstance& instance_for(const AttentionProblem& p) {
   const auto all = p.dtype == DType::bf16 ? backward_bf16() : backward_fp16();
   return *std::find_if(all.begin(), all.end(),
@@ -30,7 +29,7 @@ const BackwardInstance& instance_for(const AttentionProblem& p) {
 
 std::string backward_refusal(const AttentionProblem& p) {
   if (std::string reason = refusal(p, kMaxBackwardDim); !reason.empty()) return reason;
-  const std::int64_t key_tiles = tiles(p.len_k, kKeys);
+  const std::int64_t key_tiles = divide_up(p.len_k, kKeys);
   if (p.batch > kMaxNumbers / key_tiles / p.heads_kv)
     return "batch x heads_kv x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_kv) + " x " +
            std::to_string(key_tiles) + ", takes up to " + std::to_string(kMaxNumbers);
@@ -45,7 +44,7 @@ std::string backward_refusal(const AttentionProblem& p) {
 // The ring keeps key tiles two steps apart, but needs all of a sequence on the chip together. It wants every key tile to
 // visit every query tile.
 KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, int sms) {
-  const std::int64_t query_tiles = tiles(p.len_q, kernel.queries), key_tiles = tiles(p.len_k, kKeys);
+  const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
   const KeyWindow window = key_window(p);
   const bool all_visible = window.begin <= 1 - p.len_q && window.end >= p.len_k;
   const std::int64_t sequences = p.batch * p.heads_kv;
@@ -62,7 +61,7 @@ KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel,
 void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
   const auto take = [&plan](std::int64_t words) {
     const std::int64_t offset = plan.workspace_bytes;
-    plan.workspace_bytes += tiles(words * 4, 256) * 256;
+    plan.workspace_bytes += divide_up(words * 4, 256) * 256;
     return offset;
   };
   const std::int64_t places = p.batch * p.heads_q * plan.order.query_tiles;
@@ -77,6 +76,8 @@ void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
 core::Prepared prepare_backward(const AttentionProblem& p) {
   if (std::string reason = backward_refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
   const int device = p.device.index, sms = device_info(device).sm_count;
+  if (std::string reason = code_refusal(instance_for(p).function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
   auto plan = std::make_shared<BackwardPlan>(p);
   plan->shape = shape_of(p);
   plan->kernel = &instance_for(p);
@@ -85,7 +86,7 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
   plan->seconds = seconds_of(p, *plan->kernel, sms);
   plan->ctas = std::int64_t{plan->order.sequences} * plan->order.key_tiles;
   const std::int64_t rows = p.batch * p.heads_q * plan->order.query_tiles * plan->kernel->queries;
-  plan->preprocess_ctas = tiles(rows * 2, kPreprocessThreads);  // a warp per 16 rows
+  plan->preprocess_ctas = divide_up(rows * 2, kPreprocessThreads);  // a warp per 16 rows
   lay_out(*plan, p);
   // Loads the code of both kernels, which may allocate driver memory, before a call writes anything.
   resident_ctas(plan->kernel->function, kBackwardThreads, plan->kernel->shared_bytes, device);

@@ -34,7 +34,7 @@ __device__ __forceinline__ void issue_gradient(float (&c)[kCount], const std::ui
 // Half of dQ = dS K: 64 queries x 64 columns. With one panel of K the warpgroups divide the queries, with two the
 // columns.
 template <class Tile>
-__device__ __forceinline__ void issue_dq(float (&dq)[32], BackwardShared<Tile>& shared, int slot, int warpgroup) {
+__device__ __forceinline__ void issue_dq(float (&dq)[32], BackwardShared<Tile>& shared, unsigned slot, int warpgroup) {
   constexpr int kPanelBytes = kKeys * 128, kBothMnMajor = 3;
   const int ds_panel = Tile::kPanels == 1 ? warpgroup : 0, k_panel = Tile::kPanels == 1 ? 0 : warpgroup;
   const std::uint64_t ds =
@@ -88,7 +88,7 @@ class KeyWarpgroup {
   static constexpr int kQueries = Tile::kQueries, kCount = kQueries / 2, kTileBytes = kQueries * 128;
 
   __device__ __forceinline__ void multiply(float (&dk)[Tile::kDim / 2], float (&dv)[Tile::kDim / 2], bool has_before) {
-    const int stage = stage_.stage;
+    const unsigned stage = stage_.stage();
     const std::uint32_t q = shared_address(shared_.q[stage]), dout = shared_address(shared_.dout[stage]);
     std::uint32_t p_operands[kCount / 2], ds_operands[kCount / 2];
     make_operands(p_operands, ds_operands, q, dout);
@@ -103,7 +103,7 @@ class KeyWarpgroup {
       arrive_warp(shared_.q_barriers.empty[stage]);
       return;
     }
-    const int slot = slot_.stage ^ 1;
+    const unsigned slot = slot_.stage() ^ 1;
     wait_slot_before();
     float dq[32];
     ptx::wgmma_fence();
@@ -124,13 +124,13 @@ class KeyWarpgroup {
                                                 std::uint32_t (&ds_operands)[kCount / 2], std::uint32_t q,
                                                 std::uint32_t dout) {
     const Shape& s = p_.shape;
-    const int stage = stage_.stage;
+    const unsigned stage = stage_.stage();
     float scores[kCount], dp[kCount];
-    ptx::mbarrier_wait(shared_address(&shared_.q_barriers.full[stage]), stage_.phase);
+    ptx::mbarrier_wait(shared_address(&shared_.q_barriers.full[stage]), stage_.phase());
     ptx::wgmma_fence();
     issue_scores<Tile>(scores, k_rows_, ptx::k_major_descriptor(q));
     ptx::wgmma_commit();
-    ptx::mbarrier_wait(shared_address(&shared_.dout_full[stage]), stage_.phase);
+    ptx::mbarrier_wait(shared_address(&shared_.dout_full[stage]), stage_.phase());
     ptx::wgmma_fence();
     issue_scores<Tile>(dp, v_rows_, ptx::k_major_descriptor(dout));
     ptx::wgmma_commit();
@@ -159,7 +159,7 @@ class KeyWarpgroup {
   // dS^T goes to the slot of this step, for both key warpgroups.
   __device__ __forceinline__ void share(const std::uint32_t (&ds_operands)[kCount / 2]) {
     wait_empty(shared_.ds_barriers, slot_);
-    const std::uint32_t ds = shared_address(shared_.ds[slot_.stage]);
+    const std::uint32_t ds = shared_address(shared_.ds[slot_.stage()]);
 #pragma unroll
     for (int i = 0; i < kQueries / 16; ++i) {
       const std::uint32_t words[4] = {ds_operands[4 * i], ds_operands[4 * i + 1], ds_operands[4 * i + 2],
@@ -167,20 +167,20 @@ class KeyWarpgroup {
       ptx::stmatrix_x4(ds + f_.store_offset(i, kKeys), words);
     }
     ptx::fence_proxy_async();
-    arrive_warp(shared_.ds_barriers.full[slot_.stage]);
+    arrive_warp(shared_.ds_barriers.full[slot_.stage()]);
   }
 
   // Both key warpgroups have stored dS of the step before. Its slot's phase is the other one if this step began a round.
   __device__ __forceinline__ void wait_slot_before() {
-    const int slot = slot_.stage ^ 1;
-    ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase ^ static_cast<unsigned>(slot));
+    const unsigned slot = slot_.stage() ^ 1;
+    ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase() ^ slot);
   }
 
   __device__ __forceinline__ void finish_step_before() {
     wait_slot_before();
     float dq[32];
     ptx::wgmma_fence();
-    issue_dq<Tile>(dq, shared_, slot_.stage ^ 1, f_.warpgroup);
+    issue_dq<Tile>(dq, shared_, slot_.stage() ^ 1, f_.warpgroup);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::wgmma_fence_operand(dq);

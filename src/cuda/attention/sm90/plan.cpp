@@ -88,15 +88,19 @@ std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
   return {};
 }
 
+std::string code_refusal(const void* function, const AttentionProblem& p) {
+  if (has_code(function, p.device.index)) return {};
+  return "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only";
+}
+
 core::Prepared prepare(const AttentionProblem& p, int) {
   if (p.pass == Pass::backward) return prepare_backward(p);
   if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
   const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
   const Choice choice = choice_for(p, sms, limit);
   if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
-  if (!has_code(choice.kernel->function, p.device.index))
-    return {.refusal =
-                "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only"};
+  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
   auto plan = std::make_shared<ForwardPlan>(p);
   plan->shape = shape_of(p);
   plan->kernel = choice.kernel;

@@ -39,5 +39,7 @@ constexpr std::int64_t kMaxNumbers = (std::int64_t{1} << 30) - 1;  // tiles of a
 
 // Why no kernel with head dimensions up to `max_dim` takes the problem; empty if one may.
 std::string refusal(const AttentionProblem& problem, std::int64_t max_dim);
+// Why the driver cannot run a kernel of this build; empty if it can.
+std::string code_refusal(const void* function, const AttentionProblem& problem);
 
 }  // namespace fovea::cuda::sm90
