@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "cuda/attention/sm90/plan.h"
+#include "described_device.h"
 
 namespace fovea::cuda::sm90 {
 namespace {
 
-AttentionProblem problem_of(std::int64_t length, Mask mask) {
+// On an H200.
+AttentionProblem backward_problem(std::int64_t length, Mask mask) {
+  describe_device(9, 132, kH200Shared, 1);
   AttentionProblem p;
   p.pass = Pass::backward;
   p.batch = 2, p.heads_q = 8, p.heads_kv = 2;
@@ -24,7 +27,7 @@ AttentionProblem problem_of(std::int64_t length, Mask mask) {
   return p;
 }
 
-std::shared_ptr<const BackwardPlan> plan_of(const AttentionProblem& p) {
+std::shared_ptr<const BackwardPlan> backward_plan(const AttentionProblem& p) {
   const core::Prepared prepared = prepare(p, 0);
   EXPECT_EQ(prepared.refusal, "");
   return std::static_pointer_cast<const BackwardPlan>(prepared.plan);
@@ -37,39 +40,42 @@ void expect_refusal(const AttentionProblem& p, const std::string& part) {
 }
 
 TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
-  AttentionProblem p = problem_of(1000, Mask::none);
+  AttentionProblem p = backward_problem(1000, Mask::none);
   p.dtype = p.result_dtype = DType::fp32;
   expect_refusal(p, "fp32");
-  p = problem_of(1000, Mask::none);
+  p = backward_problem(1000, Mask::none);
   p.dim_qk = 136;
   expect_refusal(p, "dim_qk = 136, takes multiples of 8 up to 128");
-  p = problem_of(1000, Mask::none);
+  p = backward_problem(1000, Mask::none);
   p.dim_v = 60;
   expect_refusal(p, "dim_v = 60");
-  p = problem_of(1000, Mask::none);
+  p = backward_problem(1000, Mask::none);
   p.scale = -1;
   expect_refusal(p, "scale");
-  p = problem_of(0, Mask::none);
+  p = backward_problem(0, Mask::none);
   expect_refusal(p, "a size is 0");
-  p = problem_of(std::int64_t{1} << 29, Mask::causal_bottom_right);
+  p = backward_problem(1000, Mask::none);
+  p.unaligned = true;
+  expect_refusal(p, "unaligned");
+  p = backward_problem(std::int64_t{1} << 29, Mask::causal_bottom_right);
   p.heads_q = p.heads_kv = 1 << 10;
   expect_refusal(p, "takes up to");
 }
 
 // A masked key tile visits too few query tiles for the ring, and a ring must be on the chip as a whole.
 TEST(Sm90BackwardPlan, RingsOnlyWholeSequencesThatFitTheChip) {
-  EXPECT_EQ(plan_of(problem_of(8192, Mask::none))->order.schedule, Schedule::ring);
-  EXPECT_EQ(plan_of(problem_of(128 * 128, Mask::none))->order.schedule, Schedule::ring);
-  EXPECT_EQ(plan_of(problem_of(128 * 128 + 1, Mask::none))->order.schedule, Schedule::ascending);
-  EXPECT_EQ(plan_of(problem_of(8192, Mask::causal_bottom_right))->order.schedule, Schedule::ascending);
+  EXPECT_EQ(backward_plan(backward_problem(8192, Mask::none))->order.schedule, Schedule::ring);
+  EXPECT_EQ(backward_plan(backward_problem(128 * 128, Mask::none))->order.schedule, Schedule::ring);
+  EXPECT_EQ(backward_plan(backward_problem(128 * 128 + 1, Mask::none))->order.schedule, Schedule::ascending);
+  EXPECT_EQ(backward_plan(backward_problem(8192, Mask::causal_bottom_right))->order.schedule, Schedule::ascending);
 }
 
 TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
   for (const std::int64_t length : {1, 64, 127, 300, 4096}) {
     for (const std::int64_t dim : {8, 64, 72, 128}) {
-      AttentionProblem p = problem_of(length, Mask::causal_bottom_right);
+      AttentionProblem p = backward_problem(length, Mask::causal_bottom_right);
       p.dim_qk = p.dim_v = dim;
-      const auto plan = plan_of(p);
+      const auto plan = backward_plan(p);
       ASSERT_NE(plan, nullptr);
       const std::int64_t queries = plan->kernel->queries, tiles = (length + queries - 1) / queries;
       EXPECT_EQ(plan->order.query_tiles, tiles);
@@ -89,9 +95,9 @@ TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
 }
 
 TEST(Sm90BackwardPlan, PredictsLongerTimesForMoreWork) {
-  const double masked = plan_of(problem_of(8192, Mask::causal_bottom_right))->seconds;
-  const double whole = plan_of(problem_of(8192, Mask::none))->seconds;
-  EXPECT_GT(masked, plan_of(problem_of(4096, Mask::causal_bottom_right))->seconds);
+  const double masked = backward_plan(backward_problem(8192, Mask::causal_bottom_right))->seconds;
+  const double whole = backward_plan(backward_problem(8192, Mask::none))->seconds;
+  EXPECT_GT(masked, backward_plan(backward_problem(4096, Mask::causal_bottom_right))->seconds);
   EXPECT_GT(whole, 1.5 * masked);
 }
 
