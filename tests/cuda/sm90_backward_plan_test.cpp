@@ -62,11 +62,11 @@ TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
   expect_refusal(p, "takes up to");
 }
 
-// A masked key tile visits too few query tiles for the ring, and a ring must be on the chip as a whole.
-TEST(Sm90BackwardPlan, RingsOnlyWholeSequencesThatFitTheChip) {
+// A masked key tile visits too few query tiles for the ring, and two rings must fit the chip.
+TEST(Sm90BackwardPlan, RingsOnlyWhereTwoFitTheChip) {
   EXPECT_EQ(backward_plan(backward_problem(8192, Mask::none))->order.schedule, Schedule::ring);
-  EXPECT_EQ(backward_plan(backward_problem(128 * 128, Mask::none))->order.schedule, Schedule::ring);
-  EXPECT_EQ(backward_plan(backward_problem(128 * 128 + 1, Mask::none))->order.schedule, Schedule::ascending);
+  EXPECT_EQ(backward_plan(backward_problem(66 * kKeys, Mask::none))->order.schedule, Schedule::ring);
+  EXPECT_EQ(backward_plan(backward_problem(66 * kKeys + 1, Mask::none))->order.schedule, Schedule::ascending);
   EXPECT_EQ(backward_plan(backward_problem(8192, Mask::causal_bottom_right))->order.schedule, Schedule::ascending);
 }
 

@@ -41,14 +41,15 @@ std::string backward_refusal(const AttentionProblem& p) {
   return {};
 }
 
-// The ring keeps key tiles two steps apart, but needs all of a sequence on the chip together. It wants every key tile to
-// visit every query tile.
+// The ring keeps key tiles two steps apart, and wants every key tile to visit every query tile. Its key tiles wait for
+// later ones of their sequence, so all must come onto the chip. With at most half of the SMs they do, even if a ring of
+// another stream, of a higher priority, takes every SM that becomes free.
 KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, int sms) {
   const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
   const KeyWindow window = key_window(p);
   const bool all_visible = window.begin <= 1 - p.len_q && window.end >= p.len_k;
   const std::int64_t sequences = p.batch * p.heads_kv;
-  const bool ring = all_visible && key_tiles <= std::min(sms, 128);
+  const bool ring = all_visible && key_tiles <= sms / 2;
   const std::int64_t section = std::max<std::int64_t>(kSectionBytes / (p.len_q * kernel.dim * 4), 1);
   return {.query_tiles = static_cast<int>(query_tiles),
           .key_tiles = static_cast<int>(key_tiles),
