@@ -125,6 +125,8 @@ typedef struct fovea_problem {
   int32_t accumulate;
   int32_t skip_dq, skip_dk, skip_dv;
   int64_t mask_left, mask_right;  // see fovea_options
+  int32_t unaligned;
+  int32_t reserved;  // 0
 } fovea_problem;
 
 // Fills in a dense row-major fp32, bf16 or fp16 tensor in CPU memory. `tensor->struct_size` must be set.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,24 @@ void check_facts(Validator& check, const AttentionProblem& p) {
     check.refuse("accumulate", "gradients accumulate in fp32 only", std::string(name_of(p.result_dtype)),
                  "fp32 dq, dk and dv", "give fp32 gradients, which 16-bit inputs may have, or add them yourself");
   }
+}
+
+// See AttentionProblem::unaligned.
+bool is_unaligned(const TensorView& view) {
+  constexpr std::int64_t kRowAlignment = 16, kStrideLimit = std::int64_t{1} << 40;
+  if (element_count(view) == 0) return false;
+  if (reinterpret_cast<std::uintptr_t>(view.data) % kRowAlignment != 0) return true;
+  for (int i = 0; i < 3; ++i) {
+    if (view.sizes[i] <= 1) continue;
+    const std::int64_t stride = view.strides[i], size = size_of(view.dtype);
+    if (stride == 0 || stride >= kStrideLimit / size || stride * size % kRowAlignment != 0) return true;
+  }
+  return false;
+}
+
+bool are_unaligned(const AttentionProblem& p, std::initializer_list<const TensorArg*> inputs) {
+  if (p.device.kind != DeviceKind::cuda || p.dtype == DType::fp32) return false;
+  return std::any_of(inputs.begin(), inputs.end(), [](const TensorArg* one) { return is_unaligned(one->view); });
 }
 
 AttentionProblem facts_of(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -161,6 +180,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   check.check_overlap(tensors.all());
   check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, true});
   check_sizes_fit(check, p);
+  p.unaligned = are_unaligned(p, {&q, &k, &v});
   return p;
 }
 
@@ -212,6 +232,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   check.check_overlap(tensors.all());
   check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, false});
   check_sizes_fit(check, p);
+  p.unaligned = are_unaligned(p, {&q, &k, &v, &dout});
   return p;
 }
 

@@ -198,6 +198,10 @@ AttentionProblem convert(const fovea_problem* given, std::string_view call) {
   result.wants_dq = !to_bool(problem.skip_dq, "skip_dq", call);
   result.wants_dk = !to_bool(problem.skip_dk, "skip_dk", call);
   result.wants_dv = !to_bool(problem.skip_dv, "skip_dv", call);
+  result.unaligned = to_bool(problem.unaligned, "unaligned", call);
+  if (problem.reserved != 0)
+    refuse(call, "reserved", "a field without a meaning is set", std::to_string(problem.reserved), "0",
+           "initialise the whole struct");
   return result;
 }
 
@@ -225,7 +229,9 @@ fovea_problem convert(const AttentionProblem& problem) {
           .skip_dk = !problem.wants_dk,
           .skip_dv = !problem.wants_dv,
           .mask_left = is_window ? problem.mask.left : 0,
-          .mask_right = is_window ? problem.mask.right : 0};
+          .mask_right = is_window ? problem.mask.right : 0,
+          .unaligned = problem.unaligned,
+          .reserved = 0};
 }
 
 const LinearOptions& LinearCallOptions::get() {

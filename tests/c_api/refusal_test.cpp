@@ -281,6 +281,8 @@ TEST(CApi, ProblemFieldsAreChecked) {
   refused([](fovea_problem& p) { p.result_dtype = 7; }, "`result_dtype`");
   refused([](fovea_problem& p) { p.device_kind = 2; }, "`device_kind`");
   refused([](fovea_problem& p) { p.skip_dv = 3; }, "`skip_dv`");
+  refused([](fovea_problem& p) { p.unaligned = -1; }, "`unaligned`");
+  refused([](fovea_problem& p) { p.reserved = 1; }, "`reserved`");
   refused([](fovea_problem& p) { p.len_q = -1; }, "`len_q`");
   refused([](fovea_problem& p) { p.heads_kv = 3; }, "heads_kv 3");
   EXPECT_EQ(fovea_workspace_bytes(nullptr, nullptr, &bytes), FOVEA_INVALID_ARGUMENT);

@@ -313,7 +313,7 @@ constexpr NamedCheck kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloa
 int check_ptx() {
   int passed = 0, failed = 0;
   for (const std::span<const NamedCheck> checks :
-       {std::span<const NamedCheck>(kChecks), grid_checks(), wgmma_checks()}) {
+       {std::span<const NamedCheck>(kChecks), grid_checks(), wgmma_checks(), tma_checks()}) {
     for (const auto& [name, holds] : checks) {
       const bool ok = holds();
       if (!ok) std::printf("PTX %s: differs from its scalar model\n", name);

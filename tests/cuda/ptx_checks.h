@@ -45,4 +45,7 @@ std::span<const NamedCheck> grid_checks();
 // Checks of wgmma. If the code that the device runs has none, they say so and check nothing else.
 std::span<const NamedCheck> wgmma_checks();
 
+// Checks of TMA, and of products of what it loaded; none where the device's code has no wgmma.
+std::span<const NamedCheck> tma_checks();
+
 }  // namespace fovea::cuda

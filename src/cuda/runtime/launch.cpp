@@ -70,6 +70,14 @@ int threads_allowed(const void* function, int device) {
   return attributes.maxThreadsPerBlock;
 }
 
+bool has_code(const void* function, int device) {
+  const CurrentDevice current(device);
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, function) == cudaSuccess) return true;
+  cudaGetLastError();  // else later calls would report it
+  return false;
+}
+
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
   static std::mutex mutex;
   static auto& known = core::never_destroyed<std::map<std::tuple<const void*, int, int, int, int>, int>>();

@@ -15,6 +15,9 @@ int resident_ctas(const void* function, int threads, int shared_bytes, int devic
 // device.
 int threads_allowed(const void* function, int device);
 
+// Whether the device can run this kernel: the build has machine code for it, or PTX that the driver may compile.
+bool has_code(const void* function, int device);
+
 // What a kernel waits for before it starts. `full`: the end of the previous kernel in the stream. `programmatic`: with
 // programmatic dependent launch (PDL) it may start earlier. Then it must call ptx::griddepcontrol_wait().
 enum class Dependency : std::uint8_t { full, programmatic };

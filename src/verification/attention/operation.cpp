@@ -28,11 +28,20 @@ ReferenceEvaluator evaluator_on(DeviceKind device) {
   return evaluator_source() == nullptr ? ReferenceEvaluator{} : evaluator_source()(device);
 }
 
+// Whether describe() finds the case's inputs unaligned: HostTensor places strided ones between whole elements only, and
+// broadcasts over the batch or the heads. Rows whose sizes are no multiples of 16 bytes follow one another without gap.
+bool is_unaligned(const Case& c, const AttentionProblem& p) {
+  if (p.device.kind != DeviceKind::cuda || p.dtype == DType::fp32) return false;
+  if (c.place() == "strided" || (p.dim_qk | p.dim_v) % 8 != 0) return true;
+  return c.place() == "broadcast" && (c.seed() % 2 == 0 ? p.batch : p.heads_q) > 1;
+}
+
 // The problem of one pass of a case, with the case's variation applied.
 AttentionProblem problem_of(const Case& c, Pass pass) {
   AttentionProblem p = core::attention_problem(c.values);
   p.pass = pass;
   if (c.varies("fp32_results")) p.result_dtype = DType::fp32;
+  p.unaligned = is_unaligned(c, p);
   if (pass == Pass::forward) return p;
   p.accumulate = c.varies("accumulate");
   p.wants_dq = !c.varies("no_dq");
@@ -198,7 +207,8 @@ std::vector<ImplementationFacts> Attention::implementations() const {
   return facts;
 }
 
-// Plans the case as a bench runs it: reproducible if the implementation is, backward from forward's saved state.
+// Plans the case as a bench runs it: reproducible if the implementation is, backward from forward's saved state. Both
+// passes run one implementation. If the one that the library chooses for forward has no backward, that is backward's.
 CasePlan Attention::plan(const Case& c, std::string_view requested) const {
   const std::string_view implementation = asked_of_library(requested);
   const bool reproducible = attention::promises_reproducibility(implementation);
@@ -222,7 +232,9 @@ CasePlan Attention::plan(const Case& c, std::string_view requested) const {
   const Explanation chosen = explained(first, false, implementation);
   if (!take(chosen)) return plan;
   const std::vector<CasePlan::Step> walk = plan.walk;
-  const std::string name = plan.implementation;
+  std::string name = plan.implementation;
+  if (c.backwards() && name != implementation && explained(Pass::backward, false, name).chosen.empty())
+    name = explained(Pass::backward, false, implementation).chosen;
   if (c.backwards() && !c.varies("stateless")) {
     plan.saved_bytes = explained(Pass::forward, false, name).saved_bytes;
     saves = plan.saved_bytes > 0;

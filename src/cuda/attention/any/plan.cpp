@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "cuda/attention/any/arch_spec.h"
 #include "cuda/attention/any/estimate.h"
 #include "cuda/attention/any/instances.h"
+#include "cuda/attention/problem_shape.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/tensor_refs.h"
@@ -18,7 +18,6 @@
 namespace fovea::cuda::any {
 namespace {
 
-constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
 
 // Divides the workspace into arrays of floats, 256-byte aligned.
@@ -45,31 +44,6 @@ std::pair<const TileChoice*, double> preferred(const std::vector<TileChoice>& al
 }
 
 double seconds_of(double cycles, const AttentionProblem& p) { return cycles / arch_spec(p.device.index).clock_hz; }
-
-Shape shape_of(const AttentionProblem& p) {
-  const auto clamped = [](std::int64_t value) {
-    return static_cast<int>(std::clamp<std::int64_t>(value, -kMaxLength, kMaxLength));
-  };
-  const KeyWindow window = key_window(p);
-  const auto representable = [](double value) {
-    return static_cast<float>(
-        std::clamp<double>(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
-  };
-  return {.window_begin = clamped(window.begin),
-          .window_end = clamped(window.end),
-          .len_q = static_cast<int>(p.len_q),
-          .len_k = static_cast<int>(p.len_k),
-          .dim_qk = static_cast<int>(p.dim_qk),
-          .dim_v = static_cast<int>(p.dim_v),
-          .scale = static_cast<float>(p.scale),
-          .abs_scale = representable(std::abs(p.scale)),
-          .scale_log2e = representable(std::abs(p.scale) * 1.4426950408889634),
-          .negate = p.scale < 0,
-          .batch = static_cast<int>(p.batch),
-          .heads_q = static_cast<int>(p.heads_q),
-          .heads_kv = static_cast<int>(p.heads_kv),
-          .group = static_cast<int>(p.heads_kv > 0 ? p.heads_q / p.heads_kv : 0)};
-}
 
 // The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a (batch, head) together, so that its
 // K and V stay in the L2 cache. fp32 tiles reuse each byte more, so it is enough to keep 128 rows together. The longest

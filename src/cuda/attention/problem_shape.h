@@ -1,0 +1,16 @@
+// The problem as kernel parameters, for the host halves of all attention kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/tensor_ref.h"
+#include "fovea/problem.h"
+
+namespace fovea::cuda {
+
+inline constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
+
+// Lengths are at most kMaxLength; batch and heads fit an int.
+Shape shape_of(const AttentionProblem& problem);
+
+}  // namespace fovea::cuda

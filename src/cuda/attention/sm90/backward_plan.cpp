@@ -1,0 +1,102 @@
+// Backward: chooses the kernel instance and the order of key tiles, and lays out the workspace.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/backward_estimate.h"
+#include "cuda/attention/sm90/estimate.h"
+#include "cuda/attention/sm90/instances.h"
+#include "cuda/attention/sm90/plan.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::sm90 {
+namespace {
+
+constexpr std::int64_t kMaxBackwardDim = 128;
+constexpr std::int64_t kSectionBytes = 32 << 20;  // sums of dQ that stay in the L2 cache beside all else
+
+// The most sequences of a section. More of them wait less for one another, and leave more short work to the end.
+std::int64_t most_of_section(const BackwardInstance& kernel) { return kernel.dim == 64 ? 64 : 16; }
+
+const BackwardInstance& instance_for(const AttentionProblem& p) {
+  const auto all = p.dtype == DType::bf16 ? backward_bf16() : backward_fp16();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const BackwardInstance& one) { return std::max(p.dim_qk, p.dim_v) <= one.dim; });
+}
+
+std::string backward_refusal(const AttentionProblem& p) {
+  if (std::string reason = refusal(p, kMaxBackwardDim); !reason.empty()) return reason;
+  const std::int64_t key_tiles = divide_up(p.len_k, kKeys);
+  if (p.batch > kMaxNumbers / key_tiles / p.heads_kv)
+    return "batch x heads_kv x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_kv) + " x " +
+           std::to_string(key_tiles) + ", takes up to " + std::to_string(kMaxNumbers);
+  const BackwardInstance& kernel = instance_for(p);
+  const int limit = usable_shared_memory(p.device.index);
+  if (kernel.shared_bytes > limit)
+    return "a thread block takes " + std::to_string(kernel.shared_bytes) + " bytes of shared memory, " +
+           std::to_string(limit) + " may be used";
+  return {};
+}
+
+// The ring keeps key tiles two steps apart, and wants every key tile to visit every query tile. Its key tiles wait for
+// later ones of their sequence, so all must come onto the chip. With at most half of the SMs they do, even if a ring of
+// another stream, of a higher priority, takes every SM that becomes free.
+KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, int sms) {
+  const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
+  const KeyWindow window = key_window(p);
+  const bool all_visible = window.begin <= 1 - p.len_q && window.end >= p.len_k;
+  const std::int64_t sequences = p.batch * p.heads_kv;
+  const bool ring = all_visible && key_tiles <= sms / 2;
+  const std::int64_t section = std::max<std::int64_t>(kSectionBytes / (p.len_q * kernel.dim * 4), 1);
+  return {.query_tiles = static_cast<int>(query_tiles),
+          .key_tiles = static_cast<int>(key_tiles),
+          .sequences = static_cast<int>(sequences),
+          .section = ring ? 1 : static_cast<int>(std::min({section, most_of_section(kernel), sequences})),
+          .schedule = ring ? Schedule::ring : Schedule::ascending};
+}
+
+// Arrays of the workspace, each at a multiple of 256 bytes.
+void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
+  const auto take = [&plan](std::int64_t words) {
+    const std::int64_t offset = plan.workspace_bytes;
+    plan.workspace_bytes += divide_up(words * 4, 256) * 256;
+    return offset;
+  };
+  const std::int64_t places = p.batch * p.heads_q * plan.order.query_tiles;
+  plan.lse = take(places * plan.kernel->queries);
+  plan.delta = take(places * plan.kernel->queries);
+  plan.turns = take(places * kKeyWarpgroups);
+  plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? places * kKeyWarpgroups * kChunkFloats : 0);
+}
+
+}  // namespace
+
+core::Prepared prepare_backward(const AttentionProblem& p) {
+  if (std::string reason = backward_refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
+  const int device = p.device.index, sms = device_info(device).sm_count;
+  if (std::string reason = code_refusal(instance_for(p).function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
+  auto plan = std::make_shared<BackwardPlan>(p);
+  plan->shape = shape_of(p);
+  plan->kernel = &instance_for(p);
+  plan->accumulate = p.accumulate;
+  plan->order = order_of(p, *plan->kernel, sms);
+  plan->seconds = seconds_of(p, *plan->kernel, sms);
+  plan->ctas = std::int64_t{plan->order.sequences} * plan->order.key_tiles;
+  const std::int64_t rows = p.batch * p.heads_q * plan->order.query_tiles * plan->kernel->queries;
+  plan->preprocess_ctas = divide_up(rows * 2, kPreprocessThreads);  // a warp per 16 rows
+  lay_out(*plan, p);
+  // Loads the code of both kernels, which may allocate driver memory, before a call writes anything.
+  resident_ctas(plan->kernel->function, kBackwardThreads, plan->kernel->shared_bytes, device);
+  threads_allowed(plan->kernel->preprocess, device);
+  plan->tiles = std::to_string(plan->kernel->queries) + "x" + std::to_string(kKeys) + " of " +
+                std::to_string(plan->kernel->dim) + " columns, " + std::to_string(kKeyWarpgroups) +
+                " key warpgroups, " + std::to_string(plan->kernel->shared_bytes) + " bytes shared, " +
+                (plan->order.schedule == Schedule::ring ? "ring" : "sections of " + std::to_string(plan->order.section));
+  return {.plan = std::move(plan)};
+}
+
+}  // namespace fovea::cuda::sm90

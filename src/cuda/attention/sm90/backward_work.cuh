@@ -1,0 +1,96 @@
+// The work of a thread block of backward: its key tile, and the query tiles that stream past it in a fixed order.
+#pragma once
+
+#include "cuda/attention/sm90/backward_parameters.h"
+#include "cuda/device/mask.cuh"
+
+namespace fovea::cuda::sm90 {
+
+struct KeyTileWork {
+  int key_tile, head_kv, batch;
+  Range query_tiles;
+  int first;                   // the first query tile
+  int steps;                   // over all query heads of the group
+  Range beginning, finishing;  // ring: the query tiles to which this key tile adds first, and last
+  __device__ __forceinline__ int first_key() const { return key_tile * kKeys; }
+};
+
+// Where a key tile starts in the ring; key_tiles: the end of the ring.
+__device__ __forceinline__ int ring_start(const KeyTileOrder& order, int key_tile) {
+  return static_cast<int>(static_cast<std::int64_t>(key_tile) * order.query_tiles / order.key_tiles);
+}
+
+// A section takes its first key tiles of all sequences, then all second ones. Under a causal mask these have the most
+// queries, so long work comes first.
+template <int kQueries>
+__device__ __forceinline__ KeyTileWork key_tile_work(const BackwardParameters& p) {
+  const Shape& s = p.shape;
+  const KeyTileOrder& order = p.order;
+  const int block = static_cast<int>(blockIdx.x), whole = order.section * order.key_tiles, section = block / whole,
+            sequences = min(order.section, order.sequences - section * order.section);
+  const int within = block - section * whole, sequence = section * order.section + within % sequences;
+  KeyTileWork work;
+  work.key_tile = within / sequences;
+  work.head_kv = sequence % s.heads_kv;
+  work.batch = sequence / s.heads_kv;
+  const int first_key = work.first_key(), last_key = min(first_key + kKeys, s.len_k) - 1;
+  work.query_tiles = tiles_of(queries_of_any(s, first_key, last_key), kQueries);
+  work.first = work.query_tiles.end - 1;
+  work.beginning = work.finishing = {0, 0};
+  if (order.schedule == Schedule::ring) {
+    const int before = work.key_tile == 0 ? order.key_tiles - 1 : work.key_tile - 1;
+    work.beginning = {ring_start(order, work.key_tile), ring_start(order, work.key_tile + 1)};
+    work.finishing = {ring_start(order, before), ring_start(order, before + 1)};
+    work.first = work.beginning.begin;
+  }
+  work.steps = (work.query_tiles.end - work.query_tiles.begin) * s.group;
+  return work;
+}
+
+// Visits the query tiles of all query heads of the group in the order of the schedule.
+struct QueryWalk {
+  int tile, head;  // the query tile; the query head
+  __device__ __forceinline__ QueryWalk(const KeyTileWork& work, const Shape& s)
+      : tile(work.first), head(work.head_kv * s.group) {}
+  __device__ __forceinline__ void advance(const BackwardParameters& p, const KeyTileWork& work) {
+    if (p.order.schedule == Schedule::ring) {
+      if (++tile == work.query_tiles.end) tile = work.query_tiles.begin;
+    } else {
+      if (--tile < work.query_tiles.begin) tile = work.query_tiles.end - 1;
+    }
+    if (tile == work.first) ++head;
+  }
+  // The query tile's place among those of all sequences.
+  __device__ __forceinline__ std::int64_t place(const BackwardParameters& p, const KeyTileWork& work) const {
+    return (static_cast<std::int64_t>(work.batch) * p.shape.heads_q + head) * p.order.query_tiles + tile;
+  }
+};
+
+// Whether this key tile is the first to add to a query tile, and whether it is the last.
+struct Turn {
+  bool first, last;
+};
+template <int kQueries>
+__device__ __forceinline__ Turn turn_of(const BackwardParameters& p, const KeyTileWork& work, int query_tile) {
+  if (p.order.schedule == Schedule::ring)
+    return {query_tile >= work.beginning.begin && query_tile < work.beginning.end,
+            query_tile >= work.finishing.begin && query_tile < work.finishing.end};
+  const int first = query_tile * kQueries, last = min(first + kQueries, p.shape.len_q) - 1;
+  const Range keys = keys_of_any(p.shape, first, last);
+  return {keys.begin / kKeys == work.key_tile, (keys.end - 1) / kKeys == work.key_tile};
+}
+
+// How many key tiles add to a query tile before this one does.
+template <int kQueries>
+__device__ __forceinline__ unsigned turns_before(const BackwardParameters& p, const KeyTileWork& work, int query_tile) {
+  if (p.order.schedule == Schedule::ring) {
+    // The last key tile that starts at or ahead of this query tile comes first, then those before it, cyclically.
+    const auto key_tiles = static_cast<unsigned>(p.order.key_tiles), key_tile = static_cast<unsigned>(work.key_tile);
+    const unsigned leader =
+        ((static_cast<unsigned>(query_tile) + 1) * key_tiles - 1) / static_cast<unsigned>(p.order.query_tiles);
+    return leader < key_tile ? leader + key_tiles - key_tile : leader - key_tile;
+  }
+  return static_cast<unsigned>(work.key_tile - max(0, query_tile * kQueries + p.shape.window_begin) / kKeys);
+}
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,25 @@
+// Predicted time of the forward kernel with one of its tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/sm90/parameters.h"
+#include "fovea/problem.h"
+
+namespace fovea::cuda::sm90 {
+
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// The K/V tiles that query tiles visit.
+struct Visits {
+  std::int64_t tiles = 0;  // query tiles
+  double all = 0;          // of all query tiles
+  double longest = 0;      // of the one that visits most
+  bool equal() const { return all >= 0.999 * longest * static_cast<double>(tiles); }
+};
+Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile);
+
+// Seconds of the launch and the kernel on a GPU with `sms` SMs.
+double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, int sms);
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,16 @@
+// Instances of forward.cuh for fp16.
+#include "cuda/attention/sm90/forward.cuh"
+#include "cuda/attention/sm90/instances.h"
+#include "cuda/attention/sm90/tiles.h"
+
+namespace fovea::cuda::sm90 {
+
+std::span<const ForwardInstance> forward_fp16() {
+  static const ForwardInstance all[] = {
+      forward_instance<__half, Forward64>(),  forward_instance<__half, Forward64FewRows>(),
+      forward_instance<__half, Forward128>(), forward_instance<__half, Forward192With128>(),
+      forward_instance<__half, Forward192>(), forward_instance<__half, Forward256>()};
+  return all;
+}
+
+}  // namespace fovea::cuda::sm90

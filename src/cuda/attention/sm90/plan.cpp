@@ -1,0 +1,123 @@
+// Chooses the kernel instance and the order of tiles, and predicts the time.
+#include "cuda/attention/sm90/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/estimate.h"
+#include "cuda/attention/sm90/instances.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+
+namespace fovea::cuda::sm90 {
+namespace {
+
+constexpr std::int64_t kMaxDim = 256;
+constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
+
+bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
+  return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
+}
+
+struct Choice {
+  const ForwardInstance* kernel = nullptr;
+  double seconds = HUGE_VAL;
+};
+
+// The fastest instance by prediction; null if none fits.
+Choice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
+  Choice best;
+  for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
+    if (!fits(p, one, shared_limit)) continue;
+    if (const double seconds = seconds_of(p, one, sms); seconds < best.seconds) best = {&one, seconds};
+  }
+  return best;
+}
+
+std::string dim_refusal(std::string_view name, std::int64_t dim, std::int64_t max_dim) {
+  if (dim <= max_dim && dim % 8 == 0) return {};
+  return std::string(name) + " = " + std::to_string(dim) + ", takes multiples of 8 up to " + std::to_string(max_dim);
+}
+
+// TMA wants strides that are multiples of 16 bytes, and at least one element in every dimension.
+std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
+  if (std::min({p.batch, p.heads_q, p.heads_kv, p.len_q, p.len_k}) == 0) return "a size is 0, takes 1 and more";
+  if (std::string reason = dim_refusal("dim_qk", p.dim_qk, max_dim); !reason.empty()) return reason;
+  if (std::string reason = dim_refusal("dim_v", p.dim_v, max_dim); !reason.empty()) return reason;
+  if (std::max(p.len_q, p.len_k) > kMaxLength)
+    return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
+  const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows) + 1;
+  if (p.heads_q <= kMaxNumbers / tiles && p.batch <= kMaxNumbers / tiles / p.heads_q) return {};
+  return "batch x heads_q x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x " +
+         std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
+}
+
+// Heads whose K and V take at most kSectionBytes.
+std::int64_t section_heads_of(const AttentionProblem& p) {
+  const std::int64_t bytes = p.len_k * (p.dim_qk + p.dim_v) * 2, group = p.heads_q / p.heads_kv;
+  return std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
+}
+
+// Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
+// gives thread blocks the next one.
+TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equal) {
+  const std::int64_t q_tiles = divide_up(p.len_q, tile.rows()), sequences = p.batch * p.heads_q;
+  return {.q_tiles = static_cast<int>(q_tiles),
+          .sequences = static_cast<int>(sequences),
+          .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p), sequences)),
+          .numbers = static_cast<int>(q_tiles * sequences)};
+}
+
+}  // namespace
+
+std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
+  if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
+  if (p.unaligned)
+    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
+           "bytes";
+  if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
+  if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;
+  const DeviceInfo& device = device_info(p.device.index);
+  if (device.major != 9 || device.minor != 0)
+    return device.name + " has compute capability " + std::to_string(device.major) + "." +
+           std::to_string(device.minor) + ", runs on 9.0 only";
+  return {};
+}
+
+std::string code_refusal(const void* function, const AttentionProblem& p) {
+  if (has_code(function, p.device.index)) return {};
+  return "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only";
+}
+
+core::Prepared prepare(const AttentionProblem& p, int) {
+  if (p.pass == Pass::backward) return prepare_backward(p);
+  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
+  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
+  const Choice choice = choice_for(p, sms, limit);
+  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
+  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
+  auto plan = std::make_shared<ForwardPlan>(p);
+  plan->shape = shape_of(p);
+  plan->kernel = choice.kernel;
+  plan->seconds = choice.seconds;
+  const ForwardTile& tile = plan->kernel->tile;
+  const bool equal = visits_of(p, tile).equal();
+  plan->order = order_of(p, tile, equal);
+  // Loads the kernel's code, which may allocate driver memory, before a call writes anything.
+  resident_ctas(plan->kernel->function, tile.threads(), plan->kernel->shared_bytes, p.device.index);
+  plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
+  plan->has_counter = !equal && plan->order.numbers > sms;
+  if (plan->has_counter) plan->workspace_bytes = 256;
+  plan->tiles = std::to_string(tile.rows()) + "x" + std::to_string(tile.keys) + " of " + std::to_string(tile.dim_qk) +
+                " columns, " + std::to_string(tile.warpgroups) + " consumer warpgroups, " +
+                std::to_string(plan->kernel->shared_bytes) + " bytes shared, " + std::to_string(plan->ctas) +
+                " persistent thread blocks";
+  return {.plan = std::move(plan)};
+}
+
+}  // namespace fovea::cuda::sm90

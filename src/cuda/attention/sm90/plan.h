@@ -1,0 +1,45 @@
+// The plan of a call: kernel instance, order of tiles, and the map of the workspace.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attention/plan.h"
+#include "cuda/attention/sm90/backward_parameters.h"
+#include "cuda/attention/sm90/parameters.h"
+
+namespace fovea::cuda::sm90 {
+
+struct ForwardPlan final : attention::Plan {
+  using attention::Plan::Plan;
+
+  Shape shape;
+  const ForwardInstance* kernel = nullptr;
+  TileOrder order;           // its counter is the start of the workspace
+  bool has_counter = false;  // it must be set to 0 before the launch
+  std::int64_t ctas = 0;
+};
+
+struct BackwardPlan final : attention::Plan {
+  using attention::Plan::Plan;
+
+  Shape shape;
+  const BackwardInstance* kernel = nullptr;
+  KeyTileOrder order;
+  bool accumulate = false;
+  std::int64_t ctas = 0, preprocess_ctas = 0;
+  std::int64_t lse = 0, delta = 0, turns = 0, dq_sum = 0;  // byte offsets into the workspace
+};
+
+// The library's choice, or why these kernels do not take the problem. There is one variant.
+core::Prepared prepare(const AttentionProblem& problem, int variant);
+core::Prepared prepare_backward(const AttentionProblem& problem);
+
+constexpr std::int64_t kMaxNumbers = (std::int64_t{1} << 30) - 1;  // tiles of a grid
+
+// Why no kernel with head dimensions up to `max_dim` takes the problem; empty if one may.
+std::string refusal(const AttentionProblem& problem, std::int64_t max_dim);
+// Why the driver cannot run a kernel of this build; empty if it can.
+std::string code_refusal(const void* function, const AttentionProblem& problem);
+
+}  // namespace fovea::cuda::sm90

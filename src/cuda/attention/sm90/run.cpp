@@ -1,0 +1,102 @@
+// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel. Enqueued
+// on the caller's stream; the host waits for nothing.
+#include "cuda/attention/sm90/run.h"
+
+#include <cuda_runtime_api.h>
+
+#include "core/check.h"
+#include "cuda/attention/sm90/tensor_map.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/placement.h"
+#include "cuda/runtime/tensor_refs.h"
+
+namespace fovea::cuda::sm90 {
+namespace {
+
+void encode(CUtensorMap& map, const core::Plan& plan, std::string_view name, const TensorView& view, int box_rows) {
+  const ConstTensorRef t = ref(view);
+  if (t.aligned && encode_tensor_map(map, t, {view.sizes[3], view.sizes[2], view.sizes[1], view.sizes[0], box_rows}))
+    return;
+  core::fail(
+      {.status = Status::unsupported,
+       .call = std::string(plan.call),
+       .argument = std::string(name),
+       .problem = "TMA cannot read the tensor",
+       .got = t.aligned ? "the driver refuses the tensor map" : "rows that do not start at multiples of 16 bytes",
+       .wanted = "rows at multiples of 16 bytes, less than 2^40 bytes apart"});
+}
+
+template <class T>
+T* at(void* workspace, std::int64_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(workspace) + offset);
+}
+
+void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
+                       void* workspace, cudaStream_t stream) {
+  const BackwardPreprocessParameters preprocess{.shape = plan.shape,
+                                                .query_tiles = plan.order.query_tiles,
+                                                .queries = plan.kernel->queries,
+                                                .out = ref(t.out),
+                                                .dout = ref(t.dout),
+                                                .lse = ref(t.lse),
+                                                .delta = ref(t.delta),
+                                                .dq = plan.accumulate ? TensorRef{} : p.dq,
+                                                .lse_result = at<float>(workspace, plan.lse),
+                                                .delta_result = at<float>(workspace, plan.delta),
+                                                .turns = p.turns};
+  launch(plan.kernel->preprocess, plan.preprocess_ctas, kPreprocessThreads, 0, stream, &preprocess, Dependency::full,
+         Carveout::max_shared);
+}
+
+}  // namespace
+
+void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(any_plan.device.index);
+  check_placements(any_plan, t, context);
+  const auto& plan = static_cast<const ForwardPlan&>(any_plan);
+  const ForwardTile& tile = plan.kernel->tile;
+  ForwardParameters p{
+      .q = {}, .k = {}, .v = {}, .shape = plan.shape, .order = plan.order, .out = ref(t.out), .lse = ref(t.lse)};
+  encode(p.q, plan, "q", t.q, tile.rows());
+  encode(p.k, plan, "k", t.k, tile.keys);
+  encode(p.v, plan, "v", t.v, tile.keys);
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  if (plan.has_counter) {
+    p.order.counter = static_cast<unsigned*>(context.workspace);
+    check(cudaMemsetAsync(p.order.counter, 0, sizeof(unsigned), stream), "cudaMemsetAsync");
+  }
+  launch(plan.kernel->function, plan.ctas, tile.threads(), plan.kernel->shared_bytes, stream, &p, Dependency::full,
+         Carveout::max_shared);
+}
+
+void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::RunContext& context) {
+  const CurrentDevice current(any_plan.device.index);
+  check_placements(any_plan, t, context);
+  const auto& plan = static_cast<const BackwardPlan&>(any_plan);
+  BackwardParameters p{.q = {},
+                       .dout = {},
+                       .k = {},
+                       .v = {},
+                       .shape = plan.shape,
+                       .order = plan.order,
+                       .dq = ref(t.dq),
+                       .dk = ref(t.dk),
+                       .dv = ref(t.dv),
+                       .accumulate = plan.accumulate,
+                       .lse = at<float>(context.workspace, plan.lse),
+                       .delta = at<float>(context.workspace, plan.delta),
+                       .dq_sum = at<float>(context.workspace, plan.dq_sum),
+                       .turns = at<unsigned>(context.workspace, plan.turns)};
+  encode(p.q, plan, "q", t.q, plan.kernel->queries);
+  encode(p.dout, plan, "dout", t.dout, plan.kernel->queries);
+  encode(p.k, plan, "k", t.k, kKeys);
+  encode(p.v, plan, "v", t.v, kKeys);
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  launch_preprocess(plan, t, p, context.workspace, stream);
+  launch(plan.kernel->function, plan.ctas, kBackwardThreads, plan.kernel->shared_bytes, stream, &p,
+         Dependency::programmatic, Carveout::max_shared);
+}
+
+}  // namespace fovea::cuda::sm90

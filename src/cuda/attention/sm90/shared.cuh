@@ -1,0 +1,79 @@
+// Shared memory of the forward kernel: a ring of Q tiles, one of K tiles and one of V tiles, each with a pair of
+// mbarriers per stage. Tiles are panels of 64 columns with the 128-byte swizzle, as TMA writes and wgmma reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/attention/sm90/parameters.h"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace fovea::cuda::sm90 {
+
+// `full`: the copies of a stage have arrived. `empty`: every consumer warp is done with it.
+template <int kStages>
+struct StageBarriers {
+  std::uint64_t full[kStages], empty[kStages];
+};
+
+template <class Tile>
+struct ForwardShared {
+  static constexpr ForwardTile kTile = Tile::kTile;
+  static constexpr int kQBytes = kTile.rows() * kTile.dim_qk * 2;
+  static constexpr int kKBytes = kTile.keys * kTile.dim_qk * 2, kVBytes = kTile.keys * kTile.dim_v * 2;
+  alignas(1024) std::byte q[kTile.q_stages][kQBytes];
+  std::byte k[kTile.kv_stages][kKBytes];
+  std::byte v[kTile.kv_stages][kVBytes];
+  StageBarriers<kTile.q_stages> q_barriers;
+  StageBarriers<kTile.kv_stages> k_barriers, v_barriers;
+  // Numbers of query tiles, from the producer to the consumers.
+  static constexpr int kNumberStages = 2;
+  StageBarriers<kNumberStages> number_barriers;
+  int numbers[kNumberStages];
+};
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// One thread. Every consumer warp arrives once at an `empty` barrier.
+template <int kStages>
+__device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, int consumer_warps) {
+  for (int i = 0; i < kStages; ++i) {
+    ptx::mbarrier_init(shared_address(&barriers.full[i]), 1);
+    ptx::mbarrier_init(shared_address(&barriers.empty[i]), consumer_warps);
+  }
+}
+
+// A position in a ring. Stage s is used in phases 0, 1, 0, ... ; the producer and the consumers keep one each. One
+// number, since consumers have no register to spare.
+template <int kStages>
+struct RingPosition {
+  static_assert(kStages == 1 || kStages == 2 || kStages == 4);
+  unsigned uses = 0;
+  __device__ __forceinline__ unsigned stage() const { return uses % kStages; }
+  __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }
+  __device__ __forceinline__ void advance() { ++uses; }
+};
+
+// Consumers wait until the stage's copies have arrived.
+template <int kStages>
+__device__ __forceinline__ void wait_full(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at) {
+  ptx::mbarrier_wait(shared_address(&barriers.full[at.stage()]), at.phase());
+}
+
+// The producer waits until the consumers are done with the stage's former tile; of a new ring it does not wait.
+template <int kStages>
+__device__ __forceinline__ void wait_empty(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at) {
+  ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage()]), at.phase() ^ 1);
+}
+
+// One lane of each consumer warp says that the warp is done with the stage; then the position moves on.
+template <int kStages>
+__device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, RingPosition<kStages>& at,
+                                        bool first_lane) {
+  if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
+  at.advance();
+}
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,86 @@
+// Online softmax on wgmma accumulators: a thread holds columns of two rows, `row` and `row` + 8. c[i] belongs to the
+// second row if i / 2 is odd.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention/sm90/parameters.h"
+#include "cuda/device/mask.cuh"
+#include "cuda/device/softmax.cuh"
+#include "cuda/ptx/arithmetic.cuh"
+
+namespace fovea::cuda::sm90 {
+
+__device__ __forceinline__ constexpr int row_of(int i) { return i / 2 % 2; }
+
+// The state of two rows.
+struct Rows2 {
+  float maximum[2] = {-kInfinity, -kInfinity};
+  float sum[2] = {0.0f, 0.0f};  // of this thread's columns
+  float factor[2] = {1.0f, 1.0f};
+};
+
+// Keys that the mask hides become -inf. `query`: the thread's first row. `key`: its first column.
+template <int kCount>
+__device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape& s, int query, int key) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const Range visible = visible_keys(s, query + 8 * row);
+    const int begin = visible.begin - key, end = visible.end - key;
+#pragma unroll
+    for (int i = 2 * row; i < kCount; i += 4) {
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int column = i / 4 * 8 + n;
+        if (column < begin || column >= end) scores[i + n] = -kInfinity;
+      }
+    }
+  }
+}
+
+// What exponents are relative to: maximum x scale x log2(e), rounded, so that all uses agree.
+__device__ __forceinline__ float offset_of(float maximum, float scale) { return __fmul_rn(finite_max(maximum), scale); }
+
+// Updates the maximum, and rescales the sum. `factor` is what the accumulator must be multiplied by.
+template <int kCount>
+__device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Rows2& rows, float scale) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float even = scores[2 * row], odd = scores[2 * row + 1];  // two chains: half the latency
+#pragma unroll
+    for (int i = 4 + 2 * row; i < kCount; i += 4) even = fmaxf(even, scores[i]), odd = fmaxf(odd, scores[i + 1]);
+    const float before = rows.maximum[row];
+    rows.maximum[row] = fmaxf(before, lanes_max<4>(fmaxf(even, odd)));
+    rows.factor[row] = ptx::exp2_approx(fmaf(before, scale, -offset_of(rows.maximum[row], scale)));
+    rows.sum[row] *= rows.factor[row];
+  }
+}
+
+// Scores become exponentials relative to the maximum.
+template <int kCount>
+__device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& rows, float scale) {
+  const float offset[2] = {offset_of(rows.maximum[0], scale), offset_of(rows.maximum[1], scale)};
+  float second[2] = {0.0f, 0.0f};
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int row = row_of(i);
+    scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -offset[row]));
+    (i % 2 == 0 ? rows.sum[row] : second[row]) += scores[i];
+  }
+  rows.sum[0] += second[0], rows.sum[1] += second[1];
+}
+
+// Exponentials as the A operand of P V.
+template <class Element, int kCount>
+__device__ __forceinline__ void pack_operand(std::uint32_t (&p)[kCount / 2], const float (&scores)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) p[i / 2] = ptx::pack<Element>(scores[i], scores[i + 1]);
+}
+
+template <int kCount>
+__device__ __forceinline__ void rescale(float (&out)[kCount], const Rows2& rows) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) out[i] *= rows.factor[row_of(i)];
+}
+
+}  // namespace fovea::cuda::sm90

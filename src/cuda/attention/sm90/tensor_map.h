@@ -1,0 +1,22 @@
+// Tensor maps: what TMA must know about a tensor in global memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/device/tensor_ref.h"
+
+namespace fovea::cuda::sm90 {
+
+// A [batch, heads, len, dim] tensor of 16-bit elements, as the kernels' TMA coordinates (column, row, head, batch) see
+// it. Boxes have 64 columns and `box_rows` rows, with the 128-byte swizzle.
+struct TensorMapShape {
+  std::int64_t dim, len, heads, batch;
+  int box_rows;  // 1 to 256
+};
+
+// False if the driver has no tensor maps or refuses this one. Sizes are at least 1 and at most 2^32; `t` is aligned.
+bool encode_tensor_map(CUtensorMap& map, const ConstTensorRef& t, const TensorMapShape& shape);
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,83 @@
+// The tiles of the forward kernel, and their times: fitted to the dense cells of step 2 in
+// docs/kernels/sm90_forward_notebook.md, on one H100.
+#pragma once
+
+#include "cuda/attention/sm90/parameters.h"
+
+namespace fovea::cuda::sm90 {
+
+struct Forward64 {
+  static constexpr ForwardTile kTile{.dim_qk = 64,
+                                     .dim_v = 64,
+                                     .keys = 128,
+                                     .warpgroups = 3,
+                                     .q_stages = 2,
+                                     .kv_stages = 2,
+                                     .chained = true,
+                                     .turns = true};
+  static constexpr ForwardTimes kTimes{.step = 1.46e-6, .tile = 2.3e-6};
+};
+
+// For short sequences under a causal mask: less of a tile lies behind the mask.
+struct Forward64FewRows {
+  static constexpr ForwardTile kTile{.dim_qk = 64,
+                                     .dim_v = 64,
+                                     .keys = 128,
+                                     .warpgroups = 2,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .chained = true,
+                                     .turns = false};
+  static constexpr ForwardTimes kTimes{.step = 1.16e-6, .tile = 2.0e-6};
+};
+
+struct Forward128 {
+  static constexpr ForwardTile kTile{.dim_qk = 128,
+                                     .dim_v = 128,
+                                     .keys = 128,
+                                     .warpgroups = 2,
+                                     .q_stages = 2,
+                                     .kv_stages = 2,
+                                     .chained = true,
+                                     .turns = false};
+  static constexpr ForwardTimes kTimes{.step = 1.66e-6, .tile = 2.0e-6};
+};
+
+// Latent attention: 192 columns of q and k, 128 of v.
+struct Forward192With128 {
+  static constexpr ForwardTile kTile{.dim_qk = 192,
+                                     .dim_v = 128,
+                                     .keys = 128,
+                                     .warpgroups = 2,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .chained = true,
+                                     .turns = true};
+  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.7e-6};
+};
+
+struct Forward192 {
+  static constexpr ForwardTile kTile{.dim_qk = 192,
+                                     .dim_v = 192,
+                                     .keys = 96,
+                                     .warpgroups = 2,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .chained = true,
+                                     .turns = false};
+  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.0e-6};
+};
+
+struct Forward256 {
+  static constexpr ForwardTile kTile{.dim_qk = 256,
+                                     .dim_v = 256,
+                                     .keys = 80,
+                                     .warpgroups = 2,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .chained = true,
+                                     .turns = false};
+  static constexpr ForwardTimes kTimes{.step = 1.84e-6, .tile = 4.5e-6};
+};
+
+}  // namespace fovea::cuda::sm90

@@ -1,0 +1,101 @@
+// Delta of 16 query rows, as tensor cores sum it: delta = rowsum(dO * O) is the diagonal of dO O^T. So it is summed by
+// the same instructions in the same order as dP = dO V^T. For a row that sees one key, O is that key's V, and dP - delta
+// must be exactly 0.
+#pragma once
+
+#include "cuda/device/mma_sync_policy.cuh"
+#include "cuda/device/sequence.cuh"
+#include "cuda/ptx/arithmetic.cuh"
+#include "cuda/ptx/mma.cuh"
+
+namespace fovea::cuda {
+
+// Elements `column` and `column + 1` of a row as one MMA operand register; 0 from `dim` on.
+template <class Element>
+__device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool aligned) {
+  if (row == nullptr || column >= dim) return 0;
+  if (aligned && column + 2 <= dim) return *reinterpret_cast<const std::uint32_t*>(row + column);
+  const float second = column + 1 < dim ? static_cast<float>(row[column + 1]) : 0.0f;
+  return ptx::pack<Element>(static_cast<float>(row[column]), second);
+}
+
+// The same elements of an fp32 row, split into two operands: high + low.
+template <class Element>
+__device__ __forceinline__ void split_operand(const float* row, int column, int dim, std::uint32_t& high,
+                                              std::uint32_t& low) {
+  const float a = row != nullptr && column < dim ? row[column] : 0.0f;
+  const float b = row != nullptr && column + 1 < dim ? row[column + 1] : 0.0f;
+  high = ptx::pack<Element>(a, b);
+  const auto rounded = [](float value) { return static_cast<float>(Element(value)); };
+  low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
+}
+
+// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile; null beyond the last query.
+template <class Element>
+struct LaneRows {
+  const Element *dout[2], *out[2];
+  const float* out_fp32[2];
+};
+
+// Accumulators of dO O^T for the upper and for the lower eight rows; delta is on their diagonals.
+struct Diagonals {
+  float upper[4] = {}, lower[4] = {};
+};
+
+// Adds 16 columns, of which this lane reads `column`, `column + 1`, `column + 8` and `column + 9`.
+template <class Element>
+__device__ __forceinline__ void add_columns(Diagonals& sums, const ConstTensorRef& out, const ConstTensorRef& dout,
+                                            const LaneRows<Element>& rows, int column, int dim) {
+  const bool is_fp32 = out.kind == ElementKind::fp32;
+  std::uint32_t a[4], b[4], low[4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int at = column + i / 2 * 8;
+    a[i] = operand(rows.dout[i % 2], at, dim, dout.aligned);
+    if (is_fp32) {
+      split_operand<Element>(rows.out_fp32[i % 2], at, dim, b[i], low[i]);
+    } else {
+      b[i] = operand(rows.out[i % 2], at, dim, out.aligned);
+    }
+  }
+  float(&upper)[4] = sums.upper, (&lower)[4] = sums.lower;
+  ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, b[0], b[2]);
+  ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, b[1], b[3]);
+  if (is_fp32) {
+    ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, low[0], low[2]);
+    ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, low[1], low[3]);
+  }
+}
+
+// The 16 rows of one (batch, head) from `first` on; rows from `len` on count as zeros.
+struct DeltaRows {
+  std::int64_t batch, head;
+  int first, len, dim;
+};
+
+// One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4.
+template <class Element>
+__device__ __forceinline__ float2 row_deltas(const ConstTensorRef& out, const ConstTensorRef& dout,
+                                             const DeltaRows& of) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;  // as in ptx/mma.cuh
+  const auto row_of = [&](const ConstTensorRef& tensor, auto* data, int query) {
+    return query < of.len ? data + row_offset(tensor, of.batch, of.head, query) : nullptr;
+  };
+  LaneRows<Element> rows;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    rows.dout[i] = row_of(dout, static_cast<const Element*>(dout.data), of.first + g + 8 * i);
+    rows.out[i] = row_of(out, static_cast<const Element*>(out.data), of.first + g + 8 * i);
+    rows.out_fp32[i] = row_of(out, static_cast<const float*>(out.data), of.first + g + 8 * i);
+  }
+  Diagonals sums, first_chain;
+#pragma unroll 1
+  for (int column = 2 * t; column < of.dim + 2 * t; column += 16) {
+    if (column == kMaxChain + 2 * t) first_chain = sums, sums = {};
+    add_columns(sums, out, dout, rows, column, of.dim);
+  }
+  return {g % 2 == 0 ? first_chain.upper[0] + sums.upper[0] : first_chain.upper[1] + sums.upper[1],
+          g % 2 == 0 ? first_chain.lower[2] + sums.lower[2] : first_chain.lower[3] + sums.lower[3]};
+}
+
+}  // namespace fovea::cuda

@@ -1,0 +1,110 @@
+// Plans of cuda.sm90's backward on the devices that plan_test.cpp describes: any machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/attention/sm90/plan.h"
+#include "described_device.h"
+
+namespace fovea::cuda::sm90 {
+namespace {
+
+// On an H200.
+AttentionProblem backward_problem(std::int64_t length, Mask mask) {
+  describe_device(9, 132, kH200Shared, 1);
+  AttentionProblem p;
+  p.pass = Pass::backward;
+  p.batch = 2, p.heads_q = 8, p.heads_kv = 2;
+  p.len_q = p.len_k = length;
+  p.dim_qk = p.dim_v = 128;
+  p.dtype = p.result_dtype = DType::bf16;
+  p.mask = mask;
+  p.scale = 0.1;
+  p.device = {.kind = DeviceKind::cuda, .index = 0};
+  return p;
+}
+
+std::shared_ptr<const BackwardPlan> backward_plan(const AttentionProblem& p) {
+  const core::Prepared prepared = prepare(p, 0);
+  EXPECT_EQ(prepared.refusal, "");
+  return std::static_pointer_cast<const BackwardPlan>(prepared.plan);
+}
+
+void expect_refusal(const AttentionProblem& p, const std::string& part) {
+  const core::Prepared prepared = prepare(p, 0);
+  EXPECT_EQ(prepared.plan, nullptr);
+  EXPECT_NE(prepared.refusal.find(part), std::string::npos) << prepared.refusal;
+}
+
+TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
+  AttentionProblem p = backward_problem(1000, Mask::none);
+  p.dtype = p.result_dtype = DType::fp32;
+  expect_refusal(p, "fp32");
+  p = backward_problem(1000, Mask::none);
+  p.dim_qk = 136;
+  expect_refusal(p, "dim_qk = 136, takes multiples of 8 up to 128");
+  p = backward_problem(1000, Mask::none);
+  p.dim_v = 60;
+  expect_refusal(p, "dim_v = 60");
+  p = backward_problem(1000, Mask::none);
+  p.scale = -1;
+  expect_refusal(p, "scale");
+  p = backward_problem(0, Mask::none);
+  expect_refusal(p, "a size is 0");
+  p = backward_problem(1000, Mask::none);
+  p.unaligned = true;
+  expect_refusal(p, "unaligned");
+  p = backward_problem(std::int64_t{1} << 29, Mask::causal_bottom_right);
+  p.heads_q = p.heads_kv = 1 << 10;
+  expect_refusal(p, "takes up to");
+}
+
+// A masked key tile visits too few query tiles for the ring, and two rings must fit the chip.
+TEST(Sm90BackwardPlan, RingsOnlyWhereTwoFitTheChip) {
+  EXPECT_EQ(backward_plan(backward_problem(8192, Mask::none))->order.schedule, Schedule::ring);
+  EXPECT_EQ(backward_plan(backward_problem(66 * kKeys, Mask::none))->order.schedule, Schedule::ring);
+  EXPECT_EQ(backward_plan(backward_problem(66 * kKeys + 1, Mask::none))->order.schedule, Schedule::ascending);
+  EXPECT_EQ(backward_plan(backward_problem(8192, Mask::causal_bottom_right))->order.schedule, Schedule::ascending);
+}
+
+TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
+  for (const std::int64_t length : {1, 64, 127, 300, 4096}) {
+    for (const std::int64_t dim : {8, 64, 72, 128}) {
+      AttentionProblem p = backward_problem(length, Mask::causal_bottom_right);
+      p.dim_qk = p.dim_v = dim;
+      const auto plan = backward_plan(p);
+      ASSERT_NE(plan, nullptr);
+      const std::int64_t queries = plan->kernel->queries, tiles = (length + queries - 1) / queries;
+      EXPECT_EQ(plan->order.query_tiles, tiles);
+      EXPECT_EQ(plan->order.key_tiles, (length + kKeys - 1) / kKeys);
+      EXPECT_EQ(plan->ctas, p.batch * p.heads_kv * plan->order.key_tiles);
+      EXPECT_GE(plan->preprocess_ctas * kPreprocessThreads / 32 * 16, p.batch * p.heads_q * tiles * queries);
+      const std::int64_t places = p.batch * p.heads_q * tiles;
+      std::vector<std::int64_t> ends = {plan->lse + places * queries * 4, plan->delta + places * queries * 4,
+                                        plan->turns + places * kKeyWarpgroups * 4, plan->workspace_bytes};
+      const std::vector<std::int64_t> begins = {plan->delta, plan->turns, plan->dq_sum, plan->workspace_bytes};
+      for (std::size_t i = 0; i < ends.size(); ++i) EXPECT_LE(ends[i], begins[i]);
+      if (plan->order.key_tiles > 1) {
+        EXPECT_GE(plan->workspace_bytes - plan->dq_sum, places * kKeyWarpgroups * kChunkBytes);
+      }
+      for (const std::int64_t offset : begins) EXPECT_EQ(offset % 256, 0);
+    }
+  }
+}
+
+TEST(Sm90BackwardPlan, PredictsLongerTimesForMoreWork) {
+  const auto seconds = [](std::int64_t length, Mask mask) {
+    AttentionProblem p = backward_problem(length, mask);
+    p.heads_kv = p.heads_q;
+    return backward_plan(p)->seconds;
+  };
+  const double masked = seconds(8192, Mask::causal_bottom_right);
+  EXPECT_GT(masked, seconds(4096, Mask::causal_bottom_right));
+  EXPECT_GT(seconds(8192, Mask::none), 1.5 * masked);
+}
+
+}  // namespace
+}  // namespace fovea::cuda::sm90
