@@ -283,7 +283,7 @@ std::vector<std::string> typed_words() {
 // Options that say what is timed.
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
-                   "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, report-e, h200-dense")
+                   "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, report-e,\nh200-dense")
       ->check(not_empty())
       ->type_name("NAME");
   verb->add_option("--problem", o.problem, "problem line; comma-separated values make a sweep")

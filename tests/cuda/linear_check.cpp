@@ -116,14 +116,20 @@ void check_threads() {
       sets.push_back(std::make_unique<Set>(Shape{1 + number % 2, 40 + number, 2, 32, 2, 24}, dtype, dtype,
                                            number % 4 < 2 ? Order::dense : Order::by_heads,
                                            static_cast<unsigned>(10 * thread)));
+      sets.back()->poison();  // gaps between rows count, too
+      check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
       run(number, "cuda.cublaslt");
+      // Copies do not wait for these streams, nor these streams for what overwrites results.
+      check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
       wanted.push_back(sets.back()->results());
       sets.back()->poison();
+      check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     }
     for (int round = 0; round < kRounds; ++round)
       for (int number = 0; number < kShapes; ++number) run(number, "cuda.cublaslt");
     for (int number = 0; number < kShapes; ++number) {
       const CurrentDevice current(number % used_devices());
+      check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
       if (sets[static_cast<std::size_t>(number)]->results() != wanted[static_cast<std::size_t>(number)])
         wrong[static_cast<std::size_t>(thread)] = "other bits, shape " + std::to_string(number);
     }

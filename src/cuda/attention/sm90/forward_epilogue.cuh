@@ -14,6 +14,12 @@ struct RowScale {
   float factor[2];
 };
 
+// The row's sum relative to its maximum itself, not to the rounded offset: then a single key has probability 1.
+__device__ __forceinline__ float sum_of_row(float maximum, float sum, float scale_log2e) {
+  const float left_out = fmaf(maximum, scale_log2e, -offset_of(maximum, scale_log2e));
+  return sum == 0.0f ? 0.0f : sum * ptx::exp2_approx(-left_out);
+}
+
 // Adds up the rows' sums, stores lse, and gives the scale of the results. `query`: the thread's first row.
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, int query,
                                                 const Rows2& rows) {
@@ -21,13 +27,11 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     const int at = query + 8 * row;
-    const float sum = lanes_sum<4>(rows.sum[row]);
-    scale.factor[row] = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const float sum = sum_of_row(rows.maximum[row], lanes_sum<4>(rows.sum[row]), p.shape.scale_log2e);
+    const FinalRow final = finalize_row(rows.maximum[row], sum, p.shape);
+    scale.factor[row] = final.inverse_sum;
     if (at < p.shape.len_q && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
-      constexpr float kLn2 = 0.693147180559945309f;
-      const float lse =
-          sum == 0.0f ? -kInfinity : (offset_of(rows.maximum[row], p.shape.scale_log2e) + log2f(sum)) * kLn2;
-      static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = lse;
+      static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = final.lse;
     }
   }
   return scale;
