@@ -95,7 +95,8 @@ int fovea::program::run_program(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // after `| head` ends, the work continues without output
   std::signal(SIGXFSZ, SIG_IGN);  // at the file size limit, write() fails instead
   // Short output is written once, at the end, where a failure is told with its reason.
-  if (isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOFBF, 1 << 16);
+  static char output[1 << 16];
+  if (isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, output, _IOFBF, sizeof output);
   int code = 1;
   try {
     code = run(argc, argv);
