@@ -327,7 +327,7 @@ TEST(CommandLineOutput, AnUnknownNameInTheEnvironmentIsNamed) {
 // `flash` is the program's word for the implementation of a call that names none. The library knows it neither as a
 // name nor in the environment.
 TEST(CommandLineOutput, FlashIsWhatACallRunsThatNamesNone) {
-  for (const std::string line : {kTiny, std::string("op=linear m=4 n=4 k=4")}) {
+  for (const std::string& line : {kTiny, std::string("op=linear m=4 n=4 k=4")}) {
     const Ended word = fovea({"explain", "--problem", line, "--impl", "flash"}),
                 none = fovea({"explain", "--problem", line});
     EXPECT_EQ(word.code, 0) << word.err;
