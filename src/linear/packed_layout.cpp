@@ -31,8 +31,8 @@ Blocks::Blocks(const cpu::Kernels& kernels, std::int64_t k)
 Tiles::Tiles(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n) {
   const std::int64_t step = kernels.product_rows;
   rows = round_up(std::clamp(divide_up(m, kEnoughRowTiles), kLeastRows, kMostRows), step);
-  last_rows = round_up(std::max(kLeastLastRows, rows / 6), step);
-  large = m * 3 / 4 / rows;
+  last_rows = round_up(std::max(kLeastLastRows, rows / 4), step);
+  large = m * 7 / 8 / rows;
   down = large + divide_up(m - large * rows, last_rows);
   columns = round_up(divide_up(n, divide_up(kEnoughTiles, down)), kTileColumns);
   count = down * divide_up(n, columns);

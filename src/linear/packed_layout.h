@@ -20,7 +20,7 @@ struct Blocks {
   std::int64_t row_bytes;  // of a packed row of a or column of b
 };
 
-// Tiles of the result: rows by a range of columns, which is all of them unless there are few rows. The last quarter of
+// Tiles of the result: rows by a range of columns, which is all of them unless there are few rows. The last eighth of
 // the rows is in smaller tiles, so that all threads end at about the same time.
 struct Tiles {
   Tiles(const cpu::Kernels& kernels, std::int64_t m, std::int64_t n);

@@ -1,5 +1,5 @@
-// Some K blocks of b are packed, then all row tiles add the products of these blocks; then the next blocks. Blocks and
-// tiles depend on the shape alone, so no sum depends on the number of threads.
+// All row tiles add the products of some K blocks, which are packed; threads that find no tile left pack the next K
+// blocks of b. Blocks and tiles depend on the shape alone, so no sum depends on the number of threads.
 #include "linear/packed_product.h"
 
 #include <algorithm>
@@ -13,8 +13,9 @@ namespace {
 
 using cpu::divide_up;
 
-// Packed b stays in the caches until it is read, unless a single block is larger.
-constexpr std::int64_t kPackedBytes = std::int64_t{1} << 23;
+// The K blocks of b that are packed at once, twice: packed b stays in the caches until it is read, unless a single block
+// is larger.
+constexpr std::int64_t kPackedBytes = std::int64_t{1} << 22;
 
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 
@@ -33,7 +34,7 @@ class Packed {
         panels_(static_cast<char*>(workspace)),
         rows_(panels_ + room.panel_bytes),
         sums_(product.c.dtype == DType::fp32 ? nullptr : rows_ + room.workers * room.row_bytes) {
-    const std::int64_t fit = std::max<std::int64_t>(1, room.panel_bytes / block_bytes_);
+    const std::int64_t fit = std::max<std::int64_t>(1, room.panel_bytes / 2 / block_bytes_);
     blocks_at_once_ = divide_up(blocks_.count, divide_up(blocks_.count, std::min(fit, blocks_.count)));
     products_at_once_ = std::max<std::int64_t>(1, fit / blocks_.count);
     if (sums_ != nullptr)
@@ -41,24 +42,40 @@ class Packed {
   }
 
   void run(const core::RunContext& context) const {
-    for (std::int64_t number = 0; number < p_.count; number += products_at_once_) {
-      for (std::int64_t block = 0; block < blocks_.count; block += blocks_at_once_) {
-        const Part part{number, std::min(products_at_once_, p_.count - number), block,
-                        std::min(blocks_at_once_, blocks_.count - block)};
-        cpu::run_cancellable(context, context.threads, part.products * part.blocks * pieces_.count,
-                             [&](std::int64_t index, int) { pack_columns(part, index); });
-        const std::int64_t tiles = part.products * tiles_.count;
-        cpu::run_cancellable(context, cpu::workers_of(context, room_.workers, tiles), tiles,
-                             [&](std::int64_t index, int worker) { multiply(part, index, worker); });
-      }
+    Part part = part_at(0, 0, panels_);
+    cpu::run_cancellable(context, context.threads, pieces_of(part),
+                         [&](std::int64_t index, int) { pack_columns(part, index); });
+    while (part.products > 0) {
+      const Part next = after(part);
+      const std::int64_t tiles = part.products * tiles_.count;
+      cpu::run_cancellable(context, cpu::workers_of(context, room_.workers, tiles), tiles + pieces_of(next),
+                           [&](std::int64_t index, int worker) {
+                             index < tiles ? multiply(part, index, worker) : pack_columns(next, index - tiles);
+                           });
+      part = next;
     }
   }
 
  private:
-  // Some blocks of one product, or all blocks of some products.
+  // Some blocks of one product, or all blocks of some products, and the place of their panels.
   struct Part {
     std::int64_t number, products, block, blocks;
+    char* panels;
   };
+
+  Part part_at(std::int64_t number, std::int64_t block, char* panels) const {
+    return {number, std::min(products_at_once_, p_.count - number), block,
+            std::min(blocks_at_once_, blocks_.count - block), panels};
+  }
+
+  // The part after the last one has no products.
+  Part after(const Part& part) const {
+    char* const panels = part.panels == panels_ ? panels_ + room_.panel_bytes / 2 : panels_;
+    const std::int64_t block = part.block + part.blocks;
+    return block < blocks_.count ? part_at(part.number, block, panels) : part_at(part.number + part.products, 0, panels);
+  }
+
+  std::int64_t pieces_of(const Part& part) const { return part.products * part.blocks * pieces_.count; }
 
   std::int64_t depth_of(std::int64_t block) const { return std::min(blocks_.depth, p_.k - block * blocks_.depth); }
 
@@ -69,7 +86,7 @@ class Packed {
 
   // The panels of b of a block, from a column on.
   char* columns_at(const Part& part, std::int64_t slot, std::int64_t block, std::int64_t column) const {
-    return panels_ + (slot * part.blocks + block - part.block) * block_bytes_ + column * steps_of(block) * 4;
+    return part.panels + (slot * part.blocks + block - part.block) * block_bytes_ + column * steps_of(block) * 4;
   }
 
   void pack_columns(const Part& part, std::int64_t index) const {
@@ -168,7 +185,7 @@ PackedRoom packed_room(const PackedLayout& layout) {
   const std::int64_t m = layout.rows, n = layout.columns, block_bytes = largest.block_bytes;
   PackedRoom room;
   room.panel_bytes =
-      cpu::align_up(std::clamp<std::int64_t>(kPackedBytes / block_bytes, 1, layout.blocks.count) * block_bytes);
+      2 * cpu::align_up(std::clamp<std::int64_t>(kPackedBytes / block_bytes, 1, layout.blocks.count) * block_bytes);
   room.row_bytes = cpu::align_up(largest.tiles.rows * layout.blocks.row_bytes);
   room.workers = cpu::most_workers(largest.tiles.count);
   if (layout.product.result != DType::fp32) room.sums_bytes = cpu::align_up(m * n * 4);
