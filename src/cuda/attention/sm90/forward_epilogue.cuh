@@ -28,7 +28,7 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
   for (int row = 0; row < 2; ++row) {
     const int at = query + 8 * row;
     const float sum = sum_of_row(rows.maximum[row], lanes_sum<4>(rows.sum[row]), p.shape.scale_log2e);
-    const FinalRow final = finalize_row(rows.maximum[row], sum, p.shape);
+    const FinalRow final = finalize_row(rows.maximum[row], sum, p.shape, at);
     scale.factor[row] = final.inverse_sum;
     if (at < p.shape.len_q && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
       static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = final.lse;
