@@ -97,10 +97,14 @@ struct ForwardConsumer {
     for (int i = 0; i < kTile.dim_v / 2; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(out[i]));
   }
 
-  // Scores become exponentials.
+  // Scores become exponentials. Only fp32 results can show whether the largest one is rounded.
   __device__ __forceinline__ void softmax(Scores& scores, Rows2& rows) {
-    update_maximum(scores, rows, p.shape.scale_log2e);
-    exponentiate(scores, rows, p.shape.scale_log2e);
+    float before[2];
+    update_maximum(scores, rows, before);
+    if (subtracts_first(p))
+      exponentiate<SubtractFirst>(scores, rows, before, p.shape.scale_log2e);
+    else
+      exponentiate<ScaleFirst>(scores, rows, before, p.shape.scale_log2e);
   }
 
   // On entry P of the K/V tile before is in `probabilities`, and its V has not been used.

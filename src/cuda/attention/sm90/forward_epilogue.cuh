@@ -14,10 +14,16 @@ struct RowScale {
   float factor[2];
 };
 
-// The row's sum relative to its maximum itself, not to the rounded offset: then a single key has probability 1.
-__device__ __forceinline__ float sum_of_row(float maximum, float sum, float scale_log2e) {
-  const float left_out = fmaf(maximum, scale_log2e, -offset_of(maximum, scale_log2e));
-  return sum == 0.0f ? 0.0f : sum * ptx::exp2_approx(-left_out);
+// Which form of exponentials the kernel takes: fp32 results would show the rounding of ScaleFirst.
+__device__ __forceinline__ bool subtracts_first(const ForwardParameters& p) {
+  return p.out.kind == ElementKind::fp32;
+}
+
+// The row's sum relative to its maximum itself, not to the rounded reference: then a single key has probability 1.
+__device__ __forceinline__ float sum_of_row(const ForwardParameters& p, float maximum, float sum) {
+  if (subtracts_first(p) || sum == 0.0f) return sum;
+  const float scale = p.shape.scale_log2e;
+  return sum * ptx::exp2_approx(-fmaf(maximum, scale, -ScaleFirst::reference(maximum, scale)));
 }
 
 // Adds up the rows' sums, stores lse, and gives the scale of the results. `query`: the thread's first row.
@@ -27,7 +33,7 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     const int at = query + 8 * row;
-    const float sum = sum_of_row(rows.maximum[row], lanes_sum<4>(rows.sum[row]), p.shape.scale_log2e);
+    const float sum = sum_of_row(p, rows.maximum[row], lanes_sum<4>(rows.sum[row]));
     const FinalRow final = finalize_row(rows.maximum[row], sum, p.shape, at);
     scale.factor[row] = final.inverse_sum;
     if (at < p.shape.len_q && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
