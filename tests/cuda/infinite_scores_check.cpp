@@ -214,11 +214,12 @@ void check_pass(const std::string& name, AttentionCase c, Pass pass, DType resul
   c.problem.result_dtype = result;
   if (explain(c.problem, name).chosen.empty()) return;
   const bool backwards = pass == Pass::backward;
+  const std::string forward_name = backwards ? "cuda.any" : name;
   for (const Struck struck : {Struck::queries, Struck::keys}) {
     if (backwards && struck == Struck::keys) continue;
     DeviceCall call(c, result);
     const auto run = [&] {
-      call.options.implementation = backwards ? "cuda.any" : name;
+      call.options.implementation = forward_name;
       attention_forward(call.forward, call.options);
       call.options.implementation = name;
       if (backwards) attention_backward(call.backward, call.options);

@@ -97,14 +97,10 @@ struct ForwardConsumer {
     for (int i = 0; i < kTile.dim_v / 2; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(out[i]));
   }
 
-  // Scores become exponentials. Only fp32 results can show whether the largest one is rounded.
+  // Scores become exponentials.
   __device__ __forceinline__ void softmax(Scores& scores, Rows2& rows) {
-    float before[2];
-    update_maximum(scores, rows, before);
-    if (subtracts_first(p))
-      exponentiate<SubtractFirst>(scores, rows, before, p.shape.scale_log2e);
-    else
-      exponentiate<ScaleFirst>(scores, rows, before, p.shape.scale_log2e);
+    update_maximum(scores, rows, p.shape.scale_log2e);
+    exponentiate(scores, rows, p.shape.scale_log2e);
   }
 
   // On entry P of the K/V tile before is in `probabilities`, and its V has not been used.
@@ -169,7 +165,7 @@ struct ForwardConsumer {
     issue_out(out, probabilities);
     wait_products<0>(out);
     release(shared.v_barriers, v, first_lane());
-    const RowScale scale = finish_rows(p, tile, query(tile), rows);
+    const RowScale scale = finish_rows<Element>(p, tile, query(tile), rows);
     write_rows<Element>(p, tile, query(tile), out, scale);
   }
 
@@ -179,7 +175,7 @@ struct ForwardConsumer {
                                               int number, int next) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
     const QueryTile before = tile_again(number);
-    const RowScale scale = finish_rows(p, before, query(before), rows);
+    const RowScale scale = finish_rows<Element>(p, before, query(before), rows);
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, k);
     take_turn();

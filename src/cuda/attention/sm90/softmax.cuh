@@ -38,62 +38,34 @@ __device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape&
   }
 }
 
-// exp((score - maximum) / log2(e)) by one of two forms. `reference` belongs to a row's maximum.
-// Subtracting first makes the largest exponential exactly 1.
-struct SubtractFirst {
-  static __device__ __forceinline__ float reference(float maximum, float) { return finite_max(maximum); }
-  static __device__ __forceinline__ float exponential(float score, float reference, float scale) {
-    return ptx::exp2_approx((score - reference) * scale);
-  }
-  // What the exponentials of an earlier maximum are multiplied by.
-  static __device__ __forceinline__ float factor(float before, float reference, float scale) {
-    return exponential(before, reference, scale);
-  }
-};
+// What exponents are relative to: maximum x scale x log2(e), rounded, so that all uses agree.
+__device__ __forceinline__ float offset_of(float maximum, float scale) { return __fmul_rn(finite_max(maximum), scale); }
 
-// One instruction less per score. The largest exponential is 1 only up to the rounding of maximum x scale.
-struct ScaleFirst {
-  static __device__ __forceinline__ float reference(float maximum, float scale) {
-    return __fmul_rn(finite_max(maximum), scale);
-  }
-  static __device__ __forceinline__ float exponential(float score, float reference, float scale) {
-    return ptx::exp2_approx(fmaf(score, scale, -reference));
-  }
-  // Exactly 1 if the maximum stays: else the roundings of all K/V tiles would add up in lse.
-  static __device__ __forceinline__ float factor(float before, float reference, float scale) {
-    return ptx::exp2_approx(__fmul_rn(before, scale) - reference);
-  }
-};
-
-// Updates the maxima; `before` becomes the former ones.
+// Updates the maximum, and rescales the sum. `factor` is what the accumulator must be multiplied by.
 template <int kCount>
-__device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Rows2& rows, float (&before)[2]) {
+__device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Rows2& rows, float scale) {
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     float even = scores[2 * row], odd = scores[2 * row + 1];  // two chains: half the latency
 #pragma unroll
     for (int i = 4 + 2 * row; i < kCount; i += 4) even = fmaxf(even, scores[i]), odd = fmaxf(odd, scores[i + 1]);
-    before[row] = rows.maximum[row];
-    rows.maximum[row] = fmaxf(before[row], lanes_max<4>(fmaxf(even, odd)));
+    const float before = rows.maximum[row];
+    rows.maximum[row] = fmaxf(before, lanes_max<4>(fmaxf(even, odd)));
+    // Exactly 1 if the maximum stays: otherwise the roundings of all K/V tiles would add up in lse.
+    rows.factor[row] = ptx::exp2_approx(__fmul_rn(before, scale) - offset_of(rows.maximum[row], scale));
+    rows.sum[row] *= rows.factor[row];
   }
 }
 
-// Scores become exponentials relative to the maximum, and the sums are rescaled. `factor` is what the accumulator must
-// be multiplied by.
-template <class Form, int kCount>
-__device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& rows, const float (&before)[2],
-                                             float scale) {
-  const float reference[2] = {Form::reference(rows.maximum[0], scale), Form::reference(rows.maximum[1], scale)};
+// Scores become exponentials relative to the maximum.
+template <int kCount>
+__device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& rows, float scale) {
+  const float offset[2] = {offset_of(rows.maximum[0], scale), offset_of(rows.maximum[1], scale)};
   float second[2] = {0.0f, 0.0f};
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    rows.factor[row] = Form::factor(before[row], reference[row], scale);
-    rows.sum[row] *= rows.factor[row];
-  }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int row = row_of(i);
-    scores[i] = Form::exponential(scores[i], reference[row], scale);
+    scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -offset[row]));
     (i % 2 == 0 ? rows.sum[row] : second[row]) += scores[i];
   }
   rows.sum[0] += second[0], rows.sum[1] += second[1];
