@@ -73,8 +73,9 @@ struct DeltaRows {
   int first, len, dim;
 };
 
-// One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4.
-template <class Element>
+// One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4. The sum
+// restarts after kChain columns, as dP's does.
+template <class Element, int kChain = kMaxChain>
 __device__ __forceinline__ float2 row_deltas(const ConstTensorRef& out, const ConstTensorRef& dout,
                                              const DeltaRows& of) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;  // as in ptx/mma.cuh
@@ -91,7 +92,7 @@ __device__ __forceinline__ float2 row_deltas(const ConstTensorRef& out, const Co
   Diagonals sums, first_chain;
 #pragma unroll 1
   for (int column = 2 * t; column < of.dim + 2 * t; column += 16) {
-    if (column == kMaxChain + 2 * t) first_chain = sums, sums = {};
+    if (column == kChain + 2 * t) first_chain = sums, sums = {};
     add_columns(sums, out, dout, rows, column, of.dim);
   }
   return {g % 2 == 0 ? first_chain.upper[0] + sums.upper[0] : first_chain.upper[1] + sums.upper[1],
