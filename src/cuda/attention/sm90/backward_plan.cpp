@@ -85,7 +85,7 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
   plan->kernel = &instance_for(p);
   plan->accumulate = p.accumulate;
   plan->order = order_of(p, *plan->kernel, sms);
-  plan->seconds = seconds_of(p, *plan->kernel, sms);
+  plan->seconds = seconds_of(p, *plan->kernel, plan->order, sms);
   plan->ctas = std::int64_t{plan->order.sequences} * plan->order.key_tiles;
   const std::int64_t rows = p.batch * p.heads_q * plan->order.query_tiles * plan->kernel->queries;
   plan->preprocess_ctas = divide_up(rows * 2, kPreprocessThreads);  // a warp per 16 rows

@@ -1,5 +1,5 @@
-// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel, or two. Enqueued
-// on the caller's stream; the host waits for nothing.
+// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel; with more
+// than 128 columns, two kernels. Enqueued on the caller's stream; the host waits for nothing.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>

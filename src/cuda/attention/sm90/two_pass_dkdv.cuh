@@ -41,7 +41,8 @@ __device__ __forceinline__ DkDvWork dkdv_work(const TwoPassParameters& p) {
   const int last_key = min(work.first_key + kTwoPassRows, s.len_k) - 1;
   work.query_tiles = tiles_of(queries_of_any(s, work.first_key, last_key), kTwoPassRows);
   const Range all = queries_of_all(s, work.first_key, work.first_key + kTwoPassRows - 1);
-  work.unmasked = {work.first_key + kTwoPassRows > s.len_k ? p.query_tiles : (all.begin + kTwoPassRows - 1) / kTwoPassRows,
+  const bool partial = work.first_key + kTwoPassRows > s.len_k;
+  work.unmasked = {partial ? p.query_tiles : (all.begin + kTwoPassRows - 1) / kTwoPassRows,
                    all.end == s.len_q ? p.query_tiles : all.end / kTwoPassRows};
   work.steps = (work.query_tiles.end - work.query_tiles.begin) * s.group;
   return work;
@@ -65,8 +66,8 @@ __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared
 #pragma unroll 1
   for (int step = 0; step < work.steps; ++step) {
     const int first = walk.tile * kTwoPassRows;
-    const std::int64_t row =
-        ((static_cast<std::int64_t>(work.batch) * p.shape.heads_q + walk.head) * p.query_tiles + walk.tile) * kTwoPassRows;
+    const std::int64_t sequence = static_cast<std::int64_t>(work.batch) * p.shape.heads_q + walk.head;
+    const std::int64_t row = (sequence * p.query_tiles + walk.tile) * kTwoPassRows;
     const unsigned stage = at.stage();
     wait_empty(shared.q_barriers, at);
     const std::uint32_t q_full = shared_address(&shared.q_barriers.full[stage]);

@@ -8,15 +8,16 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted to the times of docs/kernels/sm90_backward_notebook.md, "Step 4".
-constexpr double kLaunches = 6.0e-6;     // of all kernels, up to the first product, and the end of the last grid
-constexpr double kMemoryRate = 1.9e12;   // bytes per second of the preprocess
-constexpr double kTail = 0.3;            // of the longest thread block: what the last ones work alone
-constexpr double kProductRate = 2.3e12;  // multiply-adds per second of an SM's tensor cores in the main loops
-constexpr double kTile = 3.5e-6;         // of a thread block beside its steps
+// Fitted to the times of docs/kernels/sm90_backward_notebook.md, "Step 4", on one H200.
+constexpr double kLaunches = 6.8e-6;      // of all kernels, up to the first product, and the end of the last grid
+constexpr double kMemoryRate = 1.26e12;   // bytes per second of the preprocess
+constexpr double kTail = 0.32;            // of the longest thread block: what the last ones work alone
+constexpr double kProductRate = 3.88e12;  // multiply-adds per second of an SM
+constexpr double kStep = 0.34e-6;         // of a step, beside its products
+constexpr double kTile = 6.2e-6;          // of a thread block, beside its steps
 
 struct KernelWork {
-  TileVisits visits;          // of one sequence
+  TileVisits visits;  // of one sequence
   double sequences;
   double visits_per_tile = 1;  // query heads that a key tile walks
   double step;                 // seconds
@@ -44,14 +45,14 @@ double seconds_of(const AttentionProblem& p, const TwoPassInstance& kernels, int
                                              .window = query_window(window)}),
                         .sequences = batch * heads_kv,
                         .visits_per_tile = heads_q / heads_kv,
-                        .step = pairs * 2 * (dim_qk + dim_v) / kProductRate};
+                        .step = kStep + pairs * 2 * (dim_qk + dim_v) / kProductRate};
   const KernelWork dq{.visits = visits_of({.stationary = p.len_q,
                                            .stationary_tile = kDqRows,
                                            .streamed = p.len_k,
                                            .streamed_tile = kTwoPassRows,
                                            .window = window}),
                       .sequences = batch * heads_q,
-                      .step = 2 * pairs * (2 * dim_qk + dim_v) / kProductRate};
+                      .step = kStep + 2 * pairs * (2 * dim_qk + dim_v) / kProductRate};
   const double rows = batch * heads_q * static_cast<double>(p.len_q);
   const auto all_sms = static_cast<double>(sms);
   double seconds = kLaunches + rows * static_cast<double>(p.dim_v) * 4.0 / kMemoryRate;

@@ -5,8 +5,7 @@
 namespace fovea::cuda::sm90 {
 
 std::span<const TwoPassInstance> two_pass_fp16() {
-  static const TwoPassInstance all[] = {two_pass_instance<__half, 192, 128>(),
-                                        two_pass_instance<__half, 192, 192>(),
+  static const TwoPassInstance all[] = {two_pass_instance<__half, 192, 128>(), two_pass_instance<__half, 192, 192>(),
                                         two_pass_instance<__half, 256, 256>()};
   return all;
 }

@@ -1,5 +1,5 @@
-// Kernel parameters of cuda.sm90's backward in two passes, for heads that are too wide for backward.cuh: one kernel makes
-// dK and dV of a K/V tile, another makes dQ of a Q tile.
+// Kernel parameters of cuda.sm90's backward in two passes, for heads that are too wide for backward.cuh: one kernel
+// makes dK and dV of a K/V tile, another makes dQ of a Q tile.
 #pragma once
 
 #include <cuda.h>
@@ -16,8 +16,8 @@ constexpr int kDqRows = 2 * kTwoPassRows;  // of the Q tile of dQ: 64 per warpgr
 constexpr std::int64_t kMaxTwoPassDim = 256;
 constexpr int kTwoPassThreads = 3 * kWarpgroup;
 
-// How the tiles of a kernel are launched. A section is `section` neighbouring sequences: first the first tiles of all of
-// them, then all second ones.
+// How the tiles of a kernel are launched. A section is `section` neighbouring sequences: first the first tiles of all
+// of them, then all second ones.
 struct TilesOfSequences {
   int tiles = 1;      // of a sequence
   int sequences = 1;  // (batch, key head) for dK and dV, (batch, query head) for dQ

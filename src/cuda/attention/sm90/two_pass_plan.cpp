@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/attention/sm90/plan.h"
 #include "cuda/attention/sm90/two_pass_estimate.h"
@@ -18,9 +19,8 @@ constexpr std::int64_t kSectionBytes = 32 << 20;  // streamed tensors that stay 
 
 const TwoPassInstance& instance_for(const AttentionProblem& p) {
   const auto all = p.dtype == DType::bf16 ? two_pass_bf16() : two_pass_fp16();
-  return *std::find_if(all.begin(), all.end(), [&](const TwoPassInstance& one) {
-    return p.dim_qk <= one.dim_qk && p.dim_v <= one.dim_v;
-  });
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const TwoPassInstance& one) { return p.dim_qk <= one.dim_qk && p.dim_v <= one.dim_v; });
 }
 
 std::string two_pass_refusal(const AttentionProblem& p) {
@@ -58,9 +58,9 @@ void lay_out(TwoPassPlan& plan, const AttentionProblem& p) {
 }
 
 std::string text_of(const TwoPassInstance& kernels) {
-  const std::string columns = std::to_string(kernels.dim_qk) + (kernels.dim_v == kernels.dim_qk
-                                                                    ? std::string()
-                                                                    : " and " + std::to_string(kernels.dim_v));
+  const std::string columns =
+      std::to_string(kernels.dim_qk) +
+      (kernels.dim_v == kernels.dim_qk ? std::string() : " and " + std::to_string(kernels.dim_v));
   const std::string rows = std::to_string(kTwoPassRows);
   return "two passes: dK and dV " + rows + "x" + rows + ", dQ " + std::to_string(kDqRows) + "x" + rows + " of " +
          columns + " columns, 2 warpgroups, " + std::to_string(kernels.dkdv_shared_bytes) + " and " +

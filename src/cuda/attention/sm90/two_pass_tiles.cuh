@@ -58,8 +58,8 @@ __device__ __forceinline__ void issue_rows_product(float (&c)[kTwoPassRows / 2],
 
 // c += a b with a [64, 64] in registers, and the 64 rows of b along the contraction.
 template <class Element, int kCount>
-__device__ __forceinline__ void issue_gradient_product(float (&c)[kCount],
-                                                       const std::uint32_t (&a)[kTwoPassRows / 4], const std::byte* b) {
+__device__ __forceinline__ void issue_gradient_product(float (&c)[kCount], const std::uint32_t (&a)[kTwoPassRows / 4],
+                                                       const std::byte* b) {
   const std::uint64_t rows = ptx::mn_major_descriptor(shared_address(b), kTwoPassPanelBytes);
 #pragma unroll
   for (int i = 0; i < kTwoPassRows / 16; ++i) ptx::wgmma_rs<Element, true, true>(c, a + 4 * i, rows + i * 128);
