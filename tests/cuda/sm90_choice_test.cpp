@@ -57,10 +57,9 @@ std::vector<Timed> backward_calls() {
   return all;
 }
 
-// Regret: the chosen implementation's time relative to the faster one's. The worst call is a window over 47 heads for
-// grouped heads and few keys, of which most queries see none.
+// Regret: the chosen implementation's time relative to the faster one's.
 TEST(Sm90BackwardChoice, LosesLittleTime) {
-  describe_device(9, 132, kH200Shared, 1);
+  describe_device(9, 132, kH200Shared, 3);
   const std::vector<Timed> calls = backward_calls();
   ASSERT_EQ(calls.size(), 2308);
   double logs = 0, worst = 1, errors = 0;
@@ -74,9 +73,6 @@ TEST(Sm90BackwardChoice, LosesLittleTime) {
     above += regret > 1.15;
   }
   const auto count = static_cast<double>(calls.size());
-  RecordProperty("regret", std::to_string(std::exp(logs / count)));
-  std::printf("regret %.4f, worst %.2f, above 1.15: %d; mean error of the prediction %.3f\n", std::exp(logs / count), worst,
-              above, errors / count);
   EXPECT_LT(std::exp(logs / count), 1.02);
   EXPECT_LT(worst, 1.4);
   EXPECT_LT(above, 0.05 * count);

@@ -199,10 +199,11 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dq(const __grid_c
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   const DqWork work = dq_work(p);
-  // One thread block must wait for the kernels ahead, so that this one ends after them.
-  if (!p.rows_are_ready || (blockIdx.x == 0 && warp == 1)) ptx::griddepcontrol_wait();
+  if (!p.rows_are_ready) ptx::griddepcontrol_wait();
   if (warp < 4) {
     ptx::decrease_registers<24>();
+    // One warp of the grid waits for the kernels ahead, so that this one ends after them.
+    if (blockIdx.x == 0 && warp == 1) ptx::griddepcontrol_wait();
     if (warp == 0 && ptx::elect_one()) load_dq<Tile>(p, shared, work);
     return;
   }
