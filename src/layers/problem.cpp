@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "layers/norms.h"
 #include "layers/plan.h"
 #include "layers/validate.h"
 
@@ -29,6 +30,11 @@ Parameters parameters_of(const LayerProblem& p) {
     all.weights += weight;
     all.biases += facts.bias ? bias : 0;
     all.gradients += (facts.wants_dweight ? weight : 0) + (facts.wants_dbias ? bias : 0);
+  }
+  for (const layers::Norm norm : layers::kAllNorms) {
+    const auto columns = static_cast<double>(layers::columns_of(p, norm));
+    all.weights += at(p.norms, norm).given ? columns : 0;
+    all.gradients += at(p.norms, norm).wants_dweight ? columns : 0;
   }
   return all;
 }

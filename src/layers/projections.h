@@ -49,6 +49,11 @@ constexpr std::int64_t columns_of(std::int64_t heads, std::int64_t dim) {
   return __builtin_mul_overflow(heads, dim, &columns) ? INT64_MAX : columns;
 }
 
+constexpr std::int64_t plus(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 // In the order in which forward runs them; attention runs before the last one, out. Projections that read the same
 // source are neighbours.
 using Steps = std::vector<Step>;

@@ -60,9 +60,9 @@ TensorView Views::source(Source source, const TensorView& x, const TensorView& x
     case Source::x_kv:
       return x_kv;
     case Source::q_latent:
-      return result(step_of(Slot::q_down));
+      return made_rows(Norm::q_latent);
     case Source::kv_latent:
-      return result(step_of(Slot::kv_down));
+      return made_rows(Norm::kv_latent);
     case Source::attention:
       break;
   }
@@ -77,36 +77,84 @@ MutableTensorView Views::source_gradient(Source source, const MutableTensorView&
     case Source::x_kv:
       return dx_kv;
     case Source::q_latent:
-      return gradient(step_of(Slot::q_down));
+      return row_gradients(Norm::q_latent);
     case Source::kv_latent:
-      return gradient(step_of(Slot::kv_down));
+      return row_gradients(Norm::kv_latent);
     case Source::attention:
       break;
   }
   return attention_rows(plan_.memory.attention_gradient);
 }
 
-// `rows_of(step)`: a projection's result, or its gradient.
-template <class RowsOf>
-Heads Views::split(RowsOf rows_of) const {
-  const auto some = [&](Slot slot, std::int64_t part, std::int64_t count, std::int64_t dim) {
-    const std::int64_t width = count * dim;
-    return as_heads(columns_from(rows_of(step_of(slot)), part * width, width), count, dim);
-  };
-  if (p_.kind == LayerKind::mha_fused)
-    return {some(Slot::qkv, 0, p_.heads_q, p_.dim_qk), some(Slot::qkv, 1, p_.heads_q, p_.dim_qk),
-            some(Slot::qkv, 2, p_.heads_q, p_.dim_qk)};
-  return {some(Slot::q, 0, p_.heads_q, p_.dim_qk), some(Slot::k, 0, p_.heads_kv, p_.dim_qk),
-          some(Slot::v, 0, p_.heads_kv, p_.dim_v)};
+// q, k or v of the rows of their projection, which are q, k and v side by side where one makes all three.
+MutableTensorView Views::some_heads(MutableTensorView rows, Slot slot) const {
+  const bool of_q = slot == Slot::q;
+  const std::int64_t count = of_q ? p_.heads_q : p_.heads_kv,
+                     dim = slot == Slot::v ? p_.dim_v : p_.dim_qk - (of_q ? 0 : p_.dim_shared),
+                     part = slot == Slot::q   ? 0
+                            : slot == Slot::k ? 1
+                                              : 2,
+                     first = p_.kind == LayerKind::mha_fused ? part * count * dim : 0;
+  return as_heads(columns_from(rows, first, count * dim), count, dim);
+}
+
+// The latent in the rows of its projection, which may have a shared key behind it.
+MutableTensorView Views::latent_rows(MutableTensorView rows, Norm latent) const {
+  return columns_from(rows, 0, columns_of(p_, latent));
+}
+
+const Step& Views::step_of(Norm rows) const {
+  if (rows == Norm::q_latent) return step_of(Slot::q_down);
+  if (rows == Norm::kv_latent) return step_of(Slot::kv_down);
+  return step_of(p_.kind == LayerKind::mha_fused ? Slot::qkv : rows == Norm::q ? Slot::q : Slot::k);
+}
+
+MutableTensorView Views::read_rows(Norm norm) const {
+  const MutableTensorView all = result(step_of(norm));
+  if (norm == Norm::q || norm == Norm::k) return some_heads(all, norm == Norm::q ? Slot::q : Slot::k);
+  return latent_rows(all, norm);
+}
+
+MutableTensorView Views::made_rows(Norm norm) const {
+  if (!has_own_memory(p_, norm)) return read_rows(norm);
+  const bool is_q = norm == Norm::q, of_keys = norm == Norm::k || norm == Norm::kv_latent;
+  const Area& area = plan_.memory.row_results[static_cast<std::size_t>(norm)];
+  if (!is_q && norm != Norm::k) return rows(area, of_keys, columns_of(p_, norm));
+  const std::int64_t count = is_q ? p_.heads_q : p_.heads_kv;
+  return as_heads(rows(area, of_keys, count * p_.dim_qk), count, p_.dim_qk);
+}
+
+MutableTensorView Views::row_gradients(Norm norm) const {
+  if (norm == Norm::q || norm == Norm::k) return norm == Norm::q ? head_gradients().q : head_gradients().k;
+  return latent_rows(gradient(step_of(norm)), norm);
 }
 
 Heads Views::heads() const {
-  return split([this](const Step& step) { return result(step); });
+  const Slot from = p_.kind == LayerKind::mha_fused ? Slot::qkv : Slot::v;
+  return {made_rows(Norm::q), made_rows(Norm::k), some_heads(result(step_of(from)), Slot::v)};
 }
 
 Heads Views::head_gradients() const {
-  return split([this](const Step& step) { return gradient(step); });
+  const auto some = [this](Slot slot) {
+    return some_heads(gradient(step_of(p_.kind == LayerKind::mha_fused ? Slot::qkv : slot)), slot);
+  };
+  Heads all{some(Slot::q), some(Slot::k), some(Slot::v)};
+  if (p_.dim_shared > 0)
+    all.k = as_heads(rows(plan_.memory.whole_key_gradient, true, p_.heads_kv * p_.dim_qk), p_.heads_kv, p_.dim_qk);
+  return all;
 }
+
+MutableTensorView Views::shared_key() const {
+  return columns_from(result(step_of(Slot::kv_down)), p_.latent_kv, p_.dim_shared);
+}
+
+MutableTensorView Views::shared_key_gradient() const {
+  return columns_from(gradient(step_of(Slot::kv_down)), p_.latent_kv, p_.dim_shared);
+}
+
+MutableTensorView Views::own_key() const { return some_heads(result(step_of(Slot::k)), Slot::k); }
+
+MutableTensorView Views::own_key_gradient() const { return some_heads(gradient(step_of(Slot::k)), Slot::k); }
 
 MutableTensorView Views::attention_heads() const {
   return as_heads(attention_rows(plan_.memory.attention), p_.heads_q, p_.dim_v);

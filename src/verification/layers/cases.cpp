@@ -18,6 +18,7 @@ constexpr std::int64_t kBatches[] = {1, 1, 2, 3}, kHeads[] = {1, 2, 3, 4, 6, 8},
                        kLengths[] = {1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129},
                        kDims[] = {1, 3, 8, 15, 16, 17, 32, 33, 64, 64, 80, 128},
                        kWidths[] = {1, 5, 16, 33, 64, 100, 128, 192};
+constexpr double kThetas[] = {1.0, 100.0, 500000.0};
 constexpr double kScales[] = {0.0, -0.3, 0.05, 0.5};
 constexpr double kMostFlops = 4e6;
 constexpr int kTries = 100;
@@ -53,6 +54,7 @@ class LayerDraw {
     draw_sizes();
     if (draw_.one_in(40)) draw_empty();
     draw_mask();
+    if (case_["rope"] != "no") draw_rotary();
     if (draw_.one_in(4)) case_.values.set("scale", kScales[draw_.below(std::size(kScales))]), give("scale");
     set("seed", std::to_string(draw_.word()));
     case_.values.resolve(given_);
@@ -93,6 +95,20 @@ class LayerDraw {
     std::vector<std::string_view> sizes{"b", "lq"};
     if (has("cross") && case_["cross"] == "yes") sizes.emplace_back("lk");
     set(sizes[draw_.below(sizes.size())], std::int64_t{0});
+  }
+
+  // Pairs need two columns. A position may be late, and one of k need not be that of q.
+  void draw_rotary() {
+    constexpr std::int64_t kPositions[] = {0, 0, 1, 40, 4095, 100000, 1 << 20};
+    if (case_.count("d") < 2) set("d", std::int64_t{2});
+    const std::int64_t d = case_.count("d");
+    if (d % 2 != 0 || draw_.one_in(3))
+      set("rope_dim", 2 + 2 * static_cast<std::int64_t>(draw_.below(static_cast<std::size_t>(d / 2))));
+    if (draw_.one_in(2)) set("pos", draw_.of(kPositions));
+    if (draw_.one_in(4)) set("pos_k", draw_.of(kPositions));
+    if (draw_.one_in(3)) case_.values.set("theta", kThetas[draw_.below(std::size(kThetas))]), give("theta");
+    if (!has("d_shared") || d < 3 || case_["qk_norm"] == "yes" || draw_.one_in(2)) return;
+    set("d_shared", 2 + 2 * static_cast<std::int64_t>(draw_.below(static_cast<std::size_t>((d - 1) / 2))));
   }
 
   void draw_mask() {
