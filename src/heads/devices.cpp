@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "heads/gpu_grid.h"
 #include "heads/host.h"
 
 namespace fovea::heads {

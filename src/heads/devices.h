@@ -17,9 +17,6 @@ struct Passes {
 
 const Passes& passes_on_host();
 
-// On a GPU, a thread block takes every so many tokens, and each of its warps some of the heads.
-inline constexpr std::int64_t kGpuWarps = 4, kMostGpuCtas = 1024;
-
 // Rows of `partial` that backward of rows of these sizes writes.
 std::int64_t partial_rows(DeviceKind device, const Sizes& dy, const std::optional<Rotation>& rotation);
 

@@ -4,7 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "heads/cuda/kernels.h"
-#include "heads/devices.h"
+#include "heads/gpu_grid.h"
 
 namespace fovea::heads {
 namespace {
@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(kThreads) forward(const __grid_constant__ Forw
 __device__ __forceinline__ float2 gradient_of(const BackwardParameters& p, std::int64_t dy, const Columns& columns,
                                               const float2* angles, std::int64_t item) {
   float2 pair = make_float2(0.0f, 0.0f);
+#pragma unroll 1
   for (std::int64_t head = 0; head < p.summed; ++head) {
     const std::int64_t row = dy + head * p.dy.head_stride;
     pair.x += load(p.dy.data, p.dy.kind, row + columns.a);
@@ -129,6 +130,7 @@ struct NormGradient {
 __device__ __forceinline__ NormGradient norm_gradient_of(const BackwardParameters& p, std::int64_t x, std::int64_t dy,
                                                          const float2* angles) {
   float squares = 0.0f, products = 0.0f;
+#pragma unroll 1
   for (std::int64_t item = threadIdx.x % 32; item < p.dim - p.rotation.pairs; item += 32) {
     const Columns columns = columns_of(p.rotation, item);
     const float2 gradient = gradient_of(p, dy, columns, angles, item);
@@ -150,6 +152,7 @@ __global__ void __launch_bounds__(kThreads) backward(const __grid_constant__ Bac
   const std::int64_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, items = p.dim - p.rotation.pairs;
   const bool normalised = p.weight.data != nullptr;
   float* const partial = p.partial == nullptr ? nullptr : p.partial + (blockIdx.x * kGpuWarps + warp) * p.dim;
+#pragma unroll 1
   for (std::int64_t item = lane; partial != nullptr && item < items; item += 32) {
     const auto [a, b] = columns_of(p.rotation, item);
     partial[a] = 0.0f;
@@ -160,11 +163,13 @@ __global__ void __launch_bounds__(kThreads) backward(const __grid_constant__ Bac
     __syncthreads();  // the last token's angles were read
     compute_angles(p.rotation, position, angles);
     __syncthreads();
+#pragma unroll 1
     for (std::int64_t head = warp; head < p.heads; head += kGpuWarps) {
       const std::int64_t dy = row_of(p.dy, batch, head, position), dx = row_of(p.dx, batch, head, position),
                          x = row_of(p.x, batch, head, position);
       NormGradient norm{};
       if (normalised) norm = norm_gradient_of(p, x, dy, angles);
+#pragma unroll 1
       for (std::int64_t item = lane; item < items; item += 32) {
         const Columns columns = columns_of(p.rotation, item);
         const float2 gradient = gradient_of(p, dy, columns, angles, item);

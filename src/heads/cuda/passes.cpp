@@ -7,6 +7,7 @@
 #include "cuda/runtime/launch.h"
 #include "cuda/runtime/tensor_refs.h"
 #include "heads/cuda/kernels.h"
+#include "heads/gpu_grid.h"
 
 namespace fovea::heads {
 namespace {
