@@ -243,6 +243,13 @@ typedef struct fovea_layer_norms {
   const fovea_tensor *q, *k, *q_latent, *kv_latent;
 } fovea_layer_norms;
 
+// Keys and values of earlier tokens: see LayerCache.
+typedef struct fovea_layer_cache {
+  size_t struct_size;
+  const fovea_tensor *k, *v, *latent;  // written; null where the kind has none
+  int64_t length;
+} fovea_layer_cache;
+
 typedef struct fovea_layer_forward_tensors {
   size_t struct_size;
   const fovea_tensor *x, *x_kv;  // x_kv may be null
@@ -250,6 +257,7 @@ typedef struct fovea_layer_forward_tensors {
   const fovea_tensor* y;
   fovea_buffer saved;              // optional: state for backward
   const fovea_layer_norms* norms;  // may be null
+  const fovea_layer_cache* cache;  // may be null
 } fovea_layer_forward_tensors;
 
 typedef struct fovea_layer_backward_tensors {

@@ -95,6 +95,20 @@ struct LayerOptions {
   double epsilon = 1e-6;              // of the norms; above 0
 };
 
+// Keys and values of earlier tokens, for inference step by step: x holds the next len_q tokens. The call writes their
+// keys and values behind the first `length` rows, and attends to all length + len_q = len_k rows. Then the caller
+// raises `length` by len_q. Rows are tokens, as attention reads them; all have the type of x. Row i of x is token
+// length + i: the positions of Rotary are those of the cache's first token. A mask looks at the last len_q of len_k
+// rows, so a causal one is causal_bottom_right.
+struct LayerCache {
+  // [batch, 1, capacity, G D] and [batch, 1, capacity, G V], normalised and rotated; not for mla.
+  MutableTensorView k = {}, v = {};
+  // mla: [batch, 1, capacity, Lkv + S], the normalised latent and the rotated shared key.
+  MutableTensorView latent = {};
+  std::int64_t length = 0;  // length + len_q is at most the capacity
+  explicit operator bool() const { return k || v || latent; }
+};
+
 // x and all parameters have one type and one device.
 struct LayerForwardTensors {
   TensorView x = {};
@@ -103,6 +117,7 @@ struct LayerForwardTensors {
   MutableTensorView y = {};  // of the type of x, or fp32
   Buffer saved = {};         // optional: at least saved_bytes(), for backward; without it nothing is kept
   LayerNorms norms = {};
+  LayerCache cache = {};  // optional; without x_kv and `saved`
 };
 
 // x, x_kv, parameters, norms and `saved` are the forward call's. Weights are needed; biases are not read and may be
@@ -136,7 +151,7 @@ struct NormFacts {
 struct LayerProblem {
   LayerKind kind = LayerKind::mha_fused;
   Pass pass = Pass::forward;
-  std::int64_t batch = 1, len_q = 1, len_k = 1;  // len_k is len_q without x_kv
+  std::int64_t batch = 1, len_q = 1, len_k = 1;  // len_k is len_q without x_kv and cache
   std::int64_t width = 1, width_kv = 1;          // width_kv is width without x_kv
   std::int64_t heads_q = 1, heads_kv = 1;
   std::int64_t dim_qk = 1, dim_v = 1;
@@ -157,7 +172,9 @@ struct LayerProblem {
   std::int64_t dim_shared = 0;        // S above: columns of each head that the shared rotary key has; 0: none
   std::optional<Rotary> rotary = {};  // its columns are counted: dim_qk, dim_shared or fewer
   PerNorm<NormFacts> norms = {};
-  double epsilon = 0;  // 0 without norms
+  double epsilon = 0;            // 0 without norms
+  bool caches = false;           // forward appends to a cache, which holds len_k - len_q rows
+  bool unaligned_cache = false;  // AttentionProblem::unaligned
 
   bool operator==(const LayerProblem&) const = default;
 };

@@ -1,10 +1,10 @@
 // Rotary position embedding: pairs of columns of q and k are rotated by angles that grow with the position. A score
 // then depends on the distance of its two tokens, not on where they are.
 //
-// Pair i of n = columns / 2 at position p is rotated by p theta^(-i / n): (a, b) becomes (a cos - b sin, a sin + b cos).
-// Sines and cosines are computed in double precision and rounded to fp32, in which pairs are rotated. An angle is off by
-// at most p 2^-50 + 2^-46, which at the largest position is half as much as the rounding of the sine. An element of a
-// rotated pair of length r is off by at most 3 r 2^-24, and is then rounded to its type.
+// Pair i of n = columns / 2 at position p is rotated by p theta^(-i / n): (a, b) becomes (a cos - b sin, a sin + b
+// cos). Sines and cosines are computed in double precision and rounded to fp32, in which pairs are rotated. An angle is
+// off by at most p 2^-50 + 2^-46, which at the largest position is half as much as the rounding of the sine. An element
+// of a rotated pair of length r is off by at most 3 r 2^-24, and is then rounded to its type.
 //
 // Source: Su et al., "RoFormer", arXiv 2104.09864, 3.2.2 (interleaved pairs); halves are the order of GPT-NeoX and
 // Llama.

@@ -87,6 +87,15 @@ PerNorm<View> norms_of(const fovea_layer_norms* given, const std::string& name, 
   return {one(norms.q, ".q"), one(norms.k, ".k"), one(norms.q_latent, ".q_latent"), one(norms.kv_latent, ".kv_latent")};
 }
 
+LayerCache cache_of(const fovea_layer_cache* given, std::string_view call) {
+  if (given == nullptr) return {};
+  const fovea_layer_cache cache = c_api::read_struct(given, "cache", call);
+  return {.k = c_api::optional_tensor(cache.k, "cache.k", call),
+          .v = c_api::optional_tensor(cache.v, "cache.v", call),
+          .latent = c_api::optional_tensor(cache.latent, "cache.latent", call),
+          .length = cache.length};
+}
+
 LayerParameters parameters_of(const fovea_layer_projections* given, std::string_view call) {
   return convert<Projection>(c_api::read_struct(given, "parameters", call), "", call);
 }
@@ -98,7 +107,8 @@ LayerForwardTensors convert(const fovea_layer_forward_tensors* given, std::strin
           .parameters = parameters_of(tensors.parameters, call),
           .y = c_api::convert_tensor(tensors.y, "y", call),
           .saved = c_api::convert(tensors.saved),
-          .norms = norms_of<TensorView>(tensors.norms, "norms", call)};
+          .norms = norms_of<TensorView>(tensors.norms, "norms", call),
+          .cache = cache_of(tensors.cache, call)};
 }
 
 LayerBackwardTensors convert(const fovea_layer_backward_tensors* given, std::string_view call) {

@@ -44,7 +44,17 @@ void check_sizes_of_problem(const core::Validator& check, const LayerProblem& p)
     check.refuse("dim_shared", "columns of a shared key out of range", to_string(p.dim_shared),
                  p.kind == LayerKind::mla ? "0 to " + to_string(p.dim_qk - 1) : "0",
                  "only mla has a shared key, beside columns of each head's own");
-  if (!p.cross && (p.len_k != p.len_q || p.width_kv != p.width))
+  if (p.caches && (p.pass == Pass::backward || p.saves || p.cross || p.len_k < p.len_q))
+    check.refuse(p.cross                               ? "x_kv"
+                 : p.pass == Pass::backward || p.saves ? "saved"
+                                                       : "len_k",
+                 "a cache is for forward alone, of keys of x itself",
+                 p.cross                               ? "another sequence for keys and values"
+                 : p.pass == Pass::backward || p.saves ? "saved state"
+                                                       : "len_k " + to_string(p.len_k),
+                 "no x_kv, no saved state, len_k of " + to_string(p.len_q) + " or more",
+                 "leave the cache {} to save for backward, or for another sequence");
+  if (!p.cross && ((p.len_k != p.len_q && !p.caches) || p.width_kv != p.width))
     check.refuse("len_k", "keys of x itself have its length and width",
                  "len_k " + to_string(p.len_k) + ", width_kv " + to_string(p.width_kv),
                  "len_k " + to_string(p.len_q) + ", width_kv " + to_string(p.width), "set cross for another sequence");
@@ -55,20 +65,8 @@ void check_sizes_of_problem(const core::Validator& check, const LayerProblem& p)
 }
 
 void check_types(const core::Validator& check, const LayerProblem& p) {
-  for (const auto& [name, dtype] :
-       {std::pair{"dtype", p.dtype}, {"result_dtype", p.result_dtype}, {"parameter_dtype", p.parameter_dtype}}) {
-    if (!core::is_known(dtype))
-      check.refuse(name, "unknown element type", std::to_string(static_cast<int>(dtype)),
-                   core::join({"fp32", "bf16", "fp16"}), "set it to a value of enum DType");
-    if (dtype != p.dtype && dtype != DType::fp32)
-      check.refuse(name, "element type of a result", std::string(core::name_of(dtype)),
-                   p.dtype == DType::fp32 ? "fp32" : core::join({core::name_of(p.dtype), "fp32"}, " or "),
-                   "results are stored in the type of x or in fp32");
-  }
-  if (!core::is_known(p.device.kind) || p.device.index < 0 || (p.device.kind == DeviceKind::cpu && p.device.index != 0))
-    check.refuse("device", "no such device",
-                 std::string(core::name_of(p.device.kind)) + ":" + to_string(p.device.index),
-                 "cpu:0, or cuda with an index of 0 or more", "the memory of all processors is cpu:0");
+  check.check_element_types(p.dtype, p.result_dtype, p.parameter_dtype);
+  check.check_known_device(p.device);
   if (p.accumulate && p.parameter_dtype != DType::fp32)
     check.refuse("accumulate", "gradients accumulate in fp32 only", std::string(core::name_of(p.parameter_dtype)),
                  "fp32 gradients", "give fp32 gradients, which 16-bit parameters may have, or add them yourself");
@@ -121,6 +119,7 @@ void check_norms(const core::Validator& check, const LayerProblem& p) {
 }  // namespace
 
 std::string line_if_any(const LayerProblem& p) {
+  if (p.caches) return "";  // a line has no cache
   const bool said = std::min({p.batch, p.len_q, p.len_k, p.width, p.width_kv, p.heads_q, p.heads_kv, p.dim_qk, p.dim_v,
                               p.latent_q, p.latent_kv, p.dim_shared}) >= 0 &&
                     p.kind <= LayerKind::mla && core::is_known(p.dtype) && core::is_known(p.device.kind) &&

@@ -42,11 +42,11 @@ MemoryMap::MemoryMap(const LayerProblem& p, std::int64_t state_bytes, std::int64
 
 void MemoryMap::keep_results(const LayerProblem& p, const Steps& steps, bool saves) {
   for (const Step& step : steps) {
-    if (step.slot == Slot::out) continue;
+    if (step.slot == Slot::out || writes_cache(p, step.slot)) continue;
     const std::string name(step.slot == Slot::q_down    ? "q_latent"
                            : step.slot == Slot::kv_down ? "kv_latent"
                                                         : name_of(step.slot));
-    const Sizes sizes{p.batch, 1, step.of_keys ? p.len_k : p.len_q, step.columns_out};
+    const Sizes sizes{p.batch, 1, len_of(p, step), step.columns_out};
     // k without its shared columns: forward alone reads it.
     const bool forward_only = step.slot == Slot::k && p.dim_shared > 0;
     if (forward_only && p.pass == Pass::backward) continue;

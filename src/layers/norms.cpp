@@ -21,14 +21,22 @@ std::int64_t columns_of(const LayerProblem& p, Norm norm) {
   return 0;
 }
 
+namespace {
+
+std::int64_t cached_rows(const LayerProblem& p) { return p.caches ? p.len_k - p.len_q : 0; }
+
+}  // namespace
+
 std::optional<heads::Rotation> rotation_of(const LayerProblem& p, Norm rows) {
   const bool is_key = rows == Norm::k;
+  const bool all_keys = p.kind == LayerKind::mla;  // k is made of all latents, also of those in the cache
   if (!p.rotary || (rows != Norm::q && !is_key) || (is_key && p.dim_shared > 0)) return std::nullopt;
   return heads::Rotation{.theta = p.rotary->theta,
                          .pairs = p.rotary->pairs,
                          .first_column = p.dim_shared > 0 ? p.dim_qk - p.dim_shared : 0,
                          .columns = p.rotary->columns,
-                         .first_position = is_key ? p.rotary->position_k : p.rotary->position_q};
+                         .first_position = is_key ? p.rotary->position_k + (all_keys ? 0 : cached_rows(p))
+                                                  : p.rotary->position_q + cached_rows(p)};
 }
 
 std::optional<heads::Rotation> rotation_of_shared_key(const LayerProblem& p) {
@@ -36,7 +44,7 @@ std::optional<heads::Rotation> rotation_of_shared_key(const LayerProblem& p) {
   return heads::Rotation{.theta = p.rotary->theta,
                          .pairs = p.rotary->pairs,
                          .columns = p.dim_shared,
-                         .first_position = p.rotary->position_k};
+                         .first_position = p.rotary->position_k + cached_rows(p)};
 }
 
 bool has_own_memory(const LayerProblem& p, Norm rows) {
@@ -52,6 +60,7 @@ std::vector<std::string> row_passes_of(const LayerProblem& p) {
     all.push_back(std::string(name_of(norm)) + ": " + (normalises ? "RMS norm" : "") +
                   (normalises && rotates ? ", " : "") + (rotates ? "rotary embedding" : ""));
   }
+  if (p.caches && p.kind == LayerKind::mha_fused) all.emplace_back("k, v: into the cache");
   if (p.dim_shared > 0) all.emplace_back("k: columns of k, then the shared key with rotary embedding");
   return all;
 }

@@ -51,7 +51,7 @@ DType gradient_dtype(const LayerProblem& p, Source source) {
 LinearProblem sized(const LayerProblem& p, const Step& step) {
   return {.pass = p.pass,
           .batch = p.batch,
-          .len = step.of_keys ? p.len_k : p.len_q,
+          .len = len_of(p, step),
           .dim_in = step.columns_in,
           .dim_out = step.columns_out,
           .dtype = p.dtype,
@@ -154,7 +154,8 @@ AttentionProblem attention_of(const LayerProblem& p) {
           .reproducible = p.reproducible,
           .wants_dq = wants(Slot::q, p.norms.q.wants_dweight),
           .wants_dk = wants(Slot::k, p.norms.k.wants_dweight),
-          .wants_dv = wants(Slot::v, false)};
+          .wants_dv = wants(Slot::v, false),
+          .unaligned = p.unaligned_cache};
 }
 
 LinearProblem forward_of(const LayerProblem& p, const Step& step) {

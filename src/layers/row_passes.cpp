@@ -18,12 +18,9 @@ class Transforms {
   void forward(Norm norm) const {
     const auto rotation = rotation_of(p_, norm);
     const TensorView& weight = at(norms_, norm);
-    if (!weight && !rotation) return;
-    run_.passes.forward({.from = views_.read_rows(norm),
-                         .to = views_.made_rows(norm),
-                         .weight = weight,
-                         .epsilon = p_.epsilon,
-                         .rotation = rotation},
+    const MutableTensorView from = views_.read_rows(norm), to = views_.made_rows(norm);
+    if (!weight && !rotation && from.data == to.data) return;
+    run_.passes.forward({.from = from, .to = to, .weight = weight, .epsilon = p_.epsilon, .rotation = rotation},
                         run_.context);
   }
 
@@ -37,7 +34,8 @@ class Transforms {
   void forward_qk() const {
     MutableTensorView q = views_.read_rows(Norm::q);
     const MutableTensorView k = views_.read_rows(Norm::k);
-    if (!rotates_together(q, k)) return forward(Norm::q), forward(Norm::k);
+    if (p_.caches) run_.passes.forward({.from = views_.fused_values(), .to = views_.cached_values()}, run_.context);
+    if (p_.caches || !rotates_together(q, k)) return forward(Norm::q), forward(Norm::k);
     q.sizes[1] += k.sizes[1];
     run_.passes.forward({.from = q, .to = q, .rotation = rotation_of(p_, Norm::q)}, run_.context);
   }
@@ -47,13 +45,17 @@ class Transforms {
     const MutableTensorView own = views_.own_key();
     run_.passes.forward({.from = own, .to = columns_from(views_.made_rows(Norm::k), 0, own.sizes[3])}, run_.context);
   }
+  // The cache holds it rotated.
   void copy_shared_key() const {
-    TensorView shared = views_.shared_key();
+    const auto rotation = rotation_of_shared_key(p_);
+    const MutableTensorView own = views_.shared_key();
+    if (p_.caches) run_.passes.forward({.from = own, .to = own, .rotation = rotation}, run_.context);
+    TensorView shared = views_.whole_shared_key();
     shared.sizes[1] = p_.heads_kv, shared.strides[1] = 0;
     const MutableTensorView k = views_.made_rows(Norm::k);
     run_.passes.forward({.from = shared,
                          .to = columns_from(k, p_.dim_qk - p_.dim_shared, p_.dim_shared),
-                         .rotation = rotation_of_shared_key(p_)},
+                         .rotation = p_.caches ? std::nullopt : rotation},
                         run_.context);
   }
 

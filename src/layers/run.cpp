@@ -64,7 +64,7 @@ TensorView pack_weights(const Views& views, Source source, const LayerParameters
 
 void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunContext& context,
              const DeviceWork& device) {
-  const Views views(plan, t.saved, context.workspace);
+  const Views views(plan, t.saved, context.workspace, t.cache);
   const core::RunContext inner = context_of_parts(context, views);
   for (std::size_t i = 0; i < views.steps().size(); ++i) {
     const Step& step = views.steps()[i];

@@ -10,7 +10,7 @@
 
 #include "core/check.h"
 #include "core/names.h"
-#include "core/tensor_checks.h"
+#include "core/tensor_list.h"
 #include "layers/facts.h"
 #include "layers/norms.h"
 #include "layers/parts.h"
@@ -42,27 +42,9 @@ std::string_view name(const std::array<std::string_view, kSlots>& names, Slot sl
   return names[static_cast<std::size_t>(slot)];
 }
 
-class Checks : public core::Validator {
+class Checks : public core::TensorList<40> {
  public:
-  using Validator::Validator;
-
-  template <class Pointer>
-  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    TensorArg& one = tensors_[count_++];
-    one.name = name, one.view = view, one.is_output = is_output;
-    return one;
-  }
-  // Null if there is none.
-  template <class Pointer>
-  const TensorArg* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    return view ? &add(name, view, is_output) : nullptr;
-  }
-  std::span<TensorArg> tensors() { return {tensors_.data(), count_}; }
-
-  void check_each() {
-    for (TensorArg& one : tensors()) check_given(one);
-    for (TensorArg& one : tensors()) check_tensor(one);
-  }
+  using TensorList::TensorList;
 
   // The type of the inputs, or fp32; the same for all of them.
   void check_results(std::span<const TensorArg* const> results, const LayerProblem& p, DType& result) const {
@@ -80,17 +62,10 @@ class Checks : public core::Validator {
   }
 
   void check_rest(const LayerProblem& p, const LayerOptions& options, const Buffer& saved) {
-    for (const TensorArg& one : tensors()) check_device(one, p.device);
-    check_threads(options.threads, options.thread_pool);
-    check_buffer("workspace", options.workspace, core::kOwnPool);
     check_buffer("saved", saved, "saved_bytes(describe(..)) tells how many bytes");
-    check_overlap(tensors());
+    TensorList::check_rest(p.device, options.threads, options.thread_pool, options.workspace);
     check_buffers(tensors(), {"workspace", options.workspace, true}, {"saved", saved, p.pass == Pass::forward});
   }
-
- private:
-  std::array<TensorArg, 40> tensors_;
-  std::size_t count_ = 0;
 };
 
 // What a kind takes no tensor for.
@@ -144,6 +119,49 @@ void take_sizes(const Checks& check, const LayerParameters& w, const LayerOption
   if (!options.scale) p.scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.dim_qk, 1)));
 }
 
+// A cache of the kind: its tensors, which agree with the call and have room for its rows.
+struct CacheArgs {
+  const TensorArg *k = nullptr, *v = nullptr, *latent = nullptr;
+};
+
+CacheArgs add_cache(Checks& check, const LayerForwardTensors& t, LayerProblem& p) {
+  if (!t.cache) return {};
+  const bool latent = p.kind == LayerKind::mla;
+  const auto wrong = [&](std::string_view name) {
+    check.refuse(name, std::string(fovea::to_string(p.kind)) + " caches something else", "a tensor",
+                 latent ? "cache.latent" : "cache.k and cache.v", "leave it {}");
+  };
+  if (latent && (t.cache.k || t.cache.v)) wrong(t.cache.k ? "cache.k" : "cache.v");
+  if (!latent && t.cache.latent) wrong("cache.latent");
+  if (t.cache.length < 0 || t.cache.length > core::kMaxElements)
+    check.refuse("cache.length", "rows of the cache out of range", to_string(t.cache.length), "0 or more",
+                 "it is 0 for an empty cache, and grows by len_q with every call");
+  p.caches = true;
+  p.len_k = plus(t.cache.length, p.len_q);
+  if (latent) return {.latent = &check.add("cache.latent", t.cache.latent, true)};
+  return {&check.add("cache.k", t.cache.k, true), &check.add("cache.v", t.cache.v, true), nullptr};
+}
+
+void check_cache(const Checks& check, const CacheArgs& cache, const LayerCache& given, LayerProblem& p) {
+  const auto one = [&](const TensorArg* tensor, std::int64_t columns, std::int64_t dim) {
+    if (tensor == nullptr) return;
+    const std::int64_t capacity = tensor->view.sizes[2];
+    check.check_dtype(*tensor, p.dtype);
+    check.check_sizes(*tensor, {p.batch, 1, capacity, columns});
+    if (p.len_k > capacity)
+      check.refuse("cache.length", "the cache overflows",
+                   to_string(given.length) + " rows and " + to_string(p.len_q) + " new ones in " +
+                       std::string(tensor->name) + " of " + to_string(capacity),
+                   "at most " + to_string(capacity) + " rows in all", "give a cache of more rows, or fewer tokens");
+    TensorView heads = tensor->view;
+    heads.sizes[1] = columns / dim, heads.sizes[3] = heads.strides[1] = dim;
+    p.unaligned_cache = p.unaligned_cache || (p.kind != LayerKind::mla && core::is_unaligned(heads));
+  };
+  one(cache.k, p.heads_kv * p.dim_qk, p.dim_qk);
+  one(cache.v, p.heads_kv * p.dim_v, p.dim_v);
+  one(cache.latent, p.latent_kv + p.dim_shared, p.latent_kv + p.dim_shared);
+}
+
 // What both passes say: options, x, x_kv.
 LayerProblem facts_of(const Checks& check, const TensorView& x, const TensorView& x_kv, const LayerOptions& options) {
   check_kind(check, options.kind);
@@ -195,13 +213,8 @@ void check_inputs(const Checks& check, const Inputs& inputs, const Steps& steps,
     check.check_dtype(*inputs.x_kv, p.dtype);
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const TensorArg& weight = *inputs.weights[i];
-    check.check_sizes(weight, {1, 1, steps[i].columns_out, steps[i].columns_in});
-    check.check_dtype(weight, p.dtype);
-    if (steps[i].columns_out > 1 && weight.has_elements() && weight.view.strides[2] < steps[i].columns_in)
-      check.refuse(weight.name, "rows that overlap", "strides " + to_string(weight.view.strides),
-                   "strides[2] of " + to_string(steps[i].columns_in) + " or more",
-                   "copy the weight with its rows apart");
+    linear::check_weight(check, *inputs.weights[i], steps[i].columns_out, steps[i].columns_in);
+    check.check_dtype(*inputs.weights[i], p.dtype);
   }
 }
 
@@ -289,6 +302,7 @@ LayerProblem validate(const LayerForwardTensors& t, const LayerOptions& options,
     at(p.projections, slot).bias = biases[i] != nullptr;
   }
   const NormArgs norms = add_norms(check, t.norms, options, p);
+  const CacheArgs cache = add_cache(check, t, p);
   const TensorArg& y = check.add("y", t.y, true);
   check.check_each();
   take_sizes(check, t.parameters, options, p);
@@ -299,6 +313,7 @@ LayerProblem validate(const LayerForwardTensors& t, const LayerOptions& options,
   const Steps steps = steps_of(p);
   check_inputs(check, inputs, steps, p);
   check_norms(check, norms, p);
+  check_cache(check, cache, t.cache, p);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (biases[i] == nullptr) continue;
     check.check_sizes(*biases[i], {1, 1, 1, steps[i].columns_out});

@@ -40,8 +40,23 @@ MutableTensorView Views::rows(const Area& area, bool of_keys, std::int64_t colum
 
 MutableTensorView Views::attention_rows(const Area& area) const { return rows(area, false, p_.heads_q * p_.dim_v); }
 
+// Of the cache: the rows that this call writes, or those that attention reads.
+MutableTensorView Views::new_rows(MutableTensorView cached) const {
+  cached.data = static_cast<char*>(cached.data) + cache_.length * cached.strides[2] * size_of(cached.dtype);
+  cached.sizes[2] = p_.len_q;
+  return cached;
+}
+
+MutableTensorView Views::all_rows(MutableTensorView cached) const {
+  cached.sizes[2] = p_.len_k;
+  return cached;
+}
+
 MutableTensorView Views::result(const Step& step) const {
-  return rows(plan_.memory.results[static_cast<std::size_t>(step.slot)], step.of_keys, step.columns_out);
+  if (writes_cache(p_, step.slot))
+    return new_rows(step.slot == Slot::k ? cache_.k : step.slot == Slot::v ? cache_.v : cache_.latent);
+  const Area& area = plan_.memory.results[static_cast<std::size_t>(step.slot)];
+  return contiguous(at(area), p_.dtype, {p_.batch, 1, len_of(p_, step), step.columns_out}, p_.device);
 }
 
 MutableTensorView Views::gradients(Source source) const {
@@ -62,7 +77,7 @@ TensorView Views::source(Source source, const TensorView& x, const TensorView& x
     case Source::q_latent:
       return made_rows(Norm::q_latent);
     case Source::kv_latent:
-      return made_rows(Norm::kv_latent);
+      return columns_from(whole_latent(), 0, p_.latent_kv);
     case Source::attention:
       break;
   }
@@ -116,6 +131,8 @@ MutableTensorView Views::read_rows(Norm norm) const {
 }
 
 MutableTensorView Views::made_rows(Norm norm) const {
+  if (p_.caches && norm == Norm::k && p_.kind == LayerKind::mha_fused)
+    return as_heads(new_rows(cache_.k), p_.heads_kv, p_.dim_qk);
   if (!has_own_memory(p_, norm)) return read_rows(norm);
   const bool is_q = norm == Norm::q, of_keys = norm == Norm::k || norm == Norm::kv_latent;
   const Area& area = plan_.memory.row_results[static_cast<std::size_t>(norm)];
@@ -130,6 +147,9 @@ MutableTensorView Views::row_gradients(Norm norm) const {
 }
 
 Heads Views::heads() const {
+  if (p_.caches && p_.kind != LayerKind::mla)
+    return {made_rows(Norm::q), as_heads(all_rows(cache_.k), p_.heads_kv, p_.dim_qk),
+            as_heads(all_rows(cache_.v), p_.heads_kv, p_.dim_v)};
   const Slot from = p_.kind == LayerKind::mha_fused ? Slot::qkv : Slot::v;
   return {made_rows(Norm::q), made_rows(Norm::k), some_heads(result(step_of(from)), Slot::v)};
 }
@@ -144,8 +164,21 @@ Heads Views::head_gradients() const {
   return all;
 }
 
+MutableTensorView Views::fused_values() const { return some_heads(result(step_of(Slot::qkv)), Slot::v); }
+
+MutableTensorView Views::cached_values() const { return as_heads(new_rows(cache_.v), p_.heads_kv, p_.dim_v); }
+
+// The latent, normalised if it is to be, that k and v are made from.
+MutableTensorView Views::whole_latent() const {
+  return p_.caches ? all_rows(cache_.latent) : made_rows(Norm::kv_latent);
+}
+
 MutableTensorView Views::shared_key() const {
   return columns_from(result(step_of(Slot::kv_down)), p_.latent_kv, p_.dim_shared);
+}
+
+MutableTensorView Views::whole_shared_key() const {
+  return p_.caches ? columns_from(all_rows(cache_.latent), p_.latent_kv, p_.dim_shared) : shared_key();
 }
 
 MutableTensorView Views::shared_key_gradient() const {

@@ -12,8 +12,8 @@ struct Heads {
 
 class Views {
  public:
-  Views(const Plan& plan, const Buffer& saved, void* workspace)
-      : plan_(plan), p_(plan.request), steps_(steps_of(p_)), saved_(saved.data), workspace_(workspace) {}
+  Views(const Plan& plan, const Buffer& saved, void* workspace, const LayerCache& cache = {})
+      : plan_(plan), p_(plan.request), steps_(steps_of(p_)), saved_(saved.data), workspace_(workspace), cache_(cache) {}
 
   const Steps& steps() const { return steps_; }
   void* parts_workspace() const { return at(plan_.memory.parts); }
@@ -37,9 +37,14 @@ class Views {
   MutableTensorView row_gradients(Norm rows) const;
   float* partial() const { return static_cast<float*>(at(plan_.memory.partial)); }
 
-  // DeepSeek's form: the shared key [batch, 1, len, dim_shared] beside the latent, and the same of its gradient;
-  // columns of k, or of its gradient, that each head has for itself.
+  // v of the projection of q, k and v; and its new rows in the cache.
+  MutableTensorView fused_values() const;
+  MutableTensorView cached_values() const;
+
+  // DeepSeek's form: the shared key [batch, 1, len, dim_shared] beside the latent, also of all rows of the cache, and
+  // the same of its gradient; columns of k, or of its gradient, that each head has for itself.
   MutableTensorView shared_key() const;
+  MutableTensorView whole_shared_key() const;
   MutableTensorView shared_key_gradient() const;
   MutableTensorView own_key() const;
   MutableTensorView own_key_gradient() const;
@@ -63,11 +68,15 @@ class Views {
   std::int64_t first_column(const Step& step) const;
   MutableTensorView rows(const Area& area, bool of_keys, std::int64_t columns) const;
   MutableTensorView attention_rows(const Area& area) const;
+  MutableTensorView new_rows(MutableTensorView cached) const;
+  MutableTensorView all_rows(MutableTensorView cached) const;
+  MutableTensorView whole_latent() const;
 
   const Plan& plan_;
   const LayerProblem& p_;
   Steps steps_;
   void *saved_, *workspace_;
+  LayerCache cache_;
 };
 
 }  // namespace fovea::layers

@@ -58,6 +58,8 @@ void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, con
   std::vector<cuda::Placed> memory{placed("x", t.x), placed("x_kv", t.x_kv), placed("y", t.y)};
   add_memory(steps_of(plan.request), t.parameters, memory);
   add_norms(t.norms, memory);
+  memory.insert(memory.end(), {placed("cache.k", t.cache.k), placed("cache.v", t.cache.v),
+                               placed("cache.latent", t.cache.latent)});
   check(plan, std::move(memory), t.saved, context);
   forward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
 }
