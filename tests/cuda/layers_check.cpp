@@ -42,6 +42,10 @@ class DeviceLayer {
         place(layers::at(*all, slot).weight), place(layers::at(*all, slot).bias);
       place(layers::at(backward.gradients, slot).weight), place(layers::at(backward.gradients, slot).bias);
     }
+    for (const layers::Norm norm : layers::kAllNorms) {
+      place(layers::at(forward.norms, norm)), place(layers::at(backward.norms, norm));
+      place(layers::at(backward.norm_gradients, norm));
+    }
     forward.saved = backward.saved = {saved_.data(), saved_.bytes()};
   }
 
@@ -83,7 +87,9 @@ class DeviceLayer {
 std::string words_of(const Shape& s) {
   return std::string(to_string(s.kind)) + " width " + std::to_string(s.width) + " type " +
          std::to_string(static_cast<int>(s.dtype)) + " to " + std::to_string(static_cast<int>(s.result)) +
-         (s.cross ? " cross" : "") + " order " + std::to_string(static_cast<int>(s.order));
+         (s.cross ? " cross" : "") + (s.rotary ? " rotary" : "") + (s.qk_norm ? " qk_norm" : "") +
+         (s.latent_norm ? " latent_norm" : "") + (s.dim_shared > 0 ? " shared key" : "") + " order " +
+         std::to_string(static_cast<int>(s.order));
 }
 
 void check_shape(const Shape& shape) {
@@ -165,10 +171,49 @@ void check_refusals() {
                  [](DeviceLayer& layer) { layer.forward.saved = layer.backward.saved = layer.host.forward.saved; });
 }
 
+// More tokens than thread blocks that sum the gradient of a norm; late positions; DeepSeek's head.
+std::vector<Shape> large_shapes() {
+  return {{.kind = LayerKind::mha_fused,
+           .len_q = 600,
+           .len_k = 600,
+           .heads_q = 2,
+           .heads_kv = 2,
+           .dim_qk = 8,
+           .dim_v = 8,
+           .mask = Mask::causal,
+           .rotary = Rotary{.position_q = 1 << 20, .position_k = 1 << 20},
+           .qk_norm = true},
+          {.kind = LayerKind::gqa,
+           .len_q = 200,
+           .len_k = 200,
+           .width = 256,
+           .width_kv = 256,
+           .heads_kv = 2,
+           .dim_qk = 128,
+           .dim_v = 128,
+           .mask = Mask::causal,
+           .rotary = Rotary{.theta = 500000, .pairs = RotaryPairs::halves}},
+          {.kind = LayerKind::mla,
+           .batch = 1,
+           .len_q = 130,
+           .len_k = 130,
+           .width = 256,
+           .width_kv = 256,
+           .dim_qk = 192,
+           .dim_v = 128,
+           .latent_q = 96,
+           .latent_kv = 64,
+           .mask = Mask::causal,
+           .dim_shared = 64,
+           .rotary = Rotary{},
+           .latent_norm = true}};
+}
+
 }  // namespace
 
 int check_layers() {
   std::vector<Shape> all = layers::shapes();
+  for (const Shape& shape : large_shapes()) all.push_back(shape);
   all.push_back({.kind = LayerKind::mha,
                  .len_q = 200,
                  .len_k = 200,

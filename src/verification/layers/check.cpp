@@ -53,6 +53,9 @@ auto sums_of(LayerValues<Arithmetic>& values, const std::string& name) -> Matrix
     if (name == "d" + name_of(part) + "_weight") return values.weight_gradient(part);
     if (name == "d" + name_of(part) + "_bias") return values.bias_gradient(part);
   }
+  for (const NormPart part : kNormParts) {
+    if (name == "d" + name_of(part)) return values.norm_gradient(part);
+  }
   return {};
 }
 
@@ -83,6 +86,7 @@ class LayerErrors {
       for (const auto* const some : {&inputs_->weight, &inputs_->bias, &inputs_->dweight, &inputs_->dbias})
         add(at(*some, part).values);
     }
+    for (const NormPart part : kNormParts) add(at(inputs_->norm, part).values), add(at(inputs_->dnorm, part).values);
     for (const TensorSpec& one : results_) text += " " + one.name + std::to_string(static_cast<int>(one.dtype));
     return std::hash<std::string>{}(text);
   }
@@ -170,7 +174,7 @@ class LayerErrors {
   LayerProblem problem_;
   std::vector<TensorSpec> results_;
   std::shared_ptr<const LayerInputs> inputs_;
-  Expectation blank_;                             // names, rows and factors
+  Expectation blank_;  // names, rows and factors
 };
 
 // A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.
