@@ -12,7 +12,7 @@
 namespace fovea::cuda::any {
 namespace {
 
-// How much longer kernels with wgmma take in calls one after another than alone, as the fit's kernels ran. Fitted to the
+// How much longer kernels with wgmma take in calls one after another than alone, as the fit's kernels ran. Fitted to
 // 4,616 calls of up to 128 columns in results/h200/hopper_sweep.csv.xz. Kernels without wgmma take the same time.
 constexpr double kWgmmaInSequence = 1.22;
 

@@ -1,4 +1,4 @@
-// The times of the backward kernel's tiles, fitted on one H200 to the 2,308 backward calls of up to 128 columns in
+// The times of the backward kernel's tiles, fitted on one H200 to 2,308 backward calls of up to 128 columns in
 // results/h200/hopper_sweep.csv.xz.
 #pragma once
 
