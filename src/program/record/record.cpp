@@ -202,7 +202,34 @@ std::string json_line(const Row& row) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string json_line(const TrainingStep& s) {
+  const Json json{{"schema", kTrainingSchema},
+                  {"step", s.step},
+                  {"loss", s.loss},
+                  {"held_out", optional_json(s.held_out)},
+                  {"trigram", optional_json(s.trigram)},
+                  {"learning_rate", s.learning_rate},
+                  {"gradient_norm", s.gradient_norm},
+                  {"seconds", s.seconds},
+                  {"bytes", s.bytes}};
+  return json.dump();
+}
+
 namespace {
+
+TrainingStep training_step_from(const Json& j) {
+  want_schema(j, kTrainingSchema);
+  TrainingStep s{.step = amount<std::int64_t>(j, "step"),
+                 .loss = amount<double>(j, "loss"),
+                 .held_out = optional_amount<double>(j, "held_out"),
+                 .trigram = optional_amount<double>(j, "trigram"),
+                 .learning_rate = amount<double>(j, "learning_rate"),
+                 .gradient_norm = amount<double>(j, "gradient_norm"),
+                 .seconds = amount<double>(j, "seconds"),
+                 .bytes = amount<std::int64_t>(j, "bytes")};
+  if (s.step < 1) refuse("step is 0");
+  return s;
+}
 
 Environment environment_from(const Json& j) {
   want_schema(j, kEnvSchema);
@@ -258,9 +285,13 @@ Row row_from(const Json& j) {
 Environment environment_of(std::string_view text) { return environment_from(parse_object(text)); }
 Row row_of(std::string_view text) { return row_from(parse_object(text)); }
 
-std::variant<Environment, Row> record_of(std::string_view text) {
+TrainingStep training_step_of(std::string_view text) { return training_step_from(parse_object(text)); }
+
+std::variant<Environment, Row, TrainingStep> record_of(std::string_view text) {
   const Json object = parse_object(text);
-  if (value<std::string>(object, "schema").starts_with("fovea.env/")) return environment_from(object);
+  const auto schema = value<std::string>(object, "schema");
+  if (schema.starts_with("fovea.env/")) return environment_from(object);
+  if (schema.starts_with("fovea.train/")) return training_step_from(object);
   return row_from(object);
 }
 
