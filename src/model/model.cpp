@@ -19,7 +19,7 @@ Config checked(const Config& config, const Extent& extent) {
 }
 
 double loss_of(const cpu::RowLoss& row) {
-  return std::log(static_cast<double>(row.sum)) + static_cast<double>(row.maximum) - static_cast<double>(row.logit);
+  return std::log(static_cast<double>(row.sum)) + (static_cast<double>(row.maximum) - static_cast<double>(row.logit));
 }
 
 }  // namespace

@@ -12,13 +12,6 @@
 namespace fovea::cpu {
 namespace {
 
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all{&kEmulatedAvx512Kernels, &kEmulatedAvx512Bf16Kernels};
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
-    if (missing(isa).empty()) all.push_back(kernels_of(isa));
-  return all;
-}
-
 int number(std::int64_t row, std::int64_t column) {
   return static_cast<int>((row * 7 + column * 13 + row * column) % 5) - 2;
 }

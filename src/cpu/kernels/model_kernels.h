@@ -58,7 +58,7 @@ struct ScatterTask {
 };
 
 struct RowLoss {
-  float maximum, sum, logit;  // loss = log(sum of exp(x - maximum)) + maximum - the target's logit
+  float maximum, sum, logit;  // loss = log(sum of exp(x - maximum)) + (maximum - the target's logit)
 };
 
 // Softmax and cross-entropy. If `gradient` is not 0, logits become gradient * (softmax - one at the target).

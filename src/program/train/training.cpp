@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kLastSteps = 100;  // whose mean loss the summary tells
 
-TrainingSettings checked(TrainingSettings s) {
+void check_settings(const TrainingSettings& s) {
   model::check(s.config, {s.batch, s.config.context}, "train");
   if (s.config.vocabulary < 256)
     core::fail({.status = Status::invalid_argument,
@@ -32,8 +32,31 @@ TrainingSettings checked(TrainingSettings s) {
                 .problem = "bytes have 256 values",
                 .got = std::to_string(s.config.vocabulary),
                 .wanted = "256 or more"});
-  make_folder(s.folder);
-  return s;
+}
+
+// Tells the plan of the memory, and refuses one that does not fit.
+void check_memory(const TrainingSettings& s) {
+  const model::Extent extent{s.batch, s.config.context};
+  const model::ParameterMap map(s.config);
+  const model::MemoryPlan plan(s.config, extent, map, model::Calls(s.config, extent));
+  const std::int64_t free = this_machine().available_bytes;
+  if (plan.total_bytes > free)
+    core::fail({.status = Status::out_of_memory,
+                .argument = "--batch",
+                .problem = "the plan is larger than the free memory",
+                .got = binary_size(plan.total_bytes),
+                .wanted = "at most " + binary_size(free),
+                .hint = "reduce --batch and raise --accumulate, or choose a smaller model"});
+  fmt::print(stderr, "{}: {} parameters\n{} of memory: {} state, {} activations, {} workspace\n",
+             model::line_of(s.config), map.count(), binary_size(plan.total_bytes), binary_size(plan.state_bytes),
+             binary_size(plan.activation_bytes), binary_size(plan.workspace_bytes));
+}
+
+TrainingSettings checked(const TrainingSettings& settings) {
+  check_settings(settings);
+  check_memory(settings);
+  make_folder(settings.folder);
+  return settings;
 }
 
 }  // namespace
@@ -61,29 +84,11 @@ Training::Training(const TrainingSettings& settings)
       held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
       trigram_(trigram_loss(text_)),
       words_(words_of(settings, text_)),
-      model_(fitting_config(), extent(), settings.seed),
+      model_(settings.config, extent(), settings.seed),
       step_(start()),
       losses_(losses_path(), environment(), settings.resume, settings.force),
       history_(losses_.before().steps) {
   history_.erase(history_.upper_bound(step_), history_.end());
-}
-
-const model::Config& Training::fitting_config() const {
-  const model::ParameterMap map(settings_.config);
-  const model::MemoryPlan plan(settings_.config, extent(), map, model::Calls(settings_.config, extent()));
-  const std::int64_t free = this_machine().available_bytes;
-  if (plan.total_bytes > free)
-    core::fail({.status = Status::out_of_memory,
-                .argument = "--batch",
-                .problem = "the plan is larger than the free memory",
-                .got = binary_size(plan.total_bytes),
-                .wanted = "at most " + binary_size(free),
-                .hint = "reduce --batch and raise --accumulate, or choose a smaller model"});
-  std::fprintf(stderr, "%s: %lld parameters; %s planned: %s state, %s activations, %s workspace\n",
-               model::line_of(settings_.config).c_str(), static_cast<long long>(map.count()),
-               binary_size(plan.total_bytes).c_str(), binary_size(plan.state_bytes).c_str(),
-               binary_size(plan.activation_bytes).c_str(), binary_size(plan.workspace_bytes).c_str());
-  return settings_.config;
 }
 
 Environment Training::environment() const {

@@ -48,7 +48,6 @@ class Training {
   std::string checkpoint_path() const { return settings_.folder + "/checkpoint.safetensors"; }
   std::string losses_path() const { return settings_.folder + "/losses.jsonl"; }
   Environment environment() const;
-  const model::Config& fitting_config() const;  // after its plan was told; refuses one larger than the memory
   std::int64_t start();
   double add_gradients(std::int64_t step);
   TrainingStep train(std::int64_t step);
