@@ -135,7 +135,8 @@ def steps_csv(found: list[Training]) -> str:
 def files(found: list[Training], svg: str) -> dict[str, str]:
     """Every file of the report but its picture."""
     def render(name: str) -> str:
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=name.endswith(".html.j2"),
+        is_page = name.endswith(".html.j2")
+        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=is_page,
                                          trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
         environment.filters["md"] = markdown_text
         return environment.get_template(name).render(
