@@ -46,7 +46,9 @@ LayerOptions attention_options(const Config& c) {
 
 ProductCalls::ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out)
     : forward(prepare(product_problem(rows, columns_in, columns_out, Pass::forward))),
-      backward(prepare(product_problem(rows, columns_in, columns_out, Pass::backward))) {}
+      backward(prepare(product_problem(rows, columns_in, columns_out, Pass::backward))),
+      forward_flops(flops(product_problem(rows, columns_in, columns_out, Pass::forward))),
+      backward_flops(flops(product_problem(rows, columns_in, columns_out, Pass::backward))) {}
 
 Calls::Calls(const Config& c, const Extent& e)
     : attention_forward(prepare(attention_problem(c, e, Pass::forward))),
@@ -54,7 +56,13 @@ Calls::Calls(const Config& c, const Extent& e)
       attention_saved_bytes(saved_bytes(attention_problem(c, e, Pass::forward))),
       gate_up(e.rows(), c.width, 2 * c.hidden),
       down(e.rows(), c.hidden, c.width),
-      head(e.rows(), c.width, c.vocabulary) {}
+      head(e.rows(), c.width, c.vocabulary) {
+  const auto layers = static_cast<double>(c.layers);
+  forward_flops = head.forward_flops +
+                  layers * (flops(attention_problem(c, e, Pass::forward)) + gate_up.forward_flops + down.forward_flops);
+  backward_flops = head.backward_flops + layers * (flops(attention_problem(c, e, Pass::backward)) +
+                                                   gate_up.backward_flops + down.backward_flops);
+}
 
 std::int64_t Calls::workspace_bytes() const {
   std::int64_t most = 0;

@@ -17,6 +17,7 @@ struct ProductCalls {
   ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out);
 
   Plan forward, backward;
+  double forward_flops = 0, backward_flops = 0;
 };
 
 struct Calls {
@@ -25,6 +26,7 @@ struct Calls {
   Plan attention_forward, attention_backward;
   std::int64_t attention_saved_bytes = 0;
   ProductCalls gate_up, down, head;
+  double forward_flops = 0, backward_flops = 0;  // of all calls of a pass
 
   std::int64_t workspace_bytes() const;  // of the call that needs most
 };

@@ -223,13 +223,22 @@ std::vector<double> Model::losses(const Batch& batch, const core::RunContext& co
   return all;
 }
 
-double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {
+double Model::forward(const Batch& batch, double factor, const core::RunContext& context) {
   check_batch(batch);
-  const Run run{*this, context};
   double sum = 0;
-  for (const cpu::RowLoss& row : run.forward(batch, factor)) sum += loss_of(row);
-  run.backward(batch);
-  return sum / static_cast<double>(run.rows);
+  for (const cpu::RowLoss& row : Run{*this, context}.forward(batch, factor)) sum += loss_of(row);
+  return sum / static_cast<double>(extent_.rows());
+}
+
+void Model::backward(const Batch& batch, const core::RunContext& context) {
+  check_batch(batch);
+  Run{*this, context}.backward(batch);
+}
+
+double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {
+  const double loss = forward(batch, factor, context);
+  backward(batch, context);
+  return loss;
 }
 
 }  // namespace fovea::model

@@ -40,11 +40,22 @@ class Model {
   std::span<float> first_moment() { return flat(memory_.first_moment); }
   std::span<float> second_moment() { return flat(memory_.second_moment); }
 
-  // The loss of each token in the order of the batch. Both throw Error(invalid_argument) for a batch of other sizes or
-  // a token outside of the vocabulary, and Error(cancelled).
+  // Floating-point operations of the products and of attention, two for each multiply-add.
+  double forward_flops() const { return calls_.forward_flops; }
+  double backward_flops() const { return calls_.backward_flops; }
+
+  // The loss of each token in the order of the batch. This and the calls below throw Error(invalid_argument) for a
+  // batch of other sizes or a token outside of the vocabulary, and Error(cancelled).
   std::vector<double> losses(const Batch& batch, const core::RunContext& context);
 
-  // Adds factor times the gradient of the mean loss to gradients(), and returns the mean loss.
+  // The mean loss. Keeps what backward needs for the gradient of factor * mean loss; with factor 0, what that gradient
+  // alone needs is left out.
+  double forward(const Batch& batch, double factor, const core::RunContext& context);
+
+  // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0.
+  void backward(const Batch& batch, const core::RunContext& context);
+
+  // Both, one after the other.
   double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
 
  private:

@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   add_verify(app, action);
   add_bench(app, action);
   add_compare(app, action);
+  add_profile(app, action);
   add_train(app, action);
   add_worker(app, action);
   add_report(app, action);

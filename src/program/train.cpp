@@ -5,9 +5,9 @@
 #include <string>
 
 #include "core/check.h"
-#include "core/names.h"
 #include "fovea/threads.h"
 #include "program/command_line.h"
+#include "program/model_options.h"
 #include "program/train/training.h"
 #include "program/verbs.h"
 
@@ -27,35 +27,19 @@ usage or input, 3 the disk is full, 130 interrupted; the state is saved.
 struct TrainOptions {
   TrainingSettings settings;
   std::string preset;
-  std::optional<std::int64_t> layers, width, heads, hidden, context;
+  ModelSizes sizes;
+  std::optional<std::int64_t> context;
 };
-
-const model::Config& preset_named(const std::string& name) {
-  if (const model::Preset* const found = model::find_preset(name)) return found->config;
-  std::vector<std::string> known;
-  std::string list;
-  for (const model::Preset& one : model::presets()) {
-    known.emplace_back(one.name);
-    list += (list.empty() ? "" : ", ") + known.back();
-  }
-  const std::string near = core::nearest_word(name, known);
-  core::fail({.status = Status::invalid_argument,
-              .argument = "--preset",
-              .problem = "no preset of this name",
-              .got = name,
-              .wanted = list,
-              .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
-}
 
 int run_train(const TrainOptions& o) {
   TrainingSettings s = o.settings;
-  if (!o.preset.empty()) s.config = preset_named(o.preset);
-  for (const auto& [given, size] : {std::pair{&o.layers, &s.config.layers},
-                                    {&o.width, &s.config.width},
-                                    {&o.heads, &s.config.heads},
-                                    {&o.hidden, &s.config.hidden},
-                                    {&o.context, &s.config.context}})
-    *size = given->value_or(*size);
+  if (!o.preset.empty()) {
+    const double theta = s.config.theta;
+    s.config = preset_named("--preset", o.preset);
+    s.config.theta = theta;
+  }
+  s.config = o.sizes.applied_to(s.config);
+  s.config.context = o.context.value_or(s.config.context);
   if (s.schedule.warm_up > s.schedule.steps)
     core::fail({.status = Status::invalid_argument,
                 .argument = "--warm-up",
@@ -90,10 +74,7 @@ void add_model_options(CLI::App* verb, TrainOptions& o) {
   verb->add_option("--preset", o.preset, "sizes of a published profile, such as\nreport-d1:sm or cs336-2026:small")
       ->check(not_empty())
       ->type_name("NAME");
-  add_count(verb, "--layers", o.layers, "blocks (4)");
-  add_count(verb, "--width", o.width, "columns of the residual stream (256)");
-  add_count(verb, "--heads", o.heads, "heads of attention (4)");
-  add_count(verb, "--hidden", o.hidden, "columns of SwiGLU (1024)");
+  add_size_options(verb, o.sizes);
   add_count(verb, "--context", o.context, "bytes of a sequence (256)");
   verb->add_option("--theta", o.settings.config.theta, "base of the rotary embedding")
       ->check(number_within(1, 1e12))

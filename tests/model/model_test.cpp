@@ -218,6 +218,14 @@ TEST(Model, PresetsHaveThePublishedSizes) {
   for (const Preset& one : presets()) EXPECT_NO_THROW(check(one.config, {4, 512}, "test")) << one.name;
 }
 
+TEST(Model, OperationsAreThoseOfTheProductsAndOfAttention) {
+  constexpr double kRows = 3 * 8, kWeights = 12 * (4 * 12 + 3 * 10) * 2 + 11 * 12;
+  constexpr double kPairs = 3 * 2 * (8 * 9 / 2) * 3;  // sequences, layers, visible pairs, heads
+  const Model model(kTiny, {3, 8}, 0);
+  EXPECT_DOUBLE_EQ(model.forward_flops(), 2 * kRows * kWeights + kPairs * 4 * 4);
+  EXPECT_DOUBLE_EQ(model.backward_flops(), 4 * kRows * kWeights + kPairs * 10 * 4);
+}
+
 TEST(Model, TheScheduleWarmsUpAndFalls) {
   const Schedule s{.largest = 1e-3, .least = 1e-4, .warm_up = 10, .steps = 110};
   EXPECT_DOUBLE_EQ(learning_rate(s, 0), 1e-4);

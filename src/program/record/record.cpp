@@ -215,7 +215,52 @@ std::string json_line(const TrainingStep& s) {
   return json.dump();
 }
 
+std::string json_line(const ProfileRow& row) {
+  Json times = Json::object();
+  for (const auto& [phase, time] : row.times) times[phase] = json_of(time);
+  const Json json{{"schema", kProfileSchema},
+                  {"model", row.model},
+                  {"sizes", row.sizes},
+                  {"passes", row.passes},
+                  {"batch", row.batch},
+                  {"context", row.context},
+                  {"status", row.status},
+                  {"reason", row.reason},
+                  {"times_s", times},
+                  {"parameters", row.parameters},
+                  {"state_bytes", row.state_bytes},
+                  {"activation_bytes", row.activation_bytes},
+                  {"workspace_bytes", row.workspace_bytes},
+                  {"planned_bytes", row.planned_bytes},
+                  {"flops", row.flops},
+                  {"threads", row.threads}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 namespace {
+
+ProfileRow profile_row_from(const Json& j) {
+  want_schema(j, kProfileSchema);
+  ProfileRow row{.model = value<std::string>(j, "model"),
+                 .sizes = value<std::string>(j, "sizes"),
+                 .passes = value<std::string>(j, "passes"),
+                 .batch = amount<std::int64_t>(j, "batch"),
+                 .context = amount<std::int64_t>(j, "context"),
+                 .status = value<std::string>(j, "status"),
+                 .reason = value<std::string>(j, "reason"),
+                 .parameters = amount<std::int64_t>(j, "parameters"),
+                 .state_bytes = amount<std::int64_t>(j, "state_bytes"),
+                 .activation_bytes = amount<std::int64_t>(j, "activation_bytes"),
+                 .workspace_bytes = amount<std::int64_t>(j, "workspace_bytes"),
+                 .planned_bytes = amount<std::int64_t>(j, "planned_bytes"),
+                 .flops = amount<double>(j, "flops"),
+                 .threads = amount<int>(j, "threads")};
+  if (!member(j, "times_s").is_object()) refuse("key `times_s` has the wrong type");
+  for (const auto& [phase, time] : member(j, "times_s").items()) row.times[phase] = time_of(time);
+  if ((row.status == "ok") != row.times.contains("total"))
+    refuse("times where status is `" + row.status + "`, or none");
+  return row;
+}
 
 TrainingStep training_step_from(const Json& j) {
   want_schema(j, kTrainingSchema);
@@ -287,11 +332,14 @@ Row row_of(std::string_view text) { return row_from(parse_object(text)); }
 
 TrainingStep training_step_of(std::string_view text) { return training_step_from(parse_object(text)); }
 
-std::variant<Environment, Row, TrainingStep> record_of(std::string_view text) {
+ProfileRow profile_row_of(std::string_view text) { return profile_row_from(parse_object(text)); }
+
+AnyRecord record_of(std::string_view text) {
   const Json object = parse_object(text);
   const auto schema = value<std::string>(object, "schema");
   if (schema.starts_with("fovea.env/")) return environment_from(object);
   if (schema.starts_with("fovea.train/")) return training_step_from(object);
+  if (schema.starts_with("fovea.profile/")) return profile_row_from(object);
   return row_from(object);
 }
 

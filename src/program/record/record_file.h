@@ -19,6 +19,7 @@ struct Records {
   std::vector<Environment> environments;  // one per session that wrote to the file
   std::vector<Row> rows;                  // in file order; only the last row of each key
   std::vector<std::size_t> environment_of_row;
+  std::vector<ProfileRow> profiles;
   std::map<std::int64_t, TrainingStep> steps;  // by their number; of each only the last
   std::int64_t valid_bytes = 0;                // up to the end of the last complete line
   std::string warning;                         // about a torn last line, which was left out; empty without one
@@ -41,6 +42,7 @@ class RecordFile {
 
   void append(const Row& row);
   void append(const TrainingStep& step);
+  void append(const ProfileRow& row);
   const Records& before() const { return before_; }  // the file's records when it was opened
   const std::string& path() const { return path_; }
 

@@ -1,0 +1,53 @@
+// Two tables: times of the phases, and the memory of each model.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "program/machine/machine.h"
+#include "program/profile/profile.h"
+#include "program/terminal_text.h"
+
+namespace fovea::program {
+namespace {
+
+using Cells = std::vector<std::vector<std::string>>;
+
+std::string milliseconds(const ProfileRow& row, const std::string& phase) {
+  const auto found = row.times.find(phase);
+  if (found == row.times.end()) return row.status == "ok" ? "-" : row.status;
+  const double ms = found->second.mean * 1e3, spread = found->second.std * 1e3;
+  return fmt::format("{:.{}f} ± {:.{}f}", ms, ms < 100 ? 2 : 0, spread, ms < 100 ? 2 : 0);
+}
+
+std::vector<std::string> times_of(const ProfileRow& row, double fma_rate) {
+  std::vector<std::string> cells{row.model, row.passes};
+  for (const char* phase : {"forward", "backward", "optimizer"}) cells.push_back(milliseconds(row, phase));
+  const auto total = row.times.find("total");
+  if (total == row.times.end()) {
+    cells.insert(cells.end(), {row.status, row.status, "-"});
+    return cells;
+  }
+  const double seconds = total->second.mean, rate = row.flops / seconds;
+  cells.push_back(fmt::format("{:.0f}", static_cast<double>(row.batch * row.context) / seconds));
+  cells.push_back(fmt::format("{:.1f}", rate / 1e9));
+  cells.push_back(fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-");
+  return cells;
+}
+
+}  // namespace
+
+std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate) {
+  Cells times{{"model", "passes", "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "of peak"}};
+  Cells memory{{"model", "parameters", "state", "activations", "workspace", "all"}};
+  std::set<std::string> seen;
+  for (const ProfileRow& row : rows) {
+    times.push_back(times_of(row, fma_rate));
+    if (!seen.insert(row.model).second) continue;
+    memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
+                      binary_size(row.state_bytes), binary_size(row.activation_bytes), binary_size(row.workspace_bytes),
+                      binary_size(row.planned_bytes)});
+  }
+  return "Milliseconds, mean and standard deviation\n" + aligned(times) + "\nMemory, as planned\n" + aligned(memory);
+}
+
+}  // namespace fovea::program
