@@ -2,6 +2,7 @@
 #include "program/model_options.h"
 
 #include <limits>
+#include <vector>
 
 #include "core/check.h"
 #include "core/problem_line.h"
@@ -18,16 +19,17 @@ model::Config ModelSizes::applied_to(model::Config config) const {
   return config;
 }
 
-std::vector<CLI::Option*> add_size_options(CLI::App* verb, ModelSizes& sizes) {
+void add_size_options(CLI::App* verb, ModelSizes& sizes) {
   const auto add = [verb](const char* name, std::optional<std::int64_t>& value, const char* help) {
-    return verb->add_option(name, value, help)
+    verb->add_option(name, value, help)
         ->check(whole_number_within(1, std::numeric_limits<std::int32_t>::max()))
         ->type_name("N");
   };
-  return {
-      add("--layers", sizes.layers, "blocks (4)"), add("--width", sizes.width, "columns of the residual stream (256)"),
-      add("--heads", sizes.heads, "heads of attention (4)"), add("--hidden", sizes.hidden, "columns of SwiGLU (1024)"),
-      add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)")};
+  add("--layers", sizes.layers, "blocks (4)");
+  add("--width", sizes.width, "columns of the residual stream (256)");
+  add("--heads", sizes.heads, "heads of attention (4)");
+  add("--hidden", sizes.hidden, "columns of SwiGLU (1024)");
+  add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
 }
 
 const model::Config& preset_named(const std::string& option, const std::string& name) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "model/config.h"
 
@@ -15,8 +14,9 @@ namespace fovea::program {
 struct ModelSizes {
   std::optional<std::int64_t> layers, width, heads, hidden, vocabulary;
   model::Config applied_to(model::Config config) const;
+  bool any() const { return layers || width || heads || hidden || vocabulary; }
 };
-std::vector<CLI::Option*> add_size_options(CLI::App* verb, ModelSizes& sizes);
+void add_size_options(CLI::App* verb, ModelSizes& sizes);
 
 // Throws Error(invalid_argument) with the known names and the nearest one.
 const model::Config& preset_named(const std::string& option, const std::string& name);

@@ -37,11 +37,18 @@ struct ProfileOptions {
   std::vector<std::string> models;
   ModelSizes sizes;
   std::string output;
+  bool json = false;
   std::vector<std::string> typed;
 };
 
 std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
   std::vector<ProfiledModel> models;
+  if (!o.models.empty() && o.sizes.any())
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--model",
+                .problem = "a preset has its own sizes",
+                .got = "--model and sizes such as --layers",
+                .wanted = "one of them"});
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
   if (models.empty()) models.push_back({"custom", o.sizes.applied_to({})});
   for (ProfiledModel& one : models) one.config.context = std::max(one.config.context, o.settings.context);
@@ -72,7 +79,12 @@ int run_profile(const ProfileOptions& o) {
               rows.push_back(std::move(row));
             });
   }
-  if (!rows.empty()) fmt::print("{}", profile_table(rows, environment.ceilings["fma_fp32"]));
+  if (o.json) {
+    fmt::print("{}\n", json_line(environment));
+    for (const ProfileRow& row : rows) fmt::print("{}\n", json_line(row));
+  } else if (!rows.empty()) {
+    fmt::print("{}", profile_table(rows, environment.ceilings["fma_fp32"]));
+  }
   return whole ? 0 : 130;
 }
 
@@ -83,11 +95,11 @@ void add_profile(CLI::App& app, Action& action) {
   auto o = std::make_shared<ProfileOptions>();
   o->settings.passes.assign(std::begin(kPasses), std::end(kPasses));
   o->settings.threads = 0;  // the default number
-  auto* models = verb->add_option("--model", o->models, "presets, such as report-d1:sm,cs336-2026:small")
-                     ->delimiter(',')
-                     ->check(not_empty())
-                     ->type_name("LIST");
-  for (CLI::Option* size : add_size_options(verb, o->sizes)) models->excludes(size);
+  verb->add_option("--model", o->models, "presets, such as report-d1:sm,cs336-2026:small")
+      ->delimiter(',')
+      ->check(not_empty())
+      ->type_name("LIST");
+  add_size_options(verb, o->sizes);
   const auto add_count = [verb](const char* name, std::int64_t& value, const char* help, std::uint64_t least) {
     verb->add_option(name, value, help)
         ->check(whole_number_within(least, std::numeric_limits<std::int32_t>::max()))
@@ -107,9 +119,10 @@ void add_profile(CLI::App& app, Action& action) {
       ->check(whole_number_within(1, 4096))
       ->type_name("N");
   verb->add_option("-o,--output", o->output,
-                   "file of records: one JSON line per model and passes,\nwith every step's times")
+                   "file of records: one JSON line per model and\npasses, with every step's times")
       ->check(not_empty())
       ->type_name("FILE");
+  verb->add_flag("--json", o->json, "print records instead of the tables");
   verb->footer(kProfileExamples);
   verb->callback([o, &action] {
     o->typed = typed_words();

@@ -123,6 +123,7 @@ void add_run_options(CLI::App* verb, TrainOptions& o) {
       ->type_name("FOLDER");
   verb->add_flag("--resume", s.resume, "continue the training in the folder");
   verb->add_flag("--force", s.force, "resume one of another machine or build too");
+  verb->add_flag("--json", s.json, "print the last step's record instead of text");
 }
 
 }  // namespace

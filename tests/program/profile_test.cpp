@@ -59,6 +59,15 @@ TEST(Profile, AModelThatDoesNotFitIsARowAndTheRunGoesOn) {
   expect_valid_records(file);
 }
 
+TEST(Profile, PrintsRecords) {
+  const Folder folder;
+  const Ended run = fovea(command({"--passes", "step", "--json"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  write_text(folder / "run.jsonl", run.out);
+  expect_valid_records(folder / "run.jsonl");
+  EXPECT_EQ(program::load_records(folder / "run.jsonl").profiles.size(), 1u);
+}
+
 TEST(Profile, RefusesWhatItCannotProfile) {
   const auto refusal = [](const std::vector<std::string>& words) {
     const Ended run = fovea(words);
@@ -67,10 +76,11 @@ TEST(Profile, RefusesWhatItCannotProfile) {
   };
   EXPECT_NE(refusal({"profile", "--model", "sm"}).find("no preset of this name"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--model", "report-d1:s"}).find("did you mean `report-d1:sm`?"), std::string::npos);
-  EXPECT_NE(refusal({"profile", "--heads", "3"}).find("invalid heads"), std::string::npos);
+  EXPECT_NE(refusal({"profile", "--heads", "3"}).find("argument `heads`"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--steps", "2"}).find("--steps"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--passes", "backward"}).find("--passes"), std::string::npos);
-  EXPECT_NE(refusal({"profile", "--model", "report-d1:sm", "--layers", "2"}).find("--layers"), std::string::npos);
+  EXPECT_NE(refusal({"profile", "--model", "report-d1:sm", "--layers", "2"}).find("a preset has its own sizes"),
+            std::string::npos);
 }
 
 TEST(Profile, AnInterruptKeepsTheRowsThatAreThere) {

@@ -89,6 +89,8 @@ TEST_F(Train, LearnsAndKeepsARecord) {
   EXPECT_EQ(records.environments.at(0).facts.at("text_sha256").size(), 64u);
   EXPECT_NE(run.out.find("a trigram count model"), std::string::npos) << run.out;
   EXPECT_NE(run.err.find("[60/60]"), std::string::npos) << run.err;
+  const Ended told = fovea(command("out", 60, {"--accumulate", "2", "--resume", "--json"}));
+  EXPECT_EQ(told.out, program::json_line(records.steps.at(60)) + "\n") << "of a training that is complete";
 }
 
 TEST_F(Train, ThreadsDoNotChangeTheBits) {

@@ -1,7 +1,7 @@
-// Two tables: times of the phases, and the memory of each model.
+// A table of times for each model, and one of their memory.
 #include <fmt/format.h>
 
-#include <set>
+#include <map>
 
 #include "program/machine/machine.h"
 #include "program/profile/profile.h"
@@ -20,7 +20,7 @@ std::string milliseconds(const ProfileRow& row, const std::string& phase) {
 }
 
 std::vector<std::string> times_of(const ProfileRow& row, double fma_rate) {
-  std::vector<std::string> cells{row.model, row.passes};
+  std::vector<std::string> cells{row.passes};
   for (const char* phase : {"forward", "backward", "optimizer"}) cells.push_back(milliseconds(row, phase));
   const auto total = row.times.find("total");
   if (total == row.times.end()) {
@@ -37,17 +37,24 @@ std::vector<std::string> times_of(const ProfileRow& row, double fma_rate) {
 }  // namespace
 
 std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate) {
-  Cells times{{"model", "passes", "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "of peak"}};
+  std::map<std::string, Cells> times;
+  std::vector<std::string> models;
   Cells memory{{"model", "parameters", "state", "activations", "workspace", "all"}};
-  std::set<std::string> seen;
   for (const ProfileRow& row : rows) {
-    times.push_back(times_of(row, fma_rate));
-    if (!seen.insert(row.model).second) continue;
-    memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
-                      binary_size(row.state_bytes), binary_size(row.activation_bytes), binary_size(row.workspace_bytes),
-                      binary_size(row.planned_bytes)});
+    Cells& table = times[row.model];
+    if (table.empty()) {
+      table.push_back({"passes", "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "of peak"});
+      models.push_back(row.model);
+      memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
+                        binary_size(row.state_bytes), binary_size(row.activation_bytes),
+                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes)});
+    }
+    table.push_back(times_of(row, fma_rate));
   }
-  return "Milliseconds, mean and standard deviation\n" + aligned(times) + "\nMemory, as planned\n" + aligned(memory);
+  std::string text;
+  for (const std::string& model : models)
+    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n";
+  return text + "Memory, as planned\n" + aligned(memory);
 }
 
 }  // namespace fovea::program

@@ -199,6 +199,10 @@ void Training::print_summary() const {
   }
   if (count == 0) return;
   const TrainingStep& last = history_.rbegin()->second;
+  if (settings_.json) {
+    fmt::print("{}\n", json_line(last));
+    return;
+  }
   fmt::print("loss in nats a byte, training: {:.3f} in step {}, {:.3f} mean of the last {} steps\n",
              history_.begin()->second.loss, history_.begin()->first, sum / static_cast<double>(count), count);
   if (last.held_out) fmt::print("held out: {:.3f}; a trigram count model: {:.3f}\n", *last.held_out, *last.trigram);

@@ -26,6 +26,7 @@ struct TrainingSettings {
   std::string text, folder;
   int threads = 1;
   bool resume = false, force = false;
+  bool json = false;  // the last step's record instead of the summary
   std::vector<std::string> typed;  // the words of the command line
 };
 
