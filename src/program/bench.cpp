@@ -1,5 +1,6 @@
 // fovea bench: checks answers, then times them, over a preset or a sweep line.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -138,8 +139,16 @@ void ask_for_yes(const BenchOptions& o, const std::vector<verification::Case>& c
          fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
 }
 
+// The highest that the system grants; workers inherit it. A process of the same priority may interrupt a sample, which
+// made the quartiles of a third of all short cells lie more than 5 % apart. Returns the nice value.
+int raise_priority() {
+  setpriority(PRIO_PROCESS, 0, -20);
+  return getpriority(PRIO_PROCESS, 0);
+}
+
 Environment environment_of(const BenchOptions& o, const Machine& machine, const CellSettings& settings) {
   Environment e = session_environment(machine, o.typed, settings.threads);
+  e.facts["nice"] = std::to_string(raise_priority());  // before the probes
   const bool long_enough = settings.limits.repeat_for >= kTrialSeconds;
   if (settings.device == DeviceKind::cuda) {
     e.ceilings = probe_gpu(long_enough);

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -292,6 +294,18 @@ TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {
     EXPECT_EQ(row.status, "ok") << row.impl << row.reason;
     EXPECT_EQ(row.impl.ends_with("@old"), row.peer.starts_with("fovea ")) << row.impl << row.peer;
   }
+}
+
+TEST(Bench, SamplesRunAtTheHighestPriorityThatTheSystemGrants) {
+  const pid_t child = fork();
+  if (child == 0) _exit(setpriority(PRIO_PROCESS, 0, -20) == 0 ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const int wanted = status == 0 ? -20 : getpriority(PRIO_PROCESS, 0);
+  const Folder folder;
+  const std::string file = folder / "one.jsonl";
+  ASSERT_EQ(fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01", "-o", file}).code, 0);
+  EXPECT_EQ(program::load_records(file).environments.at(0).facts.at("nice"), std::to_string(wanted));
 }
 
 TEST(Bench, AProgramThatIsNoFoveaIsRefused) {
