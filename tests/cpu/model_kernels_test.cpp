@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "cpu/isa.h"
-#include "emulated.h"
+#include "engine.h"
 
 namespace fovea::cpu {
 namespace {
