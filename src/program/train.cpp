@@ -15,7 +15,7 @@ namespace fovea::program {
 namespace {
 
 constexpr const char* kTrainExamples = R"(Examples:
-  fovea train                           # four layers, ten minutes on two cores
+  fovea train                           # four layers, a few minutes on two cores
   fovea train --steps 200 --layers 2 -o out/small
   fovea train -o out/small --resume     # after Ctrl-C; to the same bits
 The folder holds checkpoint.safetensors and losses.jsonl. Threads do not change
@@ -134,7 +134,7 @@ void add_train(CLI::App& app, Action& action) {
   options->settings.text = "/usr/share/common-licenses";
   options->settings.folder = "out/train";
   options->settings.threads = 0;  // the default number
-  options->settings.schedule = {.largest = 2e-3, .least = 1e-4, .warm_up = 100, .steps = 1600};
+  options->settings.schedule = {.largest = 2e-3, .least = 1e-4, .warm_up = 100, .steps = 1000};
   add_model_options(verb, *options);
   add_training_options(verb, *options);
   add_run_options(verb, *options);
