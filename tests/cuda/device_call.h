@@ -14,7 +14,10 @@ namespace fovea::cuda {
 
 class DeviceCall {
  public:
-  explicit DeviceCall(const verification::AttentionCase& c) : host_(verification::make_tensors(c)) {
+  explicit DeviceCall(const verification::AttentionCase& c) : DeviceCall(c, c.problem.dtype) {}
+
+  // `result` is the type of out and of the gradients.
+  DeviceCall(const verification::AttentionCase& c, DType result) : host_(verification::make_tensors(c, result)) {
     forward = host_.forward();
     backward = host_.backward();
     options = verification::options_of(c);
@@ -35,6 +38,13 @@ class DeviceCall {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
+  }
+
+  // The host's tensors. What is written to the inputs there reaches the device by upload_inputs().
+  const verification::CaseTensors& host() const { return host_; }
+  void upload_inputs() {
+    const MutableTensorView* const inputs[] = {&host_.q.view(), &host_.k.view(), &host_.v.view(), &host_.dout.view()};
+    for (std::size_t i = 0; i < kInputs; ++i) upload(memory_[i], inputs[i]->data, inputs[i]->buffer_bytes);
   }
 
   // The host's tensors, outputs as the device has them now.
@@ -64,11 +74,16 @@ class DeviceCall {
   void place(View& view, bool is_input) {
     DeviceMemory& memory = memory_.emplace_back(view.buffer_bytes + kRoom);
     memory.poison();
-    std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()), std::byte{0xff});
-    if (is_input) std::copy_n(static_cast<const std::byte*>(view.data), view.buffer_bytes, all.begin());
-    memory.upload(all.data());
+    upload(memory, view.data, is_input ? view.buffer_bytes : 0);
     view.data = memory.data();
     view.device = {DeviceKind::cuda, current_device()};
+  }
+
+  // The first `count` bytes come from the host, the others are NaN.
+  static void upload(DeviceMemory& memory, const void* from, std::int64_t count) {
+    std::vector<std::byte> all(static_cast<std::size_t>(memory.bytes()), std::byte{0xff});
+    std::copy_n(static_cast<const std::byte*>(from), count, all.begin());
+    memory.upload(all.data());
   }
 
   static constexpr std::size_t kInputs = 4;  // q, k, v, dout, before out, lse, dq, dk, dv

@@ -195,10 +195,13 @@ TEST(Plan, PublishesTheTimeThatItsChoiceCompared) {
   describe_device(9, 132, kH200Shared, 2);
   for (const std::string lengths : {"lq=8192", "lq=1 lk=32768", "lq=64 lk=8192"}) {
     const AttentionProblem p = verification::attention_case("pass=fwd d=128 dtype=bf16 device=cuda " + lengths).problem;
-    double least = HUGE_VAL;
-    for (const TileChoice& one : tile_choices(Kernel::forward, p, {}))
-      least = std::min(least, cycles_of(one, ElementKind::bf16, 0) + extra_cycles(one, 0));
-    EXPECT_DOUBLE_EQ(plan_forward(p, {}).seconds, least / arch_spec(0).clock_hz) << lengths;
+    double least = HUGE_VAL, seconds = 0;
+    for (const TileChoice& one : tile_choices(Kernel::forward, p, {})) {
+      const double cycles = cycles_of(one, ElementKind::bf16, 0) + extra_cycles(one, 0);
+      if (cycles < least) least = cycles, seconds = seconds_of(cycles, one.kernel->tile, 0);
+    }
+    EXPECT_DOUBLE_EQ(plan_forward(p, {}).seconds, seconds) << lengths;
+    EXPECT_GE(seconds, least / arch_spec(0).clock_hz) << lengths;
   }
 }
 
@@ -307,7 +310,7 @@ TEST(HopperPlan, RefusesWhatItsKernelsDoNotTake) {
   EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 scale=-1 dtype=fp16"), "scale -1.000000, takes positive scales");
   AttentionProblem wide = problem_of("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16");
   wide.result_dtype = DType::fp32;
-  EXPECT_EQ(prepare(wide, 0).refusal, "out of type fp32, takes the type of q, k and v");
+  EXPECT_EQ(prepare(wide, 0).refusal, "");
   AttentionProblem unaligned = problem_of("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16");
   unaligned.unaligned = true;
   EXPECT_NE(prepare(unaligned, 0).refusal.find("unaligned"), std::string::npos);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "cuda/device/mask.cuh"
 #include "cuda/device/tensor_ref.h"
 #include "cuda/ptx/arithmetic.cuh"
 
@@ -11,6 +12,7 @@ namespace fovea::cuda {
 
 constexpr float kLog2e = 1.44269504088896341f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Maximum and sum over the kLanes lanes that share a row; neighbours are kStep lanes apart.
 template <int kLanes, int kStep = 1>
@@ -75,9 +77,13 @@ struct FinalRow {
   float lse;  // natural logarithm
 };
 
-// `sum` is over all lanes. A row that saw no key has out = 0 and lse = -inf.
-__device__ __forceinline__ FinalRow finalize_row(float maximum, float sum, const Shape& s) {
-  if (sum == 0.0f) return {0.0f, -kInfinity};
+// `sum` is over all lanes and splits. It is 0 if no score was above -inf. Then a row that sees no key has out = 0 and
+// lse = -inf; a row that sees keys has scores of -inf only, and both are NaN.
+__device__ __forceinline__ FinalRow finalize_row(float maximum, float sum, const Shape& s, int query) {
+  if (sum == 0.0f) {
+    const Range keys = visible_keys(s, query);
+    return keys.begin < keys.end ? FinalRow{kNan, kNan} : FinalRow{0.0f, -kInfinity};
+  }
   return {1.0f / sum, fmaf(maximum, s.abs_scale, logf(sum))};
 }
 

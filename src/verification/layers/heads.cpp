@@ -135,6 +135,16 @@ Heads<float> PlainArithmetic::attend_backward(const AttentionProblem& p, const H
                           .v = view_of(heads.v, p.batch, p.len_k, p.heads_kv, p.dim_v)};
   tensors.out = view_of(out, p.batch, p.len_q, p.heads_q, p.dim_v);
   tensors.dout = view_of(dout, p.batch, p.len_q, p.heads_q, p.dim_v);
+  // Kernels may sum scores otherwise in backward than in forward. Where q and k repeat one number, all of a row's
+  // errors have one sign, and P is off by their sum.
+  Matrix<float> lse;
+  if (variant_.divided_last) {
+    PlainVariant other = variant_;
+    other.fused = !variant_.fused;
+    const ForwardTensors forward{.q = tensors.q, .k = tensors.k, .v = tensors.v};
+    lse = matrix_of(evaluate_plain(p, forward, every_row(p), other).lse, p.batch, p.len_q, p.heads_q);
+    tensors.lse = view_of(lse, p.batch, p.len_q, p.heads_q, 1);
+  }
   const BackwardValues values = evaluate_plain(p, tensors, every_row(p), variant_);
   return {matrix_of(values.dq, p.batch, p.len_q, p.heads_q), matrix_of(values.dk, p.batch, p.len_k, p.heads_kv),
           matrix_of(values.dv, p.batch, p.len_k, p.heads_kv)};

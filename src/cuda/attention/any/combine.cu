@@ -43,14 +43,14 @@ __global__ void __launch_bounds__(kCombineThreads) combine_forward(const __grid_
   const float maximum = lanes_max<32>(fmaxf(states[0].maximum, states[1].maximum));
   const float row_max = finite_max(maximum);
   float factors[2], sum = 0.0f;
-  unsigned written[2];  // bit masks: 0 for a split that saw no key of the row, and wrote no partial
+  unsigned written[2];  // bit masks: 0 for a split that saw no score above -inf, and wrote no partial
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     written[i] = __ballot_sync(0xffffffffu, states[i].sum != 0.0f);
     factors[i] = AccurateExp::scaled(states[i].maximum - row_max, s);
     sum = fmaf(factors[i], states[i].sum, sum);
   }
-  const FinalRow done = finalize_row(maximum, lanes_sum<32>(sum), s);
+  const FinalRow done = finalize_row(maximum, lanes_sum<32>(sum), s, static_cast<int>(query));
   const auto offset = [&](const TensorRef& t) {
     return row_offset(t, sequence / s.heads_q, sequence % s.heads_q, query);
   };

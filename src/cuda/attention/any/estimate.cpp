@@ -12,9 +12,17 @@
 namespace fovea::cuda::any {
 namespace {
 
+// How much longer kernels with wgmma take in calls one after another than alone, as the fit's kernels ran. Fitted to the
+// 4,616 calls of up to 128 columns in results/h200/hopper_sweep.csv.xz. Kernels without wgmma take the same time.
+constexpr double kWgmmaInSequence = 1.22;
+
 // The probe allows a warpgroup of threads if the code that the device runs has wgmma (parameters.h).
+bool uses_wgmma(const TileShape& tile, int device) {
+  return tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup;
+}
+
 const TileCosts& costs_of(const MmaTiles& tiles, const TileShape& tile, int device) {
-  if (tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup) return tiles.wgmma;
+  if (uses_wgmma(tile, device)) return tiles.wgmma;
   return tile.split_warps > 1 ? tiles.few_rows : tile.row_tiles > 1 ? tiles.two_tiles : tiles.one_tile;
 }
 
@@ -254,6 +262,10 @@ BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vect
   const ArchSpec& arch = arch_spec(device);
   return kind == ElementKind::fp32 ? fastest_pair(arch.fp32, dkdv, dq, device)
                                    : fastest_pair(arch.bits16, dkdv, dq, device);
+}
+
+double seconds_of(double cycles, const TileShape& tile, int device) {
+  return cycles / arch_spec(device).clock_hz * (uses_wgmma(tile, device) ? kWgmmaInSequence : 1);
 }
 
 }  // namespace fovea::cuda::any

@@ -43,10 +43,10 @@ __device__ __forceinline__ void write_forward(const ForwardParameters& p, const 
       const std::int64_t row =
           ((static_cast<std::int64_t>(tile.split) * s.batch + tile.batch) * s.heads_q + tile.head) * s.len_q + query;
       if (first_lane) p.partial_state[row] = {rows[i].maximum, sum};
-      // A sum of 0 tells the combine that this split saw no key of the row.
+      // A sum of 0 tells the combine that this split saw no score above -inf.
       if (sum != 0.0f) store_partial_row<Mma>(p.partial_out + row * s.dim_v, s.dim_v, acc[i], 1.0f);
     } else {
-      const FinalRow done = finalize_row(rows[i].maximum, sum, s);
+      const FinalRow done = finalize_row(rows[i].maximum, sum, s, query);
       if (first_lane) store_lse(p, tile, query, done.lse);
       store_row<Mma>(p.out, row_offset(p.out, tile.batch, tile.head, query), s.dim_v, acc[i], done.inverse_sum);
     }
@@ -98,7 +98,7 @@ __device__ __forceinline__ void combine_warps_and_write(const ForwardParameters&
       const float4 value = *reinterpret_cast<const float4*>(values + n * kWarpFloats + row * kPitch + column);
       total[0] += value.x, total[1] += value.y, total[2] += value.z, total[3] += value.w;
     }
-    write_columns<typename Mma::Element>(p, tile, query, column, total, finalize_row(maximum, sum, s));
+    write_columns<typename Mma::Element>(p, tile, query, column, total, finalize_row(maximum, sum, s, query));
   }
 }
 
@@ -133,7 +133,7 @@ __device__ __forceinline__ void combine_cluster_and_write(const ForwardParameter
     for (int n = 0; n < kMaxCluster; ++n) Combine::add(total, splits[n], state.factor_of(n));
     if (!exists) continue;
     write_columns<typename Mma::Element>(p, tile, query, combine.column, total,
-                                         finalize_row(state.maximum, state.sum, s));
+                                         finalize_row(state.maximum, state.sum, s, query));
   }
   cluster_barrier_after_reads();  // other thread blocks may still read this one's shared memory
 }

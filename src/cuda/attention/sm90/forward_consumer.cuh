@@ -165,7 +165,7 @@ struct ForwardConsumer {
     issue_out(out, probabilities);
     wait_products<0>(out);
     release(shared.v_barriers, v, first_lane());
-    const RowScale scale = finish_rows(p, tile, query(tile), rows);
+    const RowScale scale = finish_rows<Element>(p, tile, query(tile), rows);
     write_rows<Element>(p, tile, query(tile), out, scale);
   }
 
@@ -175,7 +175,7 @@ struct ForwardConsumer {
                                               int number, int next) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
     const QueryTile before = tile_again(number);
-    const RowScale scale = finish_rows(p, before, query(before), rows);
+    const RowScale scale = finish_rows<Element>(p, before, query(before), rows);
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, k);
     take_turn();

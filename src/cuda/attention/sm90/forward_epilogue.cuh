@@ -14,22 +14,21 @@ struct RowScale {
   float factor[2];
 };
 
-// The row's sum relative to its maximum itself, not to the rounded offset: then a single key has probability 1.
-__device__ __forceinline__ float sum_of_row(float maximum, float sum, float scale_log2e) {
-  const float left_out = fmaf(maximum, scale_log2e, -offset_of(maximum, scale_log2e));
-  return sum == 0.0f ? 0.0f : sum * ptx::exp2_approx(-left_out);
-}
-
-// Adds up the rows' sums, stores lse, and gives the scale of the results. `query`: the thread's first row.
+// Adds up the rows' sums, stores lse, and gives the scale of the results. `query`: the thread's first row. The largest
+// exponential of a row is 1 only up to the rounding of its exponent, and P V multiplies it rounded to Element. So the
+// divisor counts it as rounded: a single key has weight 1. lse is relative to the maximum itself.
+template <class Element>
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, int query,
                                                 const Rows2& rows) {
   RowScale scale;
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     const int at = query + 8 * row;
-    const float sum = sum_of_row(rows.maximum[row], lanes_sum<4>(rows.sum[row]), p.shape.scale_log2e);
-    const FinalRow final = finalize_row(rows.maximum[row], sum, p.shape);
-    scale.factor[row] = final.inverse_sum;
+    const float maximum = rows.maximum[row], sum = lanes_sum<4>(rows.sum[row]), factor = p.shape.scale_log2e;
+    const float largest = ptx::exp2_approx(fmaf(finite_max(maximum), factor, -offset_of(maximum, factor)));
+    const FinalRow final = finalize_row(maximum, sum / largest, p.shape, at);
+    const float rounding = static_cast<float>(static_cast<Element>(largest)) - largest;
+    scale.factor[row] = sum == 0.0f ? final.inverse_sum : 1.0f / (sum + rounding);
     if (at < p.shape.len_q && p.lse.data != nullptr && threadIdx.x % 4 == 0) {
       static_cast<float*>(p.lse.data)[row_offset(p.lse, tile.batch, tile.head, at)] = final.lse;
     }
