@@ -57,11 +57,12 @@ Calls::Calls(const Config& c, const Extent& e)
       gate_up(e.rows(), c.width, 2 * c.hidden),
       down(e.rows(), c.hidden, c.width),
       head(e.rows(), c.width, c.vocabulary) {
+  attention_forward_flops = flops(attention_problem(c, e, Pass::forward));
+  attention_backward_flops = flops(attention_problem(c, e, Pass::backward));
   const auto layers = static_cast<double>(c.layers);
-  forward_flops = head.forward_flops +
-                  layers * (flops(attention_problem(c, e, Pass::forward)) + gate_up.forward_flops + down.forward_flops);
-  backward_flops = head.backward_flops + layers * (flops(attention_problem(c, e, Pass::backward)) +
-                                                   gate_up.backward_flops + down.backward_flops);
+  forward_flops = head.forward_flops + layers * (attention_forward_flops + gate_up.forward_flops + down.forward_flops);
+  backward_flops =
+      head.backward_flops + layers * (attention_backward_flops + gate_up.backward_flops + down.backward_flops);
 }
 
 std::int64_t Calls::workspace_bytes() const {

@@ -25,6 +25,7 @@ struct Calls {
 
   Plan attention_forward, attention_backward;
   std::int64_t attention_saved_bytes = 0;
+  double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
   ProductCalls gate_up, down, head;
   double forward_flops = 0, backward_flops = 0;  // of all calls of a pass
 

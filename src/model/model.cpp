@@ -48,6 +48,10 @@ struct Model::Run {
   float* weight(std::int64_t offset) const { return at(memory.weights) + offset; }
   float* gradient(std::int64_t offset) const { return at(memory.gradients) + offset; }
 
+  void ended(std::string_view part, double flops = 0) const {
+    if (model.watch_) model.watch_({part, flops});
+  }
+
   static MutableTensorView matrix(float* data, std::int64_t rows, std::int64_t columns) {
     return contiguous(data, {1, 1, rows, columns});
   }
@@ -107,6 +111,7 @@ struct Model::Run {
               .columns = c.width,
               .epsilon = static_cast<float>(c.epsilon)},
              context);
+    ended("norm");
   }
 
   // Adds the gradient of norm `index` to the gradient of the stream, which the last norm begins.
@@ -122,6 +127,7 @@ struct Model::Run {
                        .rows = rows,
                        .columns = c.width},
                       at(memory.partials), context);
+    ended("norm");
   }
 
   LayerParameters attention_parameters(const BlockOffsets& block) const {
@@ -137,6 +143,7 @@ struct Model::Run {
                    .y = sequences(at(memory.branch)),
                    .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes}},
                   attention_options_of(model.calls_.attention_forward));
+    ended("attention", model.calls_.attention_forward_flops);
   }
 
   void attend_backward(std::size_t index, const BlockOffsets& block) const {
@@ -149,29 +156,37 @@ struct Model::Run {
     t.gradients.qkv.weight = matrix(gradient(block.qkv), 3 * c.width, c.width);
     t.gradients.out.weight = matrix(gradient(block.out), c.width, c.width);
     layer_backward(t, attention_options_of(model.calls_.attention_backward));
+    ended("attention", model.calls_.attention_backward_flops);
   }
 
   void feed_forward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
     multiply(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), c.width, block.gate_up, at(m.gate_up),
              2 * c.hidden);
+    ended("gate_up", model.calls_.gate_up.forward_flops);
     swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden}, context);
+    ended("swiglu");
     multiply(model.calls_.down, at(m.hidden), c.hidden, block.down, at(memory.branch), c.width);
+    ended("down", model.calls_.down.forward_flops);
   }
 
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
     multiply_backward(model.calls_.down, at(m.hidden), at(memory.dhidden), c.hidden, block.down, at(memory.dstream),
                       c.width);
+    ended("down", model.calls_.down.backward_flops);
     swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden}, context);
+    ended("swiglu");
     multiply_backward(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), at(memory.dy), c.width, block.gate_up,
                       at(memory.dgate_up), 2 * c.hidden);
+    ended("gate_up", model.calls_.gate_up.backward_flops);
   }
 
   // Up to the logits, then the losses; with a gradient, logits become theirs.
   std::span<const cpu::RowLoss> forward(const Batch& batch, double gradient_factor) const {
     const ParameterMap& map = model.map_;
     gather({weight(map.embedding), batch.tokens.data(), at(memory.norms[0].x), rows, c.width}, context);
+    ended("embedding");
     for (std::size_t i = 0; i < map.blocks.size(); ++i) {
       norm(2 * i, map.blocks[i].attention_norm);
       attend(i, map.blocks[i]);
@@ -180,10 +195,12 @@ struct Model::Run {
     }
     norm(memory.norms.size() - 1, map.norm);
     multiply(model.calls_.head, at(memory.norms.back().y), c.width, map.head, at(memory.logits), c.vocabulary);
+    ended("head", model.calls_.head.forward_flops);
     auto* const losses = reinterpret_cast<cpu::RowLoss*>(at(memory.losses));
     cross_entropy({at(memory.logits), batch.targets.data(), losses, rows, c.vocabulary,
                    static_cast<float>(gradient_factor / static_cast<double>(rows))},
                   context);
+    ended("loss");
     return {losses, static_cast<std::size_t>(rows)};
   }
 
@@ -191,6 +208,7 @@ struct Model::Run {
     const ParameterMap& map = model.map_;
     multiply_backward(model.calls_.head, at(memory.norms.back().y), at(memory.dy), c.width, map.head, at(memory.logits),
                       c.vocabulary);
+    ended("head", model.calls_.head.backward_flops);
     norm_backward(memory.norms.size() - 1, map.norm);
     for (std::size_t i = map.blocks.size(); i-- > 0;) {
       feed_forward_backward(i, map.blocks[i]);
@@ -199,6 +217,7 @@ struct Model::Run {
       norm_backward(2 * i, map.blocks[i].attention_norm);
     }
     scatter({at(memory.dstream), batch.tokens.data(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
+    ended("embedding");
   }
 };
 

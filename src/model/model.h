@@ -9,7 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/memory.h"
@@ -21,6 +24,12 @@ namespace fovea::model {
 // Sequences one after another: each has Extent::length tokens, and for each token the one that follows.
 struct Batch {
   std::span<const std::int32_t> tokens, targets;
+};
+
+// A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss.
+struct PassPart {
+  std::string_view name;
+  double flops = 0;  // as forward_flops() counts them; 0 for parts without products
 };
 
 // Owns one block of memory for everything (MemoryPlan). The same bits for any number of threads. Not for use by several
@@ -43,6 +52,9 @@ class Model {
   // Floating-point operations of the products and of attention, two for each multiply-add.
   double forward_flops() const { return calls_.forward_flops; }
   double backward_flops() const { return calls_.backward_flops; }
+
+  // Tells of every part of the passes that follow, in their order, on the calling thread.
+  void watch_parts(std::function<void(const PassPart&)> watch) { watch_ = std::move(watch); }
 
   // The loss of each token in the order of the batch. This and the calls below throw Error(invalid_argument) for a
   // batch of other sizes or a token outside of the vocabulary, and Error(cancelled).
@@ -71,6 +83,7 @@ class Model {
   Calls calls_;
   MemoryPlan memory_;
   core::WorkspaceLease arena_;
+  std::function<void(const PassPart&)> watch_;
 };
 
 }  // namespace fovea::model

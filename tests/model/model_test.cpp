@@ -226,6 +226,26 @@ TEST(Model, OperationsAreThoseOfTheProductsAndOfAttention) {
   EXPECT_DOUBLE_EQ(model.backward_flops(), 4 * kRows * kWeights + kPairs * 10 * 4);
 }
 
+TEST(Model, TellsOfItsPartsInTheirOrder) {
+  Model model(kTiny, {1, 4}, 0);
+  std::string names;
+  double flops = 0;
+  model.watch_parts([&](const PassPart& part) {
+    names += std::string(part.name) + " ";
+    flops += part.flops;
+  });
+  const std::vector<std::int32_t> tokens = tokens_of(kTiny, 4, 1);
+  model.forward({tokens, tokens}, 1, on(1));
+  const std::string block = "norm attention norm gate_up swiglu down ";
+  EXPECT_EQ(names, "embedding " + block + block + "norm head loss ");
+  EXPECT_DOUBLE_EQ(flops, model.forward_flops());
+  names.clear(), flops = 0;
+  model.backward({tokens, tokens}, on(1));
+  const std::string back = "down swiglu gate_up norm attention norm ";
+  EXPECT_EQ(names, "head norm " + back + back + "embedding ");
+  EXPECT_DOUBLE_EQ(flops, model.backward_flops());
+}
+
 TEST(Model, TheScheduleWarmsUpAndFalls) {
   const Schedule s{.largest = 1e-3, .least = 1e-4, .warm_up = 10, .steps = 110};
   EXPECT_DOUBLE_EQ(learning_rate(s, 0), 1e-4);

@@ -37,8 +37,16 @@ TEST(Profile, HasARowForEachPass) {
       if (phase != "total") sum += time.mean;
     }
     EXPECT_NEAR(sum, row.times.at("total").mean, 1e-9) << "phases do not overlap, and nothing is between them";
+    double parts = 0, flops = 0;
+    for (const auto& [name, part] : row.parts) parts += part.seconds, flops += part.flops;
+    EXPECT_LE(parts, row.times.at("total").mean * (1 + 1e-9));
+    EXPECT_GT(parts, row.times.at("total").mean / 2) << "little is between the parts";
+    EXPECT_DOUBLE_EQ(flops, row.flops);
+    EXPECT_EQ(row.parts.at("forward.norm").calls, 5);
+    EXPECT_EQ(row.parts.contains("backward.attention"), i > 0);
     EXPECT_GT(row.planned_bytes, row.state_bytes + row.activation_bytes + row.workspace_bytes);
     EXPECT_NE(run.out.find(passes[i]), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("custom, step: parts of a step"), std::string::npos) << run.out;
   }
   EXPECT_GT(rows[1].flops, 2.9 * rows[0].flops);
   EXPECT_EQ(rows[1].flops, rows[2].flops) << "of products and attention";

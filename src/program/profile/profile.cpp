@@ -39,11 +39,16 @@ class Phases {
  public:
   Phases(model::Model& model, std::string passes, int threads)
       : model_(model), passes_(std::move(passes)), context_{.threads = threads} {
+    model_.watch_parts([this](const model::PassPart& part) { end_part(part); });
     for (std::int64_t i = 0; i < 2 * model.extent().rows(); ++i) {
       const std::uint32_t random = core::philox(1, 0, static_cast<std::uint64_t>(i))[0];
       tokens_.push_back(static_cast<std::int32_t>(random % static_cast<std::uint32_t>(model.config().vocabulary)));
     }
   }
+
+  ~Phases() { model_.watch_parts({}); }
+  Phases(const Phases&) = delete;
+  Phases& operator=(const Phases&) = delete;
 
   double flops() const { return model_.forward_flops() + (has_backward() ? model_.backward_flops() : 0); }
 
@@ -51,28 +56,41 @@ class Phases {
     const auto rows = static_cast<std::size_t>(model_.extent().rows());
     const std::span<const std::int32_t> all(tokens_);
     const model::Batch batch{all.first(rows), all.last(rows)};
-    std::map<std::string, double> spent;
-    const auto begin = Clock::now();
-    auto last = begin;
-    const auto ends = [&](const char* phase) {
-      const auto now = Clock::now();
-      spent[phase] = std::chrono::duration<double>(now - last).count();
-      last = now;
-    };
+    spent_.clear();
+    step_parts_.clear();
+    phase_begin_ = part_begin_ = Clock::now();
+    phase_ = "forward";
     model_.forward(batch, has_backward() ? 1.0 : 0.0, context_);
-    ends("forward");
+    end_phase();
     if (has_backward()) {
+      phase_ = "backward";
       model::clear_gradients(model_);
+      end_part({"clear gradients"});
       model_.backward(batch, context_);
-      ends("backward");
+      end_phase();
     }
     if (passes_ == "step") {
+      phase_ = "optimizer";
       model::update(model_, {}, kLearningRate, steps_++, context_);
-      ends("optimizer");
+      end_part({"clip and AdamW"});
+      end_phase();
     }
-    spent["total"] = std::chrono::duration<double>(last - begin).count();
     if (!is_measured) return;
-    for (const auto& [phase, seconds] : spent) samples_[phase].push_back(seconds);
+    double total = 0;
+    for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds), total += seconds;
+    samples_["total"].push_back(total);
+    for (const auto& [name, part] : step_parts_) {
+      PartTimes& sum = parts_[name];
+      sum.calls = part.calls, sum.flops = part.flops;
+      sum.seconds += part.seconds;
+    }
+  }
+
+  // Means of a step.
+  std::map<std::string, PartTimes> parts() const {
+    std::map<std::string, PartTimes> means = parts_;
+    for (auto& [name, part] : means) part.seconds /= static_cast<double>(samples_.at("total").size());
+    return means;
   }
 
   std::map<std::string, TimeStatistics> statistics() const {
@@ -84,12 +102,32 @@ class Phases {
  private:
   bool has_backward() const { return passes_ != "forward"; }
 
+  void end_phase() {
+    const auto now = Clock::now();
+    spent_[phase_] = std::chrono::duration<double>(now - phase_begin_).count();
+    phase_begin_ = part_begin_ = now;
+  }
+
+  void end_part(const model::PassPart& part) {
+    const auto now = Clock::now();
+    PartTimes& times = step_parts_[phase_ + "." + std::string(part.name)];
+    ++times.calls;
+    times.seconds += std::chrono::duration<double>(now - part_begin_).count();
+    times.flops += part.flops;
+    part_begin_ = now;
+  }
+
   model::Model& model_;
   std::string passes_;
   core::RunContext context_;
   std::vector<std::int32_t> tokens_;
   std::int64_t steps_ = 0;
-  std::map<std::string, std::vector<double>> samples_;
+  std::string phase_;
+  Clock::time_point phase_begin_, part_begin_;
+  std::map<std::string, double> spent_;  // of this step
+  std::map<std::string, PartTimes> step_parts_;
+  std::map<std::string, std::vector<double>> samples_;  // of all measured steps
+  std::map<std::string, PartTimes> parts_;
 };
 
 }  // namespace
@@ -113,6 +151,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s, const std:
       phases.step(i >= s.warm_up);
     }
     row.times = phases.statistics();
+    row.parts = phases.parts();
     row.flops = phases.flops();
     done(std::move(row));
   }

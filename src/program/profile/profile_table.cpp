@@ -1,7 +1,9 @@
-// A table of times for each model, and one of their memory.
+// For each model its times and its parts; then the memory of all.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "program/machine/machine.h"
 #include "program/profile/profile.h"
@@ -34,6 +36,21 @@ std::vector<std::string> times_of(const ProfileRow& row, double fma_rate) {
   return cells;
 }
 
+// The parts of the pass that has most of them, the longest first.
+std::string parts_table(const ProfileRow& row, double fma_rate) {
+  std::vector<std::pair<std::string, PartTimes>> parts(row.parts.begin(), row.parts.end());
+  std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  Cells table{{"part", "calls", "ms", "share", "GFLOP/s", "of peak"}};
+  for (const auto& [name, part] : parts) {
+    const double rate = part.seconds > 0 ? part.flops / part.seconds : 0;
+    table.push_back({name, std::to_string(part.calls), fmt::format("{:.3f}", part.seconds * 1e3),
+                     fmt::format("{:.1f} %", 100 * part.seconds / row.times.at("total").mean),
+                     rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
+                     rate > 0 && fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-"});
+  }
+  return row.model + ", " + row.passes + ": parts of a step\n" + aligned(table) + "\n";
+}
+
 }  // namespace
 
 std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate) {
@@ -52,8 +69,14 @@ std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate) 
     table.push_back(times_of(row, fma_rate));
   }
   std::string text;
-  for (const std::string& model : models)
+  for (const std::string& model : models) {
     text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n";
+    const ProfileRow* longest = nullptr;
+    for (const ProfileRow& row : rows) {
+      if (row.model == model && row.parts.size() > (longest == nullptr ? 0 : longest->parts.size())) longest = &row;
+    }
+    if (longest != nullptr) text += parts_table(*longest, fma_rate);
+  }
   return text + "Memory, as planned\n" + aligned(memory);
 }
 

@@ -218,6 +218,9 @@ std::string json_line(const TrainingStep& s) {
 std::string json_line(const ProfileRow& row) {
   Json times = Json::object();
   for (const auto& [phase, time] : row.times) times[phase] = json_of(time);
+  Json parts = Json::object();
+  for (const auto& [name, part] : row.parts)
+    parts[name] = {{"calls", part.calls}, {"seconds", part.seconds}, {"flops", part.flops}};
   const Json json{{"schema", kProfileSchema},
                   {"model", row.model},
                   {"sizes", row.sizes},
@@ -227,6 +230,7 @@ std::string json_line(const ProfileRow& row) {
                   {"status", row.status},
                   {"reason", row.reason},
                   {"times_s", times},
+                  {"parts", parts},
                   {"parameters", row.parameters},
                   {"state_bytes", row.state_bytes},
                   {"activation_bytes", row.activation_bytes},
@@ -257,6 +261,10 @@ ProfileRow profile_row_from(const Json& j) {
                  .threads = amount<int>(j, "threads")};
   if (!member(j, "times_s").is_object()) refuse("key `times_s` has the wrong type");
   for (const auto& [phase, time] : member(j, "times_s").items()) row.times[phase] = time_of(time);
+  if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");
+  for (const auto& [name, part] : member(j, "parts").items())
+    row.parts[name] = {amount<std::int64_t>(part, "calls"), amount<double>(part, "seconds"),
+                       amount<double>(part, "flops")};
   if ((row.status == "ok") != row.times.contains("total"))
     refuse("times where status is `" + row.status + "`, or none");
   return row;

@@ -94,6 +94,12 @@ struct TrainingStep {
   std::int64_t bytes = 0;  // of text that the step learned from
 };
 
+// All parts of one kind in a phase, such as forward.norm, of one step: means over the measured steps.
+struct PartTimes {
+  std::int64_t calls = 0;
+  double seconds = 0, flops = 0;
+};
+
 // Times of one model in one kind of step.
 struct ProfileRow {
   std::string model;   // the name of a preset, or custom
@@ -102,6 +108,7 @@ struct ProfileRow {
   std::int64_t batch = 0, context = 0;
   std::string status, reason;                   // ok; oom: the plan is larger than the free memory
   std::map<std::string, TimeStatistics> times;  // forward, backward, optimizer, total: seconds of each measured step
+  std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..
   std::int64_t parameters = 0;
   std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
   double flops = 0;  // of a step's products and attention
