@@ -15,7 +15,7 @@ namespace fovea::program {
 namespace {
 
 constexpr const char* kTrainExamples = R"(Examples:
-  fovea train                          # four layers, some minutes on two cores
+  fovea train                           # four layers, minutes on two cores
   fovea train --steps 200 --layers 2 -o out/small
   fovea train -o out/small --resume     # after Ctrl-C, to the same bits
 The folder holds checkpoint.safetensors and losses.jsonl. Threads do not change
