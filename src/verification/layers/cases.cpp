@@ -55,10 +55,10 @@ class LayerDraw {
     if (draw_.one_in(40)) draw_empty();
     draw_mask();
     if (case_["rope"] != "no") draw_rotary();
-    // A norm takes the mean out of a gradient: of equal elements only roundings remain, which nothing can be compared
-    // with.
+    // A norm takes the mean out of a gradient: of equal elements only roundings remain. It divides tiny rows by
+    // sqrt(epsilon): products that treat tiny numbers as 0 are off by more than such a number.
     const bool normalises = case_["qk_norm"] == "yes" || (has("latent_norm") && case_["latent_norm"] == "yes");
-    if (normalises && case_["data"] == "ones") set("data", std::string("normal"));
+    if (normalises && (case_["data"] == "ones" || case_["data"] == "denormal")) set("data", std::string("normal"));
     if (draw_.one_in(4)) case_.values.set("scale", kScales[draw_.below(std::size(kScales))]), give("scale");
     set("seed", std::to_string(draw_.word()));
     case_.values.resolve(given_);
