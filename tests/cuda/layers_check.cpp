@@ -2,6 +2,8 @@
 // weights that do not lie densely; refused where a pointer is not the device's.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -141,6 +143,51 @@ void check_capture(const Shape& shape) {
   }
 }
 
+template <class View>
+View rows_of(View view, std::int64_t first, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, const char, char>;
+  view.data = static_cast<Byte*>(view.data) + first * view.strides[2] * size_of(view.dtype);
+  view.sizes[2] = count;
+  return view;
+}
+
+// With a cache, whose rows are NaN until they are written, steps equal the whole sequence.
+void check_steps(const Shape& shape) {
+  DeviceLayer whole(shape), stepped(shape);
+  layer_forward(whole.forward, whole.options);
+  const std::int64_t capacity = shape.len_q + 3;
+  const auto rows = [&](std::int64_t columns) { return Sizes{shape.batch, 1, capacity, columns}; };
+  const Sizes sizes[] = {rows(shape.heads_kv * shape.dim_qk), rows(shape.heads_kv * shape.dim_v),
+                         rows(std::max<std::int64_t>(shape.latent_kv + shape.dim_shared, 1))};
+  std::vector<DeviceMemory> memory;
+  std::vector<MutableTensorView> views;
+  for (const Sizes& one : sizes) {
+    memory.emplace_back(one[0] * one[2] * one[3] * size_of(shape.dtype));
+    memory.back().poison();
+    views.push_back(contiguous(memory.back().data(), shape.dtype, one, {DeviceKind::cuda, 0}));
+  }
+  LayerCache cache{.k = views[0], .v = views[1]};
+  if (shape.kind == LayerKind::mla) cache = {.latent = views[2]};
+  LayerOptions options = stepped.options;
+  if (options.mask == Mask::causal) options.mask = Mask::causal_bottom_right;
+  for (const std::int64_t count : {std::int64_t{5}, std::int64_t{1}, shape.len_q - 6}) {
+    LayerForwardTensors step = stepped.forward;
+    step.x = rows_of(step.x, cache.length, count), step.y = rows_of(step.y, cache.length, count);
+    step.saved = {}, step.cache = cache;
+    layer_forward(step, options);
+    cache.length += count;
+  }
+  const std::vector<float> wanted = whole.fetch().values("y"), got = stepped.fetch().values("y");
+  double largest = 0, worst = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(wanted[i])));
+    const double off = std::abs(static_cast<double>(wanted[i]) - static_cast<double>(got[i]));
+    worst = std::isnan(off) ? HUGE_VAL : std::max(worst, off);
+  }
+  const double tolerance = shape.dtype == DType::fp32 ? 3e-6 : shape.dtype == DType::fp16 ? 2e-3 : 1.6e-2;
+  judge(words_of(shape) + " in steps", worst <= tolerance * largest ? "" : "off by " + std::to_string(worst));
+}
+
 // Each of these would be reached by the last part only.
 void check_refusals() {
   const auto expect_refused = [](const std::string& argument, const std::function<void(DeviceLayer&)>& spoil) {
@@ -241,6 +288,7 @@ int check_layers() {
         check_shape(shape);
       }
       check_capture(shape);
+      if (!shape.cross && shape.len_q > 6 && shape.mask == Mask::causal) check_steps(shape);
       shape.result = DType::fp32;
       check_shape(shape);
     }

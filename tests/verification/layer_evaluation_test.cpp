@@ -202,6 +202,25 @@ TEST(LayerEvaluation, GroupedIsExpandedMultiHead) {
     EXPECT_NEAR(summed.values[n], apart.values[n] + apart.values[n + summed.values.size()], 1e-13);
 }
 
+// Token 1 of the first sequence: its own row and the later ones see it, and their gradients reach every key before
+// them.
+TEST(LayerEvaluation, ANaNReachesTheRowsThatSeeItAndNoOthers) {
+  for (const Rows rows : {Rows::plain, Rows::transformed}) {
+    const LayerProblem p = small_problem(LayerKind::mha, false, rows);
+    LayerInputs inputs = inputs_for(p);
+    inputs.x.row(1)[2] = NAN;
+    auto values = exact(p, inputs);
+    const Matrix<double>&y = values.activation(Activation::y), &dx = values.gradient(Activation::x);
+    for (std::int64_t row = 0; row < 6; ++row) {
+      for (std::int64_t c = 0; c < p.width; ++c) {
+        EXPECT_EQ(std::isnan(y.row(row)[c]), row == 1 || row == 2) << row;
+        EXPECT_EQ(std::isnan(dx.row(row)[c]), row < 3) << row;
+      }
+    }
+    for (const double value : values.weight_gradient(Part::q).values) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
 TEST(LayerEvaluation, ThePlainEvaluationRoundsBetweenTheParts) {
   LayerProblem p = small_problem(LayerKind::mla, false);
   const auto inputs = std::make_shared<const LayerInputs>(inputs_for(p));

@@ -55,9 +55,10 @@ class LayerDraw {
     if (draw_.one_in(40)) draw_empty();
     draw_mask();
     if (case_["rope"] != "no") draw_rotary();
-    // Equal elements that are not exact: all products of a score are rounded the same way, and how far their sum is off
-    // depends on its order more than the plain evaluation shows.
-    if (case_["qk_norm"] == "yes" && case_["data"] == "ones") set("data", std::string("normal"));
+    // A norm takes the mean out of a gradient: of equal elements only roundings remain. It divides tiny rows by
+    // sqrt(epsilon): products that treat tiny numbers as 0 are off by more than such a number.
+    const bool normalises = case_["qk_norm"] == "yes" || (has("latent_norm") && case_["latent_norm"] == "yes");
+    if (normalises && (case_["data"] == "ones" || case_["data"] == "denormal")) set("data", std::string("normal"));
     if (draw_.one_in(4)) case_.values.set("scale", kScales[draw_.below(std::size(kScales))]), give("scale");
     set("seed", std::to_string(draw_.word()));
     case_.values.resolve(given_);

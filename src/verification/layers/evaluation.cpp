@@ -105,7 +105,7 @@ LayerInputs moved(const LayerProblem& p, const LayerInputs& inputs, std::uint64_
   const auto move = [&](Matrix<float>& m, DType dtype) {
     ++stream;
     double sum = 0;
-    for (const float value : m.values) sum += std::abs(static_cast<double>(value));
+    for (const float value : m.values) sum += std::isfinite(value) ? std::abs(static_cast<double>(value)) : 0;
     const auto typical = static_cast<float>(sum / static_cast<double>(std::max<std::size_t>(m.values.size(), 1)));
     for (std::size_t n = 0; n < m.values.size(); ++n) {
       const std::uint64_t mark = by_value ? std::bit_cast<std::uint32_t>(m.values[n]) : n;

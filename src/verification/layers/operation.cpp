@@ -194,7 +194,7 @@ Expectation Layer::expect(const Case& c, Pass pass, const TensorSet& given) cons
   for (TensorSpec& one : tensors(c)) {
     if (one.role == (pass == Pass::forward ? Role::output : Role::gradient)) results.push_back(std::move(one));
   }
-  return expect_layer(problem_of(c, pass), results, given, c.seed());
+  return expect_layer(problem_of(c, pass), results, given, c.seed(), c.data() == "nonfinite");
 }
 
 std::vector<ImplementationFacts> Layer::implementations() const {
