@@ -4,12 +4,6 @@
 namespace fovea::layers {
 namespace {
 
-MutableTensorView columns_from(MutableTensorView rows, std::int64_t first, std::int64_t count) {
-  rows.data = static_cast<char*>(rows.data) + first * size_of(rows.dtype);
-  rows.sizes[3] = count;
-  return rows;
-}
-
 class Transforms {
  public:
   Transforms(const Views& views, const LayerProblem& p, const LayerNorms& norms, const RunOfPasses& run)

@@ -6,12 +6,6 @@
 namespace fovea::layers {
 namespace {
 
-MutableTensorView columns_from(MutableTensorView rows, std::int64_t first, std::int64_t count) {
-  rows.data = static_cast<char*>(rows.data) + first * size_of(rows.dtype);
-  rows.sizes[3] = count;
-  return rows;
-}
-
 // Rows as [batch, heads, len, dim].
 MutableTensorView as_heads(MutableTensorView rows, std::int64_t count, std::int64_t dim) {
   rows.sizes[1] = count, rows.sizes[3] = dim;
@@ -20,6 +14,12 @@ MutableTensorView as_heads(MutableTensorView rows, std::int64_t count, std::int6
 }
 
 }  // namespace
+
+MutableTensorView columns_from(MutableTensorView rows, std::int64_t first, std::int64_t count) {
+  rows.data = static_cast<char*>(rows.data) + first * size_of(rows.dtype);
+  rows.sizes[3] = count;
+  return rows;
+}
 
 const Step& Views::step_of(Slot slot) const { return *std::ranges::find(steps_, slot, &Step::slot); }
 const Step& Views::first_of(Source source) const { return *std::ranges::find(steps_, source, &Step::source); }

@@ -10,6 +10,8 @@ struct Heads {
   MutableTensorView q, k, v;
 };
 
+MutableTensorView columns_from(MutableTensorView rows, std::int64_t first, std::int64_t count);
+
 class Views {
  public:
   Views(const Plan& plan, const Buffer& saved, void* workspace, const LayerCache& cache = {})

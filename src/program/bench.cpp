@@ -139,8 +139,8 @@ void ask_for_yes(const BenchOptions& o, const std::vector<verification::Case>& c
          fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
 }
 
-// The highest that the system grants; workers inherit it. A process of the same priority may interrupt a sample, which
-// made the quartiles of a third of all short cells lie more than 5 % apart. Returns the nice value.
+// The highest that the system grants; workers inherit it, so processes of normal priority interrupt few samples.
+// Returns the nice value.
 int raise_priority() {
   setpriority(PRIO_PROCESS, 0, -20);
   return getpriority(PRIO_PROCESS, 0);

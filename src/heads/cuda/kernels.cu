@@ -1,30 +1,16 @@
 // A thread block takes one token after another: its threads compute the angles of the position, then each of its warps
 // transforms some of the heads. A lane reads and writes the same columns in every row: pairs first, then the others.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "cuda/device/element.cuh"
 #include "heads/cuda/kernels.h"
 #include "heads/gpu_grid.h"
 
 namespace fovea::heads {
 namespace {
 
+using cuda::load_element;
+using cuda::store_element;
+
 constexpr int kThreads = static_cast<int>(kGpuWarps) * 32;
-
-__device__ __forceinline__ float load(const void* data, ElementKind kind, std::int64_t index) {
-  if (kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
-  if (kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(data)[index]);
-  return static_cast<const float*>(data)[index];
-}
-
-__device__ __forceinline__ void store(void* data, ElementKind kind, std::int64_t index, float value) {
-  if (kind == ElementKind::bf16)
-    static_cast<__nv_bfloat16*>(data)[index] = __float2bfloat16_rn(value);
-  else if (kind == ElementKind::fp16)
-    static_cast<__half*>(data)[index] = __float2half_rn(value);
-  else
-    static_cast<float*>(data)[index] = value;
-}
 
 // The first element of a row.
 template <class Ref>
@@ -85,22 +71,22 @@ __global__ void __launch_bounds__(kThreads) forward(const __grid_constant__ Forw
       if (normalises) {
         float squares = 0.0f;
         for (std::int64_t c = lane; c < p.dim; c += 32) {
-          const float x = load(p.from.data, p.from.kind, from + c);
+          const float x = load_element(p.from.data, p.from.kind, from + c);
           squares += x * x;
         }
         factor = 1.0f / sqrtf(sum_of_warp(squares) / static_cast<float>(p.dim) + p.epsilon);
       }
       for (std::int64_t item = lane; item < items; item += 32) {
         const auto [a, b] = columns_of(p.rotation, item);
-        float2 pair = make_float2(load(p.from.data, p.from.kind, from + a),
-                                  b < 0 ? 0.0f : load(p.from.data, p.from.kind, from + b));
+        float2 pair = make_float2(load_element(p.from.data, p.from.kind, from + a),
+                                  b < 0 ? 0.0f : load_element(p.from.data, p.from.kind, from + b));
         if (normalises) {
-          pair.x *= factor * load(p.weight.data, p.weight.kind, a);
-          if (b >= 0) pair.y *= factor * load(p.weight.data, p.weight.kind, b);
+          pair.x *= factor * load_element(p.weight.data, p.weight.kind, a);
+          if (b >= 0) pair.y *= factor * load_element(p.weight.data, p.weight.kind, b);
         }
         if (b >= 0) pair = rotated(pair, angles[item]);
-        store(p.to.data, p.to.kind, to + a, pair.x);
-        if (b >= 0) store(p.to.data, p.to.kind, to + b, pair.y);
+        store_element(p.to.data, p.to.kind, to + a, pair.x);
+        if (b >= 0) store_element(p.to.data, p.to.kind, to + b, pair.y);
       }
     }
   }
@@ -113,8 +99,8 @@ __device__ __forceinline__ float2 gradient_of(const BackwardParameters& p, std::
 #pragma unroll 1
   for (std::int64_t head = 0; head < p.summed; ++head) {
     const std::int64_t row = dy + head * p.dy.head_stride;
-    pair.x += load(p.dy.data, p.dy.kind, row + columns.a);
-    if (columns.b >= 0) pair.y += load(p.dy.data, p.dy.kind, row + columns.b);
+    pair.x += load_element(p.dy.data, p.dy.kind, row + columns.a);
+    if (columns.b >= 0) pair.y += load_element(p.dy.data, p.dy.kind, row + columns.b);
   }
   return columns.b < 0 ? pair : rotated(pair, make_float2(angles[item].x, -angles[item].y));
 }
@@ -135,9 +121,9 @@ __device__ __forceinline__ NormGradient norm_gradient_of(const BackwardParameter
     const Columns columns = columns_of(p.rotation, item);
     const float2 gradient = gradient_of(p, dy, columns, angles, item);
     const auto add = [&](float g, std::int64_t column) {
-      const float value = load(p.x.data, p.x.kind, x + column);
+      const float value = load_element(p.x.data, p.x.kind, x + column);
       squares += value * value;
-      products += g * load(p.weight.data, p.weight.kind, column) * value;
+      products += g * load_element(p.weight.data, p.weight.kind, column) * value;
     };
     add(gradient.x, columns.a);
     if (columns.b >= 0) add(gradient.y, columns.b);
@@ -175,11 +161,11 @@ __global__ void __launch_bounds__(kThreads) backward(const __grid_constant__ Bac
         const float2 gradient = gradient_of(p, dy, columns, angles, item);
         const auto finish = [&](float g, std::int64_t column) {
           if (normalised) {
-            const float value = load(p.x.data, p.x.kind, x + column);
+            const float value = load_element(p.x.data, p.x.kind, x + column);
             if (partial != nullptr) partial[column] += g * value * norm.factor;
-            g = norm(g, value, load(p.weight.data, p.weight.kind, column));
+            g = norm(g, value, load_element(p.weight.data, p.weight.kind, column));
           }
-          store(p.dx.data, p.dx.kind, dx + column, g);
+          store_element(p.dx.data, p.dx.kind, dx + column, g);
         };
         finish(gradient.x, columns.a);
         if (columns.b >= 0) finish(gradient.y, columns.b);
@@ -202,8 +188,8 @@ __global__ void __launch_bounds__(kSumThreads) sum(const __grid_constant__ SumPa
   __syncthreads();
   if (warp > 0 || column >= p.columns) return;
   for (int other = 1; other < kWarps; ++other) total += sums[other][lane];
-  if (p.accumulate) total += load(p.to.data, p.to.kind, column);
-  store(p.to.data, p.to.kind, column, total);
+  if (p.accumulate) total += load_element(p.to.data, p.to.kind, column);
+  store_element(p.to.data, p.to.kind, column, total);
 }
 
 }  // namespace
