@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/memory.h"
 #include "core/random.h"
 #include "expected_model.h"
 #include "fovea/error.h"
@@ -107,7 +108,7 @@ std::vector<float> weights_after_steps(int threads) {
     const auto seed = static_cast<std::uint64_t>(step);
     const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), seed),
                                     targets = tokens_of(kSmall, extent.rows(), seed + 100);
-    clear_gradients(model);
+    clear_gradients(model, {});
     model.add_gradients({tokens, targets}, 1.0, on(threads));
     update(model, {}, 1e-2, step, on(threads));
   }
@@ -127,7 +128,7 @@ TEST(Model, LearnsARepeatedBatch) {
                                   targets = tokens_of(kSmall, extent.rows(), 2);
   double loss = 0;
   for (int step = 0; step < 150; ++step) {
-    clear_gradients(model);
+    clear_gradients(model, {});
     loss = model.add_gradients({tokens, targets}, 1.0, on(2));
     update(model, {.weight_decay = 0}, 1e-2, step, on(2));
   }

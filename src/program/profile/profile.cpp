@@ -64,7 +64,7 @@ class Phases {
     end_phase();
     if (has_backward()) {
       phase_ = "backward";
-      model::clear_gradients(model_);
+      model::clear_gradients(model_, context_);
       end_part({"clear gradients"});
       model_.backward(batch, context_);
       end_phase();

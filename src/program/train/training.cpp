@@ -118,7 +118,7 @@ double Training::add_gradients(std::int64_t step) {
                                            settings_.seed, static_cast<std::uint64_t>(step));
   const std::span<const std::int32_t> tokens(all.tokens), targets(all.targets);
   const double share = 1.0 / static_cast<double>(settings_.accumulate);
-  model::clear_gradients(model_);
+  model::clear_gradients(model_, context());
   double loss = 0;
   for (std::int64_t pass = 0; pass < settings_.accumulate; ++pass) {
     const auto first = static_cast<std::size_t>(pass * rows), count = static_cast<std::size_t>(rows);
