@@ -44,4 +44,7 @@ int check_linear();
 // Layers against their formulas on the host.
 int check_layers();
 
+// The transformer: its passes, its loss, gradients and steps.
+int check_model();
+
 }  // namespace fovea::cuda

@@ -216,7 +216,8 @@ TEST_P(Norm, BackwardAddsToWhatIsThere) {
   backward_on_host(pass, threads(1));
   pass.dx = sum.view, pass.accumulate = true;
   backward_on_host(pass, threads(3));
-  for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(sum.all()[i], before[i] + alone.all()[i]) << i;
+  const std::vector<float> after = sum.all(), gradient = alone.all();
+  for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], before[i] + gradient[i]) << i;
 }
 
 TEST_P(Norm, AnyNumberOfThreadsAndInPlaceGiveTheSameBits) {
