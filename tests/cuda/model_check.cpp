@@ -1,7 +1,5 @@
 // The model on the device: its passes, its loss, all gradients and three steps against double precision; a larger one
 // against the CPU; the same bits again; nothing but reading waits for the device; refusals.
-#include "model/model.h"
-
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -16,6 +14,7 @@
 #include "cuda/runtime/device_info.h"
 #include "fovea/error.h"
 #include "model/expected_model.h"
+#include "model/model.h"
 #include "model/optimizer.h"
 #include "model/small_models.h"
 #include "model_verdicts.h"
@@ -47,8 +46,8 @@ struct Outcome {
   Values gradients, weights;  // gradients of the first step, weights after the last one
 };
 
-Outcome outcome_on(Device device, const Config& config, const Extent& extent, const Values& weights,
-                   std::uint64_t seed, void* stream = nullptr) {
+Outcome outcome_on(Device device, const Config& config, const Extent& extent, const Values& weights, std::uint64_t seed,
+                   void* stream = nullptr) {
   Model model(config, extent, 0, device);
   const core::RunContext context{.threads = 2, .stream = stream};
   model.write(State::weights, weights, context);
@@ -158,11 +157,11 @@ void check_medium_model() {
   }
   const DeviceStreams streams;
   const Outcome again = outcome_on(gpu(), kMedium, extent, first, 1, streams.get(0));
-  verdicts.judge("medium again, on another stream",
-                 again.loss == got.loss && again.norm == got.norm && again.gradients == got.gradients &&
-                         again.weights == got.weights
-                     ? ""
-                     : "other bits");
+  verdicts.judge("medium again, on another stream", again.loss == got.loss && again.norm == got.norm &&
+                                                            again.gradients == got.gradients &&
+                                                            again.weights == got.weights
+                                                        ? ""
+                                                        : "other bits");
 }
 
 // A gate in a stream: what is behind it waits until it is opened, or gives up.

@@ -174,8 +174,9 @@ ExactNorm expected_norm(const Values& x, const Values& branch, const Values& wei
 // Backward reads the x that forward read, so its reference has no branch.
 void check_norm(PassChecks& checks, std::int64_t rows, std::int64_t columns, bool adds) {
   const std::int64_t count = rows * columns;
-  const Values x = random_values(count, 5), branch = adds ? random_values(count, 6) : Values{}, dy = random_values(count, 7),
-               weight = random_values(columns, 8), before = adds ? random_values(count, 9) : Values{};
+  const Values x = random_values(count, 5), branch = adds ? random_values(count, 6) : Values{},
+               dy = random_values(count, 7), weight = random_values(columns, 8),
+               before = adds ? random_values(count, 9) : Values{};
   const ExactNorm forward = expected_norm(x, branch, weight, dy, {}, columns),
                   backward = expected_norm(x, {}, weight, dy, before, columns);
   const auto run_forward = [&](Arrays& a) {
@@ -198,7 +199,7 @@ void check_norm(PassChecks& checks, std::int64_t rows, std::int64_t columns, boo
   checks.check(words(adds ? "added norm backward" : "norm backward", rows, columns), 3, {backward.dx, backward.dweight},
                [&](Arrays& a) {
                  float *const inverse = a.room(rows), *const dx = adds ? a.put(before) : a.room(count),
-                       *const dweight = a.put(weight), *const from = a.put(x), *const w = a.put(weight);
+                              *const dweight = a.put(weight), *const from = a.put(x), *const w = a.put(weight);
                  a.work().rms_norm({.x = from,
                                     .branch = nullptr,
                                     .sum = nullptr,
@@ -254,7 +255,9 @@ void check_loss(PassChecks& checks, std::int64_t rows, std::int64_t columns) {
   const std::vector<std::int32_t> targets = random_tokens(rows, columns, 14);
   Exact losses, gradients;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const auto at = [&](std::int64_t c) { return static_cast<double>(logits[static_cast<std::size_t>(r * columns + c)]); };
+    const auto at = [&](std::int64_t c) {
+      return static_cast<double>(logits[static_cast<std::size_t>(r * columns + c)]);
+    };
     const std::int64_t target = targets[static_cast<std::size_t>(r)];
     double sum = 0;
     for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(at(c));
@@ -283,8 +286,14 @@ void check_update(PassChecks& checks, Verdicts& verdicts, std::int64_t count, do
   const Values weight = random_values(count, 15), m = random_values(count, 16, 0.1f), g = random_values(count, 17);
   Values v = random_values(count, 18);
   for (float& one : v) one *= one;
-  const cpu::AdamWTask constants{.count = count, .rest1 = 0.125f, .rest2 = 0.0625f, .beta2 = 0.9375f,
-                                 .step_size = 0.01f, .v_factor = 1.5f, .epsilon = 1e-6f, .decay = 0.99f};
+  const cpu::AdamWTask constants{.count = count,
+                                 .rest1 = 0.125f,
+                                 .rest2 = 0.0625f,
+                                 .beta2 = 0.9375f,
+                                 .step_size = 0.01f,
+                                 .v_factor = 1.5f,
+                                 .epsilon = 1e-6f,
+                                 .decay = 0.99f};
   ExactUpdate e;
   for (const float one : g) e.norm += static_cast<double>(one) * one;
   e.norm = std::sqrt(e.norm);
@@ -318,7 +327,8 @@ void check_update(PassChecks& checks, Verdicts& verdicts, std::int64_t count, do
   };
   checks.check(what, 2, {e.weight, e.m, e.v}, [&](Arrays& a) { return run(a, g); });
   // 4096 squares: 16 in a thread, then 5 and 7 additions. The root halves the relative error of 28 roundings.
-  verdicts.judge(what + " norm", std::abs(found.norm - e.norm) <= 14 * 0x1p-24 * e.norm ? "" : std::to_string(found.norm));
+  verdicts.judge(what + " norm",
+                 std::abs(found.norm - e.norm) <= 14 * 0x1p-24 * e.norm ? "" : std::to_string(found.norm));
   Values broken = g;
   broken.back() = NAN;
   checks.check_equal(what + " not finite", [&](Arrays& a) { return run(a, broken); });

@@ -1,7 +1,7 @@
 // A thread reads and writes neighbouring columns to those of its neighbours. Sums have an order that the sizes decide.
-#include "model/cuda/kernels.h"
-
 #include <cfloat>
+
+#include "model/cuda/kernels.h"
 
 namespace fovea::model {
 namespace {
@@ -157,8 +157,7 @@ __global__ void __launch_bounds__(kThreads) clip(const __grid_constant__ ClipPar
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < p.count; i += kThreads) sum += static_cast<double>(p.sums[i]);
   const double norm = sqrt(sum_of_threads(sum));
-  if (threadIdx.x == 0)
-    *p.clipping = {norm, static_cast<float>(norm > p.largest_norm ? p.largest_norm / norm : 1.0)};
+  if (threadIdx.x == 0) *p.clipping = {norm, static_cast<float>(norm > p.largest_norm ? p.largest_norm / norm : 1.0)};
 }
 
 __global__ void __launch_bounds__(kThreads) adamw(const __grid_constant__ AdamWParameters p) {

@@ -129,8 +129,7 @@ class GpuWork final : public DeviceWork {
                                    context);
   }
 
-  void rms_norm_backward(const cpu::RmsNormBackwardTask& t, float* partials,
-                         const RunContext& context) const override {
+  void rms_norm_backward(const cpu::RmsNormBackwardTask& t, float* partials, const RunContext& context) const override {
     const CurrentDevice current(device_);
     heads::passes_on_gpu().backward({.x = rows_of(t.x, t.rows, t.columns),
                                      .dy = rows_of(t.dy, t.rows, t.columns),
