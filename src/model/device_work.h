@@ -26,7 +26,7 @@ struct Update {
 };
 
 // Pointers are to the device's memory, except `from` of write and `to` of read. Everything happens in the order of the
-// context's stream. On a GPU only write and read wait; everything else is enqueued. Sums have a fixed order.
+// context's stream. On a GPU only write, read and wait do wait; everything else is enqueued. Sums have a fixed order.
 class DeviceWork {
  public:
   virtual ~DeviceWork() = default;
@@ -36,6 +36,8 @@ class DeviceWork {
   virtual void clear(void* to, std::int64_t bytes, const core::RunContext& context) const = 0;
   virtual void write(void* to, const void* from, std::int64_t bytes, const core::RunContext& context) const = 0;
   virtual void read(void* to, const void* from, std::int64_t bytes, const core::RunContext& context) const = 0;
+
+  virtual void wait(const core::RunContext& context) const = 0;  // for all that was enqueued
 
   // Copies a batch: its tokens, then its targets. It may change as soon as the call returns. The host waits for the
   // copy of the batch before, and for nothing else.

@@ -28,6 +28,7 @@ class HostWork final : public DeviceWork {
   void read(void* to, const void* from, std::int64_t bytes, const RunContext&) const override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
+  void wait(const RunContext&) const override {}
   void send(std::int32_t* to, const Batch& batch, const RunContext&) override {
     std::ranges::copy(batch.targets, std::ranges::copy(batch.tokens, to).out);
   }

@@ -84,6 +84,9 @@ class Model {
   // Forward, then backward.
   double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
 
+  // Returns when all work of the stream has ended.
+  void wait(const core::RunContext& context) const { work_->wait(context); }
+
   // For the optimizer.
   const DeviceWork& work() const { return *work_; }
   float* square_sums() const { return at(memory_.square_sums); }

@@ -98,11 +98,16 @@ class GpuWork final : public DeviceWork {
 
   void write(void* to, const void* from, std::int64_t bytes, const RunContext& context) const override {
     copy(to, from, bytes, cudaMemcpyHostToDevice, context);
-    cuda::check(cudaStreamSynchronize(stream_of(context)), "cudaStreamSynchronize");
+    wait(context);
   }
 
   void read(void* to, const void* from, std::int64_t bytes, const RunContext& context) const override {
     copy(to, from, bytes, cudaMemcpyDeviceToHost, context);
+    wait(context);
+  }
+
+  void wait(const RunContext& context) const override {
+    const CurrentDevice current(device_);
     cuda::check(cudaStreamSynchronize(stream_of(context)), "cudaStreamSynchronize");
   }
 
