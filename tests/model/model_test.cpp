@@ -178,6 +178,61 @@ TEST(Model, RefusesBadSizesAndTokens) {
   EXPECT_EQ(refusal([&] { model.add_gradients({low, right}, 1, on(1)); }), "tokens: a token outside of the vocabulary");
 }
 
+TEST(Model, RefusesAGpuThatIsNotThereBeforeItTakesMemory) {
+  const std::int64_t before = core::memory_count().current;
+  try {
+    Model(kTiny, {1, 4}, 0, {DeviceKind::cuda, 60});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.status() == Status::unsupported || error.status() == Status::invalid_argument) << error.what();
+    EXPECT_FALSE(error.details().got.empty()) << error.what();
+  }
+  EXPECT_EQ(core::memory_count().current, before);
+}
+
+TEST(Model, StateIsReadAndWrittenWhole) {
+  Model model(kTiny, {1, 4}, 0);
+  std::vector<float> values(static_cast<std::size_t>(model.map().floats()));
+  for (const State state : {State::weights, State::gradients, State::first_moment, State::second_moment}) {
+    values[7] += 1.5f;
+    model.write(state, values, {});
+    EXPECT_EQ(model.read(state, {}), values);
+    EXPECT_EQ(copy(model.state(state)), values);
+  }
+  values.pop_back();
+  EXPECT_EQ(refusal([&] { model.write(State::weights, values, {}); }), "values: an array of another size");
+}
+
+TEST(Model, AStepInHalvesHasTheSameBits) {
+  const Extent extent{2, 16};
+  const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1),
+                                  targets = tokens_of(kSmall, extent.rows(), 2);
+  Model whole(kSmall, extent, 4), halves(kSmall, extent, 4);
+  const double loss = whole.add_gradients({tokens, targets}, 1.0, on(2)), norm = update(whole, {}, 1e-2, 0, on(2));
+  halves.begin_forward({tokens, targets}, 1.0, on(2));
+  halves.backward({tokens, targets}, on(2));
+  begin_update(halves, {}, 1e-2, 0, on(2));
+  halves.wait(on(2));
+  EXPECT_EQ(halves.mean_loss(on(2)), loss);
+  EXPECT_EQ(gradient_norm(halves, on(2)), norm);
+  EXPECT_EQ(copy(halves.weights()), copy(whole.weights()));
+}
+
+// Every row of the matrix is one row of one head, and neighbouring rows are heads as far as the number allows.
+TEST(Model, RowsAreSplitAmongTheWarpsOfAGpu) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 6, 8, 513, 2048, 70000}) {
+    const Sizes sizes = norm_sizes(rows, 48);
+    EXPECT_EQ(sizes[1], rows % 4 == 0 ? 4 : rows % 2 == 0 ? 2 : 1);
+    EXPECT_EQ(sizes, (Sizes{1, sizes[1], rows / sizes[1], 48}));
+    const std::int64_t sums = partial_count(DeviceKind::cuda, rows, 48) / 48;
+    EXPECT_GE(sums, std::min<std::int64_t>(rows, 4));
+    EXPECT_LE(sums, 4096) << "a thread block sums many rows";
+  }
+  EXPECT_EQ(square_sum_count(DeviceKind::cuda, kSquares), 1);
+  EXPECT_EQ(square_sum_count(DeviceKind::cuda, kSquares + 1), 2);
+  EXPECT_EQ(square_sum_count(DeviceKind::cpu, 1'000'000), 0);
+}
+
 TEST(Model, PresetsHaveThePublishedSizes) {
   const auto millions = [](std::string_view name) {
     return std::round(static_cast<double>(ParameterMap(find_preset(name)->config).count()) / 1e5) / 10;
