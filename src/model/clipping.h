@@ -5,10 +5,10 @@
 
 namespace fovea::model {
 
-// The norm of all gradients, and the factor that scales them down.
+// The norm of all gradients, and the factor that scales them down. It is copied from a GPU whole, so it has no padding,
+// which nothing writes.
 struct Clipping {
-  double norm = 0;
-  float factor = 1;
+  double norm = 0, factor = 1;
 };
 
 // On a GPU a partial sum is of so many squares.

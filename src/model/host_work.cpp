@@ -47,11 +47,11 @@ class HostWork final : public DeviceWork {
 
   void update(const Update& u, const RunContext& c) const override {
     const double norm = norm_of(u.gradients, c);
-    const auto factor = static_cast<float>(norm > u.largest_norm ? u.largest_norm / norm : 1.0);
+    const double factor = norm > u.largest_norm ? u.largest_norm / norm : 1.0;
     *u.clipping = {norm, factor};
     if (!std::isfinite(norm)) return;
     std::vector<cpu::AdamWTask> tasks(u.tasks.begin(), u.tasks.end());
-    for (cpu::AdamWTask& task : tasks) task.gradient_factor = factor;
+    for (cpu::AdamWTask& task : tasks) task.gradient_factor = static_cast<float>(factor);
     adamw(tasks, c);
   }
 

@@ -157,12 +157,12 @@ __global__ void __launch_bounds__(kThreads) clip(const __grid_constant__ ClipPar
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < p.count; i += kThreads) sum += static_cast<double>(p.sums[i]);
   const double norm = sqrt(sum_of_threads(sum));
-  if (threadIdx.x == 0) *p.clipping = {norm, static_cast<float>(norm > p.largest_norm ? p.largest_norm / norm : 1.0)};
+  if (threadIdx.x == 0) *p.clipping = {norm, norm > p.largest_norm ? p.largest_norm / norm : 1.0};
 }
 
 __global__ void __launch_bounds__(kThreads) adamw(const __grid_constant__ AdamWParameters p) {
   if (!isfinite(p.clipping->norm)) return;
-  const float factor = p.clipping->factor;
+  const auto factor = static_cast<float>(p.clipping->factor);
   const cpu::AdamWTask& t = p.task;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < t.count; i += step) {
