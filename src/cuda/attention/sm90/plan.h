@@ -15,9 +15,12 @@ struct ForwardPlan final : attention::Plan {
 
   Shape shape;
   const ForwardInstance* kernel = nullptr;
+  RowPacking packing;
+  any::Split split;
   TileOrder order;           // its counter is the start of the workspace
   bool has_counter = false;  // it must be set to 0 before the launch
   std::int64_t ctas = 0;
+  std::int64_t partial_out = 0, partial_state = 0;  // byte offsets into the workspace, if there are splits
 };
 
 struct BackwardPlan final : attention::Plan {

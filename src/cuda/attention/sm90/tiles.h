@@ -13,8 +13,8 @@ struct Forward64 {
                                      .warpgroups = 3,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = true};
+                                     .turns = true,
+                                     .stages_out = true};
   static constexpr ForwardTimes kTimes{.step = 1.46e-6, .tile = 2.3e-6};
 };
 
@@ -26,9 +26,22 @@ struct Forward64FewRows {
                                      .warpgroups = 2,
                                      .q_stages = 2,
                                      .kv_stages = 4,
-                                     .chained = true,
-                                     .turns = false};
+                                     .turns = false,
+                                     .stages_out = true};
   static constexpr ForwardTimes kTimes{.step = 1.16e-6, .tile = 2.0e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward64OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 64,
+                                     .dim_v = 64,
+                                     .keys = 128,
+                                     .warpgroups = 1,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.5e-6};
 };
 
 struct Forward128 {
@@ -38,9 +51,22 @@ struct Forward128 {
                                      .warpgroups = 2,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
+                                     .turns = false,
+                                     .stages_out = true};
   static constexpr ForwardTimes kTimes{.step = 1.66e-6, .tile = 2.0e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward128OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 128,
+                                     .dim_v = 128,
+                                     .keys = 64,
+                                     .warpgroups = 1,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 0.62e-6, .tile = 1.5e-6};
 };
 
 // Latent attention: 192 columns of q and k, 128 of v.
@@ -51,8 +77,8 @@ struct Forward192With128 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = true};
+                                     .turns = true,
+                                     .stages_out = false};
   static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.7e-6};
 };
 
@@ -63,8 +89,8 @@ struct Forward192 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
+                                     .turns = false,
+                                     .stages_out = false};
   static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.0e-6};
 };
 
@@ -75,9 +101,22 @@ struct Forward256 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
+                                     .turns = false,
+                                     .stages_out = false};
   static constexpr ForwardTimes kTimes{.step = 1.84e-6, .tile = 4.5e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward256OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 256,
+                                     .dim_v = 256,
+                                     .keys = 64,
+                                     .warpgroups = 1,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.1e-6, .tile = 2.5e-6};
 };
 
 }  // namespace fovea::cuda::sm90
