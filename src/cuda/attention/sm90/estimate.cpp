@@ -8,12 +8,12 @@ namespace {
 
 // Fitted, as the tiles' own times are (tiles.h), to the dense cells of the run of
 // docs/kernels/sm90_forward_notebook.md.
-constexpr double kLaunch = 3.0e-6;        // up to the first product, and the end of the grid
-constexpr double kCounterReset = 1.5e-6;  // a memset ahead of the kernel
-constexpr double kTail = 0.15;            // of the longest tile: what the last thread block works alone
-constexpr double kMemoryRate = 4.0e12;    // bytes per second
+constexpr double kLaunch = 3.0e-6;         // up to the first product, and the end of the grid
+constexpr double kCounterReset = 1.5e-6;   // a memset ahead of the kernel
+constexpr double kTail = 0.15;             // of the longest tile: what the last thread block works alone
+constexpr double kMemoryRate = 4.0e12;     // bytes per second
 constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
-constexpr double kCombine = 2.5e-6;       // the launch of the second kernel, if the keys are split
+constexpr double kCombine = 2.5e-6;        // the launch of the second kernel, if the keys are split
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
@@ -45,10 +45,11 @@ double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, co
   const Visits visits = visits_of(p, instance.tile, division.packed_heads);
   const ForwardTimes& times = instance.times;
   const std::int64_t tiles = visits.tiles * division.splits, ctas = std::min<std::int64_t>(tiles, sms);
-  const double longest = static_cast<double>(divide_up(visits.longest, division.splits)) * times.step + times.tile;
+  const double tile = times.tile + (visits.equal() ? 0 : times.masked);
+  const double longest = static_cast<double>(divide_up(visits.longest, division.splits)) * times.step + tile;
   double busiest = static_cast<double>(divide_up(tiles, ctas)) * longest;
   if (!visits.equal() && tiles > ctas) {
-    const double even = (visits.all * times.step + static_cast<double>(tiles) * times.tile) / static_cast<double>(ctas);
+    const double even = (visits.all * times.step + static_cast<double>(tiles) * tile) / static_cast<double>(ctas);
     busiest = kCounterReset + std::max(longest, even + kTail * longest);
   }
   const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));

@@ -27,7 +27,8 @@ struct ForwardConsumer {
 
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
 
-  // A tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is needed.
+  // A tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
+  // needed.
   __device__ __forceinline__ QueryTile tile_at(const RingPosition<ForwardShared<Tile>::kTileStages>& at) const {
     return shared.tiles[at.stage()];
   }

@@ -41,9 +41,9 @@ __device__ __forceinline__ ThreadRows rows_of_thread(const ForwardParameters& p,
   return rows;
 }
 
-// Adds up the sums, stores lse or the state of a split, and gives the scale of the results. The largest exponential of a
-// row is 1 only up to the rounding of its exponent, and P V multiplies it rounded to Element. So the divisor counts it as
-// rounded: a single key has weight 1. lse and states are relative to the maximum itself.
+// Adds up the sums, stores lse or the state of a split, and gives the scale of the results. The largest exponential of
+// a row is 1 only up to the rounding of its exponent, and P V multiplies it rounded to Element. So the divisor counts
+// it as rounded: a single key has weight 1. lse and states are relative to the maximum itself.
 template <class Element>
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, const ThreadRows& at,
                                                 const Rows2& rows) {
@@ -53,7 +53,8 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const float maximum = rows.maximum[i], raw = lanes_sum<4>(rows.sum[i]);
-    const float largest = ptx::exp2_approx(fmaf(finite_max(maximum), s.scale_log2e, -offset_of(maximum, s.scale_log2e)));
+    const float largest =
+        ptx::exp2_approx(fmaf(finite_max(maximum), s.scale_log2e, -offset_of(maximum, s.scale_log2e)));
     const float sum = raw / largest, rounding = static_cast<float>(static_cast<Element>(largest)) - largest;
     const float inverse = 1.0f / (raw + rounding);
     if (p.partial_state != nullptr) {
@@ -81,8 +82,7 @@ __device__ __forceinline__ void write_rows(const ForwardParameters& p, const Que
   asm volatile("" : "+r"(dim), "+r"(lane));
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const std::int64_t offset =
-        row_offset(p.out, tile.batch, at.head[i], at.query[i]) + tile.split * p.split_stride;
+    const std::int64_t offset = row_offset(p.out, tile.batch, at.head[i], at.query[i]) + tile.split * p.split_stride;
     if (whole)
       store_row_16bit<Element>(p.out, offset, out, i, scale.factor[i], dim, lane, at.valid[i]);
     else if (at.valid[i])
@@ -91,7 +91,8 @@ __device__ __forceinline__ void write_rows(const ForwardParameters& p, const Que
 }
 
 // Stores the rows of a warp, the first of which is `query`, by TMA. `staged`: the warp's part of ForwardShared::out.
-// Its store before has left the shared memory, since the lane that issued it waits. Rows behind the last one are dropped.
+// Its store before has left the shared memory, since the lane that issued it waits. Rows behind the last one are
+// dropped.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_by_tma(const ForwardParameters& p, const QueryTile& tile, int query,
                                              std::uint32_t staged, const float (&out)[kCount], const RowScale& scale) {

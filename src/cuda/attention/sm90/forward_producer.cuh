@@ -57,18 +57,35 @@ struct ForwardProducer {
                                          kv_tile * kTile.keys, head_kv, tile.batch);
     v.advance();
   }
+  // The part of the next round that falls to this thread block: Q of its tile, and of the K/V tiles as many as the
+  // other query tiles of the head leave.
+  __device__ __forceinline__ void prefetch(int number) {
+    if (number >= p.order.numbers) return;
+    const QueryTile tile = query_tile<Tile>(p, number);
+    const int head_kv = tile.head / p.shape.group;
+    for (int column = 0; column < kTile.dim_qk; column += kPanelColumns)
+      ptx::tma_prefetch_5d(&p.q, column, tile.head - head_kv * p.shape.group, tile.first_query, head_kv, tile.batch);
+    int kv_tile = tile.kv_tiles.begin + tile.first_query / p.packing.queries;
+    for (; kv_tile < tile.kv_tiles.end; kv_tile += p.order.q_tiles) {
+      for (int column = 0; column < kTile.dim_qk; column += kPanelColumns)
+        ptx::tma_prefetch_4d(&p.k, column, kv_tile * kTile.keys, head_kv, tile.batch);
+      for (int column = 0; column < kTile.dim_v; column += kPanelColumns)
+        ptx::tma_prefetch_4d(&p.v, column, kv_tile * kTile.keys, head_kv, tile.batch);
+    }
+  }
   // All of a tile but its last V.
-  __device__ __forceinline__ void load_tile(const QueryTile& tile, int head_kv) {
+  __device__ __forceinline__ void load_tile(const QueryTile& tile, int head_kv, int number) {
     load_q(tile, head_kv);
     load_k(tile, head_kv, tile.kv_tiles.end - 1);
+    if (p.order.prefetches) prefetch(number + static_cast<int>(gridDim.x));
 #pragma unroll 1
     for (int kv_tile = tile.kv_tiles.end - 1; kv_tile > tile.kv_tiles.begin; --kv_tile) {
       load_k(tile, head_kv, kv_tile - 1);  // consumers need K of the next tile before V of this one
       load_v(tile, head_kv, kv_tile);
     }
   }
-  // The next number is asked for before the last V is loaded: the answer of the counter takes time, and so does the wait
-  // for the stage.
+  // The next number is asked for before the last V is loaded: the answer of the counter takes time, and so does the
+  // wait for the stage.
   __device__ __forceinline__ void run() {
     int number = static_cast<int>(blockIdx.x);
 #pragma unroll 1
@@ -76,7 +93,7 @@ struct ForwardProducer {
       const QueryTile tile = query_tile<Tile>(p, number);
       const int head_kv = tile.head / p.shape.group;
       publish(tile);
-      if (tile.has_keys()) load_tile(tile, head_kv);
+      if (tile.has_keys()) load_tile(tile, head_kv, number);
       number = next_number(p.order, number);
       if (tile.has_keys()) load_v(tile, head_kv, tile.kv_tiles.begin);
     }

@@ -28,8 +28,8 @@ struct ForwardTile {
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
   // Of a thread. Together with the producer's warpgroup they fill the registers of an SM.
-  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
-  constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
+  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : warpgroups == 3 ? 160 : 112; }
+  constexpr int producer_registers() const { return warpgroups == 3 ? 32 : 24; }
 };
 
 // The rows of a query tile: `queries` positions of `heads` query heads, which read one key head. Row r is position
@@ -42,20 +42,22 @@ struct RowPacking {
 
 // How query tiles are dealt out. A section is `section_heads` neighbouring sequences, whose K and V stay in the L2
 // cache together. In a section the last query rows of all heads come first, since a causal mask leaves them the most
-// keys. The splits of a tile are neighbours. Thread blocks take the next one from `counter`, or every gridDim.x-th if it
-// is null.
+// keys. The splits of a tile are neighbours. Thread blocks take the next one from `counter`, or every gridDim.x-th if
+// it is null.
 struct TileOrder {
   int q_tiles = 1;
   int sequences = 1;  // batch x query heads, packed heads counted once
   int section_heads = 1;
   int numbers = 0;              // tiles x splits
+  bool prefetches = false;      // the L2 cache gets the tile of the next round early; only without a counter
   unsigned* counter = nullptr;  // 0 when the kernel starts
 };
 
 // Seconds of a thread block on a full chip.
 struct ForwardTimes {
-  double step;  // for a K/V tile
-  double tile;  // for a query tile, beside its K/V tiles
+  double step;    // for a K/V tile
+  double tile;    // for a query tile, beside its K/V tiles
+  double masked;  // more for a query tile, if a mask cuts its K/V tiles
 };
 
 // One compiled kernel.
@@ -74,10 +76,10 @@ struct ForwardParameters {
   RowPacking packing;
   any::Split split;
   TileOrder order;
-  TensorRef out, lse;        // lse.data may be null
-  bool tma_out = false;      // results go through shared memory
-  // With splits along the keys: `out` has fp32 partials, not divided by the sum, of a split every `split_stride` elements.
-  // States are [splits, batch, heads_q, len_q]. Both are only written by splits that see keys.
+  TensorRef out, lse;    // lse.data may be null
+  bool tma_out = false;  // results go through shared memory
+  // With splits along the keys: `out` has fp32 partials, not divided by the sum, of a split every `split_stride`
+  // elements. States are [splits, batch, heads_q, len_q]. Both are only written by splits that see keys.
   any::PartialState* partial_state = nullptr;
   std::int64_t split_stride = 0;
 };

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 256;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
+constexpr std::int64_t kShortSectionHeads = 32;   // query heads
 
 bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
   return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
@@ -74,10 +75,12 @@ std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
          std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
 }
 
-// Heads of a packing whose K and V take at most kSectionBytes.
+// Sequences whose K and V take at most kSectionBytes; fewer if they are short, which keeps their results in the L2
+// cache.
 std::int64_t section_heads_of(const AttentionProblem& p, std::int64_t packed_heads) {
   const std::int64_t bytes = p.len_k * (p.dim_qk + p.dim_v) * 2, group = p.heads_q / p.heads_kv;
-  return std::max<std::int64_t>(kSectionBytes / bytes, 1) * group / packed_heads;
+  const std::int64_t fit = std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
+  return (p.dim_v > 128 ? fit : std::min(fit, std::max(kShortSectionHeads, group))) / packed_heads;
 }
 
 // Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
@@ -89,7 +92,8 @@ TileOrder order_of(const AttentionProblem& p, const Choice& choice, bool equal) 
   return {.q_tiles = static_cast<int>(q_tiles),
           .sequences = static_cast<int>(sequences),
           .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p, packed_heads), sequences)),
-          .numbers = static_cast<int>(q_tiles * sequences * splits)};
+          .numbers = static_cast<int>(q_tiles * sequences * splits),
+          .prefetches = equal && splits == 1};
 }
 
 RowPacking packing_of(const Choice& choice) {
@@ -139,7 +143,8 @@ std::string text_of(const ForwardPlan& plan) {
 std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
   if (p.unaligned)
-    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
+    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below "
+           "2^40 "
            "bytes";
   if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
   if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;

@@ -1,5 +1,5 @@
-// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel. Enqueued
-// on the caller's stream; the host waits for nothing.
+// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel.
+// Enqueued on the caller's stream; the host waits for nothing.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
@@ -50,8 +50,8 @@ T* at(void* workspace, std::int64_t offset) {
   return reinterpret_cast<T*>(static_cast<char*>(workspace) + offset);
 }
 
-void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
-                       void* workspace, cudaStream_t stream) {
+void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p, void* workspace,
+                       cudaStream_t stream) {
   const BackwardPreprocessParameters preprocess{.shape = plan.shape,
                                                 .query_tiles = plan.order.query_tiles,
                                                 .queries = plan.kernel->queries,
@@ -73,9 +73,10 @@ void set_results(ForwardParameters& p, const ForwardPlan& plan, const ForwardTen
   if (plan.split.splits == 1) {
     p.out = ref(t.out);
     const TensorMapShape shape{t.out.sizes[3], t.out.sizes[2], t.out.sizes[1], t.out.sizes[0], kWarpRows};
-    p.tma_out = plan.kernel->tile.stages_out && plan.packing.heads == 1 && p.out.kind != ElementKind::fp32 &&
-                p.out.aligned && encode_tensor_map(p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride,
-                                                               p.out.row_stride, p.out.kind, true}, shape);
+    p.tma_out =
+        plan.kernel->tile.stages_out && plan.packing.heads == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
+        encode_tensor_map(
+            p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride, p.out.row_stride, p.out.kind, true}, shape);
     return;
   }
   const std::int64_t head = std::int64_t{s.len_q} * s.dim_v, batch = head * s.heads_q;

@@ -1,6 +1,6 @@
 // Shared memory of the forward kernel: a ring of Q tiles, one of K tiles and one of V tiles, each with a pair of
-// mbarriers per stage, and a tile of results. Tiles are panels of 64 columns with the 128-byte swizzle, as TMA and wgmma
-// have them.
+// mbarriers per stage, and a tile of results. Tiles are panels of 64 columns with the 128-byte swizzle, as TMA and
+// wgmma have them.
 #pragma once
 
 #include <cstddef>

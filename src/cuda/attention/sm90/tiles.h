@@ -1,5 +1,5 @@
 // The tiles of the forward kernel, and their times: fitted to the dense cells of step 2 in
-// docs/kernels/sm90_forward_notebook.md, on one H100.
+// docs/kernels/sm90_forward_notebook.md, on one H200.
 #pragma once
 
 #include "cuda/attention/sm90/parameters.h"
@@ -15,7 +15,20 @@ struct Forward64 {
                                      .kv_stages = 2,
                                      .turns = true,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.46e-6, .tile = 2.3e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .masked = 0.70e-6};
+};
+
+// For short sequences without a mask: fewer tiles, and four warpgroups hide the start and the end of each.
+struct Forward64FourWarpgroups {
+  static constexpr ForwardTile kTile{.dim_qk = 64,
+                                     .dim_v = 64,
+                                     .keys = 64,
+                                     .warpgroups = 4,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.03e-6, .tile = 2.00e-6, .masked = 1.10e-6};
 };
 
 // For short sequences under a causal mask: less of a tile lies behind the mask.
@@ -28,7 +41,7 @@ struct Forward64FewRows {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.16e-6, .tile = 2.0e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.07e-6, .tile = 1.35e-6, .masked = 0.15e-6};
 };
 
 // For few query rows, which read K and V from memory.
@@ -41,7 +54,7 @@ struct Forward64OneWarpgroup {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.5e-6};
+  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.50e-6, .masked = 0.20e-6};
 };
 
 struct Forward128 {
@@ -53,7 +66,7 @@ struct Forward128 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.66e-6, .tile = 2.0e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.47e-6, .tile = 2.10e-6, .masked = 0.50e-6};
 };
 
 // For few query rows, which read K and V from memory.
@@ -66,7 +79,7 @@ struct Forward128OneWarpgroup {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 0.62e-6, .tile = 1.5e-6};
+  static constexpr ForwardTimes kTimes{.step = 0.62e-6, .tile = 1.50e-6, .masked = 0.20e-6};
 };
 
 // Latent attention: 192 columns of q and k, 128 of v.
@@ -79,7 +92,7 @@ struct Forward192With128 {
                                      .kv_stages = 2,
                                      .turns = true,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.7e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.70e-6, .masked = 0.50e-6};
 };
 
 struct Forward192 {
@@ -91,7 +104,7 @@ struct Forward192 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.0e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.00e-6, .masked = 0.50e-6};
 };
 
 struct Forward256 {
@@ -103,7 +116,20 @@ struct Forward256 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.84e-6, .tile = 4.5e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.68e-6, .tile = 5.80e-6, .masked = 0.10e-6};
+};
+
+// For short sequences: 512 keys are 8 tiles of 64, or 6.4 of 80.
+struct Forward256FewKeys {
+  static constexpr ForwardTile kTile{.dim_qk = 256,
+                                     .dim_v = 256,
+                                     .keys = 64,
+                                     .warpgroups = 2,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .turns = false,
+                                     .stages_out = false};
+  static constexpr ForwardTimes kTimes{.step = 1.37e-6, .tile = 6.20e-6, .masked = 0.30e-6};
 };
 
 // For few query rows, which read K and V from memory.
@@ -116,7 +142,7 @@ struct Forward256OneWarpgroup {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.1e-6, .tile = 2.5e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.10e-6, .tile = 2.50e-6, .masked = 0.20e-6};
 };
 
 }  // namespace fovea::cuda::sm90
