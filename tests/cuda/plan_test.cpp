@@ -328,13 +328,36 @@ TEST(HopperPlan, CountsEveryQueryTileOnce) {
     const core::Prepared prepared = prepare(p, 0);
     ASSERT_EQ(prepared.refusal, "");
     const ForwardPlan& plan = plan_of(prepared);
-    const std::int64_t rows = plan.kernel->tile.rows(), tiles = (p.len_q + rows - 1) / rows * p.batch * p.heads_q;
-    EXPECT_EQ(plan.order.numbers, tiles);
-    EXPECT_EQ(plan.ctas, std::min<std::int64_t>(tiles, 132));
+    const std::int64_t queries = plan.packing.queries, sequences = p.batch * p.heads_q / plan.packing.heads;
+    const std::int64_t numbers = (p.len_q + queries - 1) / queries * sequences * plan.split.splits;
+    EXPECT_LE(plan.packing.heads * queries, plan.kernel->tile.rows());
+    EXPECT_EQ(plan.order.numbers, numbers);
+    EXPECT_EQ(plan.ctas, std::min<std::int64_t>(numbers, 132));
     EXPECT_GE(plan.kernel->tile.dim_qk, p.dim_qk);
     EXPECT_GE(plan.kernel->tile.dim_v, p.dim_v);
-    EXPECT_EQ(plan.has_counter, plan.workspace_bytes > 0);
+    EXPECT_EQ(plan.has_counter || plan.split.splits > 1, plan.workspace_bytes > 0);
     EXPECT_GT(plan.seconds, 0);
+  }
+}
+
+// Every split of few query rows has keys, and together they have all. The rows of a group share a tile.
+TEST(HopperPlan, SplitsTheKeysOfFewQueries) {
+  describe_device(9, 132, kH200Shared, 1);
+  for (const auto& c : verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=1k,10007,32k d=64,128,256 "
+                                                     "dtype=bf16,fp16")) {
+    AttentionProblem p = c.problem;
+    p.device = {DeviceKind::cuda, 0};
+    const core::Prepared prepared = prepare(p, 0);
+    ASSERT_EQ(prepared.refusal, "");
+    const ForwardPlan& plan = plan_of(prepared);
+    const std::int64_t keys = std::int64_t{plan.kernel->tile.keys} * plan.split.tiles_per_split;
+    EXPECT_EQ(plan.packing.heads, 4);
+    EXPECT_GT(plan.split.splits, 1);
+    EXPECT_GE(keys * plan.split.splits, p.len_k);
+    EXPECT_LT(keys * (plan.split.splits - 1), p.len_k);
+    const std::int64_t rows = plan.split.splits * p.heads_q * p.len_q;
+    EXPECT_GE(plan.partial_state - plan.partial_out, rows * p.dim_v * 4);
+    EXPECT_GE(plan.workspace_bytes - plan.partial_state, rows * 8);
   }
 }
 

@@ -8,7 +8,6 @@ namespace fovea::cuda::sm90 {
 std::span<const ForwardInstance> forward_bf16() {
   static const ForwardInstance all[] = {
       forward_instance<__nv_bfloat16, Forward64>(),
-      forward_instance<__nv_bfloat16, Forward64FourWarpgroups>(),
       forward_instance<__nv_bfloat16, Forward64FewRows>(),
       forward_instance<__nv_bfloat16, Forward64OneWarpgroup>(),
       forward_instance<__nv_bfloat16, Forward128>(),

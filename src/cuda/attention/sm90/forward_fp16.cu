@@ -8,7 +8,6 @@ namespace fovea::cuda::sm90 {
 std::span<const ForwardInstance> forward_fp16() {
   static const ForwardInstance all[] = {
       forward_instance<__half, Forward64>(),
-      forward_instance<__half, Forward64FourWarpgroups>(),
       forward_instance<__half, Forward64FewRows>(),
       forward_instance<__half, Forward64OneWarpgroup>(),
       forward_instance<__half, Forward128>(),

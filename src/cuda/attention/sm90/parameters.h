@@ -28,8 +28,8 @@ struct ForwardTile {
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
   // Of a thread. Together with the producer's warpgroup they fill the registers of an SM.
-  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : warpgroups == 3 ? 160 : 112; }
-  constexpr int producer_registers() const { return warpgroups == 3 ? 32 : 24; }
+  constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
+  constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
 };
 
 // The rows of a query tile: `queries` positions of `heads` query heads, which read one key head. Row r is position

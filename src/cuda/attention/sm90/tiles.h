@@ -18,20 +18,7 @@ struct Forward64 {
   static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .masked = 0.70e-6};
 };
 
-// For short sequences without a mask: fewer tiles, and four warpgroups hide the start and the end of each.
-struct Forward64FourWarpgroups {
-  static constexpr ForwardTile kTile{.dim_qk = 64,
-                                     .dim_v = 64,
-                                     .keys = 64,
-                                     .warpgroups = 4,
-                                     .q_stages = 2,
-                                     .kv_stages = 4,
-                                     .turns = false,
-                                     .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.03e-6, .tile = 2.00e-6, .masked = 1.10e-6};
-};
-
-// For short sequences under a causal mask: less of a tile lies behind the mask.
+// For short sequences: less of a tile lies behind their end or a causal mask.
 struct Forward64FewRows {
   static constexpr ForwardTile kTile{.dim_qk = 64,
                                      .dim_v = 64,
