@@ -198,6 +198,8 @@ FOVEA_API fovea_status fovea_explain_linear_backward(const fovea_linear_backward
 
 // Attention layers and their gradients: kinds, shapes, types and what is refused as in layers.h.
 enum { FOVEA_MHA_FUSED = 0, FOVEA_MHA = 1, FOVEA_GQA = 2, FOVEA_MQA = 3, FOVEA_MLA = 4 };
+// Rotary embedding, and which columns form its pairs: see rotary.h.
+enum { FOVEA_ROTARY_NONE = 0, FOVEA_ROTARY_INTERLEAVED = 1, FOVEA_ROTARY_HALVES = 2 };
 
 // See LayerOptions in layers.h.
 typedef struct fovea_layer_options {
@@ -217,6 +219,12 @@ typedef struct fovea_layer_options {
   fovea_buffer workspace;       // at least what fovea_explain_layer_forward or _backward tells; null: the pool
   int32_t irreproducible;       // 1 also admits attention that is not bitwise reproducible
   int32_t reserved;             // 0
+  int32_t rotary;
+  int32_t reserved_2;                            // 0
+  double rotary_theta;                           // 0: 10000
+  int64_t rotary_columns;                        // 0: all
+  int64_t rotary_position_q, rotary_position_k;  // of the first rows
+  double epsilon;                                // of the norms; 0: 1e-6
 } fovea_layer_options;
 
 // A projection's parameters, or their gradients. Always a member of another struct, so it has no struct_size.
@@ -229,12 +237,27 @@ typedef struct fovea_layer_projections {
   fovea_projection qkv, q_down, q, kv_down, k, v, out;  // a kind uses those of its row in layers.h
 } fovea_layer_projections;
 
+// Weights of RMS norms, or their gradients; each may be null: see LayerNorms.
+typedef struct fovea_layer_norms {
+  size_t struct_size;
+  const fovea_tensor *q, *k, *q_latent, *kv_latent;
+} fovea_layer_norms;
+
+// Keys and values of earlier tokens: see LayerCache.
+typedef struct fovea_layer_cache {
+  size_t struct_size;
+  const fovea_tensor *k, *v, *latent;  // written; null where the kind has none
+  int64_t length;
+} fovea_layer_cache;
+
 typedef struct fovea_layer_forward_tensors {
   size_t struct_size;
   const fovea_tensor *x, *x_kv;  // x_kv may be null
   const fovea_layer_projections* parameters;
   const fovea_tensor* y;
-  fovea_buffer saved;  // optional: state for backward
+  fovea_buffer saved;              // optional: state for backward
+  const fovea_layer_norms* norms;  // may be null
+  const fovea_layer_cache* cache;  // may be null
 } fovea_layer_forward_tensors;
 
 typedef struct fovea_layer_backward_tensors {
@@ -244,8 +267,9 @@ typedef struct fovea_layer_backward_tensors {
   const fovea_tensor *dy, *dx, *dx_kv;       // dx and dx_kv may be null
   const fovea_layer_projections* gradients;  // may be null
   fovea_buffer saved;
-  int32_t accumulate;  // 1: add to `gradients` (fp32 only) instead of overwriting them
+  int32_t accumulate;  // 1: add to `gradients` and `norm_gradients` (fp32 only) instead of overwriting them
   int32_t reserved;    // 0
+  const fovea_layer_norms *norms, *norm_gradients;  // may be null
 } fovea_layer_backward_tensors;
 
 FOVEA_API fovea_status fovea_layer_forward(const fovea_layer_forward_tensors* tensors,

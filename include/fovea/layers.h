@@ -11,14 +11,25 @@
 //   all              out [E, H V]
 //
 // Within rows of q, k and v and within columns of out, a head's are neighbours. D and V follow from the weights' sizes.
-// mla is the form with two latents and no rotary embedding; in report C's sizes Lq = Lkv and E = H D.
+//
+// mla has two forms. If k has as many rows as q, it is the one above; in report C's sizes Lq = Lkv and E = H D. If k
+// has fewer, [H N, Lkv] with N < D, it is DeepSeek's form: kv_down is [Lkv + S, F], S = D - N, and its last S rows make
+// one rotary key that all heads share. A head of k is N columns of k, then the shared key; rotary embedding, which it
+// needs, turns these S columns of k and the last S of each head of q. DeepSeek's sizes: Lq 1536, Lkv 512, N 128, S 64,
+// V 128.
+//
+// RMS norm divides a row by sqrt(mean of its squares + epsilon) and multiplies it by a weight [1, 1, 1, its columns]. q
+// and k are normalised head by head, all heads with one weight, then rotated (rotary.h). Latents are normalised as
+// wholes, without the shared key.
 //
 // Activations between the parts have the type of x and are rounded to it; sums are fp32. Gradients are rounded once:
-// where several projections read one input, its gradient is summed in fp32 over all of them. batch, len_q and len_k may
-// be 0; every other size is 1 or more.
+// where several projections read one input, its gradient is summed in fp32 over all of them. Norm and rotary embedding
+// round their results, and gradients through them, once more. batch, len_q and len_k may be 0; every other size is 1 or
+// more.
 //
 // Sources: Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, 3.2 (mha); Shazeer, arXiv 1911.02150 (mqa);
-// Ainslie et al., arXiv 2305.13245 (gqa); DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1 (mla).
+// Ainslie et al., arXiv 2305.13245 (gqa); DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1 (mla); Henry et al.,
+// arXiv 2010.04245 (norms of q and k); Zhang and Sennrich, arXiv 1910.07467 (RMS norm).
 #pragma once
 
 #include <cstdint>
@@ -29,6 +40,7 @@
 
 #include "fovea/attention.h"
 #include "fovea/linear.h"
+#include "fovea/rotary.h"
 
 namespace fovea {
 
@@ -54,6 +66,15 @@ struct ProjectionGradient {
 using LayerParameters = PerProjection<Projection>;
 using LayerGradients = PerProjection<ProjectionGradient>;
 
+// Something for each RMS norm. Those of latents are mla's; DeepSeek's form has no others.
+template <class T>
+struct PerNorm {
+  T q{}, k{}, q_latent{}, kv_latent{};
+  bool operator==(const PerNorm&) const = default;
+};
+using LayerNorms = PerNorm<TensorView>;  // weights; each optional: without it nothing is normalised there
+using LayerNormGradients = PerNorm<MutableTensorView>;
+
 // Everything of a call but its tensors. See AttentionOptions for stream, graphs and reproducible.
 struct LayerOptions {
   LayerKind kind = LayerKind::mha_fused;
@@ -69,7 +90,23 @@ struct LayerOptions {
   void* stream = nullptr;                           // CUDA; a cudaStream_t
   Buffer workspace = {};                            // at least workspace_bytes(); null: the library's own pool
   bool reproducible = true;                         // false also admits attention that is not bitwise reproducible
-  const Plan* plan = nullptr;  // of prepare() for this very problem and these names; null: chosen by the call
+  const Plan* plan = nullptr;         // of prepare() for this very problem and these names; null: chosen by the call
+  std::optional<Rotary> rotary = {};  // of q and k; absent: none. DeepSeek's form fixes its columns
+  double epsilon = 1e-6;              // of the norms; above 0
+};
+
+// Keys and values of earlier tokens, for inference step by step: x holds the next len_q tokens. The call writes their
+// keys and values behind the first `length` rows, and attends to all length + len_q = len_k rows. Then the caller
+// raises `length` by len_q. Rows are tokens, as attention reads them; all have the type of x. Row i of x is token
+// length + i: the positions of Rotary are those of the cache's first token. A mask looks at the last len_q of len_k
+// rows, so a causal one is causal_bottom_right.
+struct LayerCache {
+  // [batch, 1, capacity, G D] and [batch, 1, capacity, G V], normalised and rotated; not for mla.
+  MutableTensorView k = {}, v = {};
+  // mla: [batch, 1, capacity, Lkv + S], the normalised latent and the rotated shared key.
+  MutableTensorView latent = {};
+  std::int64_t length = 0;  // length + len_q is at most the capacity
+  explicit operator bool() const { return k || v || latent; }
 };
 
 // x and all parameters have one type and one device.
@@ -79,10 +116,12 @@ struct LayerForwardTensors {
   LayerParameters parameters = {};
   MutableTensorView y = {};  // of the type of x, or fp32
   Buffer saved = {};         // optional: at least saved_bytes(), for backward; without it nothing is kept
+  LayerNorms norms = {};
+  LayerCache cache = {};  // optional; without x_kv and `saved`
 };
 
-// x, x_kv, parameters and `saved` are the forward call's. Weights are needed; biases are not read and may be absent. At
-// least one gradient must be given; work that none of them needs is left out.
+// x, x_kv, parameters, norms and `saved` are the forward call's. Weights are needed; biases are not read and may be
+// absent. At least one gradient must be given; work that none of them needs is left out.
 struct LayerBackwardTensors {
   TensorView x = {}, x_kv = {};
   LayerParameters parameters = {};
@@ -90,7 +129,9 @@ struct LayerBackwardTensors {
   MutableTensorView dx = {}, dx_kv = {};  // each optional; of the type of x, or both fp32
   LayerGradients gradients = {};          // each optional; all of the type of x, or all fp32
   Buffer saved = {};                      // what forward wrote with the same options
-  bool accumulate = false;                // add to `gradients`, which must be fp32, instead of overwriting them
+  bool accumulate = false;  // add to `gradients` and `norm_gradients`, which must be fp32, instead of overwriting them
+  LayerNorms norms = {};
+  LayerNormGradients norm_gradients = {};  // each optional, of a norm that is given; of the type of `gradients`
 };
 
 // What a problem knows of one projection.
@@ -100,11 +141,17 @@ struct ProjectionFacts {
   bool operator==(const ProjectionFacts&) const = default;
 };
 
+struct NormFacts {
+  bool given = false;
+  bool wants_dweight = false;  // backward
+  bool operator==(const NormFacts&) const = default;
+};
+
 // The properties of a call that decide its parts, without pointers. Build one with `describe` or by hand.
 struct LayerProblem {
   LayerKind kind = LayerKind::mha_fused;
   Pass pass = Pass::forward;
-  std::int64_t batch = 1, len_q = 1, len_k = 1;  // len_k is len_q without x_kv
+  std::int64_t batch = 1, len_q = 1, len_k = 1;  // len_k is len_q without x_kv and cache
   std::int64_t width = 1, width_kv = 1;          // width_kv is width without x_kv
   std::int64_t heads_q = 1, heads_kv = 1;
   std::int64_t dim_qk = 1, dim_v = 1;
@@ -122,15 +169,23 @@ struct LayerProblem {
   bool wants_dx = false, wants_dx_kv = false;
   PerProjection<ProjectionFacts> projections = {};
   bool copies_x = false, copies_x_kv = false, copies_dy = false;  // strides that products cannot read (LinearProblem)
+  std::int64_t dim_shared = 0;        // S above: columns of each head that the shared rotary key has; 0: none
+  std::optional<Rotary> rotary = {};  // its columns are counted: dim_qk, dim_shared or fewer
+  PerNorm<NormFacts> norms = {};
+  double epsilon = 0;            // 0 without norms
+  bool caches = false;           // forward appends to a cache, which holds len_k - len_q rows
+  bool unaligned_cache = false;  // AttentionProblem::unaligned
 
   bool operator==(const LayerProblem&) const = default;
 };
 
 // The sizes of each weight (a bias has its columns_out); all 0 for projections that the kind does not use.
 FOVEA_API PerProjection<Sizes> weight_sizes(const LayerProblem& problem);
+// The sizes of each norm's weight; all 0 for norms that the kind does not have.
+FOVEA_API PerNorm<Sizes> norm_sizes(const LayerProblem& problem);
 
 // Two floating-point operations for each multiply-add of the products that are wanted, and attention's (problem.h).
-// Left out: attention's backward and all behind it, where no gradient needs them.
+// Left out: norms and rotary embedding; attention's backward and all behind it, where no gradient needs them.
 FOVEA_API double flops(const LayerProblem& problem);
 
 // Bytes if every tensor of the call, `saved` included, is read or written once; accumulated gradients are read too.
@@ -171,6 +226,7 @@ struct LayerExplanation {
     std::int64_t bytes = 0;
   };
   std::vector<Part> parts = {};
+  std::vector<std::string> row_passes = {};  // "q: RMS norm, rotary embedding", in the order in which they run
   std::string attention = {};  // the chosen ones; several products are separated by ", "; empty: none runs
   std::string product = {};
   std::vector<SavedTensor> saved = {};

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from . import drawing
+from . import drawing, training
 from .pictures import pictures_of
 from .published_pages import pages
 from .render import Report, files
@@ -73,7 +73,7 @@ def printable(text: str) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fovea report", description="Make tables and pictures from files of records.")
-    parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench wrote")
+    parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench or fovea train wrote")
     parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write to (report)")
     parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (default: the first)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
@@ -84,6 +84,28 @@ def arguments() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> None:
+    found = training.trainings_of(options.records)
+    if found:
+        report_trainings(found, options)
+    else:
+        report_rows(options)
+
+
+def report_trainings(found: list[training.Training], options: argparse.Namespace) -> None:
+    if options.baseline:
+        raise Refused("--baseline is for times; these records hold steps of a training")
+    folder = Folder(options.output)
+    svg = ""
+    if not options.no_pictures:
+        folder.made("pictures/loss.png")
+        svg = training.draw(found, options.output / "pictures/loss.png")
+    for name, text in training.files(found, svg).items():
+        folder.write(name, text)
+    tell(options, [warning for one in found for warning in one.warnings], training.headline(found),
+         [said for one in found for said in training.sentences(one)])
+
+
+def report_rows(options: argparse.Namespace) -> None:
     study = make_study(options.records, ask(options.program), options.baseline)
     report = Report(study, pages(study, options.published) if len(study.rows) else [])
     folder = Folder(options.output)
@@ -91,14 +113,18 @@ def run(options: argparse.Namespace) -> None:
         draw_all(report, folder)
     for name, text in files(report).items():
         folder.write(name, text)
+    tell(options, study.warnings, report.headline, report.observations)
+
+
+def tell(options: argparse.Namespace, warnings: list[str], headline: str, observations: list[str]) -> None:
     page = options.output / "index.html"
-    for warning in study.warnings:
+    for warning in warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if options.json:
-        print(json.dumps({"schema": "fovea.report/1", "page": str(page), "headline": report.headline,
-                          "observations": report.observations}, ensure_ascii=False))
+        print(json.dumps({"schema": "fovea.report/1", "page": str(page), "headline": headline,
+                          "observations": observations}, ensure_ascii=False))
     else:
-        print("\n".join(map(printable, [report.headline, *(f"- {said}" for said in report.observations), str(page)])))
+        print("\n".join(map(printable, [headline, *(f"- {said}" for said in observations), str(page)])))
 
 
 def main() -> int:

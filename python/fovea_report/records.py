@@ -14,19 +14,22 @@ ENV_KEYS = {"machine": str, "date": str, "command": str, "source": dict, "versio
             "ceilings": dict}
 ROW_KEYS = {"problem": str, "impl": str, "status": str, "reason": str, "flags": list, "flops": (int, float),
             "bytes": (int, float), "error": dict, "threads": int, "source": dict, "timer": str, "machine": str}
+STEP_KEYS = {"step": int, "loss": (int, float), "learning_rate": (int, float), "gradient_norm": (int, float),
+             "seconds": (int, float), "bytes": int}
+KEYS = {"fovea.env/1": ENV_KEYS, "fovea.bench/1": ROW_KEYS, "fovea.train/1": STEP_KEYS}
 
 
 def parse_line(line: str) -> dict[str, Any]:
     record = json.loads(line, parse_constant=lambda word: float("nan"))
     if not isinstance(record, dict):
         raise ValueError("no object")
-    wanted = {"fovea.env/1": ENV_KEYS, "fovea.bench/1": ROW_KEYS}.get(record.get("schema"))
+    wanted = KEYS.get(record.get("schema"))
     if wanted is None:
-        raise ValueError(f"the schema `{record.get('schema')}`, which is neither fovea.env/1 nor fovea.bench/1")
+        raise ValueError(f"the schema `{record.get('schema')}`, which is none of {', '.join(KEYS)}")
     for key, kind in wanted.items():
         if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
             raise ValueError(f"a record whose `{key}` is missing or of the wrong type")
-    if record["status" if wanted is ROW_KEYS else "version"] == "ok":
+    if wanted is ROW_KEYS and record["status"] == "ok":
         times = record.get("time_s") or {}
         if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
             raise ValueError("a row with status ok that has no time")
@@ -107,6 +110,8 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
     warnings: list[str] = []
     for path in paths:
         rows, of_sessions, warning = read_file(Path(path))
+        if any(record["schema"] == "fovea.train/1" for _, record in rows):
+            raise Refused(f"{path}: holds steps of a training, which have a report without other rows")
         first = len(environments)
         environments += of_sessions
         warnings += [warning] if warning else []

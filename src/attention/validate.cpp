@@ -58,21 +58,7 @@ void check_facts(Validator& check, const AttentionProblem& p) {
   }
 }
 
-// See AttentionProblem::unaligned.
-bool is_unaligned(const TensorView& view) {
-  constexpr std::int64_t kRowAlignment = 16, kStrideLimit = std::int64_t{1} << 40;
-  if (element_count(view) == 0) return false;
-  if (reinterpret_cast<std::uintptr_t>(view.data) % kRowAlignment != 0) return true;
-  for (int i = 0; i < 3; ++i) {
-    if (view.sizes[i] <= 1) continue;
-    const std::int64_t stride = view.strides[i], size = size_of(view.dtype);
-    if (stride == 0 || stride >= kStrideLimit / size || stride * size % kRowAlignment != 0) return true;
-  }
-  return false;
-}
-
-bool are_unaligned(const AttentionProblem& p, std::initializer_list<const TensorArg*> inputs) {
-  if (p.device.kind != DeviceKind::cuda || p.dtype == DType::fp32) return false;
+bool are_unaligned(std::initializer_list<const TensorArg*> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const TensorArg* one) { return is_unaligned(one->view); });
 }
 
@@ -145,6 +131,18 @@ class TensorList {
 
 }  // namespace
 
+bool is_unaligned(const TensorView& view) {
+  constexpr std::int64_t kRowAlignment = 16, kStrideLimit = std::int64_t{1} << 40;
+  if (view.device.kind != DeviceKind::cuda || view.dtype == DType::fp32 || element_count(view) == 0) return false;
+  if (reinterpret_cast<std::uintptr_t>(view.data) % kRowAlignment != 0) return true;
+  for (int i = 0; i < 3; ++i) {
+    if (view.sizes[i] <= 1) continue;
+    const std::int64_t stride = view.strides[i], size = size_of(view.dtype);
+    if (stride == 0 || stride >= kStrideLimit / size || stride * size % kRowAlignment != 0) return true;
+  }
+  return false;
+}
+
 bool sizes_fit(const AttentionProblem& p) {
   return product_within({p.batch, p.heads_q, p.len_q, p.dim_qk}, kMaxElements) &&
          product_within({p.batch, p.heads_q, p.len_q, p.dim_v}, kMaxElements) &&
@@ -180,7 +178,7 @@ AttentionProblem validate(const ForwardTensors& t, const AttentionOptions& optio
   check.check_overlap(tensors.all());
   check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, true});
   check_sizes_fit(check, p);
-  p.unaligned = are_unaligned(p, {&q, &k, &v});
+  p.unaligned = are_unaligned({&q, &k, &v});
   return p;
 }
 
@@ -232,7 +230,7 @@ AttentionProblem validate(const BackwardTensors& t, const AttentionOptions& opti
   check.check_overlap(tensors.all());
   check.check_buffers(tensors.all(), {"workspace", options.workspace, true}, {"saved", t.saved, false});
   check_sizes_fit(check, p);
-  p.unaligned = are_unaligned(p, {&q, &k, &v, &dout});
+  p.unaligned = are_unaligned({&q, &k, &v, &dout});
   return p;
 }
 

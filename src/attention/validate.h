@@ -19,6 +19,10 @@ bool sizes_fit(const AttentionProblem& problem);
 AttentionProblem validate(const ForwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 AttentionProblem validate(const BackwardTensors& tensors, const AttentionOptions& options, std::string_view call);
 void validate(const AttentionProblem& problem, std::string_view call);
+
+// See AttentionProblem::unaligned: of 16-bit elements on a GPU.
+bool is_unaligned(const TensorView& view);
+
 void validate(std::span<const PartialResult> partials, const MutableTensorView& out, const MutableTensorView& lse,
               std::string_view call);
 

@@ -1,6 +1,7 @@
 // The C functions of layers.
 #include "fovea/layers.h"
 
+#include <optional>
 #include <string>
 
 #include "c_api/call.h"
@@ -31,6 +32,17 @@ void check_reserved(std::int32_t reserved, std::string_view call) {
                   "initialise the whole struct");
 }
 
+std::optional<Rotary> rotary_of(const fovea_layer_options& options, std::string_view call) {
+  const int pairs = c_api::to_index(options.rotary, FOVEA_ROTARY_HALVES + 1, "rotary", call);
+  if (pairs == FOVEA_ROTARY_NONE) return std::nullopt;
+  Rotary rotary{.pairs = static_cast<RotaryPairs>(pairs - FOVEA_ROTARY_INTERLEAVED),
+                .columns = options.rotary_columns,
+                .position_q = options.rotary_position_q,
+                .position_k = options.rotary_position_k};
+  if (options.rotary_theta != 0) rotary.theta = options.rotary_theta;
+  return rotary;
+}
+
 CallOptions convert(const fovea_layer_options* given, std::string_view call) {
   CallOptions result;
   const fovea_layer_options options = c_api::read_struct(given, "options", call);
@@ -48,6 +60,9 @@ CallOptions convert(const fovea_layer_options* given, std::string_view call) {
   to.workspace = c_api::convert(options.workspace);
   to.reproducible = !c_api::to_bool(options.irreproducible, "irreproducible", call);
   check_reserved(options.reserved, call);
+  check_reserved(options.reserved_2, call);
+  to.rotary = rotary_of(options, call);
+  if (options.epsilon != 0) to.epsilon = options.epsilon;
   return result;
 }
 
@@ -62,6 +77,25 @@ PerProjection<Views> convert(const fovea_layer_projections& given, const std::st
           one(given.k, "k"),     one(given.v, "v"),           one(given.out, "out")};
 }
 
+template <class View>
+PerNorm<View> norms_of(const fovea_layer_norms* given, const std::string& name, std::string_view call) {
+  if (given == nullptr) return {};
+  const fovea_layer_norms norms = c_api::read_struct(given, name, call);
+  const auto one = [&](const fovea_tensor* tensor, const char* which) -> View {
+    return c_api::optional_tensor(tensor, name + which, call);
+  };
+  return {one(norms.q, ".q"), one(norms.k, ".k"), one(norms.q_latent, ".q_latent"), one(norms.kv_latent, ".kv_latent")};
+}
+
+LayerCache cache_of(const fovea_layer_cache* given, std::string_view call) {
+  if (given == nullptr) return {};
+  const fovea_layer_cache cache = c_api::read_struct(given, "cache", call);
+  return {.k = c_api::optional_tensor(cache.k, "cache.k", call),
+          .v = c_api::optional_tensor(cache.v, "cache.v", call),
+          .latent = c_api::optional_tensor(cache.latent, "cache.latent", call),
+          .length = cache.length};
+}
+
 LayerParameters parameters_of(const fovea_layer_projections* given, std::string_view call) {
   return convert<Projection>(c_api::read_struct(given, "parameters", call), "", call);
 }
@@ -72,7 +106,9 @@ LayerForwardTensors convert(const fovea_layer_forward_tensors* given, std::strin
           .x_kv = c_api::optional_tensor(tensors.x_kv, "x_kv", call),
           .parameters = parameters_of(tensors.parameters, call),
           .y = c_api::convert_tensor(tensors.y, "y", call),
-          .saved = c_api::convert(tensors.saved)};
+          .saved = c_api::convert(tensors.saved),
+          .norms = norms_of<TensorView>(tensors.norms, "norms", call),
+          .cache = cache_of(tensors.cache, call)};
 }
 
 LayerBackwardTensors convert(const fovea_layer_backward_tensors* given, std::string_view call) {
@@ -86,6 +122,8 @@ LayerBackwardTensors convert(const fovea_layer_backward_tensors* given, std::str
                               .dx_kv = c_api::optional_tensor(tensors.dx_kv, "dx_kv", call),
                               .saved = c_api::convert(tensors.saved),
                               .accumulate = c_api::to_bool(tensors.accumulate, "accumulate", call)};
+  result.norms = norms_of<TensorView>(tensors.norms, "norms", call);
+  result.norm_gradients = norms_of<MutableTensorView>(tensors.norm_gradients, "norm_gradients", call);
   if (tensors.gradients != nullptr)
     result.gradients =
         convert<ProjectionGradient>(c_api::read_struct(tensors.gradients, "gradients", call), "gradients.", call);
@@ -96,6 +134,7 @@ std::string text_of(const LayerExplanation& told) {
   std::string text;
   for (const LayerExplanation::Part& part : told.parts)
     text += part.name + ": " + (part.explanation.chosen.empty() ? "refused by all" : part.explanation.chosen) + "\n";
+  for (const std::string& pass : told.row_passes) text += "rows of " + pass + "\n";
   for (const LayerExplanation::SavedTensor& one : told.saved)
     text += "saves " + one.name + ": " + std::to_string(one.bytes) + " bytes\n";
   text += "workspace: " + std::to_string(told.workspace_bytes) + " bytes\n";

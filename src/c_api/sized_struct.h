@@ -47,6 +47,12 @@ template <>
 inline constexpr std::size_t kFirstSize<fovea_layer_projections> = offsetof(fovea_layer_projections, out) +
                                                                    sizeof(fovea_layer_projections::out);
 template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_norms> = offsetof(fovea_layer_norms, kv_latent) +
+                                                             sizeof(fovea_layer_norms::kv_latent);
+template <>
+inline constexpr std::size_t kFirstSize<fovea_layer_cache> = offsetof(fovea_layer_cache, length) +
+                                                             sizeof(fovea_layer_cache::length);
+template <>
 inline constexpr std::size_t kFirstSize<fovea_layer_forward_tensors> = offsetof(fovea_layer_forward_tensors, saved) +
                                                                        sizeof(fovea_layer_forward_tensors::saved);
 template <>

@@ -212,6 +212,25 @@ void Validator::check_overlap(std::span<const TensorArg> tensors) const {
   }
 }
 
+void Validator::check_element_types(DType dtype, DType result, DType parameter) const {
+  for (const auto& [name, one] :
+       {std::pair{"dtype", dtype}, {"result_dtype", result}, {"parameter_dtype", parameter}}) {
+    if (!is_known(one))
+      refuse(name, "unknown element type", std::to_string(static_cast<int>(one)), join({"fp32", "bf16", "fp16"}),
+             "set it to a value of enum DType");
+    if (one != dtype && one != DType::fp32)
+      refuse(name, "element type of a result", std::string(name_of(one)),
+             dtype == DType::fp32 ? "fp32" : join({name_of(dtype), "fp32"}, " or "),
+             "results are stored in the type of the inputs or in fp32");
+  }
+}
+
+void Validator::check_known_device(Device device) const {
+  if (!is_known(device.kind) || device.index < 0 || (device.kind == DeviceKind::cpu && device.index != 0))
+    refuse("device", "no such device", std::string(name_of(device.kind)) + ":" + to_string(device.index),
+           "cpu:0, or cuda with an index of 0 or more", "the memory of all processors is cpu:0");
+}
+
 void Validator::check_threads(int threads, const ExternalThreadPool* thread_pool) const {
   if (threads < 0)
     refuse("threads", "negative thread count", std::to_string(threads), "0 for the default, or 1 and more",

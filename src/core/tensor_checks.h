@@ -70,6 +70,10 @@ class Validator {
   void check_overlap(std::span<const TensorArg> tensors) const;  // outputs against themselves and everything else
   void check_buffers(std::span<const TensorArg> tensors, const BufferArg& workspace, const BufferArg& saved) const;
 
+  // Of a problem: types that are known, results of the inputs' type or fp32; a device that may exist.
+  void check_element_types(DType dtype, DType result, DType parameter) const;
+  void check_known_device(Device device) const;
+
   void check_threads(int threads, const ExternalThreadPool* thread_pool) const;
   void check_buffer(std::string_view name, const Buffer& buffer, std::string_view hint) const;
 

@@ -8,7 +8,9 @@
 #include "core/never_destroyed.h"
 #include "cpu/tasks.h"
 #include "layers/cuda/layers.h"
+#include "layers/facts.h"
 #include "layers/implementation.h"
+#include "layers/norms.h"
 #include "layers/problem_line.h"
 #include "layers/run.h"
 
@@ -27,11 +29,11 @@ void copy_rows(const TensorView& from, const MutableTensorView& to, const core::
 }
 
 void forward_on_host(const core::Plan& plan, const LayerForwardTensors& tensors, const core::RunContext& context) {
-  forward(static_cast<const Plan&>(plan), tensors, context);
+  forward(static_cast<const Plan&>(plan), tensors, context, {copy_rows, heads::passes_on_host()});
 }
 
 void backward_on_host(const core::Plan& plan, const LayerBackwardTensors& tensors, const core::RunContext& context) {
-  backward(static_cast<const Plan&>(plan), tensors, context, copy_rows);
+  backward(static_cast<const Plan&>(plan), tensors, context, {copy_rows, heads::passes_on_host()});
 }
 
 Implementation host_implementation() {
@@ -47,7 +49,7 @@ Implementation host_implementation() {
 
 core::Prepared prepare(const Request& request, int) { return {.plan = std::make_shared<Plan>(request)}; }
 
-std::string Types::line(const Request& request) { return line_of(request); }
+std::string Types::line(const Request& request) { return line_if_any(request); }
 
 std::size_t Types::hash(const Request& r) {
   std::uint64_t wanted = 0;
@@ -55,11 +57,15 @@ std::size_t Types::hash(const Request& r) {
     const ProjectionFacts& facts = at(r.projections, slot);
     wanted = wanted << 3 | std::uint64_t{facts.bias} << 2 | std::uint64_t{facts.wants_dweight} << 1 | facts.wants_dbias;
   }
-  return core::hash_of(r.kind, r.pass, r.batch, r.len_q, r.len_k, r.width, r.width_kv, r.heads_q, r.heads_kv, r.dim_qk,
-                       r.dim_v, r.latent_q, r.latent_kv, r.dtype, r.result_dtype, r.parameter_dtype, r.mask.alignment,
-                       r.mask.left, r.mask.right, r.scale, r.device.kind, r.device.index, r.cross, r.saves,
-                       r.reproducible, r.accumulate, r.wants_dx, r.wants_dx_kv, wanted, r.copies_x, r.copies_x_kv,
-                       r.copies_dy, r.attention_name, r.product_name);
+  for (const Norm norm : kAllNorms)
+    wanted = wanted << 2 | std::uint64_t{at(r.norms, norm).given} << 1 | at(r.norms, norm).wants_dweight;
+  const Rotary rotary = r.rotary.value_or(Rotary{.theta = 0});
+  return core::hash_of(
+      r.kind, r.pass, r.batch, r.len_q, r.len_k, r.width, r.width_kv, r.heads_q, r.heads_kv, r.dim_qk, r.dim_v,
+      r.latent_q, r.latent_kv, r.dtype, r.result_dtype, r.parameter_dtype, r.mask.alignment, r.mask.left, r.mask.right,
+      r.scale, r.device.kind, r.device.index, r.cross, r.saves, r.reproducible, r.accumulate, r.wants_dx, r.wants_dx_kv,
+      wanted, r.copies_x, r.copies_x_kv, r.copies_dy, r.attention_name, r.product_name, r.dim_shared, r.epsilon,
+      r.caches, r.unaligned_cache, rotary.theta, rotary.pairs, rotary.columns, rotary.position_q, rotary.position_k);
 }
 
 core::ImplementationList<Types>& Types::list() {

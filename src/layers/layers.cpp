@@ -133,6 +133,7 @@ LayerExplanation explain(const LayerProblem& problem, std::string_view attention
     for (const LayerExplanation::Part& part : result.parts)
       largest = std::max(largest, part.explanation.workspace_bytes);
     const layers::MemoryMap memory(problem, layers::state_bytes(request), largest);
+    if (forward || layers::needs_attention(problem)) result.row_passes = layers::row_passes_of(problem);
     result.saved = memory.saved;
     result.saved_bytes = memory.saved_bytes;
     result.workspace_bytes = memory.workspace_bytes;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fovea/layers.h"
+#include "layers/norms.h"
 #include "layers/projections.h"
 
 namespace fovea::layers {
@@ -21,18 +22,22 @@ struct MemoryMap {
   // `state_bytes`: of attention's own saved state. `parts_bytes`: the largest workspace of a part.
   MemoryMap(const LayerProblem& problem, std::int64_t state_bytes, std::int64_t parts_bytes);
 
-  std::array<Area, kSlots> results{};  // of the projections before attention
-  Area attention, lse, state;          // lse is fp32 [batch, heads_q, len_q]; only backward needs it
+  std::array<Area, kSlots> results{};      // of the projections before attention
+  std::array<Area, kNorms> row_results{};  // of row passes that do not write over what they read
+  Area attention, lse, state;              // lse is fp32 [batch, heads_q, len_q]; only backward needs it
   // Backward: the gradients of the results of all projections that read a source, side by side; and the gradient of
   // attention's result.
   std::array<Area, kSources> gradients{};
   Area attention_gradient;
-  Area packed_weights;  // of all projections that read one source
+  Area whole_key_gradient;  // of k with its shared columns
+  Area partial;             // sums of a norm's gradient
+  Area packed_weights;      // of all projections that read one source
   Area parts;
   std::vector<LayerExplanation::SavedTensor> saved;
   std::int64_t saved_bytes = 0, workspace_bytes = 0;
 
  private:
+  void keep_results(const LayerProblem& problem, const Steps& steps, bool saves);
   Area take(std::int64_t bytes, bool in_saved);
   Area keep(std::string name, DType dtype, const Sizes& sizes, bool in_saved);
   void add_gradients(const LayerProblem& problem, const Steps& steps);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "layers/norms.h"
+
 namespace fovea::layers {
 namespace {
 
@@ -27,11 +29,12 @@ bool needs_gradient(const LayerProblem& p, const Steps& steps, Source source) {
     case Source::x_kv:
       return p.wants_dx_kv;
     case Source::q_latent:
-      return needs_any(p, steps, {Slot::q_down});
+      return needs_any(p, steps, {Slot::q_down}) || p.norms.q_latent.wants_dweight;
     case Source::kv_latent:
-      return needs_any(p, steps, {Slot::kv_down});
+      return needs_any(p, steps, {Slot::kv_down}) || p.norms.kv_latent.wants_dweight;
     case Source::attention:
-      return needs_any(p, steps, {Slot::qkv, Slot::q, Slot::k, Slot::v});
+      return needs_any(p, steps, {Slot::qkv, Slot::q, Slot::k, Slot::v}) || p.norms.q.wants_dweight ||
+             p.norms.k.wants_dweight;
   }
   return false;
 }
@@ -48,7 +51,7 @@ DType gradient_dtype(const LayerProblem& p, Source source) {
 LinearProblem sized(const LayerProblem& p, const Step& step) {
   return {.pass = p.pass,
           .batch = p.batch,
-          .len = step.of_keys ? p.len_k : p.len_q,
+          .len = len_of(p, step),
           .dim_in = step.columns_in,
           .dim_out = step.columns_out,
           .dtype = p.dtype,
@@ -132,8 +135,8 @@ bool needs_attention(const LayerProblem& p) {
 
 AttentionProblem attention_of(const LayerProblem& p) {
   const Steps steps = steps_of(p);
-  const auto wants = [&](Slot slot) {
-    return p.pass == Pass::forward || p.kind == LayerKind::mha_fused || needs_any(p, steps, {slot});
+  const auto wants = [&](Slot slot, bool norm_wants) {
+    return p.pass == Pass::forward || p.kind == LayerKind::mha_fused || norm_wants || needs_any(p, steps, {slot});
   };
   return {.pass = p.pass,
           .batch = p.batch,
@@ -149,9 +152,10 @@ AttentionProblem attention_of(const LayerProblem& p) {
           .scale = p.scale,
           .device = p.device,
           .reproducible = p.reproducible,
-          .wants_dq = wants(Slot::q),
-          .wants_dk = wants(Slot::k),
-          .wants_dv = wants(Slot::v)};
+          .wants_dq = wants(Slot::q, p.norms.q.wants_dweight),
+          .wants_dk = wants(Slot::k, p.norms.k.wants_dweight),
+          .wants_dv = wants(Slot::v, false),
+          .unaligned = p.unaligned_cache};
 }
 
 LinearProblem forward_of(const LayerProblem& p, const Step& step) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "layers/problem_line.h"
+#include "layers/facts.h"
 
 namespace fovea::layers {
 namespace {
@@ -71,6 +71,6 @@ Plan::Plan(const Request& asked)
   saved_bytes = memory.saved_bytes;
 }
 
-std::string Plan::line() const { return line_of(request); }
+std::string Plan::line() const { return line_if_any(request); }
 
 }  // namespace fovea::layers

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "layers/norms.h"
 #include "layers/plan.h"
 #include "layers/validate.h"
 
@@ -30,6 +31,11 @@ Parameters parameters_of(const LayerProblem& p) {
     all.biases += facts.bias ? bias : 0;
     all.gradients += (facts.wants_dweight ? weight : 0) + (facts.wants_dbias ? bias : 0);
   }
+  for (const layers::Norm norm : layers::kAllNorms) {
+    const auto columns = static_cast<double>(layers::columns_of(p, norm));
+    all.weights += at(p.norms, norm).given ? columns : 0;
+    all.gradients += at(p.norms, norm).wants_dweight ? columns : 0;
+  }
   return all;
 }
 
@@ -46,8 +52,11 @@ double bytes(const LayerProblem& p) {
   const double in = bytes_of(p.dtype), result = bytes_of(p.result_dtype);
   const double saved = static_cast<double>(layers::MemoryMap(p, 0, 0).saved_bytes);
   const Parameters parameters = parameters_of(p);
+  const std::int64_t cached_columns =
+      p.kind == LayerKind::mla ? p.latent_kv + p.dim_shared : p.heads_kv * (p.dim_qk + p.dim_v);
+  const double cache = p.caches ? in * elements(p.batch * p.len_k, cached_columns) : 0;
   const double read = in * (x + x_kv + parameters.weights) + saved;
-  if (p.pass == Pass::forward) return read + in * parameters.biases + result * x;
+  if (p.pass == Pass::forward) return read + cache + in * parameters.biases + result * x;
   return read + in * x + result * ((p.wants_dx ? x : 0) + (p.wants_dx_kv ? x_kv : 0)) +
          bytes_of(p.parameter_dtype) * parameters.gradients * (p.accumulate ? 2 : 1);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "core/check.h"
 #include "core/names.h"
 #include "core/never_destroyed.h"
+#include "layers/norms.h"
 #include "layers/projections.h"
 #include "layers/validate.h"
 
@@ -30,6 +32,13 @@ LayerKind kind_of(const LineValues& values) {
 
 bool has(const LineValues& values, std::string_view key) { return values.table().find(key) != nullptr; }
 bool has_gradients(const LineValues& values) { return values["pass"] != "fwd"; }
+
+bool rotates(const LineValues& values) { return values["rope"] != "no"; }
+bool normalises(const LineValues& values) {
+  return values["qk_norm"] == "yes" || (has(values, "latent_norm") && values["latent_norm"] == "yes");
+}
+std::int64_t shared_of(const LineValues& values) { return has(values, "d_shared") ? values.count("d_shared") : 0; }
+bool chooses_columns(const LineValues& values) { return rotates(values) && shared_of(values) == 0; }
 
 std::string width_of_heads(const LineValues& values) {
   std::int64_t width = 0;
@@ -65,9 +74,40 @@ std::optional<LineFault> size_fault_of(const LineValues& values) {
   return std::nullopt;
 }
 
+std::optional<LineFault> rotary_fault_of(const LayerProblem& p) {
+  if (p.dim_shared > 0 && (!p.rotary || p.dim_shared >= p.dim_qk || p.norms.q.given))
+    return LineFault{{"d_shared", "rope", "qk_norm"},
+                     "a shared key is some columns of each head, rotated and not normalised",
+                     "d_shared=" + std::to_string(p.dim_shared) + " d=" + std::to_string(p.dim_qk),
+                     "d_shared < d, rope=interleaved or halves, qk_norm=no",
+                     ""};
+  if (!p.rotary) return std::nullopt;
+  const Rotary& r = *p.rotary;
+  const std::int64_t most = p.dim_shared > 0 ? p.dim_shared : p.dim_qk;
+  if (r.columns < 2 || r.columns > most || r.columns % 2 != 0)
+    return LineFault{{p.dim_shared > 0 ? "d_shared" : "rope_dim", "d", "rope"},
+                     "rotated columns make pairs within a head",
+                     std::to_string(r.columns) + " of " + std::to_string(most) + " columns",
+                     "an even number of columns, 2 or more",
+                     ""};
+  if (!(std::isfinite(r.theta) && r.theta >= 1))
+    return LineFault{{"theta"}, "the base of the angles is out of range", std::to_string(r.theta), "1 or more", ""};
+  const std::int64_t longest = std::max(p.len_q, p.len_k);
+  if (longest > Rotary::kMaxPosition || std::max(r.position_q, r.position_k) > Rotary::kMaxPosition - longest)
+    return LineFault{{"pos", "pos_k", "lq"},
+                     "positions out of range",
+                     "pos=" + std::to_string(r.position_q) + " pos_k=" + std::to_string(r.position_k),
+                     "the last one up to " + std::to_string(Rotary::kMaxPosition),
+                     ""};
+  return std::nullopt;
+}
+
 std::optional<LineFault> fault_of(const LineValues& values) {
   if (auto fault = size_fault_of(values)) return fault;
   const LayerProblem p = problem_of(values);
+  if (auto fault = rotary_fault_of(p)) return fault;
+  if (p.epsilon != 0 && !(std::isfinite(p.epsilon) && p.epsilon > 0))
+    return LineFault{{"eps"}, "epsilon of the norms out of range", std::to_string(p.epsilon), "above 0", ""};
   if (auto fault = head_fault_of(p)) return fault;
   if (!p.cross && (p.len_k != p.len_q || p.width_kv != p.width))
     return LineFault{{"cross", "lk", "ekv"},
@@ -107,6 +147,30 @@ void add_size_keys(LayerKind kind, std::vector<Key>& keys) {
       {.place = KeyPlace::column}));
 }
 
+void add_row_keys(LayerKind kind, std::vector<Key>& keys) {
+  const auto key = [&keys](Key one) { keys.push_back(std::move(one)); };
+  key({"rope",
+       KeyKind::word,
+       "rotary embedding of q and k, and which columns form a pair",
+       {"no", "interleaved", "halves"},
+       "no"});
+  if (kind == LayerKind::mla)
+    key({"d_shared",
+         KeyKind::count,
+         "columns of each head that one rotary key of all heads has",
+         {},
+         "0",
+         nullptr,
+         rotates});
+  key({"theta", KeyKind::number, "base of the angles", {}, "10000", nullptr, rotates});
+  key({"rope_dim", KeyKind::count, "rotated columns of a head, from its first on", {}, "d", nullptr, chooses_columns});
+  key({"pos", KeyKind::count, "position of the first row of q", {}, "0", nullptr, rotates});
+  key({"pos_k", KeyKind::count, "position of the first row of k", {}, "pos", nullptr, rotates});
+  key({"qk_norm", KeyKind::word, "RMS norm of each head of q and k", {"no", "yes"}, "no"});
+  if (kind == LayerKind::mla) key({"latent_norm", KeyKind::word, "RMS norm of both latents", {"no", "yes"}, "no"});
+  key({"eps", KeyKind::number, "epsilon of the norms", {}, "1e-06", nullptr, normalises});
+}
+
 core::KeyTable table_of(LayerKind kind) {
   core::KeyTable table{to_string(kind), {core::pass_key()}, fault_of};
   std::vector<Key>& keys = table.keys;
@@ -121,6 +185,7 @@ core::KeyTable table_of(LayerKind kind) {
                     "yes where lk or ekv say so",
                     whether_cross});
   keys.push_back({"bias", KeyKind::word, "every projection has a bias", {"no", "yes"}, "no"});
+  add_row_keys(kind, keys);
   keys.push_back({"accumulate",
                   KeyKind::word,
                   "add gradients of parameters, which are then fp32, to what is there",
@@ -143,6 +208,40 @@ const core::KeyTable& layer_keys(LayerKind kind) {
   }());
   return tables[static_cast<std::size_t>(kind)];
 }
+
+namespace {
+
+void take_row_keys(const LineValues& values, LayerProblem& p) {
+  if (rotates(values)) {
+    p.dim_shared = shared_of(values);
+    p.rotary = Rotary{.theta = values.number("theta"),
+                      .pairs = values["rope"] == "halves" ? RotaryPairs::halves : RotaryPairs::interleaved,
+                      .columns = p.dim_shared > 0 ? p.dim_shared : values.count("rope_dim"),
+                      .position_q = values.count("pos"),
+                      .position_k = values.count("pos_k")};
+  }
+  const NormFacts facts{true, p.pass == Pass::backward};
+  if (values["qk_norm"] == "yes") p.norms.q = p.norms.k = facts;
+  if (has(values, "latent_norm") && values["latent_norm"] == "yes") p.norms.q_latent = p.norms.kv_latent = facts;
+  if (normalises(values)) p.epsilon = values.number("eps");
+}
+
+void set_row_keys(const LayerProblem& p, LineValues& values) {
+  values.set("rope", std::string(p.rotary ? to_string(p.rotary->pairs) : "no"));
+  if (p.rotary) {
+    if (has(values, "d_shared")) values.set("d_shared", p.dim_shared);
+    if (p.dim_shared == 0) values.set("rope_dim", p.rotary->columns);
+    values.set("theta", p.rotary->theta);
+    values.set("pos", p.rotary->position_q);
+    values.set("pos_k", p.rotary->position_k);
+  }
+  const auto word = [](bool given) { return std::string(given ? "yes" : "no"); };
+  values.set("qk_norm", word(p.norms.q.given || p.norms.k.given));
+  if (has(values, "latent_norm")) values.set("latent_norm", word(p.norms.q_latent.given || p.norms.kv_latent.given));
+  if (p.epsilon != 0) values.set("eps", p.epsilon);
+}
+
+}  // namespace
 
 LayerProblem problem_of(const LineValues& values) {
   const auto count_or = [&](std::string_view key, std::int64_t other) {
@@ -173,6 +272,7 @@ LayerProblem problem_of(const LineValues& values) {
   p.wants_dx = backward;
   p.wants_dx_kv = backward && p.cross;
   for (const Step& step : steps_of(p)) at(p.projections, step.slot) = {!backward && bias, backward, backward && bias};
+  take_row_keys(values, p);
   return p;
 }
 
@@ -198,6 +298,7 @@ std::string line_of(const LayerProblem& p) {
   const bool bias = std::ranges::any_of(
       kAllSlots, [&](Slot slot) { return at(p.projections, slot).bias || at(p.projections, slot).wants_dbias; });
   values.set("bias", std::string(bias ? "yes" : "no"));
+  set_row_keys(p, values);
   if (backward) values.set("accumulate", std::string(p.accumulate ? "yes" : "no"));
   values.set("scale", p.scale);
   values.set("device", std::string(core::name_of(p.device.kind)));

@@ -14,6 +14,15 @@ std::string_view name_of(Source source) { return kSourceNames[static_cast<std::s
 
 std::string_view name_of(Slot slot) { return kNames[static_cast<std::size_t>(slot)]; }
 
+std::int64_t len_of(const LayerProblem& p, const Step& step) {
+  const bool new_only = p.caches && step.source != Source::kv_latent;
+  return step.of_keys && !new_only ? p.len_k : p.len_q;
+}
+
+bool writes_cache(const LayerProblem& p, Slot slot) {
+  return p.caches && (p.kind == LayerKind::mla ? slot == Slot::kv_down : slot == Slot::k || slot == Slot::v);
+}
+
 Steps steps_of(const LayerProblem& p) {
   Steps steps = p.kind == LayerKind::mha_fused ? fused_steps(p)
                 : p.kind == LayerKind::mla     ? latent_steps(p)

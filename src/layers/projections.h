@@ -49,6 +49,18 @@ constexpr std::int64_t columns_of(std::int64_t heads, std::int64_t dim) {
   return __builtin_mul_overflow(heads, dim, &columns) ? INT64_MAX : columns;
 }
 
+constexpr std::int64_t plus(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+// Rows of a step for each batch element. With a cache, keys of new tokens only; but k and v of mla are made from all
+// latents.
+std::int64_t len_of(const LayerProblem& problem, const Step& step);
+
+// Whether the projection writes into the cache. Where one makes q, k and v, a pass copies k and v there.
+bool writes_cache(const LayerProblem& problem, Slot slot);
+
 // In the order in which forward runs them; attention runs before the last one, out. Projections that read the same
 // source are neighbours.
 using Steps = std::vector<Step>;

@@ -1,6 +1,7 @@
 // Each part reads what an earlier one wrote. On a GPU all of them are enqueued on one stream.
 #include "layers/run.h"
 
+#include "layers/row_passes.h"
 #include "layers/views.h"
 
 namespace fovea::layers {
@@ -25,8 +26,9 @@ void attend(const Plan& plan, const Views& views, const core::RunContext& contex
   plan.attention->implementation->forward(*plan.attention->plan, tensors, context);
 }
 
-void attend_backward(const Plan& plan, const Views& views, const core::RunContext& context) {
-  if (plan.attention == nullptr) return;
+void attend_backward(const Plan& plan, const Views& views, const LayerBackwardTensors& t, const RunOfPasses& run) {
+  if (plan.attention == nullptr)  // no rows; the gradients of norms are 0
+    return differentiate_heads(views, plan.request, attention_of(plan.request), t, run);
   const AttentionProblem& wanted = plan.attention->problem;
   const Heads in = views.heads(), gradients = views.head_gradients();
   BackwardTensors tensors{.q = in.q,
@@ -39,7 +41,8 @@ void attend_backward(const Plan& plan, const Views& views, const core::RunContex
   if (wanted.wants_dq) tensors.dq = gradients.q;
   if (wanted.wants_dk) tensors.dk = gradients.k;
   if (wanted.wants_dv) tensors.dv = gradients.v;
-  plan.attention->implementation->backward(*plan.attention->plan, tensors, context);
+  plan.attention->implementation->backward(*plan.attention->plan, tensors, run.context);
+  differentiate_heads(views, plan.request, wanted, t, run);
 }
 
 TensorView columns_of(TensorView rows, const Product& product) {
@@ -50,17 +53,18 @@ TensorView columns_of(TensorView rows, const Product& product) {
 
 // The weights of all projections that read a source, below one another.
 TensorView pack_weights(const Views& views, Source source, const LayerParameters& parameters,
-                        const core::RunContext& context, CopyRows copy_rows) {
+                        const core::RunContext& context, const DeviceWork& device) {
   for (const Step& step : views.steps()) {
-    if (step.source == source) copy_rows(at(parameters, step.slot).weight, views.packed_weight(step), context);
+    if (step.source == source) device.copy_rows(at(parameters, step.slot).weight, views.packed_weight(step), context);
   }
   return views.packed_weights(source);
 }
 
 }  // namespace
 
-void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunContext& context) {
-  const Views views(plan, t.saved, context.workspace);
+void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunContext& context,
+             const DeviceWork& device) {
+  const Views views(plan, t.saved, context.workspace, t.cache);
   const core::RunContext inner = context_of_parts(context, views);
   for (std::size_t i = 0; i < views.steps().size(); ++i) {
     const Step& step = views.steps()[i];
@@ -73,13 +77,17 @@ void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunCont
                                        .y = is_out ? t.y : views.result(step)};
     const auto& choice = *plan.parts[i].choice;
     choice.implementation->forward(*choice.plan, tensors, inner);
+    transform_result(views, plan.request, step, t.norms, {device.passes, inner});
   }
 }
 
-void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunContext& context, CopyRows copy_rows) {
+void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunContext& context,
+              const DeviceWork& device) {
   const Views views(plan, t.saved, context.workspace);
   const core::RunContext inner = context_of_parts(context, views);
-  for (const auto& [product, choice] : plan.parts) {
+  const RunOfPasses run{device.passes, inner};
+  for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+    const auto& [product, choice] = plan.parts[i];
     const LinearProblem& wanted = product.problem;
     const bool is_out = product.source == Source::attention;
     LinearBackwardTensors tensors{.x = views.source(product.source, t.x, t.x_kv),
@@ -92,10 +100,14 @@ void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunCo
       tensors.dweight = at(t.gradients, *product.slot).weight;
       tensors.dbias = at(t.gradients, *product.slot).bias;
     } else {
-      tensors.weight = pack_weights(views, product.source, t.parameters, inner, copy_rows);
+      tensors.weight = pack_weights(views, product.source, t.parameters, inner, device);
     }
     choice->implementation->backward(*choice->plan, tensors, inner);
-    if (is_out && wanted.wants_dx) attend_backward(plan, views, inner);
+    if (!wanted.wants_dx) continue;
+    if (is_out) attend_backward(plan, views, t, run);
+    const bool is_last = i + 1 == plan.parts.size() || plan.parts[i + 1].product.source != product.source;
+    if (is_last && (product.source == Source::q_latent || product.source == Source::kv_latent))
+      differentiate_latent(views, plan.request, product.source, t, run);
   }
 }
 

@@ -10,8 +10,9 @@
 
 #include "core/check.h"
 #include "core/names.h"
-#include "core/tensor_checks.h"
+#include "core/tensor_list.h"
 #include "layers/facts.h"
+#include "layers/norms.h"
 #include "layers/parts.h"
 #include "linear/validate.h"
 
@@ -32,31 +33,18 @@ constexpr std::array<std::string_view, kSlots> kBiasGradients = {
     "gradients.qkv.bias", "gradients.q_down.bias", "gradients.q.bias",  "gradients.kv_down.bias",
     "gradients.k.bias",   "gradients.v.bias",      "gradients.out.bias"};
 
+constexpr std::array<std::string_view, kNorms> kNormWeights = {"norms.q", "norms.k", "norms.q_latent",
+                                                               "norms.kv_latent"};
+constexpr std::array<std::string_view, kNorms> kNormGradients = {"norm_gradients.q", "norm_gradients.k",
+                                                                 "norm_gradients.q_latent", "norm_gradients.kv_latent"};
+
 std::string_view name(const std::array<std::string_view, kSlots>& names, Slot slot) {
   return names[static_cast<std::size_t>(slot)];
 }
 
-class Checks : public core::Validator {
+class Checks : public core::TensorList<40> {
  public:
-  using Validator::Validator;
-
-  template <class Pointer>
-  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    TensorArg& one = tensors_[count_++];
-    one.name = name, one.view = view, one.is_output = is_output;
-    return one;
-  }
-  // Null if there is none.
-  template <class Pointer>
-  const TensorArg* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    return view ? &add(name, view, is_output) : nullptr;
-  }
-  std::span<TensorArg> tensors() { return {tensors_.data(), count_}; }
-
-  void check_each() {
-    for (TensorArg& one : tensors()) check_given(one);
-    for (TensorArg& one : tensors()) check_tensor(one);
-  }
+  using TensorList::TensorList;
 
   // The type of the inputs, or fp32; the same for all of them.
   void check_results(std::span<const TensorArg* const> results, const LayerProblem& p, DType& result) const {
@@ -74,17 +62,10 @@ class Checks : public core::Validator {
   }
 
   void check_rest(const LayerProblem& p, const LayerOptions& options, const Buffer& saved) {
-    for (const TensorArg& one : tensors()) check_device(one, p.device);
-    check_threads(options.threads, options.thread_pool);
-    check_buffer("workspace", options.workspace, core::kOwnPool);
     check_buffer("saved", saved, "saved_bytes(describe(..)) tells how many bytes");
-    check_overlap(tensors());
+    TensorList::check_rest(p.device, options.threads, options.thread_pool, options.workspace);
     check_buffers(tensors(), {"workspace", options.workspace, true}, {"saved", saved, p.pass == Pass::forward});
   }
-
- private:
-  std::array<TensorArg, 32> tensors_;
-  std::size_t count_ = 0;
 };
 
 // What a kind takes no tensor for.
@@ -112,7 +93,16 @@ std::int64_t dim_of(const Checks& check, std::string_view argument, std::int64_t
   return rows / parts / heads;
 }
 
-// Head dimensions and latents, from the sizes of weights.
+// Columns of a head of q that k does not make: the shared key's.
+std::int64_t shared_columns(const Checks& check, std::int64_t rows_of_k, const LayerProblem& p) {
+  const std::int64_t own = dim_of(check, "k.weight", rows_of_k, 1, p.heads_kv, "heads_kv");
+  if (own > p.dim_qk || own < 1)
+    check.refuse("k.weight", "heads of other columns than those of q", to_string(own) + " columns a head",
+                 "1 to " + to_string(p.dim_qk), "a head of k has the columns of q, or fewer and a shared rotary key");
+  return p.dim_qk - own;
+}
+
+// Head dimensions, latents and the shared key, from the sizes of weights.
 void take_sizes(const Checks& check, const LayerParameters& w, const LayerOptions& options, LayerProblem& p) {
   const auto rows = [&](Slot slot) { return at(w, slot).weight.sizes[2]; };
   if (p.kind == LayerKind::mha_fused) {
@@ -121,8 +111,55 @@ void take_sizes(const Checks& check, const LayerParameters& w, const LayerOption
     p.dim_qk = dim_of(check, "q.weight", rows(Slot::q), 1, p.heads_q, "heads_q");
     p.dim_v = dim_of(check, "v.weight", rows(Slot::v), 1, p.heads_kv, "heads_kv");
   }
-  if (p.kind == LayerKind::mla) p.latent_q = rows(Slot::q_down), p.latent_kv = rows(Slot::kv_down);
+  if (p.kind == LayerKind::mla) {
+    p.dim_shared = shared_columns(check, rows(Slot::k), p);
+    p.latent_q = rows(Slot::q_down), p.latent_kv = rows(Slot::kv_down) - p.dim_shared;
+  }
+  if (p.rotary && p.rotary->columns == 0) p.rotary->columns = p.dim_shared > 0 ? p.dim_shared : p.dim_qk;
   if (!options.scale) p.scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.dim_qk, 1)));
+}
+
+// A cache of the kind: its tensors, which agree with the call and have room for its rows.
+struct CacheArgs {
+  const TensorArg *k = nullptr, *v = nullptr, *latent = nullptr;
+};
+
+CacheArgs add_cache(Checks& check, const LayerForwardTensors& t, LayerProblem& p) {
+  if (!t.cache) return {};
+  const bool latent = p.kind == LayerKind::mla;
+  const auto wrong = [&](std::string_view name) {
+    check.refuse(name, std::string(fovea::to_string(p.kind)) + " caches something else", "a tensor",
+                 latent ? "cache.latent" : "cache.k and cache.v", "leave it {}");
+  };
+  if (latent && (t.cache.k || t.cache.v)) wrong(t.cache.k ? "cache.k" : "cache.v");
+  if (!latent && t.cache.latent) wrong("cache.latent");
+  if (t.cache.length < 0 || t.cache.length > core::kMaxElements)
+    check.refuse("cache.length", "rows of the cache out of range", to_string(t.cache.length), "0 or more",
+                 "it is 0 for an empty cache, and grows by len_q with every call");
+  p.caches = true;
+  p.len_k = plus(t.cache.length, p.len_q);
+  if (latent) return {.latent = &check.add("cache.latent", t.cache.latent, true)};
+  return {&check.add("cache.k", t.cache.k, true), &check.add("cache.v", t.cache.v, true), nullptr};
+}
+
+void check_cache(const Checks& check, const CacheArgs& cache, const LayerCache& given, LayerProblem& p) {
+  const auto one = [&](const TensorArg* tensor, std::int64_t columns, std::int64_t dim) {
+    if (tensor == nullptr) return;
+    const std::int64_t capacity = tensor->view.sizes[2];
+    check.check_dtype(*tensor, p.dtype);
+    check.check_sizes(*tensor, {p.batch, 1, capacity, columns});
+    if (p.len_k > capacity)
+      check.refuse("cache.length", "the cache overflows",
+                   to_string(given.length) + " rows and " + to_string(p.len_q) + " new ones in " +
+                       std::string(tensor->name) + " of " + to_string(capacity),
+                   "at most " + to_string(capacity) + " rows in all", "give a cache of more rows, or fewer tokens");
+    TensorView heads = tensor->view;
+    heads.sizes[1] = columns / dim, heads.sizes[3] = heads.strides[1] = dim;
+    p.unaligned_cache = p.unaligned_cache || (p.kind != LayerKind::mla && core::is_unaligned(heads));
+  };
+  one(cache.k, p.heads_kv * p.dim_qk, p.dim_qk);
+  one(cache.v, p.heads_kv * p.dim_v, p.dim_v);
+  one(cache.latent, p.latent_kv + p.dim_shared, p.latent_kv + p.dim_shared);
 }
 
 // What both passes say: options, x, x_kv.
@@ -142,7 +179,8 @@ LayerProblem facts_of(const Checks& check, const TensorView& x, const TensorView
                  .scale = options.scale.value_or(1.0),
                  .device = x.device,
                  .cross = bool(x_kv),
-                 .reproducible = options.reproducible};
+                 .reproducible = options.reproducible,
+                 .rotary = options.rotary};
   p.result_dtype = p.parameter_dtype = p.dtype;
   if (p.heads_kv == 0) p.heads_kv = usual_heads_kv(p.kind, p.heads_q);
   check_heads(check, p);
@@ -175,27 +213,55 @@ void check_inputs(const Checks& check, const Inputs& inputs, const Steps& steps,
     check.check_dtype(*inputs.x_kv, p.dtype);
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const TensorArg& weight = *inputs.weights[i];
-    check.check_sizes(weight, {1, 1, steps[i].columns_out, steps[i].columns_in});
-    check.check_dtype(weight, p.dtype);
-    if (steps[i].columns_out > 1 && weight.has_elements() && weight.view.strides[2] < steps[i].columns_in)
-      check.refuse(weight.name, "rows that overlap", "strides " + to_string(weight.view.strides),
-                   "strides[2] of " + to_string(steps[i].columns_in) + " or more",
-                   "copy the weight with its rows apart");
+    linear::check_weight(check, *inputs.weights[i], steps[i].columns_out, steps[i].columns_in);
+    check.check_dtype(*inputs.weights[i], p.dtype);
   }
 }
 
-// Gradients of parameters: of the weight and the bias of each slot, in the steps' order.
+// Weights of norms, or their gradients.
+using NormArgs = std::array<const TensorArg*, kNorms>;
+
+template <class Views>
+NormArgs add_norms(Checks& check, const std::array<std::string_view, kNorms>& names, const PerNorm<Views>& views,
+                   bool is_output) {
+  NormArgs all{};
+  for (std::size_t n = 0; n < kNorms; ++n) all[n] = check.add_if_given(names[n], at(views, kAllNorms[n]), is_output);
+  return all;
+}
+
+NormArgs add_norms(Checks& check, const LayerNorms& norms, const LayerOptions& options, LayerProblem& p) {
+  const NormArgs all = add_norms(check, kNormWeights, norms, false);
+  for (std::size_t n = 0; n < kNorms; ++n) {
+    if (all[n] == nullptr) continue;
+    at(p.norms, kAllNorms[n]).given = true;
+    p.epsilon = options.epsilon;
+  }
+  return all;
+}
+
+void check_norms(const Checks& check, const NormArgs& norms, const LayerProblem& p) {
+  for (std::size_t n = 0; n < kNorms; ++n) {
+    if (norms[n] == nullptr) continue;
+    check.check_sizes(*norms[n], {1, 1, 1, columns_of(p, kAllNorms[n])});
+    if (!norms[n]->is_output) check.check_dtype(*norms[n], p.dtype);
+  }
+}
+
+// Gradients of parameters: of the weight and the bias of each slot, in the steps' order; of norms.
 struct Gradients {
-  std::array<const TensorArg*, 2 * kSlots> given{};
+  std::array<const TensorArg*, 2 * kSlots + kNorms> given{};
   std::span<const TensorArg* const> all() const { return given; }
   bool any() const {
     return std::ranges::any_of(given, [](const TensorArg* one) { return one != nullptr; });
   }
 };
 
-Gradients add_gradients(Checks& check, const Steps& slots, const LayerGradients& views, LayerProblem& p) {
+Gradients add_gradients(Checks& check, const Steps& slots, const LayerBackwardTensors& t, LayerProblem& p) {
+  const LayerGradients& views = t.gradients;
   Gradients all;
+  const NormArgs norms = add_norms(check, kNormGradients, t.norm_gradients, true);
+  std::ranges::copy(norms, all.given.begin() + 2 * kSlots);
+  for (std::size_t n = 0; n < kNorms; ++n) at(p.norms, kAllNorms[n]).wants_dweight = norms[n] != nullptr;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot slot = slots[i].slot;
     all.given[2 * i] = check.add_if_given(name(kWeightGradients, slot), at(views, slot).weight, true);
@@ -206,7 +272,15 @@ Gradients add_gradients(Checks& check, const Steps& slots, const LayerGradients&
   return all;
 }
 
-void check_gradients(const Checks& check, const Gradients& all, const Steps& steps) {
+void check_gradients(const Checks& check, const Gradients& all, const Steps& steps, const LayerProblem& p) {
+  NormArgs norms{};
+  std::copy_n(all.given.begin() + 2 * kSlots, kNorms, norms.begin());
+  for (std::size_t n = 0; n < kNorms; ++n) {
+    if (norms[n] != nullptr && !at(p.norms, kAllNorms[n]).given)
+      check.refuse(kNormGradients[n], "a gradient of a norm that is not given", to_string(norms[n]->view.sizes),
+                   "no gradient, or " + std::string(kNormWeights[n]), "without its weight nothing is normalised");
+  }
+  check_norms(check, norms, p);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const TensorArg *const weight = all.given[2 * i], *const bias = all.given[2 * i + 1];
     if (weight != nullptr) check.check_sizes(*weight, {1, 1, steps[i].columns_out, steps[i].columns_in});
@@ -227,6 +301,8 @@ LayerProblem validate(const LayerForwardTensors& t, const LayerOptions& options,
     biases[i] = check.add_if_given(name(kBiases, slot), at(t.parameters, slot).bias);
     at(p.projections, slot).bias = biases[i] != nullptr;
   }
+  const NormArgs norms = add_norms(check, t.norms, options, p);
+  const CacheArgs cache = add_cache(check, t, p);
   const TensorArg& y = check.add("y", t.y, true);
   check.check_each();
   take_sizes(check, t.parameters, options, p);
@@ -236,6 +312,8 @@ LayerProblem validate(const LayerForwardTensors& t, const LayerOptions& options,
   check_facts(check, p);
   const Steps steps = steps_of(p);
   check_inputs(check, inputs, steps, p);
+  check_norms(check, norms, p);
+  check_cache(check, cache, t.cache, p);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (biases[i] == nullptr) continue;
     check.check_sizes(*biases[i], {1, 1, 1, steps[i].columns_out});
@@ -258,7 +336,8 @@ LayerProblem validate(const LayerBackwardTensors& t, const LayerOptions& options
   check_unused(check, inputs.slots, t.gradients, "gradients.", p.kind);
   const TensorArg& dy = check.add("dy", t.dy);
   const TensorArg* const dx[] = {check.add_if_given("dx", t.dx, true), check.add_if_given("dx_kv", t.dx_kv, true)};
-  const Gradients gradients = add_gradients(check, inputs.slots, t.gradients, p);
+  const NormArgs norms = add_norms(check, t.norms, options, p);
+  const Gradients gradients = add_gradients(check, inputs.slots, t, p);
   check.check_each();
   if (dx[1] != nullptr && !p.cross)
     check.refuse("dx_kv", "a gradient of x_kv, which is not given", to_string(t.dx_kv.sizes), "no dx_kv, or x_kv",
@@ -274,11 +353,12 @@ LayerProblem validate(const LayerBackwardTensors& t, const LayerOptions& options
                  "give memory for the gradients that are wanted");
   const Steps steps = steps_of(p);
   check_inputs(check, inputs, steps, p);
+  check_norms(check, norms, p);
   check.check_dtype(dy, p.dtype);
   check.check_sizes(dy, {p.batch, 1, p.len_q, p.width});
   if (dx[0] != nullptr) check.check_sizes(*dx[0], t.x.sizes);
   if (dx[1] != nullptr) check.check_sizes(*dx[1], t.x_kv.sizes);
-  check_gradients(check, gradients, steps);
+  check_gradients(check, gradients, steps, p);
   p.copies_x = linear::copies_x(t.x, Pass::backward);
   p.copies_x_kv = p.cross && linear::copies_x(t.x_kv, Pass::backward);
   const ProjectionFacts& out = p.projections.out;

@@ -2,13 +2,12 @@
 #include "linear/validate.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <string>
 
 #include "core/check.h"
 #include "core/names.h"
-#include "core/tensor_checks.h"
+#include "core/tensor_list.h"
 #include "linear/matrix_view.h"
 #include "linear/problem_line.h"
 
@@ -25,27 +24,9 @@ std::string line_if_any(const LinearProblem& p) {
   return said ? line_of(p) : "";
 }
 
-class Checks : public core::Validator {
+class Checks : public core::TensorList<6> {
  public:
-  using Validator::Validator;
-
-  template <class Pointer>
-  const TensorArg& add(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    TensorArg& one = tensors_[count_++];
-    one.name = name, one.view = view, one.is_output = is_output;
-    return one;
-  }
-  // Null if there is none.
-  template <class Pointer>
-  const TensorArg* add_if_given(std::string_view name, const BasicTensorView<Pointer>& view, bool is_output = false) {
-    return view ? &add(name, view, is_output) : nullptr;
-  }
-  std::span<TensorArg> tensors() { return {tensors_.data(), count_}; }
-
-  void check_each() {
-    for (TensorArg& one : tensors()) check_given(one);
-    for (TensorArg& one : tensors()) check_tensor(one);
-  }
+  using TensorList::TensorList;
 
   // Inputs have the type of the problem, results that or fp32.
   void check_types(DType dtype) {
@@ -59,25 +40,10 @@ class Checks : public core::Validator {
   }
 
   void check_rest(const LinearProblem& p, const LinearOptions& options) {
-    for (const TensorArg& one : tensors()) check_device(one, p.device);
-    check_threads(options.threads, options.thread_pool);
-    check_buffer("workspace", options.workspace, core::kOwnPool);
-    check_overlap(tensors());
+    TensorList::check_rest(p.device, options.threads, options.thread_pool, options.workspace);
     check_buffers(tensors(), {"workspace", options.workspace, true}, {"saved", {}, false});
   }
-
- private:
-  std::array<TensorArg, 6> tensors_;
-  std::size_t count_ = 0;
 };
-
-void check_weight(const Checks& check, const TensorArg& weight, const LinearProblem& p) {
-  check.check_sizes(weight, {1, 1, p.columns_out(), p.columns_in()});
-  if (p.columns_out() > 1 && weight.has_elements() && weight.view.strides[2] < p.columns_in())
-    check.refuse("weight", "rows that overlap", "strides " + to_string(weight.view.strides),
-                 "strides[2] of " + to_string(p.columns_in()) + " or more",
-                 "copy the weight so that its rows do not overlap");
-}
 
 void check_accumulate(const Checks& check, std::string_view argument, bool accumulate, DType dtype) {
   if (accumulate && dtype != DType::fp32)
@@ -86,20 +52,8 @@ void check_accumulate(const Checks& check, std::string_view argument, bool accum
 }
 
 void check_facts(const Checks& check, const LinearProblem& p) {
-  for (const auto& [name, dtype] :
-       {std::pair{"dtype", p.dtype}, {"result_dtype", p.result_dtype}, {"parameter_dtype", p.parameter_dtype}}) {
-    if (!core::is_known(dtype))
-      check.refuse(name, "unknown element type", std::to_string(static_cast<int>(dtype)),
-                   core::join({"fp32", "bf16", "fp16"}), "set it to a value of enum DType");
-    if (dtype != p.dtype && dtype != DType::fp32)
-      check.refuse(name, "element type of a result", std::string(core::name_of(dtype)),
-                   p.dtype == DType::fp32 ? "fp32" : core::join({core::name_of(p.dtype), "fp32"}, " or "),
-                   "results are stored in the type of the inputs or in fp32");
-  }
-  if (!core::is_known(p.device.kind) || p.device.index < 0 || (p.device.kind == DeviceKind::cpu && p.device.index != 0))
-    check.refuse("device", "no such device",
-                 std::string(core::name_of(p.device.kind)) + ":" + to_string(p.device.index),
-                 "cpu:0, or cuda with an index of 0 or more", "the memory of all processors is cpu:0");
+  check.check_element_types(p.dtype, p.result_dtype, p.parameter_dtype);
+  check.check_known_device(p.device);
   if (p.pass == Pass::backward) {
     check_accumulate(check, "accumulate_dx", p.wants_dx && p.accumulate_dx, p.result_dtype);
     check_accumulate(check, "accumulate", (p.wants_dweight || p.wants_dbias) && p.accumulate, p.parameter_dtype);
@@ -129,6 +83,15 @@ bool copies_dy(const LinearProblem& p, const TensorView& dy) {
   return !empty(dy) && !(folds && view.rows_do_not_overlap());
 }
 
+void check_weight(const core::Validator& check, const TensorArg& weight, std::int64_t columns_out,
+                  std::int64_t columns_in) {
+  check.check_sizes(weight, {1, 1, columns_out, columns_in});
+  if (columns_out > 1 && weight.has_elements() && weight.view.strides[2] < columns_in)
+    check.refuse(weight.name, "rows that overlap", "strides " + to_string(weight.view.strides),
+                 "strides[2] of " + to_string(columns_in) + " or more",
+                 "copy the weight so that its rows do not overlap");
+}
+
 bool sizes_fit(const LinearProblem& p) {
   return core::product_within({p.batch, p.len, p.heads_in, p.dim_in}, core::kMaxElements) &&
          core::product_within({p.batch, p.len, p.heads_out, p.dim_out}, core::kMaxElements) &&
@@ -151,7 +114,7 @@ LinearProblem validate(const LinearForwardTensors& t, const LinearOptions& optio
   p.device = x.view.device;
   p.bias = bias != nullptr;
   check.check_sizes(y, {p.batch, p.heads_out, p.len, p.dim_out});
-  check_weight(check, weight, p);
+  check_weight(check, weight, p.columns_out(), p.columns_in());
   if (bias != nullptr) check.check_sizes(*bias, {1, 1, 1, p.columns_out()});
   check.check_types(p.dtype);
   p.copies_x = copies_x(x.view, Pass::forward);
@@ -193,7 +156,7 @@ LinearProblem validate(const LinearBackwardTensors& t, const LinearOptions& opti
   p.device = dy.view.device;
   for (const TensorArg* const one : {x, dx})
     if (one != nullptr) check.check_sizes(*one, {p.batch, p.heads_in, p.len, p.dim_in});
-  if (weight != nullptr) check_weight(check, *weight, p);
+  if (weight != nullptr) check_weight(check, *weight, p.columns_out(), p.columns_in());
   if (dweight != nullptr) check.check_sizes(*dweight, {1, 1, p.columns_out(), p.columns_in()});
   if (dbias != nullptr) check.check_sizes(*dbias, {1, 1, 1, p.columns_out()});
   check.check_types(p.dtype);

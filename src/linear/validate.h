@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/tensor_checks.h"
 #include "fovea/linear.h"
 
 namespace fovea::linear {
@@ -17,6 +18,10 @@ inline constexpr std::int64_t kMaxMultiplyAdds = std::int64_t{1} << 60;  // coun
 
 // Whether elements of every tensor and multiply-adds can be counted. Sizes of 0 count as 1.
 bool sizes_fit(const LinearProblem& problem);
+
+// Refuses a weight of other sizes, or whose rows overlap.
+void check_weight(const core::Validator& check, const core::TensorArg& weight, std::int64_t columns_out,
+                  std::int64_t columns_in);
 
 // Whether products cannot read these strides, so that the workspace holds a copy; of `dy` with what the problem wants.
 bool copies_x(const TensorView& x, Pass pass);

@@ -11,7 +11,6 @@
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
-#include "fovea/version.h"
 #include "program/bench/presets.h"
 #include "program/bench/progress.h"
 #include "program/bench/sweep.h"
@@ -19,9 +18,9 @@
 #include "program/interrupt.h"
 #include "program/machine/ceilings.h"
 #include "program/machine/device.h"
+#include "program/machine/session.h"
 #include "program/output_file.h"
 #include "program/verbs.h"
-#include "source_version.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
@@ -140,26 +139,15 @@ void ask_for_yes(const BenchOptions& o, const std::vector<verification::Case>& c
          fmt::format("at most {} cells and {}, or --yes", kManyCells, duration_text(kLongSweep)));
 }
 
-// The highest that the system grants; workers inherit it. A process of the same priority may interrupt a sample, which
-// made the quartiles of a third of all short cells lie more than 5 % apart. Returns the nice value.
+// The highest that the system grants; workers inherit it, so processes of normal priority interrupt few samples.
+// Returns the nice value.
 int raise_priority() {
   setpriority(PRIO_PROCESS, 0, -20);
   return getpriority(PRIO_PROCESS, 0);
 }
 
 Environment environment_of(const BenchOptions& o, const Machine& machine, const CellSettings& settings) {
-  Environment e;
-  e.machine = machine.id();
-  e.date = utc_now();
-  e.command = shareable_command(o.typed);
-  e.source = {kSourceCommit, kSourceDirty};
-  e.source_digest = kSourceDigest;
-  e.version = FOVEA_VERSION_STRING;
-  e.threads = settings.threads;
-  e.facts = machine.facts();
-  e.facts["compiler"] = kBuildCompiler;
-  e.facts["build"] = kBuildType;
-  e.facts["load"] = fmt::format("{:.2f}", load_average());
+  Environment e = session_environment(machine, o.typed, settings.threads);
   e.facts["nice"] = std::to_string(raise_priority());  // before the probes
   const bool long_enough = settings.limits.repeat_for >= kTrialSeconds;
   if (settings.device == DeviceKind::cuda) {
@@ -276,23 +264,11 @@ int run_bench(const BenchOptions& o) {
   }
 }
 
-// The words of the command line.
-std::vector<std::string> typed_words() {
-  std::FILE* const file = std::fopen("/proc/self/cmdline", "r");
-  std::string all;
-  char buffer[4096];
-  for (std::size_t got = 0; file != nullptr && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
-    all.append(buffer, got);
-  if (file != nullptr) std::fclose(file);
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) words.emplace_back(all.c_str() + at);
-  return words;
-}
-
 // Options that say what is timed.
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
-  verb->add_option("--preset", o.preset,
-                   "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, report-e,\nh200-dense")
+  verb->add_option(
+          "--preset", o.preset,
+          "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, report-e,\nh200-dense")
       ->check(not_empty())
       ->type_name("NAME");
   verb->add_option("--problem", o.problem, "problem line; comma-separated values make a sweep")

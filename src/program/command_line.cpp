@@ -84,6 +84,18 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   return name + ": unknown " + kind + " `" + word + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?") + help;
 }
 
+std::vector<std::string> typed_words() {
+  std::FILE* const file = std::fopen("/proc/self/cmdline", "r");
+  std::string all;
+  char buffer[4096];
+  for (std::size_t got = 0; file != nullptr && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
+    all.append(buffer, got);
+  if (file != nullptr) std::fclose(file);
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < all.size(); at = all.find('\0', at) + 1) words.emplace_back(all.c_str() + at);
+  return words;
+}
+
 std::string shell_line(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {

@@ -11,6 +11,9 @@ namespace fovea::program {
 // The message for a command line that does not parse; ends with a line end.
 std::string refusal_of(const CLI::App& app, const CLI::ParseError& error);
 
+// The words of the command line.
+std::vector<std::string> typed_words();
+
 // The words as one line for a shell, quoted if necessary.
 std::string shell_line(const std::vector<std::string>& words);
 

@@ -56,7 +56,9 @@ int run(int argc, char** argv) {
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
-  CLI::App app{"Checks, measures and explains exact attention, linear and attention layers.", "fovea"};
+  CLI::App app{
+      "Checks, measures and explains exact attention, linear and attention layers; trains a small transformer.",
+      "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);
   Action action;
@@ -65,6 +67,8 @@ int run(int argc, char** argv) {
   add_verify(app, action);
   add_bench(app, action);
   add_compare(app, action);
+  add_profile(app, action);
+  add_train(app, action);
   add_worker(app, action);
   add_report(app, action);
   try {

@@ -16,6 +16,8 @@ void add_verify(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_profile(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
 void add_worker(CLI::App& app, Action& action);  // hidden: the child process of the bench
 
 }  // namespace fovea::program

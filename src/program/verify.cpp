@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/names.h"
+#include "core/problem_line.h"
 #include "program/command_line.h"
+#include "program/machine/device.h"
 #include "program/verbs.h"
 #include "program/verify/verification.h"
 #include "verification/problem_line.h"

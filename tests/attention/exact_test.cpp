@@ -106,6 +106,24 @@ TEST(Exact, SmallIntegersWithEqualProbabilitiesAreExact) {
   }
 }
 
+// Scale 0 and two keys: column n of out is the mean of two neighbours, 1 + n ulp and 1 + (n + 1) ulp.
+TEST(Exact, AMeanHalfwayBetweenTwoNumbersIsTheEvenOne) {
+  for (const auto& c : verification::attention_sweep("lq=2,20 lk=2 d=17 scale=0 dtype=bf16,fp16")) {
+    const float ulp = c.problem.dtype == DType::bf16 ? 0x1p-7f : 0x1p-10f;
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, c.problem)) continue;
+      SCOPED_TRACE(engine + ": " + verification::line_of(c));
+      const verification::CaseTensors tensors = verification::make_tensors(c);
+      for (int n = 0; n < 17; ++n) {
+        for (const int key : {0, 1}) set(tensors.v.view(), 0, 0, key, n, 1.0f + static_cast<float>(n + key) * ulp);
+      }
+      attention_forward(tensors.forward(), options_on(engine, c));
+      for (int n = 0; n < 17; ++n)
+        EXPECT_EQ(at(tensors.out.view(), 0, 0, 1, n), 1.0f + static_cast<float>(n + n % 2) * ulp) << n;
+    }
+  }
+}
+
 // A tensor of `from`'s key heads repeated for every query head.
 void expand(const verification::HostTensor& from, const verification::HostTensor& to, std::int64_t group) {
   const Sizes& sizes = to.view().sizes;

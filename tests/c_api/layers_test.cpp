@@ -91,6 +91,66 @@ TEST(CLayers, GiveTheBitsOfTheCppCalls) {
   EXPECT_NE(c.dv.values[3], 0);
 }
 
+TEST(CLayers, TurnAndNormaliseAsTheCppCallsDo) {
+  AttentionLayer c, cpp;
+  Owned norm{1, 4, 9}, dnorm{1, 4, 0}, cpp_norm{1, 4, 9}, cpp_dnorm{1, 4, 0};
+  fovea_layer_norms norms = {.struct_size = sizeof norms, .q = &norm.tensor},
+                    norm_gradients = {.struct_size = sizeof norm_gradients, .q = &dnorm.tensor};
+  c.forward.norms = c.backward.norms = &norms;
+  c.backward.norm_gradients = &norm_gradients;
+  c.options.rotary = FOVEA_ROTARY_HALVES;
+  c.options.rotary_theta = 100, c.options.rotary_position_k = 2, c.options.epsilon = 0.5;
+  ASSERT_EQ(fovea_layer_forward(&c.forward, &c.options), FOVEA_OK) << fovea_last_error();
+  ASSERT_EQ(fovea_layer_backward(&c.backward, &c.options), FOVEA_OK) << fovea_last_error();
+  fovea::LayerParameters parameters;
+  parameters.q = {view(cpp.q), view(cpp.q_bias)};
+  parameters.k.weight = view(cpp.k), parameters.v.weight = view(cpp.v), parameters.out.weight = view(cpp.out);
+  const fovea::LayerOptions options{
+      .kind = fovea::LayerKind::mqa,
+      .heads_q = 2,
+      .mask = fovea::Mask::causal,
+      .rotary = fovea::Rotary{.theta = 100, .pairs = fovea::RotaryPairs::halves, .position_k = 2},
+      .epsilon = 0.5};
+  const fovea::Buffer saved{cpp.saved, sizeof cpp.saved};
+  layer_forward(
+      {.x = view(cpp.x), .parameters = parameters, .y = view(cpp.y), .saved = saved, .norms = {.q = view(cpp_norm)}},
+      options);
+  layer_backward({.x = view(cpp.x),
+                  .parameters = parameters,
+                  .dy = view(cpp.dy),
+                  .dx = view(cpp.dx),
+                  .saved = saved,
+                  .norms = {.q = view(cpp_norm)},
+                  .norm_gradients = {.q = view(cpp_dnorm)}},
+                 options);
+  EXPECT_EQ(c.y.values, cpp.y.values);
+  EXPECT_EQ(c.dx.values, cpp.dx.values);
+  EXPECT_EQ(dnorm.values, cpp_dnorm.values);
+  EXPECT_NE(dnorm.values[0], 0);
+}
+
+TEST(CLayers, StepWithACache) {
+  AttentionLayer whole, stepped;
+  Owned k{8, 4, 0}, v{8, 4, 0};
+  fovea_layer_cache cache = {.struct_size = sizeof cache, .k = &k.tensor, .v = &v.tensor};
+  whole.forward.saved = stepped.forward.saved = {};
+  ASSERT_EQ(fovea_layer_forward(&whole.forward, &whole.options), FOVEA_OK) << fovea_last_error();
+  stepped.forward.cache = &cache;
+  stepped.options.mask = FOVEA_MASK_CAUSAL_BOTTOM_RIGHT;
+  for (fovea_tensor* const rows : {&stepped.x.tensor, &stepped.y.tensor}) rows->sizes[2] = 1, rows->buffer_bytes = 0;
+  for (; cache.length < 5; ++cache.length) {
+    ASSERT_EQ(fovea_layer_forward(&stepped.forward, &stepped.options), FOVEA_OK) << fovea_last_error();
+    for (fovea_tensor* const rows : {&stepped.x.tensor, &stepped.y.tensor})
+      rows->data = static_cast<float*>(rows->data) + 6;
+  }
+  for (std::size_t i = 0; i < whole.y.values.size(); ++i) EXPECT_NEAR(stepped.y.values[i], whole.y.values[i], 1e-6);
+  EXPECT_NE(k.values[19], 0);
+  EXPECT_EQ(k.values[20], 0);
+  cache.length = 8;
+  EXPECT_EQ(fovea_layer_forward(&stepped.forward, &stepped.options), FOVEA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(fovea_last_error()).find("`cache.length`"), std::string::npos) << fovea_last_error();
+}
+
 TEST(CLayers, ExplainTellsMemoryAndParts) {
   AttentionLayer layer;
   layer.forward.saved = {};
@@ -130,6 +190,10 @@ TEST(CLayers, RefuseWhatOnlyCCanSay) {
   expect_refused([](AttentionLayer& l) { l.options.mask_left = 3; }, "`mask_left`");
   expect_refused([](AttentionLayer& l) { l.options.reserved = 1; }, "`reserved`");
   expect_refused([](AttentionLayer& l) { l.options.struct_size = 8; }, "`options`");
+  expect_refused([](AttentionLayer& l) { l.options.rotary = 3; }, "`rotary`");
+  expect_refused([](AttentionLayer& l) { l.options.reserved_2 = 1; }, "`reserved`");
+  static fovea_layer_norms norms = {};
+  expect_refused([](AttentionLayer& l) { l.backward.norms = &norms; }, "`norms`");
   expect_refused([](AttentionLayer& l) { l.backward.accumulate = 2; }, "`accumulate`");
   expect_refused([](AttentionLayer& l) { l.backward.parameters = nullptr; }, "`parameters`");
   expect_refused([](AttentionLayer& l) { l.parameters.struct_size = 0; }, "`parameters`");

@@ -17,5 +17,11 @@ TEST(LineValues, AWordInsteadOfANumberCountsAsZero) {
   EXPECT_EQ(values.count("left"), 4096);
 }
 
+TEST(LineValues, ANumberEndsWithItsText) {
+  const std::string_view text = std::string_view("123").substr(0, 2);  // a digit follows it in memory
+  for (const KeyKind kind : {KeyKind::count, KeyKind::seed, KeyKind::number})
+    EXPECT_EQ(canonical(Key{.name = "key", .kind = kind}, text), "12");
+}
+
 }  // namespace
 }  // namespace fovea::core

@@ -2,9 +2,11 @@
 #include "engine.h"
 
 #include <array>
+#include <iterator>
 
 #include "cpu/backward.h"
 #include "cpu/forward.h"
+#include "cpu/isa.h"
 #include "emulated.h"
 
 namespace fovea::cpu {
@@ -42,6 +44,13 @@ std::vector<std::string> available(const AttentionProblem& problem) {
   std::vector<std::string> names = of_this_machine(problem);
   add_takers(names, registered(), problem);
   return names;
+}
+
+std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> all(std::begin(kEmulated), std::end(kEmulated));
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
+    if (missing(isa).empty()) all.push_back(kernels_of(isa));
+  return all;
 }
 
 }  // namespace fovea::cpu

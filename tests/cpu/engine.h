@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu/cpu.h"
+#include "cpu/kernels/kernels.h"
 #include "verification/attention/case_tensors.h"
 #include "verification/attention/check.h"
 
@@ -28,6 +29,9 @@ inline std::vector<std::string> of_this_machine(const AttentionProblem& problem)
 
 // The same and the emulated AVX-512 ones.
 std::vector<std::string> available(const AttentionProblem& problem);
+
+// The tables of kernels that the machine can run, and of the emulated ones.
+std::vector<const Kernels*> all_kernels();
 
 inline AttentionOptions forced(const verification::AttentionCase& c, std::string_view name, int threads = 1) {
   AttentionOptions options = verification::options_of(c);

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "cpu/measure/probe_table.h"
 #include "cpu/measure/probes.h"
 #include "engine.h"
 
@@ -78,6 +79,24 @@ TEST(Probes, CeilingsArePositive) {
   EXPECT_GT(fma_flops_per_second(best_isa(), 1, 0.01), 1e8);
   EXPECT_EQ(bf16_dot_flops_per_second(1, 0.01) > 0, missing(Isa::avx512_bf16).empty());
   EXPECT_GT(read_bandwidth(2, 0.01, 1 << 24), 1e7);
+}
+
+// A product of lanes and chains, twice: a multiply-add is two operations. A dot product of two bf16 is four.
+TEST(Probes, CountTheOperationsOfEveryRound) {
+  const auto expect_counts = [](const Probes& probes, Isa isa) {
+    if (!missing(isa).empty()) return;
+    const double round = probes.fma_peak(1);
+    EXPECT_EQ(round, 2.0 * 12 * kernels_of(isa)->lanes);
+    EXPECT_EQ(probes.fma_peak(10), 10 * round);
+    if (probes.dot_peak == nullptr) return;
+    EXPECT_EQ(probes.dot_peak(10), 10 * 2 * round);
+  };
+  expect_counts(kScalarProbes, Isa::scalar);
+#if defined(__x86_64__)
+  expect_counts(kAvx2Probes, Isa::avx2);
+  expect_counts(kAvx512Probes, Isa::avx512);
+  expect_counts(kAvx512Bf16Probes, Isa::avx512_bf16);
+#endif
 }
 
 }  // namespace

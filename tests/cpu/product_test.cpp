@@ -6,18 +6,10 @@
 #include <vector>
 
 #include "core/float16.h"
-#include "cpu/isa.h"
-#include "emulated.h"
+#include "engine.h"
 
 namespace fovea::cpu {
 namespace {
-
-std::vector<const Kernels*> all_kernels() {
-  std::vector<const Kernels*> all{&kEmulatedAvx512Kernels, &kEmulatedAvx512Bf16Kernels};
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
-    if (missing(isa).empty()) all.push_back(kernels_of(isa));
-  return all;
-}
 
 int number(std::int64_t row, std::int64_t column) {
   return static_cast<int>((row * 7 + column * 13 + row * column) % 5) - 2;
@@ -56,8 +48,8 @@ void expect_product(const Kernels& kernels, Element element, std::int64_t m, std
   const std::vector<float> panels_a = packed(kernels, a, along_a, false, m, k),
                            panels_b = packed(kernels, b, along_b, true, n, k);
   const float before = adds ? 3.0f : NAN;
-  const std::int64_t stride = n + 1;
-  std::vector<float> c(static_cast<std::size_t>(m * stride), before);
+  const std::int64_t stride = n + 1, behind = kernels.product_rows;  // rows that stay as they are
+  std::vector<float> c(static_cast<std::size_t>((m + behind) * stride), before);
   kernels.product({panels_a.data(), panels_b.data(), m, n, k, 0.5f, adds ? 1.0f : 0.0f, c.data(), stride});
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -70,6 +62,8 @@ void expect_product(const Kernels& kernels, Element element, std::int64_t m, std
     const float beside = c[static_cast<std::size_t>(i * stride + n)];
     ASSERT_TRUE(adds ? beside == before : std::isnan(beside)) << "written beside row " << i;
   }
+  for (auto at = c.begin() + m * stride; at != c.end(); ++at)
+    ASSERT_TRUE(adds ? *at == before : std::isnan(*at)) << "written behind row " << m - 1;
 }
 
 TEST(Product, OfEveryInstructionSetIsRight) {

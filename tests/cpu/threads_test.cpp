@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "core/environment.h"
 #include "core/processors.h"
@@ -146,6 +148,42 @@ TEST(Threads, EachTaskRunsOnceWhoeverTakesIt) {
         [](void* argument, int index) { ++static_cast<Counts*>(argument)->of_index.at(std::size_t(index)); }, &counts);
     for (const auto& count : counts.of_index) ASSERT_EQ(count, n);
   }
+}
+
+// Each of two tasks waits until the other has begun.
+TEST(Threads, TheOwnPoolRunsTasksAtOnce) {
+  std::atomic<int> begun{0}, met{0};
+  std::pair counts{&begun, &met};
+  run_tasks(
+      nullptr, 2,
+      [](void* argument, int) {
+        auto& [entered, together] = *static_cast<decltype(counts)*>(argument);
+        ++*entered;
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (*entered < 2 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+        if (*entered == 2) ++*together;
+      },
+      &counts);
+  EXPECT_EQ(met, 2);
+}
+
+TEST(Threads, ACallInsideATaskRunsOnTheTasksThread) {
+  std::atomic<int> elsewhere{0};
+  run_tasks(
+      nullptr, 2,
+      [](void* outer, int) {
+        std::pair here{std::this_thread::get_id(), static_cast<std::atomic<int>*>(outer)};
+        for (int n = 0; n < 100; ++n)
+          run_tasks(
+              nullptr, 3,
+              [](void* argument, int) {
+                const auto& [caller, others] = *static_cast<decltype(here)*>(argument);
+                if (std::this_thread::get_id() != caller) ++*others;
+              },
+              &here);
+      },
+      &elsewhere);
+  EXPECT_EQ(elsewhere, 0);
 }
 
 TEST(Threads, EveryItemRunsOnceAndWorkersDoNotOverlap) {

@@ -2,6 +2,8 @@
 // weights that do not lie densely; refused where a pointer is not the device's.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -41,6 +43,10 @@ class DeviceLayer {
       for (LayerParameters* const all : {&forward.parameters, &backward.parameters})
         place(layers::at(*all, slot).weight), place(layers::at(*all, slot).bias);
       place(layers::at(backward.gradients, slot).weight), place(layers::at(backward.gradients, slot).bias);
+    }
+    for (const layers::Norm norm : layers::kAllNorms) {
+      place(layers::at(forward.norms, norm)), place(layers::at(backward.norms, norm));
+      place(layers::at(backward.norm_gradients, norm));
     }
     forward.saved = backward.saved = {saved_.data(), saved_.bytes()};
   }
@@ -83,7 +89,9 @@ class DeviceLayer {
 std::string words_of(const Shape& s) {
   return std::string(to_string(s.kind)) + " width " + std::to_string(s.width) + " type " +
          std::to_string(static_cast<int>(s.dtype)) + " to " + std::to_string(static_cast<int>(s.result)) +
-         (s.cross ? " cross" : "") + " order " + std::to_string(static_cast<int>(s.order));
+         (s.cross ? " cross" : "") + (s.rotary ? " rotary" : "") + (s.qk_norm ? " qk_norm" : "") +
+         (s.latent_norm ? " latent_norm" : "") + (s.dim_shared > 0 ? " shared key" : "") + " order " +
+         std::to_string(static_cast<int>(s.order));
 }
 
 void check_shape(const Shape& shape) {
@@ -135,6 +143,51 @@ void check_capture(const Shape& shape) {
   }
 }
 
+template <class View>
+View rows_of(View view, std::int64_t first, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, const char, char>;
+  view.data = static_cast<Byte*>(view.data) + first * view.strides[2] * size_of(view.dtype);
+  view.sizes[2] = count;
+  return view;
+}
+
+// With a cache, whose rows are NaN until they are written, steps equal the whole sequence.
+void check_steps(const Shape& shape) {
+  DeviceLayer whole(shape), stepped(shape);
+  layer_forward(whole.forward, whole.options);
+  const std::int64_t capacity = shape.len_q + 3;
+  const auto rows = [&](std::int64_t columns) { return Sizes{shape.batch, 1, capacity, columns}; };
+  const Sizes sizes[] = {rows(shape.heads_kv * shape.dim_qk), rows(shape.heads_kv * shape.dim_v),
+                         rows(std::max<std::int64_t>(shape.latent_kv + shape.dim_shared, 1))};
+  std::vector<DeviceMemory> memory;
+  std::vector<MutableTensorView> views;
+  for (const Sizes& one : sizes) {
+    memory.emplace_back(one[0] * one[2] * one[3] * size_of(shape.dtype));
+    memory.back().poison();
+    views.push_back(contiguous(memory.back().data(), shape.dtype, one, {DeviceKind::cuda, 0}));
+  }
+  LayerCache cache{.k = views[0], .v = views[1]};
+  if (shape.kind == LayerKind::mla) cache = {.latent = views[2]};
+  LayerOptions options = stepped.options;
+  if (options.mask == Mask::causal) options.mask = Mask::causal_bottom_right;
+  for (const std::int64_t count : {std::int64_t{5}, std::int64_t{1}, shape.len_q - 6}) {
+    LayerForwardTensors step = stepped.forward;
+    step.x = rows_of(step.x, cache.length, count), step.y = rows_of(step.y, cache.length, count);
+    step.saved = {}, step.cache = cache;
+    layer_forward(step, options);
+    cache.length += count;
+  }
+  const std::vector<float> wanted = whole.fetch().values("y"), got = stepped.fetch().values("y");
+  double largest = 0, worst = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(wanted[i])));
+    const double off = std::abs(static_cast<double>(wanted[i]) - static_cast<double>(got[i]));
+    worst = std::isnan(off) ? HUGE_VAL : std::max(worst, off);
+  }
+  const double tolerance = shape.dtype == DType::fp32 ? 3e-6 : shape.dtype == DType::fp16 ? 2e-3 : 1.6e-2;
+  judge(words_of(shape) + " in steps", worst <= tolerance * largest ? "" : "off by " + std::to_string(worst));
+}
+
 // Each of these would be reached by the last part only.
 void check_refusals() {
   const auto expect_refused = [](const std::string& argument, const std::function<void(DeviceLayer&)>& spoil) {
@@ -165,10 +218,49 @@ void check_refusals() {
                  [](DeviceLayer& layer) { layer.forward.saved = layer.backward.saved = layer.host.forward.saved; });
 }
 
+// More tokens than thread blocks that sum the gradient of a norm; late positions; DeepSeek's head.
+std::vector<Shape> large_shapes() {
+  return {{.kind = LayerKind::mha_fused,
+           .len_q = 600,
+           .len_k = 600,
+           .heads_q = 2,
+           .heads_kv = 2,
+           .dim_qk = 8,
+           .dim_v = 8,
+           .mask = Mask::causal,
+           .rotary = Rotary{.position_q = 1 << 20, .position_k = 1 << 20},
+           .qk_norm = true},
+          {.kind = LayerKind::gqa,
+           .len_q = 200,
+           .len_k = 200,
+           .width = 256,
+           .width_kv = 256,
+           .heads_kv = 2,
+           .dim_qk = 128,
+           .dim_v = 128,
+           .mask = Mask::causal,
+           .rotary = Rotary{.theta = 500000, .pairs = RotaryPairs::halves}},
+          {.kind = LayerKind::mla,
+           .batch = 1,
+           .len_q = 130,
+           .len_k = 130,
+           .width = 256,
+           .width_kv = 256,
+           .dim_qk = 192,
+           .dim_v = 128,
+           .latent_q = 96,
+           .latent_kv = 64,
+           .mask = Mask::causal,
+           .dim_shared = 64,
+           .rotary = Rotary{},
+           .latent_norm = true}};
+}
+
 }  // namespace
 
 int check_layers() {
   std::vector<Shape> all = layers::shapes();
+  for (const Shape& shape : large_shapes()) all.push_back(shape);
   all.push_back({.kind = LayerKind::mha,
                  .len_q = 200,
                  .len_k = 200,
@@ -196,6 +288,7 @@ int check_layers() {
         check_shape(shape);
       }
       check_capture(shape);
+      if (!shape.cross && shape.len_q > 6 && shape.mask == Mask::causal) check_steps(shape);
       shape.result = DType::fp32;
       check_shape(shape);
     }

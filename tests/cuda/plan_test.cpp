@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -21,13 +22,13 @@
 namespace fovea::cuda {
 namespace {
 
-int major_capability = 9, sm_count = 132, shared_limit = kH200Shared, most_resident = 2;
+int major_capability = 9, sm_count = 132, shared_limit = kH200Shared, most_resident = 2, most_clusters = INT_MAX;
 
 }  // namespace
 
 void describe_device(int compute_capability, int processors, int shared, int resident) {
   major_capability = compute_capability, sm_count = processors;
-  shared_limit = shared, most_resident = resident;
+  shared_limit = shared, most_resident = resident, most_clusters = INT_MAX;
 }
 
 // In the place of the library's own, which ask the driver.
@@ -48,7 +49,8 @@ int resident_ctas(const void*, int threads, int shared_bytes, int) {
   return std::min({most_resident, 2048 / threads, (shared_limit + 1024) / (shared_bytes + 1024)});
 }
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device) {
-  return major_capability < 9 ? 0 : sm_count * resident_ctas(function, threads, shared_bytes, device) / cluster;
+  const int fit = sm_count * resident_ctas(function, threads, shared_bytes, device) / cluster;
+  return major_capability < 9 ? 0 : std::min(fit, most_clusters);
 }
 bool has_code(const void*, int) { return true; }
 int threads_allowed(const void*, int) { return major_capability == 9 ? any::kWarpgroup : any::kWarp; }
@@ -195,10 +197,13 @@ TEST(Plan, PublishesTheTimeThatItsChoiceCompared) {
   describe_device(9, 132, kH200Shared, 2);
   for (const std::string lengths : {"lq=8192", "lq=1 lk=32768", "lq=64 lk=8192"}) {
     const AttentionProblem p = verification::attention_case("pass=fwd d=128 dtype=bf16 device=cuda " + lengths).problem;
-    double least = HUGE_VAL;
-    for (const TileChoice& one : tile_choices(Kernel::forward, p, {}))
-      least = std::min(least, cycles_of(one, ElementKind::bf16, 0) + extra_cycles(one, 0));
-    EXPECT_DOUBLE_EQ(plan_forward(p, {}).seconds, least / arch_spec(0).clock_hz) << lengths;
+    double least = HUGE_VAL, seconds = 0;
+    for (const TileChoice& one : tile_choices(Kernel::forward, p, {})) {
+      const double cycles = cycles_of(one, ElementKind::bf16, 0) + extra_cycles(one, 0);
+      if (cycles < least) least = cycles, seconds = seconds_of(cycles, one.kernel->tile, 0);
+    }
+    EXPECT_DOUBLE_EQ(plan_forward(p, {}).seconds, seconds) << lengths;
+    EXPECT_GE(seconds, least / arch_spec(0).clock_hz) << lengths;
   }
 }
 
@@ -215,6 +220,17 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
             "described has compute capability 7.0, the kernels need 8.0 or higher");
   describe_device(8, 40, 99 * 1024, 2);
   EXPECT_EQ(prepare(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem, 0).refusal, "");
+}
+
+// On an H200, with 15 clusters at once, splits through memory were predicted 5 % faster. They took 9 % longer, and the
+// host 30 % longer.
+TEST(Plan, GradientsOfOneShortHeadAreAddedWithinClusters) {
+  describe_device(9, 132, kH200Shared, 2);
+  most_clusters = 15;
+  const core::Prepared prepared =
+      prepare(verification::attention_case("pass=bwd hq=1 lq=512 d=128 dtype=fp32 mask=causal device=cuda").problem, 0);
+  ASSERT_NE(prepared.plan, nullptr);
+  EXPECT_LT(prepared.plan->workspace_bytes, 16 * 1024) << "partials in memory";
 }
 
 // A grid has up to 2^31 - 1 thread blocks, of 16 rows or for one of two gradients; without query heads, too.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/attention/sm90/plan.h"
@@ -33,6 +34,18 @@ std::shared_ptr<const BackwardPlan> backward_plan(const AttentionProblem& p) {
   return std::static_pointer_cast<const BackwardPlan>(prepared.plan);
 }
 
+AttentionProblem wide_problem(std::int64_t length, std::int64_t dim_qk, std::int64_t dim_v) {
+  AttentionProblem p = backward_problem(length, Mask::causal_bottom_right);
+  p.dim_qk = dim_qk, p.dim_v = dim_v;
+  return p;
+}
+
+std::shared_ptr<const TwoPassPlan> two_pass_plan(const AttentionProblem& p) {
+  const core::Prepared prepared = prepare(p, 0);
+  EXPECT_EQ(prepared.refusal, "");
+  return std::dynamic_pointer_cast<const TwoPassPlan>(prepared.plan);
+}
+
 void expect_refusal(const AttentionProblem& p, const std::string& part) {
   const core::Prepared prepared = prepare(p, 0);
   EXPECT_EQ(prepared.plan, nullptr);
@@ -44,8 +57,11 @@ TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
   p.dtype = p.result_dtype = DType::fp32;
   expect_refusal(p, "fp32");
   p = backward_problem(1000, Mask::none);
-  p.dim_qk = 136;
-  expect_refusal(p, "dim_qk = 136, takes multiples of 8 up to 128");
+  p.dim_qk = 264;
+  expect_refusal(p, "dim_qk = 264, takes multiples of 8 up to 256");
+  p = backward_problem(1000, Mask::none);
+  p.dim_qk = 192, p.dim_v = 130;
+  expect_refusal(p, "dim_v = 130, takes multiples of 8 up to 256");
   p = backward_problem(1000, Mask::none);
   p.dim_v = 60;
   expect_refusal(p, "dim_v = 60");
@@ -60,6 +76,12 @@ TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
   p = backward_problem(std::int64_t{1} << 29, Mask::causal_bottom_right);
   p.heads_q = p.heads_kv = 1 << 10;
   expect_refusal(p, "takes up to");
+  p.dim_qk = 256;
+  expect_refusal(p, "takes up to");
+  p = backward_problem(1000, Mask::none);
+  p.dim_qk = 256;
+  describe_device(9, 132, 200 * 1024, 1);
+  EXPECT_NE(prepare(p, 0).refusal.find("bytes of shared memory, 204800 may be used"), std::string::npos);
 }
 
 // A masked key tile visits too few query tiles for the ring, and two rings must fit the chip.
@@ -104,6 +126,49 @@ TEST(Sm90BackwardPlan, PredictsLongerTimesForMoreWork) {
   const double masked = seconds(8192, Mask::causal_bottom_right);
   EXPECT_GT(masked, seconds(4096, Mask::causal_bottom_right));
   EXPECT_GT(seconds(8192, Mask::none), 1.5 * masked);
+}
+
+// More padding costs more time.
+TEST(Sm90BackwardPlan, PredictsAsManyColumnsAsItPads) {
+  const auto seconds = [](std::int64_t dim_qk, std::int64_t dim_v) {
+    return prepare(wide_problem(4096, dim_qk, dim_v), 0).plan->seconds;
+  };
+  EXPECT_EQ(two_pass_plan(wide_problem(100, 136, 8))->kernels->dim_v, 128);
+  EXPECT_LT(seconds(192, 128), seconds(192, 192));
+  EXPECT_LT(seconds(192, 192), seconds(200, 192));
+  EXPECT_GT(seconds(136, 136), seconds(128, 128));
+}
+
+// A key tile has one thread block, and so has a query tile. They write only delta and lse to the workspace.
+TEST(Sm90BackwardPlan, WideHeadsTakeTwoPasses) {
+  for (const std::int64_t length : {1, 64, 65, 300, 4096}) {
+    for (const auto& [dim_qk, dim_v] : {std::pair{136, 136}, {192, 128}, {64, 256}, {256, 8}}) {
+      const AttentionProblem p = wide_problem(length, dim_qk, dim_v);
+      const auto plan = two_pass_plan(p);
+      ASSERT_NE(plan, nullptr);
+      EXPECT_GE(plan->kernels->dim_qk, dim_qk);
+      EXPECT_GE(plan->kernels->dim_v, dim_v);
+      EXPECT_EQ(plan->dkdv.ctas(), p.batch * p.heads_kv * ((length + kTwoPassRows - 1) / kTwoPassRows));
+      EXPECT_EQ(plan->dq.ctas(), p.batch * p.heads_q * ((length + kDqRows - 1) / kDqRows));
+      const std::int64_t rows = p.batch * p.heads_q * plan->query_tiles * kTwoPassRows;
+      EXPECT_GE(plan->query_tiles * kTwoPassRows, length);
+      EXPECT_GE(plan->preprocess_ctas * kPreprocessThreads / 32 * 16, rows);
+      EXPECT_LE(plan->lse + rows * 4, plan->delta);
+      EXPECT_LE(plan->delta + rows * 4, plan->workspace_bytes);
+      EXPECT_EQ(plan->delta % 256, 0);
+    }
+  }
+}
+
+// A pass whose gradients nobody wants does not run.
+TEST(Sm90BackwardPlan, PredictsLessForFewerGradients) {
+  AttentionProblem p = wide_problem(4096, 256, 256);
+  const double all = two_pass_plan(p)->seconds;
+  p.wants_dq = false;
+  const double keys = two_pass_plan(p)->seconds;
+  p.wants_dq = true, p.wants_dk = p.wants_dv = false;
+  EXPECT_LT(keys, 0.7 * all);
+  EXPECT_LT(two_pass_plan(p)->seconds, 0.5 * all);
 }
 
 }  // namespace

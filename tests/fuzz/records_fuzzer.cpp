@@ -20,6 +20,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const Row& row : records.rows) {
       if (json_line(row_of(json_line(row))) != json_line(row)) std::abort();
     }
+    for (const auto& [number, step] : records.steps) {
+      if (json_line(training_step_of(json_line(step))) != json_line(step)) std::abort();
+    }
+    for (const ProfileRow& row : records.profiles) {
+      if (json_line(profile_row_of(json_line(row))) != json_line(row)) std::abort();
+    }
     for (const Environment& environment : records.environments) {
       if (json_line(environment_of(json_line(environment))) != json_line(environment)) std::abort();
     }

@@ -138,6 +138,8 @@ TEST(LayerCalls, EverySubsetOfGradientsHasTheSameBits) {
           leave_out(name, layers::at(some.backward.gradients, slot).weight);
           leave_out(name + ".bias", layers::at(some.backward.gradients, slot).bias);
         }
+        for (const Norm norm : kAllNorms)
+          leave_out("d" + std::string(name_of(norm)) + ".norm", layers::at(some.backward.norm_gradients, norm));
         some.run_backward();
         for (const auto& [name, now] : some.results()) {
           if (name == "y") continue;

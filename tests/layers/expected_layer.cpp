@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "expected_transforms.h"
+
 namespace fovea::layers {
 namespace {
 
@@ -38,15 +40,8 @@ void project_backward(const Matrix& x, const Matrix& dy, const Matrices& in, con
   gradients["d" + name + ".bias"] = std::move(db);
 }
 
-Matrix columns_of(const Matrix& m, std::int64_t first, std::int64_t count) {
-  Matrix part(m.rows, count);
-  for (std::int64_t r = 0; r < m.rows; ++r)
-    for (std::int64_t c = 0; c < count; ++c) part(r, c) = m(r, first + c);
-  return part;
-}
-
 struct Activations {
-  Matrix q_latent, kv_latent, q, k, v, attention;
+  Matrix q_down, kv_down, q_latent, kv_latent, q_projected, k_projected, q, k, v, attention;
 };
 
 // Probabilities of one query row over the keys of its batch element.
@@ -81,13 +76,19 @@ Activations activations(const LayerProblem& p, const Matrices& in) {
   if (p.kind == LayerKind::mha_fused) {
     const Matrix qkv = project(x, in, "qkv");
     const std::int64_t n = p.heads_q * p.dim_qk;
-    a.q = columns_of(qkv, 0, n), a.k = columns_of(qkv, n, n), a.v = columns_of(qkv, 2 * n, n);
+    a.q_projected = columns_of(qkv, 0, n), a.k_projected = columns_of(qkv, n, n), a.v = columns_of(qkv, 2 * n, n);
   } else if (p.kind == LayerKind::mla) {
-    a.q_latent = project(x, in, "q_down"), a.kv_latent = project(keys, in, "kv_down");
-    a.q = project(a.q_latent, in, "q"), a.k = project(a.kv_latent, in, "k"), a.v = project(a.kv_latent, in, "v");
+    a.q_down = project(x, in, "q_down"), a.kv_down = project(keys, in, "kv_down");
+    a.q_latent = transformed(p, in, a.q_down, "q_latent");
+    a.kv_latent = transformed(p, in, columns_of(a.kv_down, 0, p.latent_kv), "kv_latent");
+    a.q_projected = project(a.q_latent, in, "q"), a.k_projected = project(a.kv_latent, in, "k");
+    a.v = project(a.kv_latent, in, "v");
   } else {
-    a.q = project(x, in, "q"), a.k = project(keys, in, "k"), a.v = project(keys, in, "v");
+    a.q_projected = project(x, in, "q"), a.k_projected = project(keys, in, "k"), a.v = project(keys, in, "v");
   }
+  a.q = transformed(p, in, a.q_projected, "q"), a.k = transformed(p, in, a.k_projected, "k");
+  if (p.dim_shared > 0)
+    a.k = with_shared_key(p, a.k, transformed(p, in, columns_of(a.kv_down, p.latent_kv, p.dim_shared), "shared"));
   a.attention = Matrix(p.batch * p.len_q, p.heads_q * p.dim_v);
   for_each_row(p, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     const std::vector<double> weights = probabilities(p, a, b, h, i);
@@ -195,6 +196,7 @@ Matrices inputs_of(const LayerCall& call) {
     add(name, layers::at(call.forward.parameters, slot).weight);
     add(name + ".bias", layers::at(call.forward.parameters, slot).bias);
   }
+  for (const Norm norm : kAllNorms) add(std::string(name_of(norm)) + ".norm", layers::at(call.forward.norms, norm));
   return in;
 }
 
@@ -208,7 +210,15 @@ Matrices expected_gradients(const LayerProblem& p, const Matrices& in) {
   const Matrix &x = in.at("x"), &keys = p.cross ? in.at("x_kv") : x;
   Matrix dout(a.attention.rows, a.attention.columns);
   project_backward(a.attention, in.at("dy"), in, "out", dout, g);
-  const HeadGradients heads = attention_backward(p, a, dout);
+  HeadGradients heads = attention_backward(p, a, dout);
+  KeyGradients shared;
+  if (p.dim_shared > 0) {
+    shared = key_gradients(p, heads.dk);
+    heads.dk = shared.own;
+    shared.key = transform_gradient(p, in, shared.key, shared.key, "shared", g);
+  }
+  heads.dq = transform_gradient(p, in, a.q_projected, heads.dq, "q", g);
+  heads.dk = transform_gradient(p, in, a.k_projected, heads.dk, "k", g);
   Matrix dx(x.rows, x.columns), dx_kv(keys.rows, keys.columns);
   Matrix& dkeys = p.cross ? dx_kv : dx;
   if (p.kind == LayerKind::mha_fused) {
@@ -218,6 +228,9 @@ Matrices expected_gradients(const LayerProblem& p, const Matrices& in) {
     project_backward(a.q_latent, heads.dq, in, "q", dq_latent, g);
     project_backward(a.kv_latent, heads.dk, in, "k", dkv_latent, g);
     project_backward(a.kv_latent, heads.dv, in, "v", dkv_latent, g);
+    dq_latent = transform_gradient(p, in, a.q_down, dq_latent, "q_latent", g);
+    dkv_latent = transform_gradient(p, in, columns_of(a.kv_down, 0, p.latent_kv), dkv_latent, "kv_latent", g);
+    if (p.dim_shared > 0) dkv_latent = beside(dkv_latent, shared.key);
     project_backward(x, dq_latent, in, "q_down", dx, g);
     project_backward(keys, dkv_latent, in, "kv_down", dkeys, g);
   } else {

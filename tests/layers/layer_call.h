@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/layers.h"
+#include "layers/norms.h"
 #include "layers/projections.h"
 #include "linear/linear_tensors.h"
 
@@ -25,9 +26,20 @@ struct Shape {
   DType dtype = DType::fp32, result = DType::fp32;
   Mask mask = Mask::none;
   Order order = Order::dense;
+  std::int64_t dim_shared = 0;
+  std::optional<Rotary> rotary = {};
+  bool qk_norm = false, latent_norm = false;
 };
 
+// The shape's rotary embedding with its columns counted, as a problem has it.
+inline std::optional<Rotary> counted(const Shape& s) {
+  std::optional<Rotary> rotary = s.rotary;
+  if (rotary && rotary->columns == 0) rotary->columns = s.dim_shared > 0 ? s.dim_shared : s.dim_qk;
+  return rotary;
+}
+
 inline LayerProblem problem_of(const Shape& s) {
+  const NormFacts qk{.given = s.qk_norm}, latent{.given = s.latent_norm};
   return {.kind = s.kind,
           .batch = s.batch,
           .len_q = s.len_q,
@@ -45,7 +57,11 @@ inline LayerProblem problem_of(const Shape& s) {
           .parameter_dtype = s.result,
           .mask = s.mask,
           .scale = 1.0 / std::sqrt(static_cast<double>(s.dim_qk)),
-          .cross = s.cross};
+          .cross = s.cross,
+          .dim_shared = s.dim_shared,
+          .rotary = counted(s),
+          .norms = {qk, qk, latent, latent},
+          .epsilon = s.qk_norm || s.latent_norm ? LayerOptions{}.epsilon : 0};
 }
 
 // 64-byte aligned memory, with guards that tell whether something was written behind it.
@@ -69,7 +85,7 @@ class CallerMemory {
 class LayerCall {
  public:
   explicit LayerCall(const Shape& s) : shape(s), saved(saved_bytes(problem_of(s))) {
-    options = {.kind = s.kind, .heads_q = s.heads_q, .heads_kv = s.heads_kv, .mask = s.mask};
+    options = {.kind = s.kind, .heads_q = s.heads_q, .heads_kv = s.heads_kv, .mask = s.mask, .rotary = s.rotary};
     forward.x = input("x", {s.batch, 1, s.len_q, s.width}, 1, 1.0f);
     if (s.cross) forward.x_kv = input("x_kv", {s.batch, 1, s.len_k, s.width_kv}, 2, 1.0f);
     const PerProjection<Sizes> sizes = weight_sizes(problem_of(s));
@@ -85,10 +101,19 @@ class LayerCall {
       gradient.weight = result("d" + name, weight, s.result);
       if (s.bias) gradient.bias = result("d" + name + ".bias", {1, 1, 1, weight[2]}, s.result);
     }
+    const PerNorm<Sizes> norms = norm_sizes(problem_of(s));
+    for (const Norm norm : kAllNorms) {
+      const bool of_heads = norm == Norm::q || norm == Norm::k;
+      if (!(of_heads ? s.qk_norm : s.latent_norm)) continue;
+      const std::string name = std::string(name_of(norm)) + ".norm";
+      layers::at(forward.norms, norm) = input(name, layers::at(norms, norm), 40 + static_cast<unsigned>(norm), 1.0f);
+      layers::at(backward.norm_gradients, norm) = result("d" + name, layers::at(norms, norm), s.result);
+    }
     forward.y = result("y", forward.x.sizes, s.result);
     forward.saved = saved.buffer();
     backward.x = forward.x, backward.x_kv = forward.x_kv;
     backward.parameters = forward.parameters;
+    backward.norms = forward.norms;
     backward.dy = input("dy", forward.x.sizes, 3, 1.0f);
     backward.dx = result("dx", forward.x.sizes, s.result);
     if (s.cross) backward.dx_kv = result("dx_kv", forward.x_kv.sizes, s.result);
@@ -143,7 +168,7 @@ class LayerCall {
 };
 
 // Shapes of every kind: odd sizes, several heads, another sequence where a kind takes one.
-inline std::vector<Shape> shapes() {
+inline std::vector<Shape> plain_shapes() {
   return {{.kind = LayerKind::mha_fused},
           {.kind = LayerKind::mha_fused,
            .batch = 1,
@@ -178,6 +203,65 @@ inline std::vector<Shape> shapes() {
            .latent_q = 5,
            .latent_kv = 7,
            .cross = true}};
+}
+
+// The same with rotary embedding, norms and a shared rotary key.
+inline std::vector<Shape> transformed_shapes() {
+  return {
+      {.kind = LayerKind::mha_fused, .dim_qk = 4, .dim_v = 4, .rotary = Rotary{}},
+      {.kind = LayerKind::mha_fused,
+       .len_q = 40,
+       .len_k = 40,
+       .dim_qk = 6,
+       .dim_v = 6,
+       .mask = Mask::causal,
+       .rotary = Rotary{.theta = 50, .pairs = RotaryPairs::halves, .columns = 4, .position_q = 30, .position_k = 29},
+       .qk_norm = true},
+      {.kind = LayerKind::mha, .qk_norm = true},
+      {.kind = LayerKind::gqa,
+       .len_k = 45,
+       .width_kv = 10,
+       .heads_kv = 2,
+       .dim_qk = 8,
+       .dim_v = 3,
+       .cross = true,
+       .rotary = Rotary{.pairs = RotaryPairs::halves, .position_q = 1000},
+       .qk_norm = true},
+      {.kind = LayerKind::mqa, .heads_kv = 1, .dim_qk = 4, .dim_v = 4, .rotary = Rotary{.position_k = 3}},
+      {.kind = LayerKind::mla,
+       .dim_qk = 4,
+       .latent_q = 6,
+       .latent_kv = 5,
+       .rotary = Rotary{.pairs = RotaryPairs::halves},
+       .qk_norm = true,
+       .latent_norm = true},
+      {.kind = LayerKind::mla,
+       .len_q = 35,
+       .len_k = 35,
+       .dim_qk = 12,
+       .dim_v = 8,
+       .latent_q = 10,
+       .latent_kv = 9,
+       .mask = Mask::causal,
+       .dim_shared = 4,
+       .rotary = Rotary{.position_q = 100, .position_k = 100},
+       .latent_norm = true},
+      {.kind = LayerKind::mla,
+       .len_k = 9,
+       .width_kv = 10,
+       .dim_qk = 5,
+       .dim_v = 4,
+       .latent_q = 5,
+       .latent_kv = 7,
+       .cross = true,
+       .dim_shared = 2,
+       .rotary = Rotary{.pairs = RotaryPairs::halves, .position_q = 3}}};
+}
+
+inline std::vector<Shape> shapes() {
+  std::vector<Shape> all = plain_shapes();
+  for (const Shape& shape : transformed_shapes()) all.push_back(shape);
+  return all;
 }
 
 }  // namespace fovea::layers

@@ -45,7 +45,7 @@ TEST(Layers, ExpectedGradientsAreThoseOfTheFormula) {
     };
     for (const auto& [name, input] : inputs) {
       if (name == "dy") continue;
-      constexpr double kStep = 1e-4;
+      constexpr double kStep = 2e-5;
       Matrices less = inputs, more = inputs;
       double slope = 0;
       std::mt19937 random(7);

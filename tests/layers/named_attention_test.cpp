@@ -43,7 +43,7 @@ TEST(NamedAttention, StoredProbabilitiesAreSavedWithTheLayer) {
       }
     }
   }
-  EXPECT_EQ(runs, 32);
+  EXPECT_EQ(runs, 64);
 }
 
 TEST(NamedAttention, StateOfAnotherProblemIsRefusedBeforeAnythingIsWritten) {

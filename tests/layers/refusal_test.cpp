@@ -178,6 +178,73 @@ TEST(LayerRefusals, OptionsAndBuffers) {
                      {{"accumulate", [](LayerCall& c) { c.backward.accumulate = true; }, {"bf16", "fp32"}, false}});
 }
 
+constexpr Shape kRotated{
+    .kind = LayerKind::gqa, .heads_kv = 2, .dim_qk = 4, .dim_v = 4, .rotary = Rotary{}, .qk_norm = true};
+constexpr Shape kShared{.kind = LayerKind::mla,
+                        .dim_qk = 8,
+                        .dim_v = 4,
+                        .latent_q = 6,
+                        .latent_kv = 5,
+                        .dim_shared = 2,
+                        .rotary = Rotary{},
+                        .latent_norm = true};
+
+auto rotary(const std::function<void(Rotary&)>& change) {
+  return [change](LayerCall& c) { change(*c.options.rotary); };
+}
+auto norms(const std::function<void(LayerNorms&)>& change) {
+  return [change](LayerCall& c) { change(c.forward.norms), change(c.backward.norms); };
+}
+
+TEST(LayerRefusals, RotaryEmbedding) {
+  constexpr std::int64_t kLast = Rotary::kMaxPosition;
+  expect_all_refused(
+      kRotated,
+      {{"rotary.theta", rotary([](Rotary& r) { r.theta = 0.5; }), {"0.5", "1 or more"}},
+       {"rotary.theta", rotary([](Rotary& r) { r.theta = std::numeric_limits<double>::infinity(); }), {"inf"}},
+       {"rotary.pairs", rotary([](Rotary& r) { r.pairs = static_cast<RotaryPairs>(2); }), {"interleaved, halves"}},
+       {"rotary.columns", rotary([](Rotary& r) { r.columns = 3; }), {"3", "an even number up to 4"}},
+       {"rotary.columns", rotary([](Rotary& r) { r.columns = 6; }), {"6", "up to 4"}},
+       {"rotary.columns", rotary([](Rotary& r) { r.columns = -2; }), {"-2"}},
+       {"rotary.position_q", rotary([](Rotary& r) { r.position_q = -1; }), {"-1", "0 to 16777216"}},
+       {"rotary.position_q", rotary([](Rotary& r) { r.position_q = kLast - 5; }), {"the first of 7 rows"}},
+       {"rotary.position_k", rotary([](Rotary& r) { r.position_k = INT64_MAX; }), {"9223372036854775807"}}});
+  Shape odd = kGqa;
+  expect_all_refused(odd, {{"rotary.columns", [](LayerCall& c) { c.options.rotary = Rotary{}; }, {"3", "up to 3"}}});
+}
+
+TEST(LayerRefusals, Norms) {
+  expect_all_refused(
+      kRotated,
+      {{"norms.q", norms([](LayerNorms& n) { n.q.sizes[3] = 3; }), {"(1, 1, 1, 4)", "(1, 1, 1, 3)"}},
+       {"norms.k", norms([](LayerNorms& n) { n.k.dtype = DType::bf16; }), {"bf16", "fp32"}},
+       {"norms.k",
+        norms([](LayerNorms& n) {
+          n.k.device = {DeviceKind::cuda, 0};
+        }),
+        {"cuda:0"}},
+       {"norms.q_latent", norms([](LayerNorms& n) { n.q_latent = n.q; }), {"only mla has latents"}},
+       {"epsilon", [](LayerCall& c) { c.options.epsilon = 0; }, {"above 0"}},
+       {"epsilon", [](LayerCall& c) { c.options.epsilon = -1e-6; }, {"above 0"}},
+       {"norm_gradients.q", [](LayerCall& c) { c.backward.norm_gradients.q.sizes[3] = 2; }, {"(1, 1, 1, 4)"}, false},
+       {"norm_gradients.q", [](LayerCall& c) { c.backward.norms.q = {}; }, {"norms.q"}, false},
+       {"norm_gradients.q",
+        [](LayerCall& c) { c.backward.norm_gradients.k.data = c.backward.norm_gradients.q.data; },
+        {"norm_gradients.k"},
+        false}});
+}
+
+TEST(LayerRefusals, TheSharedRotaryKey) {
+  expect_all_refused(
+      kShared,
+      {{"rotary", [](LayerCall& c) { c.options.rotary.reset(); }, {"k.weight makes 6 of 8 columns"}},
+       {"rotary.columns", rotary([](Rotary& r) { r.columns = 4; }), {"0, or 2"}},
+       {"norms.q", norms([](LayerNorms& n) { n.q = n.kv_latent; }), {"latents are normalised instead"}},
+       {"k.weight", parameters([](LayerParameters& p) { p.k.weight.sizes[2] = 36; }), {"9 columns a head", "1 to 8"}},
+       {"latent_kv", parameters([](LayerParameters& p) { p.kv_down.weight.sizes[2] = 2; }), {"no latent"}},
+       {"rotary.columns", parameters([](LayerParameters& p) { p.k.weight.sizes[2] = 20; }), {"which must be even"}}});
+}
+
 void expect_problem_refused(LayerProblem p, const char* argument) {
   try {
     workspace_bytes(p);
@@ -203,6 +270,10 @@ TEST(LayerRefusals, ProblemsMadeByHand) {
   expect_problem_refused(spoiled(&LayerProblem::dim_qk, 5000), "dim_qk");
   expect_problem_refused(spoiled(&LayerProblem::dim_v, 2), "dim_v");
   expect_problem_refused(spoiled(&LayerProblem::latent_q, 3), "latent_q");
+  expect_problem_refused(spoiled(&LayerProblem::dim_shared, 1), "dim_shared");
+  expect_problem_refused(spoiled(&LayerProblem::dim_shared, -1), "dim_shared");
+  expect_problem_refused(spoiled(&LayerProblem::rotary, Rotary{}), "rotary.columns");
+  expect_problem_refused(spoiled(&LayerProblem::norms, PerNorm<NormFacts>{.q = {.given = true}}), "epsilon");
   expect_problem_refused(spoiled(&LayerProblem::heads_kv, 2), "heads_kv");
   expect_problem_refused(spoiled(&LayerProblem::cross, true), "x_kv");
   expect_problem_refused(spoiled(&LayerProblem::kind, static_cast<LayerKind>(7)), "kind");

@@ -164,8 +164,7 @@ void expect_valid_records(const std::string& path) {
   for (std::string line; std::getline(file, line); ++lines) {
     const Json json = parse_strictly(line);
     ASSERT_EQ(schema_violation(schema, json), "") << line.substr(0, 300);
-    const bool is_row = json["schema"] == "fovea.bench/1";
-    EXPECT_EQ(is_row ? program::json_line(program::row_of(line)) : program::json_line(program::environment_of(line)),
+    EXPECT_EQ(std::visit([](const auto& record) { return program::json_line(record); }, program::record_of(line)),
               line);
   }
   EXPECT_GT(lines, 0u) << path;

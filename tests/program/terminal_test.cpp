@@ -160,7 +160,7 @@ TEST(Devices, CpuWorksWithAnyGpuVariables) {
 TEST(Verbs, EveryVerbHasHelp) {
   const std::string overview = fovea({"--help"}).out;
   EXPECT_EQ(overview.find("worker"), std::string::npos) << "the worker is for the bench alone";
-  for (const char* verb : {"info", "explain", "verify", "bench", "compare", "report"}) {
+  for (const char* verb : {"info", "explain", "verify", "bench", "compare", "report", "train", "profile"}) {
     SCOPED_TRACE(verb);
     EXPECT_NE(overview.find(std::string("\n  ") + verb), std::string::npos) << overview;
     const Ended help = fovea({verb, "--help"});

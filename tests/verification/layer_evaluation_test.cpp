@@ -9,7 +9,9 @@
 namespace fovea::verification {
 namespace {
 
-LayerProblem small_problem(LayerKind kind, bool cross) {
+enum class Rows { plain, transformed, shared_key };
+
+LayerProblem small_problem(LayerKind kind, bool cross, Rows rows = Rows::plain) {
   LayerProblem p{.kind = kind, .pass = Pass::backward, .batch = 2, .len_q = 3, .len_k = cross ? 4 : 3};
   p.width = 3, p.width_kv = cross ? 5 : 3;
   p.heads_q = 2, p.heads_kv = kind == LayerKind::gqa || kind == LayerKind::mqa ? 1 : 2;
@@ -18,6 +20,15 @@ LayerProblem small_problem(LayerKind kind, bool cross) {
   p.mask = Mask::causal_bottom_right;
   p.scale = 0.7;
   p.cross = cross;
+  if (rows == Rows::plain) return p;
+  p.dim_qk = 4;
+  if (kind == LayerKind::mha_fused) p.dim_v = 4;
+  p.rotary = Rotary{.theta = 7, .columns = rows == Rows::shared_key ? 2 : 4, .position_q = 2, .position_k = 1};
+  if (cross) p.rotary->pairs = RotaryPairs::halves;
+  p.dim_shared = rows == Rows::shared_key ? 2 : 0;
+  p.norms.q.given = p.norms.k.given = rows == Rows::transformed;
+  p.norms.q_latent.given = p.norms.kv_latent.given = kind == LayerKind::mla;
+  p.epsilon = 0.125;
   return p;
 }
 
@@ -38,6 +49,10 @@ LayerInputs inputs_for(const LayerProblem& p) {
     const Sizes& one = at(sizes, step.part);
     at(inputs.weight, step.part) = filled(one[2], one[3], stream++);
     at(inputs.bias, step.part) = filled(1, one[2], stream++);
+  }
+  const PerNorm<Sizes> norms = norm_sizes(p);
+  for (const NormPart part : kNormParts) {
+    if (at(p.norms, part).given) at(inputs.norm, part) = filled(1, at(norms, part)[3], stream++);
   }
   return inputs;
 }
@@ -71,11 +86,11 @@ void check_gradient(const LayerProblem& p, LayerInputs& inputs, Matrix<float>& i
   }
 }
 
-class LayerReference : public testing::TestWithParam<std::tuple<LayerKind, bool>> {};
+class LayerReference : public testing::TestWithParam<std::tuple<LayerKind, bool, Rows>> {};
 
 TEST_P(LayerReference, GradientsAreTheDerivatives) {
-  const auto [kind, cross] = GetParam();
-  const LayerProblem p = small_problem(kind, cross);
+  const auto [kind, cross, rows] = GetParam();
+  const LayerProblem p = small_problem(kind, cross, rows);
   LayerInputs inputs = inputs_for(p);
   auto values = exact(p, inputs);
   check_gradient(p, inputs, inputs.x, values.gradient(Activation::x), "dx");
@@ -84,13 +99,54 @@ TEST_P(LayerReference, GradientsAreTheDerivatives) {
     check_gradient(p, inputs, at(inputs.weight, step.part), values.weight_gradient(step.part), name_of(step.part));
     check_gradient(p, inputs, at(inputs.bias, step.part), values.bias_gradient(step.part), name_of(step.part));
   }
+  for (const NormPart part : kNormParts) {
+    if (at(p.norms, part).given)
+      check_gradient(p, inputs, at(inputs.norm, part), values.norm_gradient(part), name_of(part));
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, LayerReference,
-                         testing::Values(std::tuple{LayerKind::mha_fused, false}, std::tuple{LayerKind::mha, false},
-                                         std::tuple{LayerKind::mha, true}, std::tuple{LayerKind::gqa, true},
-                                         std::tuple{LayerKind::mqa, false}, std::tuple{LayerKind::mla, false},
-                                         std::tuple{LayerKind::mla, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, LayerReference,
+    testing::Values(
+        std::tuple{LayerKind::mha_fused, false, Rows::plain}, std::tuple{LayerKind::mha, false, Rows::plain},
+        std::tuple{LayerKind::mha, true, Rows::plain}, std::tuple{LayerKind::gqa, true, Rows::plain},
+        std::tuple{LayerKind::mqa, false, Rows::plain}, std::tuple{LayerKind::mla, false, Rows::plain},
+        std::tuple{LayerKind::mla, true, Rows::plain}, std::tuple{LayerKind::mha_fused, false, Rows::transformed},
+        std::tuple{LayerKind::gqa, true, Rows::transformed}, std::tuple{LayerKind::mla, false, Rows::transformed},
+        std::tuple{LayerKind::mla, false, Rows::shared_key}, std::tuple{LayerKind::mla, true, Rows::shared_key}));
+
+// Scores of rotated rows depend on the distance of their positions only.
+TEST(LayerEvaluation, RotationIsRelative) {
+  LayerProblem p = small_problem(LayerKind::mha, true, Rows::transformed);
+  const LayerInputs inputs = inputs_for(p);
+  const Matrix<double> y = exact(p, inputs).activation(Activation::y);
+  p.rotary->position_q += 1000, p.rotary->position_k += 1000;
+  const Matrix<double> later = exact(p, inputs).activation(Activation::y);
+  p.rotary->position_k += 1;
+  const Matrix<double> apart = exact(p, inputs).activation(Activation::y);
+  double difference = 0;
+  for (std::size_t n = 0; n < y.values.size(); ++n) {
+    EXPECT_NEAR(y.values[n], later.values[n], 1e-12);
+    difference = std::max(difference, std::abs(y.values[n] - apart.values[n]));
+  }
+  EXPECT_GT(difference, 1e-3);
+}
+
+// A pair of columns and a norm by hand: (3, 4) / sqrt(12.5) times (2, 1), turned by a right angle.
+TEST(LayerEvaluation, ARowByHand) {
+  RowTransform transform{.weight = Matrix<float>(1, 2), .turn = Turn{.columns = 2}};
+  transform.weight.values = {2, 1};
+  transform.turn->theta = 1;
+  Matrix<double> row(1, 2);
+  row.values = {3, 4};
+  const Matrix<double> still = transformed(transform, row);
+  EXPECT_NEAR(still.values[0], 6 / std::sqrt(12.5), 1e-15);
+  EXPECT_NEAR(still.values[1], 4 / std::sqrt(12.5), 1e-15);
+  transform.turn->first_position = 11;  // 11 radians are 7 right angles and 0.0044
+  const Matrix<double> turned = transformed(transform, row);
+  EXPECT_NEAR(turned.values[0], still.values[1], 0.01);
+  EXPECT_NEAR(turned.values[1], -still.values[0], 0.01);
+}
 
 // One head of dimension 1 and two tokens: y = out (p0 v0 + p1 v1) with p the softmax of q k.
 TEST(LayerEvaluation, OneHeadByHand) {
@@ -144,6 +200,25 @@ TEST(LayerEvaluation, GroupedIsExpandedMultiHead) {
   const Matrix<double> summed = one.weight_gradient(Part::k), apart = other.weight_gradient(Part::k);
   for (std::size_t n = 0; n < summed.values.size(); ++n)
     EXPECT_NEAR(summed.values[n], apart.values[n] + apart.values[n + summed.values.size()], 1e-13);
+}
+
+// Token 1 of the first sequence: its own row and the later ones see it, and their gradients reach every key before
+// them.
+TEST(LayerEvaluation, ANaNReachesTheRowsThatSeeItAndNoOthers) {
+  for (const Rows rows : {Rows::plain, Rows::transformed}) {
+    const LayerProblem p = small_problem(LayerKind::mha, false, rows);
+    LayerInputs inputs = inputs_for(p);
+    inputs.x.row(1)[2] = NAN;
+    auto values = exact(p, inputs);
+    const Matrix<double>&y = values.activation(Activation::y), &dx = values.gradient(Activation::x);
+    for (std::int64_t row = 0; row < 6; ++row) {
+      for (std::int64_t c = 0; c < p.width; ++c) {
+        EXPECT_EQ(std::isnan(y.row(row)[c]), row == 1 || row == 2) << row;
+        EXPECT_EQ(std::isnan(dx.row(row)[c]), row < 3) << row;
+      }
+    }
+    for (const double value : values.weight_gradient(Part::q).values) EXPECT_TRUE(std::isnan(value));
+  }
 }
 
 TEST(LayerEvaluation, ThePlainEvaluationRoundsBetweenTheParts) {

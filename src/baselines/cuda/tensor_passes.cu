@@ -1,26 +1,17 @@
 // One warp per row. Every element checks its type at run time, because these tensors are small compared to the scores.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "baselines/cuda/tensor_passes.h"
+#include "cuda/device/element.cuh"
 
 namespace fovea::cuda::baselines {
 namespace {
 
 template <class Pointer>
 __device__ __forceinline__ float load(const BasicTensorRef<Pointer>& t, std::int64_t index) {
-  if (t.kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(t.data)[index]);
-  if (t.kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(t.data)[index]);
-  return static_cast<const float*>(t.data)[index];
+  return load_element(t.data, t.kind, index);
 }
 
 __device__ __forceinline__ void store(const TensorRef& t, std::int64_t index, float value) {
-  if (t.kind == ElementKind::bf16)
-    static_cast<__nv_bfloat16*>(t.data)[index] = __float2bfloat16_rn(value);
-  else if (t.kind == ElementKind::fp16)
-    static_cast<__half*>(t.data)[index] = __float2half_rn(value);
-  else
-    static_cast<float*>(t.data)[index] = value;
+  store_element(t.data, t.kind, index, value);
 }
 
 template <class Pointer, class Pass>

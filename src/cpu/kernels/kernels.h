@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "cpu/kernels/model_kernels.h"
+
 namespace fovea::cpu {
 
 enum class Element : uint8_t { fp32, bf16, fp16 };
@@ -179,6 +181,8 @@ struct Kernels {
   void (*product)(const ProductTask&);
   void (*convert)(const ConvertTask&);
   void (*sum_columns)(const ColumnSumTask&);
+
+  ModelKernels model;
 };
 
 extern const Kernels kScalarKernels;

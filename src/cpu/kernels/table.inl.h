@@ -1,11 +1,15 @@
 // Fills the table of a target's functions.
 #pragma once
 
+#include "cpu/kernels/adamw.inl.h"
 #include "cpu/kernels/backward.inl.h"
 #include "cpu/kernels/few_queries.inl.h"
 #include "cpu/kernels/forward.inl.h"
 #include "cpu/kernels/product.inl.h"
 #include "cpu/kernels/reduce_dq.inl.h"
+#include "cpu/kernels/rms_norm.inl.h"
+#include "cpu/kernels/swiglu.inl.h"
+#include "cpu/kernels/tokens.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
@@ -62,6 +66,15 @@ constexpr Kernels table() {
   t.product = product;
   t.convert = convert;
   t.sum_columns = sum_columns;
+  t.model = {.rms_norm = rms_norm,
+             .rms_norm_backward = rms_norm_backward,
+             .swiglu = swiglu,
+             .swiglu_backward = swiglu_backward,
+             .gather = gather,
+             .scatter = scatter,
+             .cross_entropy = cross_entropy,
+             .sum_of_squares = sum_of_squares,
+             .adamw = adamw};
   return t;
 }
 

@@ -34,6 +34,7 @@ FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 FOVEA_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+FOVEA_INLINE Vec sqrt(Vec x) { return _mm512_sqrt_ps(x); }
 FOVEA_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
 FOVEA_INLINE Vec fms(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, b, c); }  // a b - c
 

@@ -36,6 +36,10 @@ FOVEA_INLINE Vec add(Vec a, Vec b) { return a + b; }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return a * b; }
 FOVEA_INLINE Vec div(Vec a, Vec b) { return a / b; }
+FOVEA_INLINE Vec sqrt(Vec x) {
+  for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
 FOVEA_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }  // rounded twice
 FOVEA_INLINE void add_product(Vec a, Vec b, Vec& sum) { sum = fma(a, b, sum); }
 FOVEA_INLINE Vec fms(Vec a, Vec b, Vec c) { return a * b - c; }

@@ -13,7 +13,7 @@ namespace fovea::cuda {
 // Elements `column` and `column + 1` of a row as one MMA operand register; 0 from `dim` on.
 template <class Element>
 __device__ __forceinline__ std::uint32_t operand(const Element* row, int column, int dim, bool aligned) {
-  if (row == nullptr || column >= dim) return 0;
+  if (column >= dim) return 0;
   if (aligned && column + 2 <= dim) return *reinterpret_cast<const std::uint32_t*>(row + column);
   const float second = column + 1 < dim ? static_cast<float>(row[column + 1]) : 0.0f;
   return ptx::pack<Element>(static_cast<float>(row[column]), second);
@@ -23,14 +23,14 @@ __device__ __forceinline__ std::uint32_t operand(const Element* row, int column,
 template <class Element>
 __device__ __forceinline__ void split_operand(const float* row, int column, int dim, std::uint32_t& high,
                                               std::uint32_t& low) {
-  const float a = row != nullptr && column < dim ? row[column] : 0.0f;
-  const float b = row != nullptr && column + 1 < dim ? row[column + 1] : 0.0f;
+  const float a = column < dim ? row[column] : 0.0f;
+  const float b = column + 1 < dim ? row[column + 1] : 0.0f;
   high = ptx::pack<Element>(a, b);
   const auto rounded = [](float value) { return static_cast<float>(Element(value)); };
   low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
 }
 
-// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile; null beyond the last query.
+// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile. Beyond the last query, that one.
 template <class Element>
 struct LaneRows {
   const Element *dout[2], *out[2];
@@ -67,32 +67,57 @@ __device__ __forceinline__ void add_columns(Diagonals& sums, const ConstTensorRe
   }
 }
 
-// The 16 rows of one (batch, head) from `first` on; rows from `len` on count as zeros.
+// The same for whole chunks of aligned 16-bit elements. Its loads have no conditions, so many of them are in flight.
+template <class Element>
+__device__ __forceinline__ void add_whole_columns(Diagonals& sums, const LaneRows<Element>& rows, int column) {
+  std::uint32_t a[4], b[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    a[i] = *reinterpret_cast<const std::uint32_t*>(rows.dout[i % 2] + column + i / 2 * 8);
+    b[i] = *reinterpret_cast<const std::uint32_t*>(rows.out[i % 2] + column + i / 2 * 8);
+  }
+  float(&upper)[4] = sums.upper, (&lower)[4] = sums.lower;
+  ptx::mma_m16n8k16<Element>(upper[0], upper[1], upper[2], upper[3], a, b[0], b[2]);
+  ptx::mma_m16n8k16<Element>(lower[0], lower[1], lower[2], lower[3], a, b[1], b[3]);
+}
+
+// The 16 rows of one (batch, head) from `first` on; `len` rows exist.
 struct DeltaRows {
   std::int64_t batch, head;
   int first, len, dim;
 };
 
-// One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4.
-template <class Element>
+// One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4. The sum
+// restarts after kChain columns, as dP's does. Rows from `len` on have any delta.
+template <class Element, int kChain = kMaxChain>
 __device__ __forceinline__ float2 row_deltas(const ConstTensorRef& out, const ConstTensorRef& dout,
                                              const DeltaRows& of) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;  // as in ptx/mma.cuh
-  const auto row_of = [&](const ConstTensorRef& tensor, auto* data, int query) {
-    return query < of.len ? data + row_offset(tensor, of.batch, of.head, query) : nullptr;
-  };
   LaneRows<Element> rows;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    rows.dout[i] = row_of(dout, static_cast<const Element*>(dout.data), of.first + g + 8 * i);
-    rows.out[i] = row_of(out, static_cast<const Element*>(out.data), of.first + g + 8 * i);
-    rows.out_fp32[i] = row_of(out, static_cast<const float*>(out.data), of.first + g + 8 * i);
+    const int query = min(of.first + g + 8 * i, of.len - 1);
+    const std::int64_t in_out = row_offset(out, of.batch, of.head, query);
+    rows.dout[i] = static_cast<const Element*>(dout.data) + row_offset(dout, of.batch, of.head, query);
+    rows.out[i] = static_cast<const Element*>(out.data) + in_out;
+    rows.out_fp32[i] = static_cast<const float*>(out.data) + in_out;
   }
   Diagonals sums, first_chain;
+  const auto restart_at = [&](int column) {
+    if (column == kChain + 2 * t) first_chain = sums, sums = {};
+  };
+  if (out.kind != ElementKind::fp32 && out.aligned && dout.aligned && of.dim % 16 == 0) {
+#pragma unroll 4
+    for (int column = 2 * t; column < of.dim; column += 16) {
+      restart_at(column);
+      add_whole_columns(sums, rows, column);
+    }
+  } else {
 #pragma unroll 1
-  for (int column = 2 * t; column < of.dim + 2 * t; column += 16) {
-    if (column == kMaxChain + 2 * t) first_chain = sums, sums = {};
-    add_columns(sums, out, dout, rows, column, of.dim);
+    for (int column = 2 * t; column < of.dim + 2 * t; column += 16) {
+      restart_at(column);
+      add_columns(sums, out, dout, rows, column, of.dim);
+    }
   }
   return {g % 2 == 0 ? first_chain.upper[0] + sums.upper[0] : first_chain.upper[1] + sums.upper[1],
           g % 2 == 0 ? first_chain.lower[2] + sums.lower[2] : first_chain.lower[3] + sums.lower[3]};

@@ -7,6 +7,8 @@
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/placement.h"
 #include "cuda/runtime/workspace_pool.h"
+#include "heads/cuda/passes.h"
+#include "layers/norms.h"
 #include "layers/run.h"
 
 namespace fovea::layers {
@@ -21,6 +23,11 @@ void add_memory(const Steps& steps, const Projections& all, std::vector<cuda::Pl
     memory.push_back(placed(name_of(step.slot), at(all, step.slot).weight));
     memory.push_back(placed(name_of(step.slot), at(all, step.slot).bias));
   }
+}
+
+template <class Norms>
+void add_norms(const Norms& all, std::vector<cuda::Placed>& memory) {
+  for (const Norm norm : kAllNorms) memory.push_back(placed(name_of(norm), at(all, norm)));
 }
 
 void check(const Plan& plan, std::vector<cuda::Placed> memory, const Buffer& saved, const core::RunContext& context) {
@@ -50,8 +57,11 @@ void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, con
   const cuda::CurrentDevice current(plan.device.index);
   std::vector<cuda::Placed> memory{placed("x", t.x), placed("x_kv", t.x_kv), placed("y", t.y)};
   add_memory(steps_of(plan.request), t.parameters, memory);
+  add_norms(t.norms, memory);
+  memory.insert(memory.end(), {placed("cache.k", t.cache.k), placed("cache.v", t.cache.v),
+                               placed("cache.latent", t.cache.latent)});
   check(plan, std::move(memory), t.saved, context);
-  forward(plan, t, context);
+  forward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
 }
 
 void backward_on_device(const core::Plan& base, const LayerBackwardTensors& t, const core::RunContext& context) {
@@ -62,8 +72,9 @@ void backward_on_device(const core::Plan& base, const LayerBackwardTensors& t, c
   const Steps steps = steps_of(plan.request);
   for (const Step& step : steps) memory.push_back(placed(name_of(step.slot), at(t.parameters, step.slot).weight));
   add_memory(steps, t.gradients, memory);
+  add_norms(t.norms, memory), add_norms(t.norm_gradients, memory);
   check(plan, std::move(memory), t.saved, context);
-  backward(plan, t, context, copy_rows);
+  backward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
 }
 
 }  // namespace

@@ -1,26 +1,12 @@
 // Copies with a bias, column sums, and products without cuBLASLt: simple loops, for any element type and strides.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "cuda/device/element.cuh"
 #include "linear/cuda/passes.h"
 
 namespace fovea::linear {
 namespace {
 
-__device__ __forceinline__ float load(const void* data, ElementKind kind, std::int64_t index) {
-  if (kind == ElementKind::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
-  if (kind == ElementKind::fp16) return __half2float(static_cast<const __half*>(data)[index]);
-  return static_cast<const float*>(data)[index];
-}
-
-__device__ __forceinline__ void store(void* data, ElementKind kind, std::int64_t index, float value) {
-  if (kind == ElementKind::bf16)
-    static_cast<__nv_bfloat16*>(data)[index] = __float2bfloat16_rn(value);
-  else if (kind == ElementKind::fp16)
-    static_cast<__half*>(data)[index] = __float2half_rn(value);
-  else
-    static_cast<float*>(data)[index] = value;
-}
+using cuda::load_element;
+using cuda::store_element;
 
 __global__ void __launch_bounds__(kPassThreads) row_pass(const __grid_constant__ RowPass p) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (kPassThreads / 32);
@@ -31,9 +17,9 @@ __global__ void __launch_bounds__(kPassThreads) row_pass(const __grid_constant__
     const std::int64_t from = batch * p.from.batch_stride + head * p.from.head_stride + position * p.from.row_stride;
     const std::int64_t to = batch * p.to.batch_stride + head * p.to.head_stride + position * p.to.row_stride;
     for (std::int64_t column = threadIdx.x % 32; column < p.dim; column += 32) {
-      float value = p.from.data == nullptr ? 0.0f : load(p.from.data, p.from.kind, from + column);
-      if (p.bias.data != nullptr) value += load(p.bias.data, p.bias.kind, head * p.dim + column);
-      store(p.to.data, p.to.kind, to + column, value);
+      float value = p.from.data == nullptr ? 0.0f : load_element(p.from.data, p.from.kind, from + column);
+      if (p.bias.data != nullptr) value += load_element(p.bias.data, p.bias.kind, head * p.dim + column);
+      store_element(p.to.data, p.to.kind, to + column, value);
     }
   }
 }
@@ -49,7 +35,7 @@ __global__ void __launch_bounds__(kPassThreads) partial_sums(const __grid_consta
   float sum = 0.0f;
   if (column < p.columns) {
     for (std::int64_t row = first + warp; row < end; row += kRowsAtOnce)
-      sum += load(p.from.data, p.from.kind, row * p.from.row_stride + column);
+      sum += load_element(p.from.data, p.from.kind, row * p.from.row_stride + column);
   }
   sums[warp][lane] = sum;
   __syncthreads();
@@ -63,8 +49,8 @@ __global__ void __launch_bounds__(kPassThreads) final_sums(const __grid_constant
   if (column >= p.columns) return;
   float sum = 0.0f;
   for (std::int64_t chunk = 0; chunk * kSumRows < p.rows; ++chunk) sum += p.partial[chunk * p.columns + column];
-  if (p.accumulate) sum += load(p.to.data, p.to.kind, column);
-  store(p.to.data, p.to.kind, column, sum);
+  if (p.accumulate) sum += load_element(p.to.data, p.to.kind, column);
+  store_element(p.to.data, p.to.kind, column, sum);
 }
 
 constexpr int kTileK = 16;      // columns of a (rows of b) per step
@@ -81,7 +67,7 @@ __device__ __forceinline__ void load_operand_tile(float (&tile)[kTileK][kProduct
   for (int i = static_cast<int>(threadIdx.x); i < kTileK * kProductTile; i += kPassThreads) {
     const int k = k_is_contiguous ? i % kTileK : i / kProductTile,
               line = k_is_contiguous ? i / kTileK : i % kProductTile;
-    tile[k][line] = line < lines && k < depth ? load(data, kKind, line * line_stride + k * k_stride) : 0.0f;
+    tile[k][line] = line < lines && k < depth ? load_element(data, kKind, line * line_stride + k * k_stride) : 0.0f;
   }
 }
 
@@ -128,9 +114,9 @@ __global__ void __launch_bounds__(kPassThreads) product(const __grid_constant__ 
       if (at_row >= p.m || at_column >= p.n) continue;
       const std::int64_t at = batch * p.c.batch_stride + at_row * p.c.row_stride + at_column;
       float value = p.alpha * sums[i][j];
-      if (p.beta != 0.0f) value += p.beta * load(p.c.data, p.result, at);
-      if (p.bias.data != nullptr) value += load(p.bias.data, kKind, batch * p.bias.batch_stride + at_column);
-      store(p.c.data, p.result, at, value);
+      if (p.beta != 0.0f) value += p.beta * load_element(p.c.data, p.result, at);
+      if (p.bias.data != nullptr) value += load_element(p.bias.data, kKind, batch * p.bias.batch_stride + at_column);
+      store_element(p.c.data, p.result, at, value);
     }
   }
 }

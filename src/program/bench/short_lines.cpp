@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "fovea/error.h"
+#include "verification/operation.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {

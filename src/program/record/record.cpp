@@ -202,7 +202,87 @@ std::string json_line(const Row& row) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string json_line(const TrainingStep& s) {
+  const Json json{{"schema", kTrainingSchema},
+                  {"step", s.step},
+                  {"loss", s.loss},
+                  {"held_out", optional_json(s.held_out)},
+                  {"trigram", optional_json(s.trigram)},
+                  {"learning_rate", s.learning_rate},
+                  {"gradient_norm", s.gradient_norm},
+                  {"seconds", s.seconds},
+                  {"bytes", s.bytes}};
+  return json.dump();
+}
+
+std::string json_line(const ProfileRow& row) {
+  Json times = Json::object();
+  for (const auto& [phase, time] : row.times) times[phase] = json_of(time);
+  Json parts = Json::object();
+  for (const auto& [name, part] : row.parts)
+    parts[name] = {{"calls", part.calls}, {"seconds", part.seconds}, {"flops", part.flops}};
+  const Json json{{"schema", kProfileSchema},
+                  {"model", row.model},
+                  {"sizes", row.sizes},
+                  {"passes", row.passes},
+                  {"batch", row.batch},
+                  {"context", row.context},
+                  {"status", row.status},
+                  {"reason", row.reason},
+                  {"times_s", times},
+                  {"parts", parts},
+                  {"parameters", row.parameters},
+                  {"state_bytes", row.state_bytes},
+                  {"activation_bytes", row.activation_bytes},
+                  {"workspace_bytes", row.workspace_bytes},
+                  {"planned_bytes", row.planned_bytes},
+                  {"flops", row.flops},
+                  {"threads", row.threads}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 namespace {
+
+ProfileRow profile_row_from(const Json& j) {
+  want_schema(j, kProfileSchema);
+  ProfileRow row{.model = value<std::string>(j, "model"),
+                 .sizes = value<std::string>(j, "sizes"),
+                 .passes = value<std::string>(j, "passes"),
+                 .batch = amount<std::int64_t>(j, "batch"),
+                 .context = amount<std::int64_t>(j, "context"),
+                 .status = value<std::string>(j, "status"),
+                 .reason = value<std::string>(j, "reason"),
+                 .parameters = amount<std::int64_t>(j, "parameters"),
+                 .state_bytes = amount<std::int64_t>(j, "state_bytes"),
+                 .activation_bytes = amount<std::int64_t>(j, "activation_bytes"),
+                 .workspace_bytes = amount<std::int64_t>(j, "workspace_bytes"),
+                 .planned_bytes = amount<std::int64_t>(j, "planned_bytes"),
+                 .flops = amount<double>(j, "flops"),
+                 .threads = amount<int>(j, "threads")};
+  if (!member(j, "times_s").is_object()) refuse("key `times_s` has the wrong type");
+  for (const auto& [phase, time] : member(j, "times_s").items()) row.times[phase] = time_of(time);
+  if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");
+  for (const auto& [name, part] : member(j, "parts").items())
+    row.parts[name] = {amount<std::int64_t>(part, "calls"), amount<double>(part, "seconds"),
+                       amount<double>(part, "flops")};
+  if ((row.status == "ok") != row.times.contains("total"))
+    refuse("times where status is `" + row.status + "`, or none");
+  return row;
+}
+
+TrainingStep training_step_from(const Json& j) {
+  want_schema(j, kTrainingSchema);
+  TrainingStep s{.step = amount<std::int64_t>(j, "step"),
+                 .loss = amount<double>(j, "loss"),
+                 .held_out = optional_amount<double>(j, "held_out"),
+                 .trigram = optional_amount<double>(j, "trigram"),
+                 .learning_rate = amount<double>(j, "learning_rate"),
+                 .gradient_norm = amount<double>(j, "gradient_norm"),
+                 .seconds = amount<double>(j, "seconds"),
+                 .bytes = amount<std::int64_t>(j, "bytes")};
+  if (s.step < 1) refuse("step is 0");
+  return s;
+}
 
 Environment environment_from(const Json& j) {
   want_schema(j, kEnvSchema);
@@ -258,9 +338,16 @@ Row row_from(const Json& j) {
 Environment environment_of(std::string_view text) { return environment_from(parse_object(text)); }
 Row row_of(std::string_view text) { return row_from(parse_object(text)); }
 
-std::variant<Environment, Row> record_of(std::string_view text) {
+TrainingStep training_step_of(std::string_view text) { return training_step_from(parse_object(text)); }
+
+ProfileRow profile_row_of(std::string_view text) { return profile_row_from(parse_object(text)); }
+
+AnyRecord record_of(std::string_view text) {
   const Json object = parse_object(text);
-  if (value<std::string>(object, "schema").starts_with("fovea.env/")) return environment_from(object);
+  const auto schema = value<std::string>(object, "schema");
+  if (schema.starts_with("fovea.env/")) return environment_from(object);
+  if (schema.starts_with("fovea.train/")) return training_step_from(object);
+  if (schema.starts_with("fovea.profile/")) return profile_row_from(object);
   return row_from(object);
 }
 

@@ -15,6 +15,8 @@ namespace fovea::program {
 
 inline constexpr std::string_view kEnvSchema = "fovea.env/1";
 inline constexpr std::string_view kRowSchema = "fovea.bench/1";
+inline constexpr std::string_view kTrainingSchema = "fovea.train/1";
+inline constexpr std::string_view kProfileSchema = "fovea.profile/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
 inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      "launch_bound", "few_samples",
@@ -81,6 +83,38 @@ struct Row {
   void fail(const std::string& the_status, const std::string& the_reason);  // also removes a time
 };
 
+// One step of a training. Losses are nats a byte.
+struct TrainingStep {
+  std::int64_t step = 0;           // the first is 1
+  double loss = 0;                 // mean over the step's bytes, before its update
+  std::optional<double> held_out;  // mean over all held-out bytes after the step; only some steps have it
+  std::optional<double> trigram;   // the same of a trigram count model, beside every `held_out`
+  double learning_rate = 0, gradient_norm = 0;
+  double seconds = 0;      // that the step took
+  std::int64_t bytes = 0;  // of text that the step learned from
+};
+
+// All parts of one kind in a phase, such as forward.norm, of one step: means over the measured steps.
+struct PartTimes {
+  std::int64_t calls = 0;
+  double seconds = 0, flops = 0;
+};
+
+// Times of one model in one kind of step.
+struct ProfileRow {
+  std::string model;   // the name of a preset, or custom
+  std::string sizes;   // layers=12 width=768 ..
+  std::string passes;  // forward, forward+backward or step
+  std::int64_t batch = 0, context = 0;
+  std::string status, reason;                   // ok; oom: the plan is larger than the free memory
+  std::map<std::string, TimeStatistics> times;  // forward, backward, optimizer, total: seconds of each measured step
+  std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..
+  std::int64_t parameters = 0;
+  std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
+  double flops = 0;  // of a step's products and attention
+  int threads = 0;
+};
+
 // Facts of one session. `facts` are shown to people, and compared between two files.
 struct Environment {
   std::string machine;  // Machine::id: equal for files that may be compared
@@ -100,11 +134,16 @@ bool same_build(const Environment& a, const Environment& b);
 // One line of JSON, without a line end.
 std::string json_line(const Environment& environment);
 std::string json_line(const Row& row);
+std::string json_line(const TrainingStep& step);
+std::string json_line(const ProfileRow& row);
 
 // Throw std::runtime_error with the key that is missing or wrong.
 Environment environment_of(std::string_view json);
 Row row_of(std::string_view json);
-std::variant<Environment, Row> record_of(std::string_view json);  // the key `schema` decides
+TrainingStep training_step_of(std::string_view json);
+ProfileRow profile_row_of(std::string_view json);
+using AnyRecord = std::variant<Environment, Row, TrainingStep, ProfileRow>;
+AnyRecord record_of(std::string_view json);  // the key `schema` decides
 
 // Two rows measure the same thing if their keys are equal. Only a GPU's timers are part of the key, because they time
 // different things.

@@ -97,11 +97,15 @@ void keep_row(Records& records, std::unordered_map<std::string, std::size_t>& se
 void read_line(Records& records, std::unordered_map<std::string, std::size_t>& seen, std::string_view line) {
   check_shape(line);
   if (line.starts_with("\xef\xbb\xbf")) throw std::runtime_error("a byte order mark where a record should be");
-  std::variant<Environment, Row> record = record_of(line);
+  AnyRecord record = record_of(line);
   if (auto* const environment = std::get_if<Environment>(&record)) {
     records.environments.push_back(std::move(*environment));
   } else if (records.environments.empty()) {
     throw std::runtime_error("a row");
+  } else if (const auto* const step = std::get_if<TrainingStep>(&record)) {
+    records.steps[step->step] = *step;
+  } else if (auto* const profile = std::get_if<ProfileRow>(&record)) {
+    records.profiles.push_back(std::move(*profile));
   } else {
     keep_row(records, seen, std::get<Row>(std::move(record)));
   }
@@ -190,6 +194,8 @@ RecordFile::~RecordFile() {
 }
 
 void RecordFile::append(const Row& row) { append_line(json_line(row)); }
+void RecordFile::append(const TrainingStep& step) { append_line(json_line(step)); }
+void RecordFile::append(const ProfileRow& row) { append_line(json_line(row)); }
 
 void RecordFile::append_line(const std::string& line) {
   const std::string text = line + "\n";

@@ -1,6 +1,7 @@
 // The file of records: JSON lines that survive Ctrl-C, kill -9 and a full disk.
 #pragma once
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,15 +19,17 @@ struct Records {
   std::vector<Environment> environments;  // one per session that wrote to the file
   std::vector<Row> rows;                  // in file order; only the last row of each key
   std::vector<std::size_t> environment_of_row;
-  std::int64_t valid_bytes = 0;  // up to the end of the last complete line
-  std::string warning;           // about a torn last line, which was left out; empty without one
+  std::vector<ProfileRow> profiles;
+  std::map<std::int64_t, TrainingStep> steps;  // by their number; of each only the last
+  std::int64_t valid_bytes = 0;                // up to the end of the last complete line
+  std::string warning;                         // about a torn last line, which was left out; empty without one
 };
 
 // Reads a whole file. A torn last line is allowed; anything else that is wrong throws RecordFileError.
 Records load_records(const std::string& path);
 
-// Appends rows, each with one write and one fsync, or throws OutputLost. Removes a torn last line from an existing
-// file.
+// Appends rows or steps, each with one write and one fsync, or throws OutputLost. Removes a torn last line from an
+// existing file.
 class RecordFile {
  public:
   // Creates the file, or with `resume` continues one that may exist. Refuses files that are not records. Unless
@@ -38,6 +41,8 @@ class RecordFile {
   RecordFile& operator=(const RecordFile&) = delete;
 
   void append(const Row& row);
+  void append(const TrainingStep& step);
+  void append(const ProfileRow& row);
   const Records& before() const { return before_; }  // the file's records when it was opened
   const std::string& path() const { return path_; }
 

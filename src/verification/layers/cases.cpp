@@ -18,6 +18,7 @@ constexpr std::int64_t kBatches[] = {1, 1, 2, 3}, kHeads[] = {1, 2, 3, 4, 6, 8},
                        kLengths[] = {1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129},
                        kDims[] = {1, 3, 8, 15, 16, 17, 32, 33, 64, 64, 80, 128},
                        kWidths[] = {1, 5, 16, 33, 64, 100, 128, 192};
+constexpr double kThetas[] = {1.0, 100.0, 500000.0};
 constexpr double kScales[] = {0.0, -0.3, 0.05, 0.5};
 constexpr double kMostFlops = 4e6;
 constexpr int kTries = 100;
@@ -53,6 +54,11 @@ class LayerDraw {
     draw_sizes();
     if (draw_.one_in(40)) draw_empty();
     draw_mask();
+    if (case_["rope"] != "no") draw_rotary();
+    // A norm takes the mean out of a gradient: of equal elements only roundings remain. It divides tiny rows by
+    // sqrt(epsilon): products that treat tiny numbers as 0 are off by more than such a number.
+    const bool normalises = case_["qk_norm"] == "yes" || (has("latent_norm") && case_["latent_norm"] == "yes");
+    if (normalises && (case_["data"] == "ones" || case_["data"] == "denormal")) set("data", std::string("normal"));
     if (draw_.one_in(4)) case_.values.set("scale", kScales[draw_.below(std::size(kScales))]), give("scale");
     set("seed", std::to_string(draw_.word()));
     case_.values.resolve(given_);
@@ -95,6 +101,20 @@ class LayerDraw {
     set(sizes[draw_.below(sizes.size())], std::int64_t{0});
   }
 
+  // Pairs need two columns. A position may be late, and one of k need not be that of q.
+  void draw_rotary() {
+    constexpr std::int64_t kPositions[] = {0, 0, 1, 40, 4095, 100000, 1 << 20};
+    if (case_.count("d") < 2) set("d", std::int64_t{2});
+    const std::int64_t d = case_.count("d");
+    if (d % 2 != 0 || draw_.one_in(3))
+      set("rope_dim", 2 + 2 * static_cast<std::int64_t>(draw_.below(static_cast<std::size_t>(d / 2))));
+    if (draw_.one_in(2)) set("pos", draw_.of(kPositions));
+    if (draw_.one_in(4)) set("pos_k", draw_.of(kPositions));
+    if (draw_.one_in(3)) case_.values.set("theta", kThetas[draw_.below(std::size(kThetas))]), give("theta");
+    if (!has("d_shared") || d < 3 || case_["qk_norm"] == "yes" || draw_.one_in(2)) return;
+    set("d_shared", 2 + 2 * static_cast<std::int64_t>(draw_.below(static_cast<std::size_t>((d - 1) / 2))));
+  }
+
   void draw_mask() {
     if (!core::find_mask_word(case_["mask"])->is_window) return;
     const std::int64_t reach = case_.count("lq");
@@ -107,18 +127,20 @@ class LayerDraw {
   std::vector<bool> given_;
 };
 
-// Halves the largest of the sizes that may be halved alone.
+// Halves the largest size, with those that must agree with it. A rotated head keeps its columns, which are pairs.
 Case cheaper(Case c) {
-  constexpr const char* kSizes[] = {"b", "lq", "hq", "d", "e"};
-  const auto* const largest = std::max_element(std::begin(kSizes), std::end(kSizes),
-                                               [&](const char* a, const char* b) { return c.count(a) < c.count(b); });
-  std::vector<const char*> together{*largest};
-  if (std::string_view(*largest) == "lq") together = {"lq", "lk"};
-  if (std::string_view(*largest) == "e") together = {"e", "ekv"};
-  if (std::string_view(*largest) == "hq") together = {"hq", "hkv"};
-  if (std::string_view(*largest) == "d") together = {"d", "dv"};
-  for (const char* const key : together) {
-    if (c.values.table().find(key) != nullptr) c.values.set(key, std::max<std::int64_t>(1, c.count(key) / 2));
+  const std::vector<std::vector<std::string_view>> groups{{"b"},        {"lq", "lk"}, {"hq", "hkv"}, {"d", "dv"},
+                                                          {"e", "ekv"}, {"latent"},   {"latent_kv"}};
+  const std::vector<std::string_view>* largest = nullptr;
+  std::int64_t most = 1;
+  for (const auto& group : groups) {
+    if (group.front() == "d" && c["rope"] != "no") continue;
+    for (const std::string_view key : group) {
+      if (c.values.table().find(key) != nullptr && c.count(key) > most) most = c.count(key), largest = &group;
+    }
+  }
+  for (const std::string_view key : largest == nullptr ? groups.front() : *largest) {
+    if (c.values.table().find(key) != nullptr && c.count(key) > 1) c.values.set(key, c.count(key) / 2);
   }
   return c;
 }
@@ -129,8 +151,11 @@ Case random_layer_case(const Operation& operation, std::uint64_t seed, std::uint
   Draw draw(seed, n);
   for (int tries = 0; tries < kTries; ++tries) {
     Case c = LayerDraw(operation, draw).drawn(limits);
-    while (fault_of(c).empty() && operation.cost(c).flops > kMostFlops) c = cheaper(std::move(c));
-    if (fault_of(c).empty()) return c;
+    for (Case next = c; fault_of(c).empty() && operation.cost(c).flops > kMostFlops; c = next) {
+      next = cheaper(c);
+      if (next == c) break;
+    }
+    if (fault_of(c).empty() && operation.cost(c).flops <= kMostFlops) return c;
   }
   return Case(operation);
 }

@@ -53,19 +53,23 @@ auto sums_of(LayerValues<Arithmetic>& values, const std::string& name) -> Matrix
     if (name == "d" + name_of(part) + "_weight") return values.weight_gradient(part);
     if (name == "d" + name_of(part) + "_bias") return values.bias_gradient(part);
   }
+  for (const NormPart part : kNormParts) {
+    if (name == "d" + name_of(part)) return values.norm_gradient(part);
+  }
   return {};
 }
 
 class LayerErrors {
  public:
   LayerErrors(const LayerProblem& problem, std::vector<TensorSpec> results, std::shared_ptr<const LayerInputs> inputs,
-              std::uint64_t seed)
-      : problem_(problem), results_(results), inputs_(std::move(inputs)) {
+              std::uint64_t seed, bool poisoned)
+      : problem_(problem), results_(results), inputs_(std::move(inputs)), poisoned_(poisoned) {
     for (const TensorSpec& one : results_) {
       ExpectedTensor& tensor = blank_.tensors.emplace_back();
       tensor.name = one.name;
       tensor.bound.factor = problem.pass == Pass::forward ? 2 : 3;
       tensor.bound.stored = one.dtype;
+      tensor.bound.poisoned = poisoned;
       tensor.reference.rows = compared_rows(one, seed, blank_.sampled);
       tensor.reference.columns = one.sizes[3];
     }
@@ -83,6 +87,7 @@ class LayerErrors {
       for (const auto* const some : {&inputs_->weight, &inputs_->bias, &inputs_->dweight, &inputs_->dbias})
         add(at(*some, part).values);
     }
+    for (const NormPart part : kNormParts) add(at(inputs_->norm, part).values), add(at(inputs_->dnorm, part).values);
     for (const TensorSpec& one : results_) text += " " + one.name + std::to_string(static_cast<int>(one.dtype));
     return std::hash<std::string>{}(text);
   }
@@ -94,6 +99,7 @@ class LayerErrors {
     raise_on_problem(expected, 0, repeats());
     if (cost() <= kCompanionFlops) raise_on_companions(expected, 0, std::min(repeats(), kMaxCompanions), false);
     for (ExpectedTensor& one : expected.tensors) allow_overflow(one.reference, one.bound);
+    if (poisoned_) allow_poisoned(expected);
     return expected;
   }
 
@@ -111,6 +117,26 @@ class LayerErrors {
   std::int64_t repeats() const {
     if (cost() > kCompanionFlops) return 1;
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(kPlainFlops / cost()), 2, kMaxRepeats);
+  }
+
+  bool holds_non_finite(std::int64_t batch) const {
+    const auto in_rows = [batch](const Matrix<float>& m, std::int64_t len) {
+      const float* const first = m.values.data() + batch * len * m.columns;
+      return m.rows > 0 &&
+             !std::all_of(first, first + len * m.columns, [](float value) { return std::isfinite(value); });
+    };
+    return in_rows(inputs_->x, problem_.len_q) || in_rows(inputs_->dy, problem_.len_q) ||
+           in_rows(inputs_->x_kv, problem_.len_k);
+  }
+
+  void allow_poisoned(Expectation& expected) const {
+    std::vector<bool> struck;
+    for (std::int64_t batch = 0; batch < problem_.batch; ++batch) struck.push_back(holds_non_finite(batch));
+    for (ExpectedTensor& one : expected.tensors) {
+      const bool of_rows = one.name == "y" || one.name == "dx" || one.name == "dx_kv";
+      for (std::size_t n = 0; n < one.reference.rows.size(); ++n)
+        one.bound.may_poison[n] = !of_rows || struck[static_cast<std::size_t>(one.reference.rows[n].batch)];
+    }
   }
 
   void raise_on_problem(Expectation& expected, std::int64_t first, std::int64_t count) const {
@@ -170,7 +196,8 @@ class LayerErrors {
   LayerProblem problem_;
   std::vector<TensorSpec> results_;
   std::shared_ptr<const LayerInputs> inputs_;
-  Expectation blank_;                             // names, rows and factors
+  Expectation blank_;  // names, rows and factors
+  bool poisoned_;
 };
 
 // A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.
@@ -192,10 +219,10 @@ class Remembered {
 }  // namespace
 
 Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
-                         std::uint64_t seed) {
+                         std::uint64_t seed, bool poisoned) {
   static auto& remembered = core::never_destroyed<Remembered>();
   const auto errors = std::make_shared<const LayerErrors>(
-      problem, results, std::make_shared<const LayerInputs>(read_inputs(problem, given)), seed);
+      problem, results, std::make_shared<const LayerInputs>(read_inputs(problem, given)), seed, poisoned);
   return remembered.find(problem.pass, errors->digest(seed), [&] {
     Expectation expected = errors->expectation();
     expected.measure_more = [errors](Expectation& again) { errors->measure_more(again); };

@@ -10,8 +10,10 @@
 namespace fovea::verification {
 
 // `results`: the tensors of one pass that are wanted. `given`: the inputs, and gradients that the call adds to. Of
-// results with more than 2^23 elements, random rows are compared, drawn from the seed.
+// results with more than 2^23 elements, random rows are compared, drawn from the seed. `poisoned`: an input is not
+// finite everywhere; then gradients of parameters may be NaN, and rows of the batch elements that hold such a number,
+// since attention multiplies by the zeros of hidden pairs. Other batch elements are judged as always.
 Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
-                         std::uint64_t seed);
+                         std::uint64_t seed, bool poisoned);
 
 }  // namespace fovea::verification

@@ -11,6 +11,7 @@
 
 #include "fovea/layers.h"
 #include "verification/layers/matrix.h"
+#include "verification/layers/rows.h"
 #include "verification/tensor_set.h"
 
 namespace fovea::verification {
@@ -40,8 +41,43 @@ auto& at(All& all, Part part) {
   return all.out;
 }
 
-enum class Activation : std::uint8_t { x, x_kv, q_latent, kv_latent, qkv, q, k, v, attention, y };
-inline constexpr std::size_t kActivations = 10;
+enum class NormPart : std::uint8_t { q, k, q_latent, kv_latent };
+inline constexpr NormPart kNormParts[] = {NormPart::q, NormPart::k, NormPart::q_latent, NormPart::kv_latent};
+std::string name_of(NormPart part);  // q_norm
+
+template <class All>
+auto& at(All& all, NormPart part) {
+  switch (part) {
+    case NormPart::q:
+      return all.q;
+    case NormPart::k:
+      return all.k;
+    case NormPart::q_latent:
+      return all.q_latent;
+    case NormPart::kv_latent:
+      break;
+  }
+  return all.kv_latent;
+}
+
+// Latents, q and k come from what is projected by their norm and rotary embedding.
+enum class Activation : std::uint8_t {
+  x,
+  x_kv,
+  q_down,
+  kv_down,
+  q_latent,
+  kv_latent,
+  qkv,
+  q_projected,
+  k_projected,
+  q,
+  k,
+  v,
+  attention,
+  y
+};
+inline constexpr std::size_t kActivations = 14;
 
 // A projection: to = from weight^T + bias.
 struct Step {
@@ -53,8 +89,9 @@ std::vector<Step> steps_of(const LayerProblem& problem);
 // Everything that a layer reads, as matrices: rows of x, x_kv and dy are (batch, len). dy is empty in forward.
 struct LayerInputs {
   Matrix<float> x, x_kv, dy;
-  PerProjection<Matrix<float>> weight, bias;    // a bias is one row; empty if there is none
-  PerProjection<Matrix<float>> dweight, dbias;  // what the call adds to; empty if it overwrites them
+  PerProjection<Matrix<float>> weight, bias;     // a bias is one row; empty if there is none
+  PerProjection<Matrix<float>> dweight, dbias;   // what the call adds to; empty if it overwrites them
+  PerNorm<Matrix<float>> norm = {}, dnorm = {};  // one row each
 };
 LayerInputs read_inputs(const LayerProblem& problem, const TensorSet& tensors);
 
@@ -111,13 +148,21 @@ class LayerValues {
   const Matrix<Number>& gradient(Activation which);
   Matrix<Number> weight_gradient(Part part);
   Matrix<Number> bias_gradient(Part part);
+  Matrix<Number> norm_gradient(NormPart part);
 
  private:
   using Slots = std::array<std::optional<Matrix<Number>>, kActivations>;
 
   Matrix<Number> computed(Activation which);
   Matrix<Number> projected(const Step& step);
+  Matrix<Number> derived(Activation which);
   Matrix<Number> gradient_of_input(Activation which);
+  Matrix<Number> gradient_of_projected(Activation which);
+  Matrix<Number> shared_key_gradient();
+  RowTransform transform_of(NormPart part) const;
+  RowTransform transform_of_shared_key(std::int64_t heads) const;
+  Matrix<Number> read_rows(NormPart part);
+  RowGradient<Number> row_gradient(NormPart part);
   Heads<Number> heads() { return {activation(Activation::q), activation(Activation::k), activation(Activation::v)}; }
   void attend_backward();
   const Step& step_of(Part part) const;

@@ -7,8 +7,8 @@
 
 namespace fovea::verification {
 
-// Weights are divided by about the square root of their columns, so that activations keep the size of x. There is no
-// NaN family: a NaN in a weight reaches every result.
+// Weights are divided by about the square root of their columns, so that activations keep the size of x. nonfinite
+// strikes one element of x, x_kv or dy: a NaN in a weight would reach every result.
 std::vector<Family> layer_families();
 
 }  // namespace fovea::verification

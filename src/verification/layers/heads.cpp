@@ -34,15 +34,37 @@ void for_each_row(const Matrix<double>& m, const std::function<void(std::int64_t
   });
 }
 
-// exp(s - lse) of the keys that a row sees; 0 elsewhere.
+// a b, or a^T b. Pairs that the mask hides are 0 in a, and add nothing even where b is not finite.
+Matrix<double> seen_product(const AttentionProblem& p, const Matrix<double>& a, const Matrix<double>& b,
+                            bool transposes) {
+  const bool finite = std::ranges::all_of(b.values, [](double value) { return std::isfinite(value); });
+  if (finite) return transposes ? product(transposed(a), b) : product(a, b);
+  Matrix<double> sums(transposes ? a.columns : a.rows, b.columns);
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t j = 0; j < a.columns; ++j) {
+      if (!reference::visible(p, i, j)) continue;
+      for (std::int64_t c = 0; c < b.columns; ++c)
+        sums.row(transposes ? j : i)[c] += a.row(i)[j] * b.row(transposes ? i : j)[c];
+    }
+  }
+  return sums;
+}
+
+// exp(s - lse) of the keys that a row sees; 0 elsewhere. One NaN makes all probabilities of its row NaN.
 Matrix<double> probabilities_of(const AttentionProblem& p, const Matrix<double>& q, const Matrix<double>& k) {
   Matrix<double> scores = product(q, transposed(k));
   for_each_row(scores, [&](std::int64_t i) {
     double* const row = scores.row(i);
     double largest = -HUGE_VAL, sum = 0;
+    bool is_nan = false;
     for (std::int64_t j = 0; j < p.len_k; ++j) {
       row[j] = reference::visible(p, i, j) ? p.scale * row[j] : -HUGE_VAL;
       largest = std::max(largest, row[j]);
+      is_nan = is_nan || std::isnan(row[j]);
+    }
+    if (is_nan) {
+      for (std::int64_t j = 0; j < p.len_k; ++j) row[j] = reference::visible(p, i, j) ? std::nan("") : 0;
+      return;
     }
     for (std::int64_t j = 0; j < p.len_k && largest != -HUGE_VAL; ++j) sum += row[j] = std::exp(row[j] - largest);
     for (std::int64_t j = 0; j < p.len_k; ++j) row[j] = sum > 0 ? row[j] / sum : 0;
@@ -51,12 +73,13 @@ Matrix<double> probabilities_of(const AttentionProblem& p, const Matrix<double>&
 }
 
 // dS = P (dP - delta) with delta the sum of P dP over the row; written over dP.
-void differentiate_softmax(const Matrix<double>& probabilities, Matrix<double>& dp) {
+void differentiate_softmax(const AttentionProblem& p, const Matrix<double>& probabilities, Matrix<double>& dp) {
   for_each_row(dp, [&](std::int64_t i) {
     const double* const row = probabilities.row(i);
     double delta = 0;
-    for (std::int64_t j = 0; j < dp.columns; ++j) delta += row[j] * dp.row(i)[j];
-    for (std::int64_t j = 0; j < dp.columns; ++j) dp.row(i)[j] = row[j] * (dp.row(i)[j] - delta);
+    for (std::int64_t j = 0; j < dp.columns; ++j) delta += reference::visible(p, i, j) ? row[j] * dp.row(i)[j] : 0;
+    for (std::int64_t j = 0; j < dp.columns; ++j)
+      dp.row(i)[j] = reference::visible(p, i, j) ? row[j] * (dp.row(i)[j] - delta) : 0;
   });
 }
 
@@ -95,7 +118,8 @@ Matrix<double> ExactArithmetic::attend(const AttentionProblem& p, const Heads<do
     const std::int64_t batch = n / p.heads_q, h = n % p.heads_q, key_head = h / (p.heads_q / p.heads_kv);
     const Matrix<double> probabilities = probabilities_of(p, head_of(heads.q, batch, p.len_q, h, p.dim_qk),
                                                           head_of(heads.k, batch, p.len_k, key_head, p.dim_qk));
-    add_head(product(probabilities, head_of(heads.v, batch, p.len_k, key_head, p.dim_v)), 1, batch, h, out);
+    add_head(seen_product(p, probabilities, head_of(heads.v, batch, p.len_k, key_head, p.dim_v), false), 1, batch, h,
+             out);
   }
   return out;
 }
@@ -112,11 +136,11 @@ Heads<double> ExactArithmetic::attend_backward(const AttentionProblem& p, const 
                          v = head_of(heads.v, batch, p.len_k, key_head, p.dim_v),
                          dout_h = head_of(dout, batch, p.len_q, h, p.dim_v);
     const Matrix<double> probabilities = probabilities_of(p, q, k);
-    add_head(product(transposed(probabilities), dout_h), 1, batch, key_head, gradients.v);
+    add_head(seen_product(p, probabilities, dout_h, true), 1, batch, key_head, gradients.v);
     Matrix<double> ds = product(dout_h, transposed(v));
-    differentiate_softmax(probabilities, ds);
-    add_head(product(ds, k), p.scale, batch, h, gradients.q);
-    add_head(product(transposed(ds), q), p.scale, batch, key_head, gradients.k);
+    differentiate_softmax(p, probabilities, ds);
+    add_head(seen_product(p, ds, k, false), p.scale, batch, h, gradients.q);
+    add_head(seen_product(p, ds, q, true), p.scale, batch, key_head, gradients.k);
   }
   return gradients;
 }
@@ -135,6 +159,16 @@ Heads<float> PlainArithmetic::attend_backward(const AttentionProblem& p, const H
                           .v = view_of(heads.v, p.batch, p.len_k, p.heads_kv, p.dim_v)};
   tensors.out = view_of(out, p.batch, p.len_q, p.heads_q, p.dim_v);
   tensors.dout = view_of(dout, p.batch, p.len_q, p.heads_q, p.dim_v);
+  // Kernels may sum scores otherwise in backward than in forward. Where q and k repeat one number, all of a row's
+  // errors have one sign, and P is off by their sum.
+  Matrix<float> lse;
+  if (variant_.divided_last) {
+    PlainVariant other = variant_;
+    other.fused = !variant_.fused;
+    const ForwardTensors forward{.q = tensors.q, .k = tensors.k, .v = tensors.v};
+    lse = matrix_of(evaluate_plain(p, forward, every_row(p), other).lse, p.batch, p.len_q, p.heads_q);
+    tensors.lse = view_of(lse, p.batch, p.len_q, p.heads_q, 1);
+  }
   const BackwardValues values = evaluate_plain(p, tensors, every_row(p), variant_);
   return {matrix_of(values.dq, p.batch, p.len_q, p.heads_q), matrix_of(values.dk, p.batch, p.len_k, p.heads_kv),
           matrix_of(values.dv, p.batch, p.len_k, p.heads_kv)};

@@ -41,6 +41,11 @@ LayerProblem problem_of(const Case& c, Pass pass) {
     facts.wants_dbias = c["bias"] == "yes" && !c.varies("no_d" + name_of(step.part) + "_bias");
     wants_parameters = wants_parameters || facts.wants_dweight || facts.wants_dbias;
   }
+  for (const NormPart part : kNormParts) {
+    NormFacts& facts = at(p.norms, part);
+    facts.wants_dweight = facts.given && !c.varies("no_d" + name_of(part));
+    wants_parameters = wants_parameters || facts.wants_dweight;
+  }
   // Types and accumulation of gradients that are not wanted are the defaults.
   if (!p.wants_dx && !p.wants_dx_kv) p.result_dtype = p.dtype;
   p.accumulate = p.accumulate && wants_parameters;
@@ -55,8 +60,14 @@ LayerParameters parameters_of(const TensorSet& set) {
   return parameters;
 }
 
+LayerNorms norms_of(const TensorSet& set) {
+  LayerNorms norms;
+  for (const NormPart part : kNormParts) at(norms, part) = set[name_of(part)];
+  return norms;
+}
+
 LayerForwardTensors forward_tensors(const TensorSet& set) {
-  return {.x = set["x"], .x_kv = set["x_kv"], .parameters = parameters_of(set), .y = set["y"]};
+  return {.x = set["x"], .x_kv = set["x_kv"], .parameters = parameters_of(set), .y = set["y"], .norms = norms_of(set)};
 }
 
 LayerBackwardTensors backward_tensors(const Case& c, const TensorSet& set) {
@@ -66,6 +77,8 @@ LayerBackwardTensors backward_tensors(const Case& c, const TensorSet& set) {
     at(t.gradients, part) = {.weight = set["d" + name_of(part) + "_weight"],
                              .bias = set["d" + name_of(part) + "_bias"]};
   t.accumulate = c.operation->accumulates(c);
+  t.norms = norms_of(set);
+  for (const NormPart part : kNormParts) at(t.norm_gradients, part) = set["d" + name_of(part)];
   return t;
 }
 
@@ -87,6 +100,7 @@ std::string tiles_of(const LayerExplanation& told, bool saves) {
     if (part.name == "attention" && !part.explanation.tiles.empty()) text += ": " + part.explanation.tiles;
   }
   if (!told.product.empty()) text += "; products " + told.product;
+  for (const std::string& pass : told.row_passes) text += "; " + pass;
   for (std::size_t n = 0; saves && n < told.saved.size(); ++n)
     text += (n == 0 ? "; saves " : ", ") + told.saved[n].name;
   return text;
@@ -143,6 +157,10 @@ std::vector<TensorSpec> Layer::tensors(const Case& c) const {
       add(prefix + name_of(step.part) + "_weight", role, dtype, sizes);
       if (c["bias"] == "yes") add(prefix + name_of(step.part) + "_bias", role, dtype, {1, 1, 1, sizes[2]});
     }
+    const PerNorm<Sizes> norms = norm_sizes(p);
+    for (const NormPart part : kNormParts) {
+      if (at(p.norms, part).given) add(prefix + name_of(part), role, dtype, at(norms, part));
+    }
   };
   add("x", Role::input, p.dtype, x);
   if (p.cross) add("x_kv", Role::input, p.dtype, x_kv);
@@ -176,7 +194,7 @@ Expectation Layer::expect(const Case& c, Pass pass, const TensorSet& given) cons
   for (TensorSpec& one : tensors(c)) {
     if (one.role == (pass == Pass::forward ? Role::output : Role::gradient)) results.push_back(std::move(one));
   }
-  return expect_layer(problem_of(c, pass), results, given, c.seed());
+  return expect_layer(problem_of(c, pass), results, given, c.seed(), c.data() == "nonfinite");
 }
 
 std::vector<ImplementationFacts> Layer::implementations() const {
@@ -233,7 +251,9 @@ Call Layer::prepare(const Case& c, const TensorSet& tensors, const CallSettings&
                    .threads = settings.threads,
                    .stream = settings.stream,
                    .workspace = settings.workspace,
-                   .reproducible = attention::promises_reproducibility(call->attention)};
+                   .reproducible = attention::promises_reproducibility(call->attention),
+                   .rotary = p.rotary,
+                   .epsilon = p.epsilon > 0 ? p.epsilon : LayerOptions{}.epsilon};
   return {.forward = [call] { layer_forward(call->forward, call->options); },
           .backward = [call] { layer_backward(call->backward, call->options); }};
 }
@@ -282,7 +302,7 @@ std::string Layer::support_page() const {
          "their heads, and take what that takes: the name of an implementation names the attention. Projections and "
          "their\n"
          "gradients run as `linear` does. Both passes, every mask, biases, another sequence for keys and values,\n"
-         "gradients that are left out or added to, and fp32 results are included.\n";
+         "gradients that are left out or added to, rotary embedding, norms and fp32 results are included.\n";
 }
 
 }  // namespace

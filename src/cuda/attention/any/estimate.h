@@ -16,6 +16,9 @@ double cycles_of(const TileChoice& one, ElementKind kind, int device);
 // other choices, and for backward, which has several kernels in any case.
 double extra_cycles(const TileChoice& one, int device);
 
+// Seconds of calls one after another, whose kernels use one of this tile's kind.
+double seconds_of(double cycles, const TileShape& tile, int device);
+
 struct BackwardChoice {
   TileChoice dkdv, dq;
   double cycles = 0;

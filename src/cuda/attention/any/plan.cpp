@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/attention/any/arch_spec.h"
 #include "cuda/attention/any/estimate.h"
 #include "cuda/attention/any/instances.h"
 #include "cuda/attention/problem_shape.h"
@@ -42,8 +41,6 @@ std::pair<const TileChoice*, double> preferred(const std::vector<TileChoice>& al
   }
   return best;
 }
-
-double seconds_of(double cycles, const AttentionProblem& p) { return cycles / arch_spec(p.device.index).clock_hz; }
 
 // The order of tiles of `rows` stationary rows. 16-bit elements keep all tiles of a (batch, head) together, so that its
 // K and V stay in the L2 cache. fp32 tiles reuse each byte more, so it is enough to keep 128 rows together. The longest
@@ -165,7 +162,7 @@ ForwardPlan plan_forward(const AttentionProblem& p, const PlanOverride& plan_ove
   const std::vector<TileChoice> all = tile_choices(Kernel::forward, p, plan_override);
   const auto [best, cycles] = preferred(all, p);
   set_tiles(plan, *best, p, false);
-  plan.seconds = seconds_of(cycles, p);
+  plan.seconds = seconds_of(cycles, best->kernel->tile, p.device.index);
   Arena arena;
   if (const std::int64_t splits = splits_in_memory(plan.split); splits > 1) {
     const std::int64_t rows = splits * p.batch * p.heads_q * p.len_q;
@@ -200,7 +197,8 @@ BackwardPlan plan_backward(const AttentionProblem& p, const PlanOverride& dkdv, 
       both.dkdv = *best, both.cycles += cycles;
     if (const auto [best, cycles] = preferred(dq_choices, p); best != nullptr) both.dq = *best, both.cycles += cycles;
   }
-  plan.seconds = seconds_of(both.cycles, p);
+  if (const KernelInstance* kernel = both.dkdv.kernel != nullptr ? both.dkdv.kernel : both.dq.kernel; kernel != nullptr)
+    plan.seconds = seconds_of(both.cycles, kernel->tile, p.device.index);
   if (both.dkdv.kernel != nullptr) {
     plan.dkdv = plan_dkdv(both.dkdv, p, arena);
     plan.tiles = "dk dv: " + text_of(*plan.dkdv.kernel, plan.dkdv.split);

@@ -1,55 +1,79 @@
-// A prediction: the preprocess, and then the steps of the busiest thread block.
+// A prediction: the preprocess, then the steps of the busiest thread block, and its waits for turns of dQ.
 #include "cuda/attention/sm90/backward_estimate.h"
 
 #include <algorithm>
 
-#include "cuda/attention/sm90/estimate.h"
+#include "cuda/attention/sm90/visits.h"
 
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted, as the tiles' own times are (backward_times.h), to the dense cells of docs/kernels/sm90_backward_notebook.md.
-constexpr double kLaunches = 6.0e-6;    // of both kernels, up to the first product, and the end of the grid
-constexpr double kTail = 0.5;           // of the longest thread block: what the last ones work alone, and waits for turns
-constexpr double kMemoryRate = 1.9e12;  // bytes per second of the preprocess
+// Fitted, as the tiles' own times are (backward_times.h). The rate of the preprocess is fitted to the last 19 of
+// these calls alone: the others ran with a slower preprocess.
+constexpr double kLaunches = 4.0e-6;    // of both kernels, up to the first product, and the end of the grid
+constexpr double kMemoryRate = 1.5e12;  // bytes per second of the preprocess
+constexpr double kTail = 0.42;          // of the longest thread block: what the last ones work alone
+constexpr double kTurn = 1.57e-6;       // from one key tile's addition to a query tile until the next one's
+constexpr double kInFile = 1.13;        // of a step, if all key tiles of a sequence walk one behind another
 
-double visits_of_tile(const AttentionProblem& p, const KeyWindow& window, const BackwardInstance& one,
-                      std::int64_t index) {
-  const std::int64_t first = index * kKeys, last = std::min(first + kKeys, p.len_k) - 1;
-  const std::int64_t begin = std::max<std::int64_t>(first - window.end + 1, 0);
-  const std::int64_t end = std::min(last - window.begin + 1, p.len_q);
-  return begin < end ? static_cast<double>(divide_up(end, one.queries) - begin / one.queries) : 0.0;
+// The time that a thread block of the ring takes. If several key tiles start at each query tile, they add to it one
+// after another, and to the next query tile too. Query heads follow each other without a wait only if each has a single
+// query tile.
+double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order, double group) {
+  const double chain = (order.key_tiles - 1) * kTurn;
+  const double walk = order.query_tiles * one.times.step;
+  return one.times.tile + (order.query_tiles == 1 ? chain + group * walk : group * std::max(walk, chain));
+}
+
+// How much later than the longest key tile's own steps a sequence ends, as key tiles wait at their first query tile for
+// those before them. `together`: key tiles of a sequence that are on the chip at once.
+double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, double together, double step) {
+  constexpr std::int64_t kSamples = 1024;
+  const KeyWindow window = key_window(p), queries = query_window(window);
+  const std::int64_t key_tiles = (p.len_k + kKeys - 1) / kKeys, samples = std::min(key_tiles, kSamples);
+  const double group = static_cast<double>(p.heads_q / p.heads_kv);
+  double longest = 0, latest = 0;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const std::int64_t index = samples == 1 ? 0 : n * (key_tiles - 1) / (samples - 1), first = index * kKeys;
+    const std::int64_t begin = std::max<std::int64_t>(first + queries.begin, 0);
+    const std::int64_t end = std::min(std::min(first + kKeys, p.len_k) - 1 + queries.end, p.len_q);
+    if (begin >= end) continue;
+    const std::int64_t last_tile = (end - 1) / one.queries;
+    const std::int64_t first_to_add = std::max<std::int64_t>(last_tile * one.queries + window.begin, 0) / kKeys;
+    const double steps = static_cast<double>(last_tile + 1 - begin / one.queries) * group * step;
+    const double turns = std::clamp(static_cast<double>(index - first_to_add), 0.0, together - 1);
+    longest = std::max(longest, steps);
+    latest = std::max(latest, turns * kTurn + steps);
+  }
+  return latest - longest;
+}
+
+// Of the second kernel.
+double main_seconds(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
+  const double group = static_cast<double>(p.heads_q / p.heads_kv);
+  const TileVisits visits = visits_of({.stationary = p.len_k,
+                                       .stationary_tile = kKeys,
+                                       .streamed = p.len_q,
+                                       .streamed_tile = one.queries,
+                                       .window = query_window(key_window(p))});
+  const std::int64_t tiles = std::int64_t{order.sequences} * order.key_tiles, ctas = std::min<std::int64_t>(tiles, sms);
+  const auto waves = static_cast<double>((tiles + ctas - 1) / ctas);
+  if (order.schedule == Schedule::ring) return waves * ring_seconds(one, order, group);
+  const double step = one.times.step * (visits.equal() ? kInFile : 1);
+  const double longest = visits.longest * group * step + one.times.tile;
+  const double together =
+      std::clamp(static_cast<double>(ctas / order.section), 1.0, static_cast<double>(order.key_tiles));
+  const double wait = wait_of_sequence(p, one, together, step);
+  if (visits.equal() || tiles <= ctas) return waves * longest + wait;
+  const double all = visits.all * order.sequences * group * step + static_cast<double>(tiles) * one.times.tile;
+  return std::max(longest, all / static_cast<double>(ctas) + kTail * longest) + wait;
 }
 
 }  // namespace
 
-QueryVisits query_visits_of(const AttentionProblem& p, const BackwardInstance& one) {
-  constexpr std::int64_t kSamples = 1024;
-  const KeyWindow window = key_window(p);
-  const std::int64_t key_tiles = divide_up(p.len_k, kKeys), samples = std::min(key_tiles, kSamples);
-  QueryVisits visits{.key_tiles = key_tiles * p.batch * p.heads_kv};
-  for (std::int64_t n = 0; n < samples; ++n) {
-    const std::int64_t index = samples == 1 ? 0 : n * (key_tiles - 1) / (samples - 1);
-    const double tile = visits_of_tile(p, window, one, index) * static_cast<double>(p.heads_q / p.heads_kv);
-    visits.all += tile;
-    visits.longest = std::max(visits.longest, tile);
-  }
-  visits.all *= static_cast<double>(visits.key_tiles) / static_cast<double>(samples);
-  return visits;
-}
-
-double seconds_of(const AttentionProblem& p, const BackwardInstance& one, int sms) {
-  const QueryVisits visits = query_visits_of(p, one);
-  const auto key_tiles = static_cast<double>(visits.key_tiles);
-  const double ctas = std::min(key_tiles, static_cast<double>(sms));
-  const double longest = visits.longest * one.times.step + one.times.tile;
-  double busiest = static_cast<double>(divide_up(visits.key_tiles, static_cast<std::int64_t>(ctas))) * longest;
-  if (!visits.equal() && key_tiles > ctas) {
-    const double even = (visits.all * one.times.step + key_tiles * one.times.tile) / ctas;
-    busiest = std::max(longest, even + kTail * longest);
-  }
+double seconds_of(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads_q) * static_cast<double>(p.len_q);
-  return kLaunches + rows * static_cast<double>(p.dim_v) * 4.0 / kMemoryRate + busiest;
+  return kLaunches + rows * static_cast<double>(p.dim_v) * 4.0 / kMemoryRate + main_seconds(p, one, order, sms);
 }
 
 }  // namespace fovea::cuda::sm90

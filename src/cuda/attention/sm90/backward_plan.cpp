@@ -28,7 +28,7 @@ const BackwardInstance& instance_for(const AttentionProblem& p) {
 }
 
 std::string backward_refusal(const AttentionProblem& p) {
-  if (std::string reason = refusal(p, kMaxBackwardDim); !reason.empty()) return reason;
+  if (std::string reason = refusal(p, kMaxTwoPassDim); !reason.empty()) return reason;
   const std::int64_t key_tiles = divide_up(p.len_k, kKeys);
   if (p.batch > kMaxNumbers / key_tiles / p.heads_kv)
     return "batch x heads_kv x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_kv) + " x " +
@@ -75,6 +75,7 @@ void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
 }  // namespace
 
 core::Prepared prepare_backward(const AttentionProblem& p) {
+  if (std::max(p.dim_qk, p.dim_v) > kMaxBackwardDim) return prepare_two_pass(p);
   if (std::string reason = backward_refusal(p); !reason.empty()) return {.refusal = std::move(reason)};
   const int device = p.device.index, sms = device_info(device).sm_count;
   if (std::string reason = code_refusal(instance_for(p).function, p); !reason.empty())
@@ -84,7 +85,7 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
   plan->kernel = &instance_for(p);
   plan->accumulate = p.accumulate;
   plan->order = order_of(p, *plan->kernel, sms);
-  plan->seconds = seconds_of(p, *plan->kernel, sms);
+  plan->seconds = seconds_of(p, *plan->kernel, plan->order, sms);
   plan->ctas = std::int64_t{plan->order.sequences} * plan->order.key_tiles;
   const std::int64_t rows = p.batch * p.heads_q * plan->order.query_tiles * plan->kernel->queries;
   plan->preprocess_ctas = divide_up(rows * 2, kPreprocessThreads);  // a warp per 16 rows

@@ -19,8 +19,8 @@ __device__ __forceinline__ void write_zero_row(const TensorRef& dq, std::int64_t
   for (int column = 2 * lane; column < dim; column += 8) store<Element, 2>(dq, offset, column, dim, false, zeros);
 }
 
-// One warp per 16 rows.
-template <class Element>
+// One warp per 16 rows. kChain: columns that the kernel's dP sums in one chain.
+template <class Element, int kChain = kMaxChain>
 __global__ void __launch_bounds__(kPreprocessThreads)
     backward_preprocess(const __grid_constant__ BackwardPreprocessParameters p) {
   ptx::griddepcontrol_launch_dependents();
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int first = static_cast<int>(first_row - sequence * rows), tile = first / p.queries;
   const std::int64_t batch = sequence / s.heads_q, head = sequence % s.heads_q;
-  if (first % p.queries == 0 && lane < kKeyWarpgroups)
+  if (p.turns != nullptr && first % p.queries == 0 && lane < kKeyWarpgroups)
     p.turns[(sequence * p.query_tiles + tile) * kKeyWarpgroups + lane] = 0;
   if (p.dq.data != nullptr) {
     const Range keys = keys_of_any(s, tile * p.queries, min((tile + 1) * p.queries, s.len_q) - 1);
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   }
   float2 deltas = {0.0f, 0.0f};
   if (p.delta.data == nullptr)
-    deltas = row_deltas<Element>(p.out, p.dout, {batch, head, first, s.len_q, s.dim_v});
+    deltas = row_deltas<Element, kChain>(p.out, p.dout, {batch, head, first, s.len_q, s.dim_v});
   if (t != g / 2) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {

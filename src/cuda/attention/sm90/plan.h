@@ -7,6 +7,7 @@
 #include "attention/plan.h"
 #include "cuda/attention/sm90/backward_parameters.h"
 #include "cuda/attention/sm90/parameters.h"
+#include "cuda/attention/sm90/two_pass_parameters.h"
 
 namespace fovea::cuda::sm90 {
 
@@ -34,9 +35,23 @@ struct BackwardPlan final : attention::Plan {
   std::int64_t lse = 0, delta = 0, turns = 0, dq_sum = 0;  // byte offsets into the workspace
 };
 
+// Backward of wide heads.
+struct TwoPassPlan final : attention::Plan {
+  using attention::Plan::Plan;
+
+  Shape shape;
+  const TwoPassInstance* kernels = nullptr;
+  TilesOfSequences dkdv, dq;
+  bool accumulate = false;
+  int query_tiles = 1;  // tiles of kTwoPassRows queries
+  std::int64_t preprocess_ctas = 0;
+  std::int64_t lse = 0, delta = 0;  // byte offsets into the workspace
+};
+
 // The library's choice, or why these kernels do not take the problem. There is one variant.
 core::Prepared prepare(const AttentionProblem& problem, int variant);
 core::Prepared prepare_backward(const AttentionProblem& problem);
+core::Prepared prepare_two_pass(const AttentionProblem& problem);
 
 constexpr std::int64_t kMaxNumbers = (std::int64_t{1} << 30) - 1;  // tiles of a grid
 

@@ -1,5 +1,6 @@
-// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel.
-// Enqueued on the caller's stream; the host waits for nothing.
+// Forward is one kernel, with a memset of its tile counter before it under a mask and the combine behind it if the keys
+// are split. Backward is a preprocess and one kernel; with more than 128 columns, two kernels. Enqueued on the caller's
+// stream; the host waits for nothing.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
@@ -97,6 +98,49 @@ void launch_combine(const ForwardPlan& plan, const ForwardParameters& p, const F
          any::kCombineThreads, 0, stream, &combine, Dependency::programmatic, Carveout::max_shared);
 }
 
+// A kernel for dK and dV, then one for dQ, which begins as thread blocks of the first one end.
+void run_two_pass(const TwoPassPlan& plan, const BackwardTensors& t, const core::RunContext& context) {
+  TwoPassParameters p{.q = {},
+                      .dout = {},
+                      .k = {},
+                      .v = {},
+                      .shape = plan.shape,
+                      .order = plan.dkdv,
+                      .dq = ref(t.dq),
+                      .dk = ref(t.dk),
+                      .dv = ref(t.dv),
+                      .accumulate = plan.accumulate,
+                      .query_tiles = plan.query_tiles,
+                      .lse = at<float>(context.workspace, plan.lse),
+                      .delta = at<float>(context.workspace, plan.delta)};
+  encode(p.q, plan, "q", t.q, kTwoPassRows);
+  encode(p.dout, plan, "dout", t.dout, kTwoPassRows);
+  encode(p.k, plan, "k", t.k, kTwoPassRows);
+  encode(p.v, plan, "v", t.v, kTwoPassRows);
+  const BackwardPreprocessParameters preprocess{.shape = plan.shape,
+                                                .query_tiles = plan.query_tiles,
+                                                .queries = kTwoPassRows,
+                                                .out = ref(t.out),
+                                                .dout = ref(t.dout),
+                                                .lse = ref(t.lse),
+                                                .delta = ref(t.delta),
+                                                .dq = {},
+                                                .lse_result = at<float>(context.workspace, plan.lse),
+                                                .delta_result = at<float>(context.workspace, plan.delta)};
+  auto* stream = static_cast<cudaStream_t>(context.stream);
+  launch(plan.kernels->preprocess, plan.preprocess_ctas, kPreprocessThreads, 0, stream, &preprocess, Dependency::full,
+         Carveout::max_shared);
+  if (p.dk.data != nullptr || p.dv.data != nullptr) {
+    launch(plan.kernels->dkdv, plan.dkdv.ctas(), kTwoPassThreads, plan.kernels->dkdv_shared_bytes, stream, &p,
+           Dependency::programmatic, Carveout::max_shared);
+    p.rows_are_ready = true;
+  }
+  p.order = plan.dq;
+  if (p.dq.data != nullptr)
+    launch(plan.kernels->dq, plan.dq.ctas(), kTwoPassThreads, plan.kernels->dq_shared_bytes, stream, &p,
+           Dependency::programmatic, Carveout::max_shared);
+}
+
 }  // namespace
 
 void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::RunContext& context) {
@@ -131,6 +175,7 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
 void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::RunContext& context) {
   const CurrentDevice current(any_plan.device.index);
   check_placements(any_plan, t, context);
+  if (const auto* two_pass = dynamic_cast<const TwoPassPlan*>(&any_plan)) return run_two_pass(*two_pass, t, context);
   const auto& plan = static_cast<const BackwardPlan&>(any_plan);
   BackwardParameters p{.q = {},
                        .dout = {},

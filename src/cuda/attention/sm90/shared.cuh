@@ -53,7 +53,7 @@ __device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, 
 // number, since consumers have no register to spare.
 template <int kStages>
 struct RingPosition {
-  static_assert(kStages == 1 || kStages == 2 || kStages == 4);
+  static_assert(kStages >= 1 && kStages <= 4);
   unsigned uses = 0;
   __device__ __forceinline__ unsigned stage() const { return uses % kStages; }
   __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }

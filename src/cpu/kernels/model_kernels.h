@@ -1,0 +1,99 @@
+// The kernels of a transformer beside products and attention: norm, SwiGLU, token rows, loss, optimizer. All matrices
+// are dense fp32 [rows, columns]. The same rules as in kernels.h hold for this header.
+#pragma once
+
+#include <stdint.h>
+
+namespace fovea::cpu {
+
+// y = x * inverse * weight, inverse = 1 / sqrt(mean of a row's x^2 + epsilon). Zhang, Sennrich, arXiv 1910.07467.
+struct RmsNormTask {
+  const float* x;
+  const float* branch;  // added to x first; null: none
+  float* sum;           // x + branch; not written without a branch
+  const float* weight;  // [columns]
+  float* y;
+  float* inverse;  // [rows]
+  int64_t rows, columns;
+  float epsilon;
+};
+
+// dx = inverse * (g - x * inverse^2 * mean of a row's g * x), g = dy * weight.
+struct RmsNormBackwardTask {
+  const float *x, *weight, *inverse, *dy;
+  float* dx;
+  bool accumulate;  // add to dx
+  float* dweight;   // [columns]: the sum over these rows
+  int64_t rows, columns;
+};
+
+// out = silu(gate) * up, silu(a) = a / (1 + exp(-a)). A row holds its gates, then its ups. Shazeer, arXiv 2002.05202.
+struct SwigluTask {
+  const float* gate_up;  // [rows, 2 columns]
+  float* out;            // [rows, columns]
+  int64_t rows, columns;
+};
+
+struct SwigluBackwardTask {
+  const float *gate_up, *dout;
+  float* dgate_up;  // may be gate_up
+  int64_t rows, columns;
+};
+
+// rows[i] = table[tokens[i]].
+struct GatherTask {
+  const float* table;
+  const int32_t* tokens;
+  float* rows;
+  int64_t count, columns;
+};
+
+// dtable[tokens[i]] += drows[i] for these columns, in the order of i.
+struct ScatterTask {
+  const float* drows;
+  const int32_t* tokens;
+  float* dtable;
+  int64_t count, stride;  // floats from one row to the next, of both
+  int64_t first_column, columns;
+};
+
+struct RowLoss {
+  float maximum, sum, logit;  // loss = log(sum of exp(x - maximum)) + (maximum - the target's logit)
+};
+
+// Softmax and cross-entropy. If `gradient` is not 0, logits become gradient * (softmax - one at the target).
+struct CrossEntropyTask {
+  float* logits;
+  const int32_t* targets;  // [rows]
+  RowLoss* losses;         // [rows]
+  int64_t rows, columns;
+  float gradient;
+};
+
+// Loshchilov, Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2, for step t.
+struct AdamWTask {
+  float *weight, *m, *v;
+  const float* gradient;
+  int64_t count;
+  float gradient_factor;  // of clipping
+  float rest1, rest2;     // 1 - beta1, 1 - beta2
+  float beta2;
+  float step_size;  // learning rate / (1 - beta1^t)
+  float v_factor;   // 1 / sqrt(1 - beta2^t)
+  float epsilon;
+  float decay;  // 1 - learning rate * weight decay
+};
+
+struct ModelKernels {
+  void (*rms_norm)(const RmsNormTask&);
+  void (*rms_norm_backward)(const RmsNormBackwardTask&);
+  void (*swiglu)(const SwigluTask&);
+  void (*swiglu_backward)(const SwigluBackwardTask&);
+  void (*gather)(const GatherTask&);
+  void (*scatter)(const ScatterTask&);
+  void (*cross_entropy)(const CrossEntropyTask&);
+  float (*sum_of_squares)(const float* x, int64_t count);
+  void (*adamw)(const AdamWTask&);
+};
+
+}  // namespace fovea::cpu

@@ -1,0 +1,83 @@
+// Enqueues the kernels of row passes.
+#include "heads/cuda/passes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/runtime/launch.h"
+#include "cuda/runtime/tensor_refs.h"
+#include "heads/cuda/kernels.h"
+#include "heads/gpu_grid.h"
+
+namespace fovea::heads {
+namespace {
+
+using cuda::ref;
+
+constexpr std::int64_t kMaxGrid = 0x7fffffff;
+
+RotationParameters parameters_of(const std::optional<Rotation>& r) {
+  if (!r) return {};
+  return {.first_column = r->first_column,
+          .pairs = r->columns / 2,
+          .first_position = r->first_position,
+          .log2_theta = std::log2(r->theta),
+          .halves = r->pairs == RotaryPairs::halves};
+}
+
+template <class Parameters>
+void enqueue(const void* kernel, std::int64_t ctas, int threads, const Parameters& parameters,
+             const core::RunContext& context, std::int64_t pairs = 0) {
+  if (ctas == 0) return;
+  cuda::launch(kernel, ctas, threads, static_cast<int>(pairs * 2 * size_of(DType::fp32)),
+               static_cast<cudaStream_t>(context.stream), &parameters, cuda::Dependency::full);
+}
+
+void forward_on_gpu(const RowPass& pass, const core::RunContext& context) {
+  const Sizes& sizes = pass.to.sizes;
+  const ForwardParameters parameters{.tokens = sizes[0] * sizes[2],
+                                     .len = sizes[2],
+                                     .heads = sizes[1],
+                                     .dim = sizes[3],
+                                     .from = ref(pass.from),
+                                     .to = ref(pass.to),
+                                     .weight = ref(pass.weight),
+                                     .epsilon = static_cast<float>(pass.epsilon),
+                                     .rotation = parameters_of(pass.rotation)};
+  enqueue(forward_kernel(), std::min(parameters.tokens, kMaxGrid), kGpuWarps * 32, parameters, context,
+          parameters.rotation.pairs);
+}
+
+void backward_on_gpu(const RowPassBackward& pass, const core::RunContext& context) {
+  const Sizes& sizes = pass.dx.sizes;
+  const BackwardParameters parameters{.tokens = sizes[0] * sizes[2],
+                                      .len = sizes[2],
+                                      .heads = sizes[1],
+                                      .dim = sizes[3],
+                                      .summed = sizes[1] == 1 ? pass.dy.sizes[1] : 1,
+                                      .x = ref(pass.x),
+                                      .dy = ref(pass.dy),
+                                      .dx = ref(pass.dx),
+                                      .weight = ref(pass.weight),
+                                      .epsilon = static_cast<float>(pass.epsilon),
+                                      .rotation = parameters_of(pass.rotation),
+                                      .partial = pass.partial};
+  const std::int64_t most = pass.partial == nullptr ? kMaxGrid : kMostGpuCtas;
+  enqueue(backward_kernel(), std::min(parameters.tokens, most), kGpuWarps * 32, parameters, context,
+          parameters.rotation.pairs);
+}
+
+void sum_on_gpu(const WeightGradient& sum, const core::RunContext& context) {
+  const std::int64_t columns = sum.dweight.sizes[3];
+  const SumParameters parameters{sum.rows, columns, sum.partial, ref(sum.dweight), sum.accumulate};
+  enqueue(sum_kernel(), (columns + kSumColumns - 1) / kSumColumns, kSumThreads, parameters, context);
+}
+
+}  // namespace
+
+const Passes& passes_on_gpu() {
+  static constexpr Passes kPasses{forward_on_gpu, backward_on_gpu, sum_on_gpu};
+  return kPasses;
+}
+
+}  // namespace fovea::heads

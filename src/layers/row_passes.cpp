@@ -1,0 +1,138 @@
+// Where nothing is normalised, rows are rotated where they lie.
+#include "layers/row_passes.h"
+
+namespace fovea::layers {
+namespace {
+
+class Transforms {
+ public:
+  Transforms(const Views& views, const LayerProblem& p, const LayerNorms& norms, const RunOfPasses& run)
+      : views_(views), p_(p), norms_(norms), run_(run) {}
+
+  void forward(Norm norm) const {
+    const auto rotation = rotation_of(p_, norm);
+    const TensorView& weight = at(norms_, norm);
+    const MutableTensorView from = views_.read_rows(norm), to = views_.made_rows(norm);
+    if (!weight && !rotation && from.data == to.data) return;
+    run_.passes.forward({.from = from, .to = to, .weight = weight, .epsilon = p_.epsilon, .rotation = rotation},
+                        run_.context);
+  }
+
+  // q and k side by side, which are rotated by the same angles: one pass over the heads of both.
+  bool rotates_together(const MutableTensorView& q, const MutableTensorView& k) const {
+    const auto of_q = rotation_of(p_, Norm::q), of_k = rotation_of(p_, Norm::k);
+    const char* const behind_q = static_cast<const char*>(q.data) + q.sizes[1] * q.strides[1] * size_of(q.dtype);
+    return of_q && of_q == of_k && !norms_.q && !norms_.k && q.strides == k.strides && q.sizes[2] == k.sizes[2] &&
+           behind_q == k.data;
+  }
+  void forward_qk() const {
+    MutableTensorView q = views_.read_rows(Norm::q);
+    const MutableTensorView k = views_.read_rows(Norm::k);
+    if (p_.caches) run_.passes.forward({.from = views_.fused_values(), .to = views_.cached_values()}, run_.context);
+    if (p_.caches || !rotates_together(q, k)) return forward(Norm::q), forward(Norm::k);
+    q.sizes[1] += k.sizes[1];
+    run_.passes.forward({.from = q, .to = q, .rotation = rotation_of(p_, Norm::q)}, run_.context);
+  }
+
+  // The first columns of each head of k come from its projection, the last ones are the shared key's.
+  void copy_own_key() const {
+    const MutableTensorView own = views_.own_key();
+    run_.passes.forward({.from = own, .to = columns_from(views_.made_rows(Norm::k), 0, own.sizes[3])}, run_.context);
+  }
+  // The cache holds it rotated.
+  void copy_shared_key() const {
+    const auto rotation = rotation_of_shared_key(p_);
+    const MutableTensorView own = views_.shared_key();
+    if (p_.caches) run_.passes.forward({.from = own, .to = own, .rotation = rotation}, run_.context);
+    TensorView shared = views_.whole_shared_key();
+    shared.sizes[1] = p_.heads_kv, shared.strides[1] = 0;
+    const MutableTensorView k = views_.made_rows(Norm::k);
+    run_.passes.forward({.from = shared,
+                         .to = columns_from(k, p_.dim_qk - p_.dim_shared, p_.dim_shared),
+                         .rotation = p_.caches ? std::nullopt : rotation},
+                        run_.context);
+  }
+
+  void backward(Norm norm, const MutableTensorView& dweight, bool accumulate) const {
+    const auto rotation = rotation_of(p_, norm);
+    const TensorView& weight = at(norms_, norm);
+    if (!weight && !rotation) return;
+    const MutableTensorView gradients = views_.row_gradients(norm);
+    float* const partial = dweight ? views_.partial() : nullptr;
+    run_.passes.backward({.x = weight ? TensorView(views_.read_rows(norm)) : TensorView{},
+                          .dy = gradients,
+                          .dx = gradients,
+                          .weight = weight,
+                          .epsilon = p_.epsilon,
+                          .rotation = rotation,
+                          .partial = partial},
+                         run_.context);
+    if (!dweight) return;
+    const std::int64_t rows = heads::partial_rows(p_.device.kind, gradients.sizes, rotation);
+    run_.passes.sum({partial, rows, dweight, accumulate}, run_.context);
+  }
+
+  // Of the gradients that attention has written.
+  void backward_qk(const AttentionProblem& written, const LayerBackwardTensors& t) const {
+    auto [q, k, v] = views_.head_gradients();
+    if (written.wants_dq && written.wants_dk && rotates_together(q, k)) {
+      q.sizes[1] += k.sizes[1];
+      return run_.passes.backward({.dy = q, .dx = q, .rotation = rotation_of(p_, Norm::q)}, run_.context);
+    }
+    if (written.wants_dq) backward(Norm::q, t.norm_gradients.q, t.accumulate);
+    if (!written.wants_dk) return;
+    p_.dim_shared > 0 ? split_key_gradient() : backward(Norm::k, t.norm_gradients.k, t.accumulate);
+  }
+
+  void split_key_gradient() const {
+    const MutableTensorView whole = views_.head_gradients().k, own = views_.own_key_gradient();
+    run_.passes.forward({.from = columns_from(whole, 0, own.sizes[3]), .to = own}, run_.context);
+    run_.passes.backward({.dy = columns_from(whole, own.sizes[3], p_.dim_shared),
+                          .dx = views_.shared_key_gradient(),
+                          .rotation = rotation_of_shared_key(p_)},
+                         run_.context);
+  }
+
+ private:
+  const Views& views_;
+  const LayerProblem& p_;
+  const LayerNorms& norms_;
+  const RunOfPasses& run_;
+};
+
+}  // namespace
+
+void transform_result(const Views& views, const LayerProblem& p, const Step& step, const LayerNorms& norms,
+                      const RunOfPasses& run) {
+  const Transforms transforms(views, p, norms, run);
+  switch (step.slot) {
+    case Slot::q_down:
+      return transforms.forward(Norm::q_latent);
+    case Slot::kv_down:
+      transforms.forward(Norm::kv_latent);
+      if (p.dim_shared > 0) transforms.copy_shared_key();
+      return;
+    case Slot::qkv:
+      return transforms.forward_qk();
+    case Slot::q:
+      return transforms.forward(Norm::q);
+    case Slot::k:
+      return p.dim_shared > 0 ? transforms.copy_own_key() : transforms.forward(Norm::k);
+    case Slot::v:
+    case Slot::out:
+      return;
+  }
+}
+
+void differentiate_heads(const Views& views, const LayerProblem& p, const AttentionProblem& written,
+                         const LayerBackwardTensors& t, const RunOfPasses& run) {
+  Transforms(views, p, t.norms, run).backward_qk(written, t);
+}
+
+void differentiate_latent(const Views& views, const LayerProblem& p, Source latent, const LayerBackwardTensors& t,
+                          const RunOfPasses& run) {
+  const Norm norm = latent == Source::q_latent ? Norm::q_latent : Norm::kv_latent;
+  Transforms(views, p, t.norms, run).backward(norm, at(t.norm_gradients, norm), t.accumulate);
+}
+
+}  // namespace fovea::layers

@@ -1,0 +1,35 @@
+// The calls of Linear and of the attention layer that every block of a model makes, planned once.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/layers.h"
+#include "fovea/linear.h"
+#include "model/config.h"
+
+namespace fovea::model {
+
+// The attention layer of a block, without tensors.
+LayerOptions attention_options(const Config& config);
+
+// A product y = x weight^T without bias, and its gradients: dx is written, dweight is added to.
+struct ProductCalls {
+  ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out);
+
+  Plan forward, backward;
+  double forward_flops = 0, backward_flops = 0;
+};
+
+struct Calls {
+  Calls(const Config& config, const Extent& extent);
+
+  Plan attention_forward, attention_backward;
+  std::int64_t attention_saved_bytes = 0;
+  double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
+  ProductCalls gate_up, down, head;
+  double forward_flops = 0, backward_flops = 0;  // of all calls of a pass
+
+  std::int64_t workspace_bytes() const;  // of the call that needs most
+};
+
+}  // namespace fovea::model

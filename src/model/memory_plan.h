@@ -1,0 +1,46 @@
+// Where everything of a training step lies in one block of memory, known before any of it is allocated.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/calls.h"
+#include "model/parameters.h"
+
+namespace fovea::model {
+
+// Offsets in bytes; R rows (batch, position), E width, F hidden, V vocabulary. All are fp32 unless said otherwise.
+struct NormMemory {
+  std::int64_t x = 0;        // [R, E], the residual stream that it reads
+  std::int64_t inverse = 0;  // [R]
+  std::int64_t y = 0;        // [R, E]
+};
+
+struct BlockMemory {
+  std::int64_t attention_saved = 0;
+  std::int64_t gate_up = 0;  // [R, 2 F]
+  std::int64_t hidden = 0;   // [R, F]
+};
+
+struct MemoryPlan {
+  MemoryPlan(const Config& config, const Extent& extent, const ParameterMap& map, const Calls& calls);
+
+  std::int64_t weights = 0, gradients = 0, first_moment = 0, second_moment = 0;
+  std::vector<NormMemory> norms;  // two for each block, and the last one
+  std::vector<BlockMemory> blocks;
+  std::int64_t branch = 0;   // [R, E], what attention or the feed-forward part adds to the stream
+  std::int64_t logits = 0;   // [R, V], then their gradient
+  std::int64_t losses = 0;   // [R] RowLoss
+  std::int64_t dstream = 0;  // [R, E], gradient of the residual stream
+  std::int64_t dy = 0;       // [R, E], gradient of a norm's result
+  std::int64_t dhidden = 0, dgate_up = 0;
+  std::int64_t partials = 0;  // of the gradients of a norm's weight
+  std::int64_t workspace = 0;
+
+  std::int64_t workspace_bytes = 0;
+  std::int64_t state_bytes = 0;       // weights, gradients, moments
+  std::int64_t activation_bytes = 0;  // what forward keeps for backward
+  std::int64_t total_bytes = 0;
+};
+
+}  // namespace fovea::model

@@ -1,0 +1,263 @@
+// Forward keeps the input of every norm, product and attention; backward goes the same way back.
+#include "model/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/tensor_checks.h"
+#include "model/row_passes.h"
+
+namespace fovea::model {
+namespace {
+
+constexpr std::string_view kCall = "model";
+
+Config checked(const Config& config, const Extent& extent) {
+  check(config, extent, kCall);
+  return config;
+}
+
+double loss_of(const cpu::RowLoss& row) {
+  return std::log(static_cast<double>(row.sum)) + (static_cast<double>(row.maximum) - static_cast<double>(row.logit));
+}
+
+}  // namespace
+
+Model::Model(const Config& config, const Extent& extent, std::uint64_t seed)
+    : config_(checked(config, extent)),
+      extent_(extent),
+      map_(config),
+      calls_(config, extent),
+      memory_(config, extent, map_, calls_),
+      arena_(memory_.total_bytes, kCall) {
+  initialize(map_, seed, weights());
+  for (const std::span<float> array : {gradients(), first_moment(), second_moment()}) std::ranges::fill(array, 0.0f);
+}
+
+// The parts of a pass over one batch.
+struct Model::Run {
+  Model& model;
+  const core::RunContext& context;
+  const Config& c = model.config_;
+  const MemoryPlan& memory = model.memory_;
+  std::int64_t rows = model.extent_.rows();
+  Buffer workspace{model.at(memory.workspace), memory.workspace_bytes};
+
+  float* at(std::int64_t offset) const { return model.at(offset); }
+  float* weight(std::int64_t offset) const { return at(memory.weights) + offset; }
+  float* gradient(std::int64_t offset) const { return at(memory.gradients) + offset; }
+
+  void ended(std::string_view part, double flops = 0) const {
+    if (model.watch_) model.watch_({part, flops});
+  }
+
+  static MutableTensorView matrix(float* data, std::int64_t rows, std::int64_t columns) {
+    return contiguous(data, {1, 1, rows, columns});
+  }
+  // Rows as the attention layer counts them.
+  MutableTensorView sequences(float* data) const {
+    return contiguous(data, {model.extent_.batch, 1, model.extent_.length, c.width});
+  }
+
+  LinearOptions options_of(const Plan& plan) const {
+    return {.threads = context.threads,
+            .thread_pool = context.thread_pool,
+            .cancel = context.cancel,
+            .workspace = workspace,
+            .plan = &plan};
+  }
+
+  LayerOptions attention_options_of(const Plan& plan) const {
+    LayerOptions options = attention_options(c);
+    options.threads = context.threads;
+    options.thread_pool = context.thread_pool;
+    options.cancel = context.cancel;
+    options.workspace = workspace;
+    options.plan = &plan;
+    return options;
+  }
+
+  void multiply(const ProductCalls& calls, float* x, std::int64_t columns_in, std::int64_t offset, float* y,
+                std::int64_t columns_out) const {
+    linear_forward({.x = matrix(x, rows, columns_in),
+                    .weight = matrix(weight(offset), columns_out, columns_in),
+                    .y = matrix(y, rows, columns_out)},
+                   options_of(calls.forward));
+  }
+
+  void multiply_backward(const ProductCalls& calls, float* x, float* dx, std::int64_t columns_in, std::int64_t offset,
+                         float* dy, std::int64_t columns_out) const {
+    linear_backward({.x = matrix(x, rows, columns_in),
+                     .weight = matrix(weight(offset), columns_out, columns_in),
+                     .dy = matrix(dy, rows, columns_out),
+                     .dx = matrix(dx, rows, columns_in),
+                     .dweight = matrix(gradient(offset), columns_out, columns_in),
+                     .accumulate = true},
+                    options_of(calls.backward));
+  }
+
+  // Norm `index`: the first one reads the embedded tokens, every other one adds the branch before it to the stream.
+  void norm(std::size_t index, std::int64_t offset) const {
+    const NormMemory& m = memory.norms[index];
+    const bool adds = index > 0;
+    rms_norm({.x = at(adds ? memory.norms[index - 1].x : m.x),
+              .branch = adds ? at(memory.branch) : nullptr,
+              .sum = adds ? at(m.x) : nullptr,
+              .weight = weight(offset),
+              .y = at(m.y),
+              .inverse = at(m.inverse),
+              .rows = rows,
+              .columns = c.width,
+              .epsilon = static_cast<float>(c.epsilon)},
+             context);
+    ended("norm");
+  }
+
+  // Adds the gradient of norm `index` to the gradient of the stream, which the last norm begins.
+  void norm_backward(std::size_t index, std::int64_t offset) const {
+    const NormMemory& m = memory.norms[index];
+    rms_norm_backward({.x = at(m.x),
+                       .weight = weight(offset),
+                       .inverse = at(m.inverse),
+                       .dy = at(memory.dy),
+                       .dx = at(memory.dstream),
+                       .accumulate = index + 1 < memory.norms.size(),
+                       .dweight = gradient(offset),
+                       .rows = rows,
+                       .columns = c.width},
+                      at(memory.partials), context);
+    ended("norm");
+  }
+
+  LayerParameters attention_parameters(const BlockOffsets& block) const {
+    LayerParameters parameters;
+    parameters.qkv.weight = matrix(weight(block.qkv), 3 * c.width, c.width);
+    parameters.out.weight = matrix(weight(block.out), c.width, c.width);
+    return parameters;
+  }
+
+  void attend(std::size_t index, const BlockOffsets& block) const {
+    layer_forward({.x = sequences(at(memory.norms[2 * index].y)),
+                   .parameters = attention_parameters(block),
+                   .y = sequences(at(memory.branch)),
+                   .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes}},
+                  attention_options_of(model.calls_.attention_forward));
+    ended("attention", model.calls_.attention_forward_flops);
+  }
+
+  void attend_backward(std::size_t index, const BlockOffsets& block) const {
+    LayerBackwardTensors t{.x = sequences(at(memory.norms[2 * index].y)),
+                           .parameters = attention_parameters(block),
+                           .dy = sequences(at(memory.dstream)),
+                           .dx = sequences(at(memory.dy)),
+                           .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes},
+                           .accumulate = true};
+    t.gradients.qkv.weight = matrix(gradient(block.qkv), 3 * c.width, c.width);
+    t.gradients.out.weight = matrix(gradient(block.out), c.width, c.width);
+    layer_backward(t, attention_options_of(model.calls_.attention_backward));
+    ended("attention", model.calls_.attention_backward_flops);
+  }
+
+  void feed_forward(std::size_t index, const BlockOffsets& block) const {
+    const BlockMemory& m = memory.blocks[index];
+    multiply(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), c.width, block.gate_up, at(m.gate_up),
+             2 * c.hidden);
+    ended("gate_up", model.calls_.gate_up.forward_flops);
+    swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden}, context);
+    ended("swiglu");
+    multiply(model.calls_.down, at(m.hidden), c.hidden, block.down, at(memory.branch), c.width);
+    ended("down", model.calls_.down.forward_flops);
+  }
+
+  void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
+    const BlockMemory& m = memory.blocks[index];
+    multiply_backward(model.calls_.down, at(m.hidden), at(memory.dhidden), c.hidden, block.down, at(memory.dstream),
+                      c.width);
+    ended("down", model.calls_.down.backward_flops);
+    swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden}, context);
+    ended("swiglu");
+    multiply_backward(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), at(memory.dy), c.width, block.gate_up,
+                      at(memory.dgate_up), 2 * c.hidden);
+    ended("gate_up", model.calls_.gate_up.backward_flops);
+  }
+
+  // Up to the logits, then the losses; with a gradient, logits become theirs.
+  std::span<const cpu::RowLoss> forward(const Batch& batch, double gradient_factor) const {
+    const ParameterMap& map = model.map_;
+    gather({weight(map.embedding), batch.tokens.data(), at(memory.norms[0].x), rows, c.width}, context);
+    ended("embedding");
+    for (std::size_t i = 0; i < map.blocks.size(); ++i) {
+      norm(2 * i, map.blocks[i].attention_norm);
+      attend(i, map.blocks[i]);
+      norm(2 * i + 1, map.blocks[i].feed_forward_norm);
+      feed_forward(i, map.blocks[i]);
+    }
+    norm(memory.norms.size() - 1, map.norm);
+    multiply(model.calls_.head, at(memory.norms.back().y), c.width, map.head, at(memory.logits), c.vocabulary);
+    ended("head", model.calls_.head.forward_flops);
+    auto* const losses = reinterpret_cast<cpu::RowLoss*>(at(memory.losses));
+    cross_entropy({at(memory.logits), batch.targets.data(), losses, rows, c.vocabulary,
+                   static_cast<float>(gradient_factor / static_cast<double>(rows))},
+                  context);
+    ended("loss");
+    return {losses, static_cast<std::size_t>(rows)};
+  }
+
+  void backward(const Batch& batch) const {
+    const ParameterMap& map = model.map_;
+    multiply_backward(model.calls_.head, at(memory.norms.back().y), at(memory.dy), c.width, map.head, at(memory.logits),
+                      c.vocabulary);
+    ended("head", model.calls_.head.backward_flops);
+    norm_backward(memory.norms.size() - 1, map.norm);
+    for (std::size_t i = map.blocks.size(); i-- > 0;) {
+      feed_forward_backward(i, map.blocks[i]);
+      norm_backward(2 * i + 1, map.blocks[i].feed_forward_norm);
+      attend_backward(i, map.blocks[i]);
+      norm_backward(2 * i, map.blocks[i].attention_norm);
+    }
+    scatter({at(memory.dstream), batch.tokens.data(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
+    ended("embedding");
+  }
+};
+
+void Model::check_batch(const Batch& batch) const {
+  const core::Validator validator(kCall);
+  for (const auto& [name, tokens] : {std::pair{"tokens", batch.tokens}, {"targets", batch.targets}}) {
+    if (static_cast<std::int64_t>(tokens.size()) != extent_.rows())
+      validator.refuse(name, "a batch of another size", core::to_string(static_cast<std::int64_t>(tokens.size())),
+                       core::to_string(extent_.rows()), "batch * length of the model's extent");
+    for (const std::int32_t token : tokens) {
+      if (token < 0 || token >= config_.vocabulary)
+        validator.refuse(name, "a token outside of the vocabulary", core::to_string(std::int64_t{token}),
+                         "0 to " + core::to_string(config_.vocabulary - 1), "the model has no row for it");
+    }
+  }
+}
+
+std::vector<double> Model::losses(const Batch& batch, const core::RunContext& context) {
+  check_batch(batch);
+  std::vector<double> all;
+  for (const cpu::RowLoss& row : Run{*this, context}.forward(batch, 0)) all.push_back(loss_of(row));
+  return all;
+}
+
+double Model::forward(const Batch& batch, double factor, const core::RunContext& context) {
+  check_batch(batch);
+  double sum = 0;
+  for (const cpu::RowLoss& row : Run{*this, context}.forward(batch, factor)) sum += loss_of(row);
+  return sum / static_cast<double>(extent_.rows());
+}
+
+void Model::backward(const Batch& batch, const core::RunContext& context) {
+  check_batch(batch);
+  Run{*this, context}.backward(batch);
+}
+
+double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {
+  const double loss = forward(batch, factor, context);
+  backward(batch, context);
+  return loss;
+}
+
+}  // namespace fovea::model

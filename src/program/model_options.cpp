@@ -1,0 +1,52 @@
+// The sizes' help, and the search for a preset.
+#include "program/model_options.h"
+
+#include <limits>
+#include <vector>
+
+#include "core/check.h"
+#include "core/problem_line.h"
+#include "program/command_line.h"
+
+namespace fovea::program {
+
+model::Config ModelSizes::applied_to(model::Config config) const {
+  config.layers = layers.value_or(config.layers);
+  config.width = width.value_or(config.width);
+  config.heads = heads.value_or(config.heads);
+  config.hidden = hidden.value_or(config.hidden);
+  config.vocabulary = vocabulary.value_or(config.vocabulary);
+  return config;
+}
+
+void add_size_options(CLI::App* verb, ModelSizes& sizes) {
+  const auto add = [verb](const char* name, std::optional<std::int64_t>& value, const char* help) {
+    verb->add_option(name, value, help)
+        ->check(whole_number_within(1, std::numeric_limits<std::int32_t>::max()))
+        ->type_name("N");
+  };
+  add("--layers", sizes.layers, "blocks (4)");
+  add("--width", sizes.width, "columns of the residual stream (256)");
+  add("--heads", sizes.heads, "heads of attention (4)");
+  add("--hidden", sizes.hidden, "columns of SwiGLU (1024)");
+  add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
+}
+
+const model::Config& preset_named(const std::string& option, const std::string& name) {
+  if (const model::Preset* const found = model::find_preset(name)) return found->config;
+  std::vector<std::string> known;
+  std::string list;
+  for (const model::Preset& one : model::presets()) {
+    known.emplace_back(one.name);
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  const std::string near = core::nearest_word(name, known);
+  core::fail({.status = Status::invalid_argument,
+              .argument = option,
+              .problem = "no preset of this name",
+              .got = name,
+              .wanted = list,
+              .hint = near.empty() ? "" : "did you mean `" + near + "`?"});
+}
+
+}  // namespace fovea::program

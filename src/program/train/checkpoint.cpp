@@ -1,0 +1,102 @@
+// Tensors of a checkpoint: each parameter by its name, and its moments below optimizer.m. and optimizer.v.
+#include "program/train/checkpoint.h"
+
+#include <charconv>
+#include <vector>
+
+#include "core/check.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr const char *kFormatKey = "format", *kFormat = "fovea.checkpoint/1", *kStep = "step";
+
+[[noreturn]] void refuse(const std::string& problem, const std::string& got, const std::string& wanted,
+                         const std::string& hint) {
+  core::fail({.status = Status::invalid_argument,
+              .argument = "--resume",
+              .problem = problem,
+              .got = got,
+              .wanted = wanted,
+              .hint = hint});
+}
+
+std::vector<std::int64_t> shape_of(const model::Parameter& one) {
+  if (one.is_vector) return {one.columns};
+  return {one.rows, one.columns};
+}
+
+// visit(name, shape, values) for all tensors of a checkpoint, in the order of the file.
+template <class Visit>
+void for_each_tensor(model::Model& model, Visit visit) {
+  for (const auto& [prefix, array] : {std::pair{"", model.weights()},
+                                      {"optimizer.m.", model.first_moment()},
+                                      {"optimizer.v.", model.second_moment()}}) {
+    for (const model::Parameter& one : model.map().all())
+      visit(prefix + one.name, shape_of(one),
+            array.subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count())));
+  }
+}
+
+std::string value_of(const Metadata& all, const std::string& key) {
+  const auto found = all.find(key);
+  return found == all.end() ? "" : found->second;
+}
+
+void check_settings(const std::string& path, const Metadata& stored, const Metadata& settings) {
+  if (value_of(stored, kFormatKey) != kFormat)
+    refuse("a safetensors file that is no checkpoint of fovea", path, std::string("format ") + kFormat,
+           "name a folder that `fovea train` wrote");
+  for (const auto& [key, value] : settings) {
+    if (value_of(stored, key) != value)
+      refuse("a checkpoint of another training: " + key + " differs", key + " " + value,
+             key + " " + value_of(stored, key) + ", as in " + path, "repeat the options of the first run");
+  }
+}
+
+std::int64_t step_of(const std::string& path, const Metadata& stored) {
+  const std::string text = value_of(stored, kStep);
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc{} || end != text.data() + text.size() || step < 0)
+    refuse("a checkpoint without a step", path, "a number of 0 or more", "the file was changed by another program");
+  return step;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, model::Model& model, const Metadata& settings, std::int64_t step) {
+  Metadata metadata = settings;
+  metadata[kFormatKey] = kFormat;
+  metadata[kStep] = std::to_string(step);
+  std::vector<StoredTensor> tensors;
+  for_each_tensor(model, [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> values) {
+    tensors.push_back({name, shape, values});
+  });
+  write_safetensors(path, metadata, tensors);
+}
+
+std::int64_t load_checkpoint(const std::string& path, model::Model& model, const Metadata& settings) {
+  try {
+    const SafetensorsFile file(path);
+    check_settings(path, file.metadata(), settings);
+    const std::int64_t step = step_of(path, file.metadata());
+    if (file.count() != 3 * model.map().all().size())
+      refuse("a checkpoint with another number of tensors", std::to_string(file.count()),
+             std::to_string(3 * model.map().all().size()), "the file was changed by another program");
+    std::vector<std::vector<float>> values;
+    for_each_tensor(model, [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> to) {
+      file.read(name, shape, values.emplace_back(to.size()));
+    });
+    std::size_t next = 0;
+    for_each_tensor(model, [&](const std::string&, const std::vector<std::int64_t>&, std::span<float> to) {
+      std::ranges::copy(values[next++], to.begin());
+    });
+    return step;
+  } catch (const SafetensorsError& error) {
+    refuse("the checkpoint cannot be used", error.what(), "a file that `fovea train` wrote",
+           "the training can begin anew in another folder");
+  }
+}
+
+}  // namespace fovea::program

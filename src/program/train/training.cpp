@@ -1,0 +1,214 @@
+// The loop. All that a step draws depends on the seed and its number, so a checkpoint needs no more than its number.
+#include "program/train/training.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+
+#include "core/check.h"
+#include "program/bench/progress.h"
+#include "program/command_line.h"
+#include "program/interrupt.h"
+#include "program/machine/machine.h"
+#include "program/machine/session.h"
+#include "program/output_file.h"
+#include "program/train/checkpoint.h"
+#include "program/train/step_progress.h"
+
+namespace fovea::program {
+namespace {
+
+constexpr std::int64_t kLastSteps = 100;  // whose mean loss the summary tells
+
+void check_settings(const TrainingSettings& s) {
+  model::check(s.config, {s.batch, s.config.context}, "train");
+  if (s.config.vocabulary < 256)
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--vocabulary",
+                .problem = "bytes have 256 values",
+                .got = std::to_string(s.config.vocabulary),
+                .wanted = "256 or more"});
+}
+
+// Tells the plan of the memory, and refuses one that does not fit.
+void check_memory(const TrainingSettings& s) {
+  const model::Extent extent{s.batch, s.config.context};
+  const model::ParameterMap map(s.config);
+  const model::MemoryPlan plan(s.config, extent, map, model::Calls(s.config, extent));
+  const std::int64_t free = this_machine().available_bytes;
+  if (plan.total_bytes > free)
+    core::fail({.status = Status::out_of_memory,
+                .argument = "--batch",
+                .problem = "the plan is larger than the free memory",
+                .got = binary_size(plan.total_bytes),
+                .wanted = "at most " + binary_size(free),
+                .hint = "reduce --batch and raise --accumulate, or choose a smaller model"});
+  fmt::print(stderr, "{}: {} parameters\n{} of memory: {} state, {} activations, {} workspace\n",
+             model::line_of(s.config), map.count(), binary_size(plan.total_bytes), binary_size(plan.state_bytes),
+             binary_size(plan.activation_bytes), binary_size(plan.workspace_bytes));
+}
+
+TrainingSettings checked(const TrainingSettings& settings) {
+  check_settings(settings);
+  check_memory(settings);
+  make_folder(settings.folder);
+  return settings;
+}
+
+}  // namespace
+
+Metadata words_of(const TrainingSettings& s, const Text& text) {
+  const auto word = [](auto value) { return fmt::format("{}", value); };
+  return {{"model", model::line_of(s.config)},
+          {"theta", word(s.config.theta)},
+          {"epsilon", word(s.config.epsilon)},
+          {"batch", word(s.batch)},
+          {"accumulate", word(s.accumulate)},
+          {"steps", word(s.schedule.steps)},
+          {"warm_up", word(s.schedule.warm_up)},
+          {"learning_rate", word(s.schedule.largest)},
+          {"least_learning_rate", word(s.schedule.least)},
+          {"weight_decay", word(s.optimizer.weight_decay)},
+          {"clip", word(s.optimizer.largest_norm)},
+          {"seed", word(s.seed)},
+          {"text_sha256", text.sha256}};
+}
+
+Training::Training(const TrainingSettings& settings)
+    : settings_(checked(settings)),
+      text_(read_text(settings.text, settings.config.context)),
+      held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
+      trigram_(trigram_loss(text_)),
+      words_(words_of(settings, text_)),
+      model_(settings.config, extent(), settings.seed),
+      step_(start()),
+      losses_(losses_path(), environment(), settings.resume, settings.force),
+      history_(losses_.before().steps) {
+  history_.erase(history_.upper_bound(step_), history_.end());
+}
+
+Environment Training::environment() const {
+  Environment e = session_environment(this_machine(), settings_.typed, settings_.threads);
+  for (const auto& [key, value] : words_) e.facts[key] = value;
+  e.facts["training_bytes"] = std::to_string(text_.training_bytes);
+  e.facts["held_out_bytes"] = std::to_string(text_.held_out_bytes);
+  return e;
+}
+
+// The step that the checkpoint holds; 0 without one.
+std::int64_t Training::start() {
+  const bool exists = std::filesystem::exists(checkpoint_path());
+  if (exists && !settings_.resume)
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--output",
+                .problem = "the folder holds a checkpoint",
+                .got = settings_.folder,
+                .wanted = "a folder without one, or --resume",
+                .hint = "--resume continues the training"});
+  return exists ? load_checkpoint(checkpoint_path(), model_, words_) : 0;
+}
+
+double Training::add_gradients(std::int64_t step) {
+  const std::int64_t rows = extent().rows();
+  const Sequences all = training_sequences(text_, settings_.config.context, settings_.batch * settings_.accumulate,
+                                           settings_.seed, static_cast<std::uint64_t>(step));
+  const std::span<const std::int32_t> tokens(all.tokens), targets(all.targets);
+  const double share = 1.0 / static_cast<double>(settings_.accumulate);
+  model::clear_gradients(model_);
+  double loss = 0;
+  for (std::int64_t pass = 0; pass < settings_.accumulate; ++pass) {
+    const auto first = static_cast<std::size_t>(pass * rows), count = static_cast<std::size_t>(rows);
+    loss +=
+        share * model_.add_gradients({tokens.subspan(first, count), targets.subspan(first, count)}, share, context());
+  }
+  return loss;
+}
+
+TrainingStep Training::train(std::int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
+  TrainingStep result{.step = step + 1,
+                      .loss = add_gradients(step),
+                      .learning_rate = model::learning_rate(settings_.schedule, step),
+                      .bytes = extent().rows() * settings_.accumulate};
+  result.gradient_norm = model::update(model_, settings_.optimizer, result.learning_rate, step, context());
+  if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm))
+    core::fail({.status = Status::error,
+                .call = "train",
+                .problem = "the loss or its gradient is not finite",
+                .got = fmt::format("loss {}, gradient norm {} in step {}", result.loss, result.gradient_norm, step + 1),
+                .wanted = "finite numbers",
+                .hint = "a smaller --learning-rate, from the last checkpoint or anew"});
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+double Training::held_out_loss() {
+  const auto rows = static_cast<std::size_t>(extent().rows());
+  const std::span<const std::int32_t> tokens(held_out_.sequences.tokens), targets(held_out_.sequences.targets);
+  double sum = 0;
+  for (std::size_t first = 0; first < tokens.size(); first += rows) {
+    const std::vector<double> losses =
+        model_.losses({tokens.subspan(first, rows), targets.subspan(first, rows)}, context());
+    for (std::size_t i = 0; i < rows; ++i) sum += held_out_.counts[first + i] ? losses[i] : 0;
+  }
+  return sum / static_cast<double>(text_.held_out_bytes);
+}
+
+void Training::save() { save_checkpoint(checkpoint_path(), model_, words_, step_); }
+
+int Training::interrupted_at_step() const {
+  const std::string again = shell_line(settings_.typed) + (settings_.resume ? "" : " --resume");
+  std::fprintf(stderr, "%lld of %lld steps done and saved; resume with %s\n", static_cast<long long>(step_),
+               static_cast<long long>(settings_.schedule.steps), again.c_str());
+  return 130;
+}
+
+int Training::run() {
+  watch_interrupts();
+  const std::int64_t steps = settings_.schedule.steps;
+  StepProgress progress(step_, steps);
+  while (step_ < steps) {
+    TrainingStep result = train(step_++);
+    if (step_ % settings_.held_out_every == 0 || step_ == steps)
+      result.held_out = held_out_loss(), result.trigram = trigram_;
+    losses_.append(result);
+    history_[step_] = result;
+    progress.on_step(result);
+    const bool stops = interrupted();
+    if (stops || step_ % settings_.save_every == 0 || step_ == steps) save();
+    if (stops && step_ < steps) {
+      progress.end();
+      return interrupted_at_step();
+    }
+  }
+  progress.end();
+  print_summary();
+  return 0;
+}
+
+void Training::print_summary() const {
+  double sum = 0, seconds = 0;
+  std::int64_t count = 0, bytes = 0;
+  for (const auto& [number, one] : history_) {
+    seconds += one.seconds, bytes += one.bytes;
+    if (number > step_ - kLastSteps) sum += one.loss, ++count;
+  }
+  if (count == 0) return;
+  const TrainingStep& last = history_.rbegin()->second;
+  if (settings_.json) {
+    fmt::print("{}\n", json_line(last));
+    return;
+  }
+  fmt::print("loss in nats a byte, training: {:.3f} in step {}, {:.3f} mean of the last {} steps\n",
+             history_.begin()->second.loss, history_.begin()->first, sum / static_cast<double>(count), count);
+  if (last.held_out) fmt::print("held out: {:.3f}; a trigram count model: {:.3f}\n", *last.held_out, *last.trigram);
+  fmt::print("{} steps, {} bytes in {}; {:.0f} bytes a second\n", history_.size(), bytes, duration_text(seconds),
+             static_cast<double>(bytes) / seconds);
+  fmt::print("checkpoint: {}\nlosses: {}\n", checkpoint_path(), losses_path());
+}
+
+}  // namespace fovea::program

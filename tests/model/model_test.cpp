@@ -1,0 +1,260 @@
+// A tiny model: its loss and every gradient against double precision, accumulation, threads, steps, refusals.
+#include "model/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/random.h"
+#include "expected_model.h"
+#include "fovea/error.h"
+#include "model/optimizer.h"
+#include "model/schedule.h"
+
+namespace fovea::model {
+namespace {
+
+constexpr Config kTiny{.vocabulary = 11, .layers = 2, .width = 12, .heads = 3, .hidden = 10, .context = 8};
+constexpr Config kSmall{.vocabulary = 70, .layers = 2, .width = 48, .heads = 4, .hidden = 80, .context = 32};
+
+core::RunContext on(int threads) { return {.threads = threads}; }
+
+std::vector<std::int32_t> tokens_of(const Config& config, std::int64_t count, std::uint64_t seed) {
+  std::vector<std::int32_t> all;
+  for (std::int64_t i = 0; i < count; ++i)
+    all.push_back(static_cast<std::int32_t>(core::philox(seed, 1, static_cast<std::uint64_t>(i))[0] %
+                                            static_cast<std::uint32_t>(config.vocabulary)));
+  return all;
+}
+
+// Larger weights than a training begins with, so that every part of the model matters.
+void spread(Model& model) {
+  for (const Parameter& one : model.map().all()) {
+    for (std::int64_t i = 0; i < one.count(); ++i) {
+      const float random = core::approximate_normal(core::philox(5, 2, static_cast<std::uint64_t>(one.offset + i)));
+      model.weights()[static_cast<std::size_t>(one.offset + i)] = one.is_vector ? 1.0f + 0.2f * random : 0.4f * random;
+    }
+  }
+}
+
+std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+TEST(Model, LossAndGradientsAreRight) {
+  const Extent extent{2, 5};
+  const std::vector<std::int32_t> tokens = tokens_of(kTiny, extent.rows(), 1),
+                                  targets = tokens_of(kTiny, extent.rows(), 2);
+  Model model(kTiny, extent, 0);
+  spread(model);
+  const std::vector<double> weights(model.weights().begin(), model.weights().end());
+  const auto loss_at = [&](const std::vector<double>& at) {
+    return expected_loss(kTiny, model.map(), at, tokens, targets, extent.length);
+  };
+  EXPECT_NEAR(model.add_gradients({tokens, targets}, 1.0, on(2)), loss_at(weights), 1e-6);
+  for (const Parameter& one : model.map().all()) {
+    std::vector<double> expected;
+    double largest = 0;
+    for (std::int64_t i = 0; i < one.count(); ++i) {
+      constexpr double kStep = 1e-5;
+      std::vector<double> up = weights, down = weights;
+      up[static_cast<std::size_t>(one.offset + i)] += kStep;
+      down[static_cast<std::size_t>(one.offset + i)] -= kStep;
+      expected.push_back((loss_at(up) - loss_at(down)) / (2 * kStep));
+      largest = std::max(largest, std::abs(expected.back()));
+    }
+    EXPECT_GT(largest, 1e-4) << one.name << " has no gradient to compare";
+    for (std::int64_t i = 0; i < one.count(); ++i)
+      ASSERT_NEAR(model.gradients()[static_cast<std::size_t>(one.offset + i)], expected[static_cast<std::size_t>(i)],
+                  1e-5 * std::max(largest, 0.1))
+          << one.name << " " << i;
+  }
+}
+
+TEST(Model, LossesAreThoseOfEachToken) {
+  const Extent extent{3, 7};
+  const std::vector<std::int32_t> tokens = tokens_of(kTiny, extent.rows(), 1),
+                                  targets = tokens_of(kTiny, extent.rows(), 2);
+  Model model(kTiny, extent, 0);
+  const std::vector<double> losses = model.losses({tokens, targets}, on(1));
+  ASSERT_EQ(losses.size(), tokens.size());
+  double sum = 0;
+  for (const double one : losses) sum += one;
+  EXPECT_NEAR(sum / static_cast<double>(losses.size()), std::log(11.0), 0.05) << "small weights know nothing yet";
+  EXPECT_EQ(sum / static_cast<double>(losses.size()), model.add_gradients({tokens, targets}, 1.0, on(1)));
+}
+
+TEST(Model, AccumulationEqualsOneBatch) {
+  const std::vector<std::int32_t> tokens = tokens_of(kSmall, 128, 1), targets = tokens_of(kSmall, 128, 2);
+  Model whole(kSmall, {4, 32}, 3), half(kSmall, {2, 32}, 3);
+  const double loss = whole.add_gradients({tokens, targets}, 1.0, on(2));
+  double sum = 0;
+  for (const std::size_t first : {0, 64}) {
+    const std::span<const std::int32_t> some(tokens), following(targets);
+    sum += half.add_gradients({some.subspan(first, 64), following.subspan(first, 64)}, 0.5, on(2)) / 2;
+  }
+  EXPECT_NEAR(sum, loss, 1e-6);
+  double largest = 0;
+  for (const float one : whole.gradients()) largest = std::max(largest, std::abs(static_cast<double>(one)));
+  for (std::size_t i = 0; i < whole.gradients().size(); ++i)
+    ASSERT_NEAR(half.gradients()[i], whole.gradients()[i], 1e-5 * largest) << i;
+}
+
+std::vector<float> weights_after_steps(int threads) {
+  const Extent extent{3, 32};
+  Model model(kSmall, extent, 9);
+  for (int step = 0; step < 4; ++step) {
+    const auto seed = static_cast<std::uint64_t>(step);
+    const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), seed),
+                                    targets = tokens_of(kSmall, extent.rows(), seed + 100);
+    clear_gradients(model);
+    model.add_gradients({tokens, targets}, 1.0, on(threads));
+    update(model, {}, 1e-2, step, on(threads));
+  }
+  return copy(model.weights());
+}
+
+TEST(Model, StepsHaveTheSameBitsForAnyNumberOfThreads) {
+  const std::vector<float> one = weights_after_steps(1);
+  EXPECT_NE(one, copy(Model(kSmall, {3, 32}, 9).weights()));
+  for (const int threads : {1, 2, 3, 5}) EXPECT_EQ(weights_after_steps(threads), one) << threads << " threads";
+}
+
+TEST(Model, LearnsARepeatedBatch) {
+  const Extent extent{2, 16};
+  Model model(kSmall, extent, 1);
+  const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1),
+                                  targets = tokens_of(kSmall, extent.rows(), 2);
+  double loss = 0;
+  for (int step = 0; step < 150; ++step) {
+    clear_gradients(model);
+    loss = model.add_gradients({tokens, targets}, 1.0, on(2));
+    update(model, {.weight_decay = 0}, 1e-2, step, on(2));
+  }
+  EXPECT_LT(loss, 0.1);
+}
+
+TEST(Model, ClippingScalesGradientsToTheLargestNorm) {
+  const Extent extent{1, 8};
+  const std::vector<std::int32_t> tokens = tokens_of(kTiny, 8, 1), targets = tokens_of(kTiny, 8, 2);
+  Model model(kTiny, extent, 0);
+  model.add_gradients({tokens, targets}, 1000.0, on(1));
+  double squares = 0;
+  for (const float one : model.gradients()) squares += static_cast<double>(one) * one;
+  const double norm = update(model, {.largest_norm = 0.5}, 1e-3, 0, on(1));
+  EXPECT_NEAR(norm, std::sqrt(squares), 1e-5 * norm);
+  ASSERT_GT(norm, 1.0);
+  double moments = 0;  // m = (1 - beta1) times the clipped gradient
+  for (const float one : model.first_moment()) moments += static_cast<double>(one) * one;
+  EXPECT_NEAR(std::sqrt(moments), 0.1 * 0.5, 1e-6);
+}
+
+TEST(Model, GradientsThatAreNotFiniteChangeNothing) {
+  Model model(kTiny, {1, 4}, 0);
+  const std::vector<float> before = copy(model.weights());
+  model.gradients()[3] = NAN;
+  EXPECT_TRUE(std::isnan(update(model, {}, 1e-3, 0, on(1))));
+  EXPECT_EQ(copy(model.weights()), before);
+}
+
+TEST(Model, MemoryIsPlannedBeforeItIsTaken) {
+  core::release_cached_memory();
+  const Extent extent{2, 16};
+  const ParameterMap map(kSmall);
+  const MemoryPlan plan(kSmall, extent, map, Calls(kSmall, extent));
+  const std::int64_t before = core::memory_count().current;
+  Model model(kSmall, extent, 0);
+  EXPECT_EQ(core::memory_count().current - before, plan.total_bytes);
+  EXPECT_EQ(plan.state_bytes, 4 * 4 * map.floats());
+  core::reset_memory_peak();
+  const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1);
+  model.add_gradients({tokens, tokens}, 1.0, on(2));
+  EXPECT_EQ(core::memory_count().peak - before, plan.total_bytes) << "a step takes no memory beside the plan's";
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::invalid_argument);
+    return error.details().argument + ": " + error.details().problem;
+  }
+  return "accepted";
+}
+
+TEST(Model, RefusesBadSizesAndTokens) {
+  const auto with = [](auto change) {
+    Config config = kTiny;
+    change(config);
+    return refusal([&] { Model(config, {1, 4}, 0); });
+  };
+  EXPECT_EQ(with([](Config& c) { c.heads = 5; }), "heads: the width does not split into heads");
+  EXPECT_EQ(with([](Config& c) { c.heads = 4; }), "heads: the rotary embedding turns pairs of columns");
+  EXPECT_EQ(with([](Config& c) { c.layers = 0; }), "layers: no size of a model");
+  EXPECT_EQ(with([](Config& c) { c.vocabulary = -3; }), "vocabulary: no size of a model");
+  EXPECT_EQ(with([](Config& c) { c.theta = NAN; }), "theta: no base of a rotary embedding");
+  EXPECT_EQ(with([](Config& c) { c.epsilon = 0; }), "epsilon: not a positive number");
+  EXPECT_EQ(with([](Config& c) { c.context = std::int64_t{1} << 30; }),
+            "context: beyond the positions of the rotary embedding");
+  EXPECT_EQ(with([](Config& c) { c.hidden = std::int64_t{1} << 60; }), "width: more parameters than a machine holds");
+  EXPECT_EQ(refusal([] { Model(kTiny, {0, 4}, 0); }), "batch: no sequences");
+  EXPECT_EQ(refusal([] { Model(kTiny, {1, 9}, 0); }), "length: a sequence that does not fit the context");
+  Model model(kTiny, {1, 4}, 0);
+  const std::vector<std::int32_t> right{0, 1, 2, 10}, few{1, 2}, high{0, 1, 2, 11}, low{0, -1, 2, 3};
+  EXPECT_EQ(refusal([&] { model.losses({few, right}, on(1)); }), "tokens: a batch of another size");
+  EXPECT_EQ(refusal([&] { model.losses({right, high}, on(1)); }), "targets: a token outside of the vocabulary");
+  EXPECT_EQ(refusal([&] { model.add_gradients({low, right}, 1, on(1)); }), "tokens: a token outside of the vocabulary");
+}
+
+TEST(Model, PresetsHaveThePublishedSizes) {
+  const auto millions = [](std::string_view name) {
+    return std::round(static_cast<double>(ParameterMap(find_preset(name)->config).count()) / 1e5) / 10;
+  };
+  EXPECT_EQ(millions("report-d1:sm"), 128.6);
+  EXPECT_EQ(millions("report-d1:md"), 423.2);
+  EXPECT_EQ(millions("report-d1:lg"), 969.4);
+  EXPECT_NE(find_preset("cs336-2025:xl")->config, find_preset("cs336-2026:xl")->config);
+  EXPECT_EQ(find_preset("xl"), nullptr);
+  for (const Preset& one : presets()) EXPECT_NO_THROW(check(one.config, {4, 512}, "test")) << one.name;
+}
+
+TEST(Model, OperationsAreThoseOfTheProductsAndOfAttention) {
+  constexpr double kRows = 3 * 8, kWeights = 12 * (4 * 12 + 3 * 10) * 2 + 11 * 12;
+  constexpr double kPairs = 3 * 2 * (8 * 9 / 2) * 3;  // sequences, layers, visible pairs, heads
+  const Model model(kTiny, {3, 8}, 0);
+  EXPECT_DOUBLE_EQ(model.forward_flops(), 2 * kRows * kWeights + kPairs * 4 * 4);
+  EXPECT_DOUBLE_EQ(model.backward_flops(), 4 * kRows * kWeights + kPairs * 10 * 4);
+}
+
+TEST(Model, TellsOfItsPartsInTheirOrder) {
+  Model model(kTiny, {1, 4}, 0);
+  std::string names;
+  double flops = 0;
+  model.watch_parts([&](const PassPart& part) {
+    names += std::string(part.name) + " ";
+    flops += part.flops;
+  });
+  const std::vector<std::int32_t> tokens = tokens_of(kTiny, 4, 1);
+  model.forward({tokens, tokens}, 1, on(1));
+  const std::string block = "norm attention norm gate_up swiglu down ";
+  EXPECT_EQ(names, "embedding " + block + block + "norm head loss ");
+  EXPECT_DOUBLE_EQ(flops, model.forward_flops());
+  names.clear(), flops = 0;
+  model.backward({tokens, tokens}, on(1));
+  const std::string back = "down swiglu gate_up norm attention norm ";
+  EXPECT_EQ(names, "head norm " + back + back + "embedding ");
+  EXPECT_DOUBLE_EQ(flops, model.backward_flops());
+}
+
+TEST(Model, TheScheduleWarmsUpAndFalls) {
+  const Schedule s{.largest = 1e-3, .least = 1e-4, .warm_up = 10, .steps = 110};
+  EXPECT_DOUBLE_EQ(learning_rate(s, 0), 1e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 9), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 60), 5.5e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 110), 1e-4);
+  for (std::int64_t step = 10; step < 120; ++step) EXPECT_LE(learning_rate(s, step + 1), learning_rate(s, step));
+}
+
+}  // namespace
+}  // namespace fovea::model

@@ -1,0 +1,69 @@
+"""Other programs read the checkpoints of `fovea train`: the safetensors library where it is installed, else numpy."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+WIDTH, HIDDEN, LAYERS, VOCABULARY = 16, 24, 2, 256
+
+
+def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    try:
+        from safetensors import safe_open
+    except ImportError:
+        return load_by_hand(path)
+    with safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()
+
+
+def load_by_hand(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    metadata = header.pop("__metadata__")
+    tensors = {}
+    for name, entry in header.items():
+        assert entry["dtype"] == "F32"
+        begin, end = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[start + begin:start + end], "<f4").reshape(entry["shape"])
+    return tensors, metadata
+
+
+def test_a_checkpoint_is_readable_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a text that is long enough " * 20)
+    subprocess.run([os.environ["FOVEA_PROGRAM"], "train", "--text", tmp_path / "text", "-o", tmp_path / "out",
+                    "--layers", str(LAYERS), "--width", str(WIDTH), "--heads", "2", "--hidden", str(HIDDEN),
+                    "--context", "16", "--batch", "2", "--steps", "3", "--warm-up", "1"], check=True)
+    tensors, metadata = load(tmp_path / "out/checkpoint.safetensors")
+    assert metadata["format"] == "fovea.checkpoint/1"
+    assert metadata["step"] == "3"
+    assert len(metadata["text_sha256"]) == 64
+    shapes = {"embedding.weight": (VOCABULARY, WIDTH), "norm.weight": (WIDTH,), "head.weight": (VOCABULARY, WIDTH)}
+    for layer in range(LAYERS):
+        shapes |= {f"layers.{layer}.{name}.weight": shape for name, shape in (
+            ("attention_norm", (WIDTH,)), ("attention.qkv", (3 * WIDTH, WIDTH)), ("attention.out", (WIDTH, WIDTH)),
+            ("feed_forward_norm", (WIDTH,)), ("feed_forward.gate", (HIDDEN, WIDTH)),
+            ("feed_forward.up", (HIDDEN, WIDTH)), ("feed_forward.down", (WIDTH, HIDDEN)))}
+    for name, shape in shapes.items():
+        for prefix in ("", "optimizer.m.", "optimizer.v."):
+            assert tensors.pop(prefix + name).shape == shape
+    assert not tensors, "a tensor without a meaning"
+
+
+def test_weights_are_not_shifted(tmp_path: Path) -> None:
+    """Norms begin with ones, and three small steps keep them near; matrices stay small."""
+    (tmp_path / "text").write_text("a text that is long enough " * 20)
+    subprocess.run([os.environ["FOVEA_PROGRAM"], "train", "--text", tmp_path / "text", "-o", tmp_path / "out",
+                    "--layers", "1", "--width", "20", "--heads", "2", "--hidden", "9", "--context", "16", "--batch",
+                    "1", "--steps", "3", "--warm-up", "1"], check=True)
+    tensors, _ = load(tmp_path / "out/checkpoint.safetensors")
+    for name, values in tensors.items():
+        if name.endswith("norm.weight") and not name.startswith("optimizer"):
+            assert np.abs(values - 1).max() < 0.05, name
+        elif name.startswith("optimizer.v."):
+            assert values.min() >= 0, name
+        elif not name.startswith("optimizer"):
+            assert 0 < np.abs(values).max() < 0.15, name
