@@ -23,14 +23,25 @@ struct ForwardConsumer {
   int warpgroup, thread;  // thread of the warpgroup
   RingPosition<kTile.q_stages> q{};
   RingPosition<kTile.kv_stages> kv{};  // of the next V; of K, S has been computed from this one already
-  RingPosition<ForwardShared<Tile>::kTileStages> current{}, next{};  // the tile in work, and the one after it
+  RingPosition<ForwardShared<Tile>::kTileStages> next{};  // the tile after the one in work
 
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
 
   // A tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
-  // needed.
-  __device__ __forceinline__ QueryTile tile_at(const RingPosition<ForwardShared<Tile>::kTileStages>& at) const {
-    return shared.tiles[at.stage()];
+  // needed: the next one from the ring, the one in work from a copy of the warp. The ring never holds the latter, or
+  // the producer could not go on past many tiles without keys.
+  __device__ __forceinline__ QueryTile next_tile() const { return shared.tiles[next.stage()]; }
+  __device__ __forceinline__ QueryTile current_tile() const { return shared.current[warp_row() / kWarpRows]; }
+  __device__ __forceinline__ void leave_next() {
+    __syncwarp();
+    release(shared.tile_barriers, next, first_lane());
+    next.advance();
+  }
+  // The next tile becomes the one in work.
+  __device__ __forceinline__ void take_next() {
+    __syncwarp();
+    if (first_lane()) shared.current[warp_row() / kWarpRows] = next_tile();
+    leave_next();
   }
 
   // Issues S = Q K^T as a wgmma group.
@@ -172,12 +183,11 @@ struct ForwardConsumer {
   }
 
   __device__ __forceinline__ RowScale finish_current(const Rows2& rows) {
-    const QueryTile tile = tile_at(current);
+    const QueryTile tile = current_tile();
     return finish_rows<Element>(p, tile, rows_of(tile), rows);
   }
   __device__ __forceinline__ void store_current(Out& out, const RowScale& scale) {
-    store_out(out, tile_at(current), scale);
-    release(shared.tile_barriers, current, first_lane());
+    store_out(out, current_tile(), scale);
   }
 
   __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows) {
@@ -206,7 +216,7 @@ struct ForwardConsumer {
     if constexpr (!kStoreFirst) {
       wait_products<1>(scores);
       release(shared.k_barriers, kv.after(), first_lane());
-      first_softmax(scores, rows, tile_at(next));
+      first_softmax(scores, rows, next_tile());
     }
     wait_products<0>(out);
     if constexpr (kStoreFirst) {
@@ -218,40 +228,37 @@ struct ForwardConsumer {
     if constexpr (!kStoreFirst) pack_operand<Element>(probabilities, scores);
     store_current(out, scale);
     if constexpr (kStoreFirst) {
-      first_softmax(scores, rows, tile_at(next));
+      first_softmax(scores, rows, next_tile());
       pack_operand<Element>(probabilities, scores);
     }
     set_zero(out);
   }
 
   // Waits for the next query tile with keys; false if none is left. Tiles without keys are done here.
-  __device__ __forceinline__ bool next_tile() {
+  __device__ __forceinline__ bool find_next() {
     for (;;) {
       wait_full(shared.tile_barriers, next);
-      const QueryTile tile = tile_at(next);
+      const QueryTile tile = next_tile();
       if (tile.batch == kNoTile) return false;
       if (tile.has_keys()) return true;
       write_empty_rows<Element>(p, tile, rows_of(tile));
-      __syncwarp();
-      release(shared.tile_barriers, next, first_lane());
-      next.advance();
+      leave_next();
     }
   }
 
   __device__ __forceinline__ void run() {
     give_first_turn();
-    if (!next_tile()) return;
+    if (!find_next()) return;
     Scores scores;
     Probabilities probabilities;
     Out out;
     Rows2 rows;
-    start(scores, probabilities, out, rows, tile_at(next));
+    start(scores, probabilities, out, rows, next_tile());
 #pragma unroll 1
     for (;;) {
-      current = next;
-      next.advance();
-      later_steps(scores, probabilities, out, rows, tile_at(current));
-      if (!next_tile()) break;
+      take_next();
+      later_steps(scores, probabilities, out, rows, current_tile());
+      if (!find_next()) break;
       change_tile(scores, probabilities, out, rows);
     }
     finish(probabilities, out, rows);

@@ -57,7 +57,7 @@ struct TileOrder {
 struct ForwardTimes {
   double step;    // for a K/V tile
   double tile;    // for a query tile, beside its K/V tiles
-  double masked;  // more for a query tile, if a mask cuts its K/V tiles
+  double masked;  // more for a query tile, if K/V tiles are partly masked
 };
 
 // One compiled kernel.

@@ -30,10 +30,11 @@ struct ForwardShared {
   std::byte out[kOutBytes];  // for each warp its 16 rows, panel by panel
   StageBarriers<kTile.q_stages> q_barriers;
   StageBarriers<kTile.kv_stages> k_barriers, v_barriers;
-  // From the producer to the consumers: the tile that they store, the one that they compute, and two more.
+  // The tiles that follow, from the producer to the consumers; and for each consumer warp the tile in work.
   static constexpr int kTileStages = 4;
   StageBarriers<kTileStages> tile_barriers;
   QueryTile tiles[kTileStages];
+  QueryTile current[kTile.warpgroups * 4];
 };
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
