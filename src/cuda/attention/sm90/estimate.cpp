@@ -6,14 +6,15 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted, as the tiles' own times are (tiles.h), to the dense cells of the run of
-// docs/kernels/sm90_forward_notebook.md.
+// Fitted to dense cells, as the tiles' own times are (tiles.h), and to calls with splits; the runs are in
+// docs/kernels/sm90_forward_notebook.md, steps 2 and 6.
 constexpr double kLaunch = 3.0e-6;         // up to the first product, and the end of the grid
 constexpr double kCounterReset = 1.5e-6;   // a memset ahead of the kernel
 constexpr double kTail = 0.15;             // of the longest tile: what the last thread block works alone
 constexpr double kMemoryRate = 4.0e12;     // bytes per second
 constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
-constexpr double kCombine = 2.5e-6;        // the launch of the second kernel, if the keys are split
+constexpr double kCombine = 8.8e-6;        // more launches, if the keys are split; first reads of cold memory
+constexpr double kCombineColumn = 4.1e-9;  // a warp combines the columns of a row split by split
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
@@ -58,7 +59,8 @@ double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, co
   // Every split writes fp32 partials, which the second kernel reads.
   const double partials =
       static_cast<double>(division.splits * p.batch * p.heads_q * p.len_q) * static_cast<double>(p.dim_v) * 4;
-  return seconds + kCombine + 2 * partials / kMemoryRate;
+  const double row = kCombineColumn * static_cast<double>(division.splits * p.dim_v);
+  return seconds + kCombine + row + 2 * partials / kMemoryRate;
 }
 
 }  // namespace fovea::cuda::sm90
