@@ -25,15 +25,9 @@ bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limi
   return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
 }
 
-struct Choice {
-  const ForwardInstance* kernel = nullptr;
-  Division division;
-  double seconds = HUGE_VAL;
-};
-
 // Tries an instance with every number of splits worth considering: two and more if the chip is not full, and no number
 // that would leave some splits without K/V tiles.
-void try_splits(Choice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
+void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
                 int sms) {
   const Visits visits = visits_of(p, one.tile, packed_heads);
   const std::int64_t most = visits.tiles >= 2 * sms ? 1 : std::min<std::int64_t>(any::kMaxSplits, visits.longest);
@@ -46,9 +40,9 @@ void try_splits(Choice& best, const AttentionProblem& p, const ForwardInstance& 
 }
 
 // The fastest instance by prediction; null if none fits.
-Choice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
+ForwardChoice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
   const std::int64_t group = p.heads_q / p.heads_kv;
-  Choice best;
+  ForwardChoice best;
   for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
     if (!fits(p, one, shared_limit)) continue;
     try_splits(best, p, one, 1, sms);
@@ -85,7 +79,7 @@ std::int64_t section_heads_of(const AttentionProblem& p, std::int64_t packed_hea
 
 // Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
 // gives thread blocks the next one.
-TileOrder order_of(const AttentionProblem& p, const Choice& choice, bool equal) {
+TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
   const auto [packed_heads, splits] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
   const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
@@ -96,14 +90,14 @@ TileOrder order_of(const AttentionProblem& p, const Choice& choice, bool equal) 
           .prefetches = equal && splits == 1};
 }
 
-RowPacking packing_of(const Choice& choice) {
+RowPacking packing_of(const ForwardChoice& choice) {
   const std::int64_t heads = choice.division.packed_heads;
   return {.heads = static_cast<int>(heads),
           .queries = static_cast<int>(choice.kernel->tile.rows() / heads),
           .heads_divmod = fast_divmod(heads)};
 }
 
-any::Split split_of(const Choice& choice, const Visits& visits) {
+any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
   const auto [packed_heads, splits] = choice.division;
   const ForwardTile& tile = choice.kernel->tile;
   return {.splits_divmod = fast_divmod(splits),
@@ -160,31 +154,34 @@ std::string code_refusal(const void* function, const AttentionProblem& p) {
   return "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only";
 }
 
-core::Prepared prepare(const AttentionProblem& p, int) {
-  if (p.pass == Pass::backward) return prepare_backward(p);
-  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
-  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
-  const Choice choice = choice_for(p, sms, limit);
-  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
-  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
-    return {.refusal = std::move(reason)};
+std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const ForwardChoice& choice, int sms) {
   auto plan = std::make_shared<ForwardPlan>(p);
   plan->shape = shape_of(p);
   plan->kernel = choice.kernel;
   plan->seconds = choice.seconds;
-  const ForwardTile& tile = plan->kernel->tile;
-  const Visits visits = visits_of(p, tile, choice.division.packed_heads);
+  const Visits visits = visits_of(p, plan->kernel->tile, choice.division.packed_heads);
   plan->packing = packing_of(choice);
   plan->split = split_of(choice, visits);
   plan->order = order_of(p, choice, visits.equal());
-  // Loads the kernels' code, which may allocate driver memory, before a call writes anything.
-  resident_ctas(plan->kernel->function, tile.threads(), plan->kernel->shared_bytes, p.device.index);
-  if (plan->split.splits > 1) threads_allowed(any::combine_forward_function(kind_of(p.dtype)), p.device.index);
   plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
   plan->has_counter = !visits.equal() && plan->order.numbers > sms;
   lay_out_workspace(*plan, p);
   plan->tiles = text_of(*plan);
-  return {.plan = std::move(plan)};
+  return plan;
+}
+
+core::Prepared prepare(const AttentionProblem& p, int) {
+  if (p.pass == Pass::backward) return prepare_backward(p);
+  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
+  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
+  const ForwardChoice choice = choice_for(p, sms, limit);
+  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
+  const ForwardInstance& kernel = *choice.kernel;
+  if (std::string reason = code_refusal(kernel.function, p); !reason.empty()) return {.refusal = std::move(reason)};
+  // Loads the kernels' code, which may allocate driver memory, before a call writes anything.
+  resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, p.device.index);
+  if (choice.division.splits > 1) threads_allowed(any::combine_forward_function(kind_of(p.dtype)), p.device.index);
+  return {.plan = plan_forward(p, choice, sms)};
 }
 
 }  // namespace fovea::cuda::sm90
