@@ -42,8 +42,8 @@ Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_
   return visits;
 }
 
-double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division, int sms) {
-  const Visits visits = visits_of(p, instance.tile, division.packed_heads);
+double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
+                  const Visits& visits, int sms) {
   const ForwardTimes& times = instance.times;
   const std::int64_t tiles = visits.tiles * division.splits, ctas = std::min<std::int64_t>(tiles, sms);
   const double tile = times.tile + (visits.equal() ? 0 : times.masked);

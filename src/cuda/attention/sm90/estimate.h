@@ -24,7 +24,8 @@ struct Visits {
 };
 Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
-// Seconds of the launches and the kernels on a GPU with `sms` SMs.
-double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division, int sms);
+// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: of the instance's tile and the packed heads.
+double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
+                  const Visits& visits, int sms);
 
 }  // namespace fovea::cuda::sm90

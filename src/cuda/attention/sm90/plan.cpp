@@ -34,7 +34,7 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   for (std::int64_t splits = 1; splits == 1 || splits <= most; ++splits) {
     if (splits > 1 && divide_up(visits.longest, divide_up(visits.longest, splits)) != splits) continue;
     const Division division{.packed_heads = packed_heads, .splits = splits};
-    const double seconds = seconds_of(p, one, division, sms);
+    const double seconds = seconds_of(p, one, division, visits, sms);
     if (seconds < best.seconds) best = {&one, division, seconds};
   }
 }
