@@ -132,6 +132,15 @@ std::string text_of(const ForwardPlan& plan) {
   return text;
 }
 
+// Loads the kernels' code, which may allocate driver memory, before a call writes anything; and lets the forward kernel
+// use its shared memory.
+void load_kernels(const ForwardPlan& plan) {
+  const ForwardInstance& kernel = *plan.kernel;
+  resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, plan.device.index);
+  if (plan.split.splits > 1)
+    threads_allowed(any::combine_forward_function(kind_of(plan.problem.dtype)), plan.device.index);
+}
+
 }  // namespace
 
 std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
@@ -167,6 +176,7 @@ std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const Forwa
   plan->has_counter = !visits.equal() && plan->order.numbers > sms;
   lay_out_workspace(*plan, p);
   plan->tiles = text_of(*plan);
+  load_kernels(*plan);
   return plan;
 }
 
@@ -176,11 +186,8 @@ core::Prepared prepare(const AttentionProblem& p, int) {
   const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
   const ForwardChoice choice = choice_for(p, sms, limit);
   if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
-  const ForwardInstance& kernel = *choice.kernel;
-  if (std::string reason = code_refusal(kernel.function, p); !reason.empty()) return {.refusal = std::move(reason)};
-  // Loads the kernels' code, which may allocate driver memory, before a call writes anything.
-  resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, p.device.index);
-  if (choice.division.splits > 1) threads_allowed(any::combine_forward_function(kind_of(p.dtype)), p.device.index);
+  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
   return {.plan = plan_forward(p, choice, sms)};
 }
 
