@@ -5,16 +5,17 @@ import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
-from . import looks as style
-from .looks import Looks, plt
-from .pictures import Panel, Picture
-from .vocabulary import short
-
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from PIL import Image
+
+from . import looks as style
+from .looks import Looks
+from .pictures import Panel, Picture
+from .vocabulary import short
 
 # From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
 SHADES = LinearSegmentedColormap.from_list("fovea", ["#cfe8e3", "#f7f3dd", "#f9d9a8", "#f0a868"])
@@ -28,24 +29,28 @@ def shade(ratio: float) -> tuple:
     return SHADES(min(max(math.log2(ratio) / math.log2(MOST), 0.0), 1.0))
 
 
-def draw(picture: Picture, looks: Looks, folder: Path, with_panels: bool = True) -> list[str]:
+def draw(picture: Picture, looks: Looks, path: Path, with_panels: bool = True) -> list[str]:
     """Writes the PNG; returns its panels as SVG for a page, if `with_panels`."""
     style.apply()
-    save_png(together(picture, looks), folder / f"{picture.name}.png")
+    save_png(together(picture, looks), path)
     panels = picture.panels if with_panels else []
-    return [svg_of(panel, picture, looks, f"{picture.name}-{n}") for n, panel in enumerate(panels)]
+    return [svg_of(alone(panel, picture, looks), f"{picture.name}-{n}") for n, panel in enumerate(panels)]
 
 
-def together(picture: Picture, looks: Looks):
+def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
+    figure = Figure(figsize=PANEL)
+    draw_panel(figure.subplots(), picture, panel, looks)
+    figure.tight_layout(pad=0.6)
+    return figure
+
+
+def together(picture: Picture, looks: Looks) -> Figure:
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
     rows = math.ceil(len(picture.panels) / columns)
     width = max(columns * PANEL[0], 6.4)
-    figure, grid = plt.subplots(rows, columns, figsize=(width, rows * PANEL[1] + 1.2), squeeze=False)
-    cells = [axes for line in grid for axes in line]
-    for axes, panel in zip(cells, picture.panels):
-        draw_panel(axes, picture, panel, looks)
-    for axes in cells[len(picture.panels):]:
-        axes.set_visible(False)
+    figure = Figure(figsize=(width, rows * PANEL[1] + 1.2))
+    for number, panel in enumerate(picture.panels, 1):
+        draw_panel(figure.add_subplot(rows, columns, number), picture, panel, looks)
     frame(figure, picture, handles_of(picture, looks))
     return figure
 
@@ -240,22 +245,17 @@ def log_labels(axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def save_png(figure, path: Path) -> None:
+def save_png(figure: Figure, path: Path) -> None:
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
-    plt.close(figure)
     few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
     few.save(path, optimize=True)
 
 
-def svg_of(panel: Panel, picture: Picture, looks: Looks, name: str) -> str:
-    """One panel, text as text; colours are variables of the page, so that dark pages have dark pictures."""
-    figure, axes = plt.subplots(figsize=PANEL)
-    draw_panel(axes, picture, panel, looks)
-    figure.tight_layout(pad=0.6)
+def svg_of(figure: Figure, name: str) -> str:
+    """Text as text; colours are variables of the page, so that dark pages have dark pictures."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    plt.close(figure)
     return small(text.getvalue(), name)
 
 

@@ -6,10 +6,7 @@ import textwrap
 from dataclasses import dataclass
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.lines import Line2D
 
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
@@ -78,7 +75,7 @@ def for_dark(colour: str) -> str:
 
 
 def apply() -> None:
-    plt.rcParams.update({
+    matplotlib.rcParams.update({
         "figure.facecolor": PAPER, "axes.facecolor": PAPER, "savefig.facecolor": PAPER, "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
         "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": SOFT, "axes.linewidth": 0.8,
@@ -106,7 +103,7 @@ def rows_of_legend(figure, handles: list, top: float) -> int:
     for columns in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns,
                               handlelength=2.6, columnspacing=1.6)
-        if columns == 1 or drawn.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+        if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return math.ceil(len(handles) / columns)
         drawn.remove()
     return 0

@@ -62,7 +62,9 @@ class Picture:
     title: str
     description: str
     conditions: str
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[Panel]
+    letter: str = ""  # of the published report that it belongs to
+    svg: list[str] = field(default_factory=list)  # the panels, if a page embeds them
 
     @property
     def unit(self) -> str:
@@ -291,7 +293,7 @@ def published_picture(book: Book, kind: str, what: str, end: str, roles: list[st
     for suffix, words, part in parts(found, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
                       "Solid and filled: here. Dashed and hollow: as published.",
-                      f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part)
+                      f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part, report.letter)
 
 
 def speed_up_point(book: Book, named: tuple, x: float) -> Point | None:

@@ -41,7 +41,7 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
     assert len({one.name for one in made}) == len(made)
     style = looks.Looks(["naive", "cpu.avx2"])
     for one in made:
-        panels = drawing.draw(one, style, tmp_path)
+        panels = drawing.draw(one, style, tmp_path / f"{one.name}.png")
         assert (tmp_path / f"{one.name}.png").stat().st_size > 1000
         assert len(panels) == len(one.panels)
         assert all(len(svg) < 40_000 for svg in panels), "a page has a hundred of them"
@@ -50,14 +50,13 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
 
 def test_the_words_of_a_roof_stand_above_it(study):
     roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
-    figure, axes = drawing.plt.subplots()
+    axes = drawing.Figure().subplots()
     drawing.roofline(axes, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
-    figure.canvas.draw()
+    axes.figure.draw_without_rendering()
     for text in axes.texts:
         x, y = axes.transData.inverted().transform(text.get_window_extent().min)
         peak, bandwidth = (rate / 1e12 for rate in roof.panels[0].ceilings)
         assert y > min(peak, x * bandwidth), text.get_text()
-    drawing.plt.close(figure)
 
 
 def test_a_cell_without_a_time_is_a_word_and_no_point(study):

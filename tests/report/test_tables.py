@@ -8,7 +8,7 @@ from conftest import line, row
 from fovea_report import observations
 from fovea_report.calls import call_tables, said_of_calls
 from fovea_report.render import rows_csv
-from fovea_report.table import figure, ratio, size, to_csv
+from fovea_report.table import figure, ratio, size
 from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables)
 
 
@@ -37,7 +37,7 @@ def test_speed_ups_losses_and_marks(study):
 
 
 def test_csv_has_full_precision(study):
-    text = to_csv(time_tables(study([row("naive", 1.23456789)]))[0])
+    text = time_tables(study([row("naive", 1.23456789)]))[0].csv()
     assert "1.23456789" in text
 
 
