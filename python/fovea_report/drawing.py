@@ -5,6 +5,7 @@ import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -80,7 +81,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     if any(series.dashed for panel in picture.panels for series in panel.series):
         handles += [Line2D([], [], label="here", **soft),
                     Line2D([], [], label="published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)), **soft)]
-    elif picture.kind != "rate" and not all(p.clean for one in picture.panels for of in one.series for p in of.points):
+    elif picture.kind != "rate" and not all(of.points.clean.all() for one in picture.panels for of in one.series):
         handles.append(Line2D([], [], label="hollow: flagged", markerfacecolor=style.PAPER, linestyle="none", **soft))
     return handles
 
@@ -98,25 +99,22 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    lengths = sorted({one.x for series in panel.series for one in series.points}
-                     | {x for series in panel.series for x, _ in series.missing})
     for number, series in enumerate(panel.series):
         look = looks[series.look or series.name]
-        x, y = [one.x for one in series.points], [one.y for one in series.points]
+        points = series.points
         dashes = (0, (4, 2)) if series.dashed else look.dashes
         # Lines that coincide are drawn with different widths, so that all show.
         inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
         wide = 1.7 + 1.3 * inner
-        axes.plot(x, y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
         for clean in (True, False):
-            chosen = [one for one in series.points if (one.clean and not series.dashed) == clean]
-            axes.plot([one.x for one in chosen], [one.y for one in chosen], linestyle="none", marker=look.marker,
+            chosen = points[points.clean == clean]
+            axes.plot(chosen.x, chosen.y, linestyle="none", marker=look.marker,
                       color=look.colour, markerfacecolor=look.colour if clean else style.PAPER, zorder=4)
-        spans = [one for one in series.points if not math.isnan(one.low)]
-        below, above = [max(p.y - p.low, 0) for p in spans], [max(p.high - p.y, 0) for p in spans]
-        axes.errorbar([one.x for one in spans], [one.y for one in spans], [below, above], fmt="none",
-                      ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
-    length_axis(axes, lengths)
+        spans = points.dropna(subset="low")
+        reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
+        axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
+    length_axis(axes, panel.lengths())
     if picture.kind in ("speedup", "published"):
         ratio_axis(axes)
     else:
@@ -144,12 +142,11 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
 
 
 def bars(axes, panel: Panel, looks: Looks) -> None:
-    lengths = sorted({one.x for series in panel.series for one in series.points}
-                     | {x for series in panel.series for x, _ in series.missing})
+    lengths = panel.lengths()
     width = 0.84 / len(panel.series)
     for n, series in enumerate(panel.series):
         colour = looks[series.name].colour
-        for one in series.points:
+        for one in series.points.itertuples():
             axes.bar(lengths.index(one.x) + (n + 0.5) * width - 0.42, one.y, width, color=colour, edgecolor=style.PAPER,
                      linewidth=0.3, alpha=1 if one.clean else 0.5)
         for x, word in series.missing:
@@ -166,11 +163,11 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_yscale("log")
     for series in panel.series:
         look, marker = looks[series.look], PASS_MARKERS.get(series.name.split()[-1], "o")
-        for one in series.points:
+        for one in series.points.itertuples():
             axes.plot([one.x], [one.y], linestyle="none", marker=marker, color=look.colour, alpha=0.9, markersize=4,
                       markerfacecolor=look.colour if one.clean else style.PAPER)
-    points = [one for series in panel.series for one in series.points]
-    low, high = min(one.x for one in points) / 2, max(one.x for one in points) * 2
+    points = pd.concat([series.points for series in panel.series])
+    low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)
     if peak > 0:
         ridge = peak / bandwidth if bandwidth > 0 else low
@@ -183,7 +180,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
             axes.text(0.02, 0.98, f"{style.plain(bandwidth * 1e3)} GB/s", transform=axes.transAxes, ha="left", va="top",
                       fontsize=8)
     axes.set_xlim(low, high)
-    axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
+    axes.set_ylim(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9)
     for axis in (axes.xaxis, axes.yaxis):
         log_labels(axis)
 

@@ -3,14 +3,14 @@
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 import pandas as pd
 
 from .observations import curves
 from .published import Book
 from .published_pages import Page
-from .study import Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline
+from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
 from .tables import passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
@@ -20,20 +20,11 @@ UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s
 
 
 @dataclass
-class Point:
-    x: float
-    y: float
-    low: float = math.nan
-    high: float = math.nan
-    clean: bool = True  # hollow otherwise
-
-
-@dataclass
 class Series:
     name: str
-    points: list[Point] = field(default_factory=list)
+    points: pd.DataFrame  # x and y; low and high, or NaN; clean: hollow otherwise
     missing: list[tuple[float, str]] = field(default_factory=list)  # where, and the status that is shown there
-    fit: Any = None
+    fit: PowerLaw | None = None
     look: str = ""  # whose colour and marker, if not the name's
     dashed: bool = False
 
@@ -44,6 +35,9 @@ class Panel:
     series: list[Series]
     along: str = "operations per byte"
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
+
+    def lengths(self) -> list[float]:
+        return sorted({x for series in self.series for x in (*series.points.x, *(x for x, _ in series.missing))})
 
 
 @dataclass
@@ -74,40 +68,27 @@ class Picture:
         return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
 
 
-PointMaker = Callable[[Row], Point | None]
-
-
 def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
     """In the order shown; the first of each kind stand before the fold."""
     if study.rows.empty:
         return []
-    base = study.baseline
-    ups = {row.Index: row for row in over_baseline(study, study.rows).itertuples()}
-    def speed_up(row: Row) -> Point | None:
-        pair = ups.get(row.Index)
-        if pair is None or row.impl == base:
-            return None
-        return Point(row.x, pair.ratio, pair.rival_q1 / pair.q3, pair.rival_q3 / pair.q1, bool(pair.counted))
-    def time(row: Row) -> Point | None:
-        return Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None
-    def memory(row: Row) -> Point | None:
-        held = row.held if row.pass_ != "fwd" else row.held + (0 if pd.isna(row.workspace) else row.workspace)
-        return None if pd.isna(held) else Point(row.x, held / 1e6)
+    rows, base = study.rows, study.baseline
+    ups = over_baseline(study, rows)
+    ups = ups[ups.impl != base]
+    held = rows.held.astype(float) + rows.workspace.astype(float).where(rows.pass_ == "fwd").fillna(0)
     return [
         *rate_pictures(study),
         *by_length(study, "growth", "Time against length", "Median time on logarithmic axes, bars span the quartiles; "
-                   "dashed: the fitted power of the length n.", time),
+                   "dashed: the fitted power of the length n.",
+                   rows.assign(y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3, high=rows.q3 * 1e3)),
         *by_length(study, "speedup", f"Speed-up over {base}", f"Above the line faster than {base}, below it slower; "
-                   "bars: the range that the quartiles of both allow.", speed_up),
+                   "bars: the range that the quartiles of both allow.",
+                   rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1, clean=ups.counted)),
         *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
-                   "Forward: inputs, outputs and workspace.", memory,
-                   [one for one in passes_of(study.rows) if one != "e2e"]),
+                   "Forward: inputs, outputs and workspace.",
+                   rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
-
-
-def clean(row: Row) -> bool:
-    return row.ranked and not row.noisy
 
 
 def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
@@ -118,37 +99,33 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
         yield (f"-{n + 1}", f" ({n + 1} of {count})", of) if count > 1 else ("", "", of)
 
 
-def series_of(study: Study, rows: pd.DataFrame, point: PointMaker, fits: bool = False) -> list[Series]:
-    found, laws = [], fit_power_laws(rows) if fits else {}
+def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[Series]:
+    laws = fit_power_laws(rows) if fits else {}
     for name in study.present(rows):
         own = rows[rows.impl == name]
-        series = Series(name, fit=laws.get(name))
-        for row in own.itertuples():
-            if not row.timed:
-                series.missing.append((row.x, study.vocabulary.status(row.status)))
-            elif one := point(row):
-                series.points.append(one)
-        if series.points or series.missing:
-            found.append(series)
-    return found
+        missing = [(row.x, study.vocabulary.status(row.status)) for row in own[~own.timed].itertuples()]
+        points = own[own.timed & own.y.notna()]
+        if len(points) or missing:
+            yield Series(name, points, missing, laws.get(name))
 
 
-def by_length(study: Study, kind: str, title: str, description: str, point: PointMaker,
-              passes: list[str] | None = None) -> Iterator[Picture]:
+def by_length(study: Study, kind: str, title: str, description: str, rows: pd.DataFrame) -> Iterator[Picture]:
     """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
-    panels = [(name, rows, series_of(study, rows, point, kind == "growth"))
-              for name, rows in curves(study, study.rows) if rows.x.nunique() > 1]
-    for pass_ in passes or passes_of(study.rows):
-        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(series.points for series in one[2])]
-        for suffix, words, part in parts(chosen, MOST_PANELS):
-            yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {study.word(pass_)}{words}", description,
-                          *conditions_and_panels(study, pass_, part))
+    panels = [(name, group, list(series_of(study, group, kind == "growth")))
+              for name, group in curves(study, rows) if group.x.nunique() > 1]
+    for pass_ in passes_of(rows):
+        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(len(of.points) for of in one[2])]
+        yield from split(study, kind, pass_, title, description, chosen)
 
 
-def conditions_and_panels(study: Study, pass_: str, part: list) -> tuple[str, list[Panel]]:
-    return conditions(study, pd.concat([rows for _, rows, _ in part])), [
-        Panel(title.removeprefix(f"{study.word(pass_)}, "), series, study.operations[rows.op.iloc[0]].along)
-        for title, rows, series in part]
+def split(study: Study, kind: str, pass_: str, title: str, description: str, panels: list) -> Iterator[Picture]:
+    """As many pictures as the panels need, which are given as their title, rows and series."""
+    word = study.word(pass_)
+    for suffix, words, part in parts(panels, MOST_PANELS):
+        used = conditions(study, pd.concat([rows for _, rows, _ in part]))
+        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", description, used, [
+            Panel(name.removeprefix(f"{word}, "), series, study.operations[rows.op.iloc[0]].along)
+            for name, rows, series in part])
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -188,19 +165,13 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
         keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
         return (row.op, row.hot, row.cpu_threads, row.machine,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
-    def rate(row: Row) -> Point | None:
-        return Point(row.x, row.flops / row.median / 1e12, clean=clean(row)) if row.possible else None
-    for pass_ in passes_of(study.rows):
-        found = []
-        for _, rows in groups(study, study.rows[study.rows.pass_ == pass_], words):
-            for title, group in sweeps(study, rows):
-                timed = group[group.possible & (group.flops > 0)]
-                if timed.x.nunique() > 1:
-                    found.append((title, group, series_of(study, group, rate)))
-        for suffix, part_words, part in parts(found, MOST_PANELS):
-            yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
-                          "Floating-point operations of the problem over the median time, by length. Pale bars: "
-                          "flagged.", *conditions_and_panels(study, pass_, part))
+    rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
+    for pass_ in passes_of(rows):
+        panels = [(title, group, list(series_of(study, group)))
+                  for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
+                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
+        yield from split(study, "rate", pass_, "Rate", "Floating-point operations of the problem over the median time, "
+                         "by length. Pale bars: flagged.", panels)
 
 
 def heat_maps(study: Study) -> Iterator[HeatMap]:
@@ -235,11 +206,9 @@ def roofline(study: Study) -> list[Picture]:
                        **{key: [case.get(key, "") for case in rows.case] for key in ("device", "dtype")})
     for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
         longest = group.loc[group.groupby(["impl", "title", "shape"]).x.idxmax()]
-        series = []
-        for name, pass_ in itertools.product(study.present(longest), passes_of(longest)):
-            own = longest[(longest.impl == name) & (longest.pass_ == pass_)].itertuples()
-            points = [Point(row.flops / row.bytes, row.flops / row.median / 1e12, clean=clean(row)) for row in own]
-            series += [Series(f"{name} {pass_}", points, look=name)] if points else []
+        longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
+        series = [Series(f"{name} {pass_}", own, look=name) for name in study.present(longest)
+                  for pass_, own in longest[longest.impl == name].groupby("pass_", sort=False)]
         measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
         bandwidth = max((rate for name, rate in measured if "bandwidth" in name
                          and name.startswith("gpu_") == (device == "cuda")), default=0.0)
@@ -255,56 +224,41 @@ def roofline(study: Study) -> list[Picture]:
 def published_pictures(book: Book) -> Iterator[Picture]:
     """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before
     backward; and times, where the description asks for them."""
-    eager = book.report.says.get("eager")
-    if not book.report.says.get("pictures", True):
+    eager, roles, passes = book.report.says.get("eager"), book.roles(), book.report.passes
+    if not book.cases or not book.report.says.get("pictures", True):
         return
     if eager:
-        others = [role for role in book.roles() if role != eager]
-        over = f"speed-up over {eager}"
-        yield from published_picture(book, "published", over, "", others, book.report.passes, speed_up_point)
+        others = [role for role in roles if role != eager]
+        yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
     else:
-        held = "memory before backward"
-        yield from published_picture(book, "memory", held, "", book.roles(), ["fwd+bwd"], memory_point)
+        yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
+                                     lambda *place: book.side(*place).memory / 1e6)
     if book.report.says.get("draw_times"):
-        yield from published_picture(book, "growth", "times", "-times", book.roles(), book.report.passes, time_point)
+        yield from published_picture(book, "growth", "times", roles, passes,
+                                     lambda *place: book.side(*place).mean * 1e3)
 
 
-def published_picture(book: Book, kind: str, what: str, end: str, roles: list[str], passes: list[str],
-                      point: Callable[[Book, tuple, float], Point | None]) -> Iterator[Picture]:
-    report, study = book.report, book.study
-    panels: dict[str, dict[tuple[str, bool], Series]] = {}
-    every = itertools.product(book.cases.items(), passes, roles, (False, True))
-    for (measurement, case), pass_, role, published in every:
-        operation = study.operations[case["op"]]
-        x, named = operation.axis(case)[1], (published, measurement, pass_, role)  # as Book.side takes it
-        own = book.side(*named)
-        if own.word == "-":
+def published_picture(book: Book, kind: str, what: str, roles: list[str], passes: list[str],
+                      value: Callable[[bool, tuple, str, str], float]) -> Iterator[Picture]:
+    report, study, points = book.report, book.study, []
+    for (measurement, case), pass_, role, published in itertools.product(
+            book.cases.items(), passes, roles, (False, True)):
+        operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
+        if word == "-":
             continue
         shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
-        of = panels.setdefault(f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, {})
-        name = f"{role}, {'published' if published else 'here'}"
-        series = of.setdefault((role, published), Series(name, look=role, dashed=published))
-        if own.word:
-            series.missing.append((x, own.word + (" (published)" if published else "")))
-        elif one := point(book, named, x):
-            series.points.append(one)
-    axis = study.operations[next(iter(book.cases.values()))["op"]].along
-    found = [Panel(name, [*of.values()], axis) for name, of in panels.items() if any(one.points for one in of.values())]
-    for suffix, words, part in parts(found, MOST_PANELS):
+        points.append({
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role, "published": published,
+            "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role), "low": math.nan,
+            "clean": not published, "word": word + (" (published)" if published and word else "")})
+    table = pd.DataFrame(points)
+    panels = [Panel(name, [
+        Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
+            (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)
+        for (role, published), own in group.groupby(["role", "published"], sort=False)], operation.along)
+        for name, group in table.groupby("panel", sort=False) if group.y.notna().any()]
+    end = "-times" if kind == "growth" else ""
+    for suffix, words, part in parts(panels, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
                       "Solid and filled: here. Dashed and hollow: as published.",
                       f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part, report.letter)
-
-
-def speed_up_point(book: Book, named: tuple, x: float) -> Point | None:
-    own, base = book.side(*named), book.side(*named[:3], book.report.says["eager"])
-    return None if base.word else Point(x, base.mean / own.mean)
-
-
-def memory_point(book: Book, named: tuple, x: float) -> Point | None:
-    held = book.side(*named).memory
-    return None if math.isnan(held) else Point(x, held / 1e6)
-
-
-def time_point(book: Book, named: tuple, x: float) -> Point | None:
-    return Point(x, book.side(*named).mean * 1e3)

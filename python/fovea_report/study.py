@@ -98,6 +98,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
                        for row in timing.itertuples()]
     winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
     timing["best"] = timing.index.isin(winners)
+    timing["clean"] = timing.ranked & ~timing.noisy
     return study
 
 
