@@ -4,19 +4,11 @@ import math
 
 import pandas as pd
 
-from .study import Study, conditions, configurations, in_order, plural, versus
+from .study import Study, configurations, in_order, plural, versus
 from .table import NOTHING, Cell, Column, Table, figure
-from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
+from .tables import by_cell, captioned, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
 
-TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host busy"}
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
-MEANINGS = {
-    "cuda_graph": "Device time of a CUDA graph of up to 100 dependent calls, divided by the number of calls. Ratio: "
-                  "time of the fastest other implementation over the time of this one.",
-    "cuda_host": "Host time until a call returns, while the device may still work: not the time of the problem. Mean "
-                 "of many calls in a row. Calls of this library use the caller's workspace; times of peers include the "
-                 "Python that calls them. Launches: the same kernels launched without the call. Pool: calls with a "
-                 "workspace of the library's pool, if they need one."}
 LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
             "pooled_beyond": "beyond the launches with the pool, us"}
 
@@ -43,15 +35,15 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
     own = study.own(rows) if timer == "cuda_graph" else []
     launching = study.present(rows[rows.launches.notna()])
     pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
-    table = Table(NAMES[timer], TITLES[timer], f"{MEANINGS[timer]} {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(name, "us") for name in present),
-                   *(Column(name, "over the fastest other") for name in own),
-                   *(Column(name, head) for name in launching for head in LAUNCHES.values())])
+    table = captioned(study, NAMES[timer], rows, [
+        *key_columns(keys), *(Column(name, "us") for name in present),
+        *(Column(name, "over the fastest other") for name in own),
+        *(Column(name, head) for name in launching for head in LAUNCHES.values())])
     for any_row, cells in configurations(rows):
         launches = [microseconds(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
                     for name in launching for part in LAUNCHES]
         table.rows.append(key_cells(keys, any_row) + [time_cell(study, cells.get(name), 1e6) for name in present]
-                          + [ratio_cell(pairs.get((any_row.at, name))) for name in own] + launches)
+                          + [ratio_cell(study, pairs.get((any_row.at, name))) for name in own] + launches)
     return table
 
 

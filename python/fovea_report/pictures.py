@@ -11,7 +11,7 @@ from .observations import curves
 from .published import Book
 from .published_pages import Page
 from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
-from .tables import passes_of, time_cell, varying
+from .tables import CAPTIONS, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
@@ -78,17 +78,19 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
     held = rows.held.astype(float) + rows.workspace.astype(float).where(rows.pass_ == "fwd").fillna(0)
     return [
         *rate_pictures(study),
-        *by_length(study, "growth", "Time against length", "Median time on logarithmic axes, bars span the quartiles; "
-                   "dashed: the fitted power of the length n.",
-                   rows.assign(y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3, high=rows.q3 * 1e3)),
-        *by_length(study, "speedup", f"Speed-up over {base}", f"Above the line faster than {base}, below it slower; "
-                   "bars: the range that the quartiles of both allow.",
-                   rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1, clean=ups.counted)),
-        *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
-                   "Forward: inputs, outputs and workspace.",
-                   rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
+        *by_length(study, "growth", rows.assign(y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3,
+                                                high=rows.q3 * 1e3)),
+        *by_length(study, "speedup", rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1,
+                                                 clean=ups.counted)),
+        *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
+
+
+def captions(study: Study, kind: str) -> tuple[str, str]:
+    """Title and description."""
+    found = CAPTIONS["pictures"][kind]
+    return tuple(found[part].format(baseline=study.baseline) for part in ("title", "caption"))
 
 
 def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
@@ -109,21 +111,21 @@ def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[
             yield Series(name, points, missing, laws.get(name))
 
 
-def by_length(study: Study, kind: str, title: str, description: str, rows: pd.DataFrame) -> Iterator[Picture]:
+def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
     """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
     panels = [(name, group, list(series_of(study, group, kind == "growth")))
               for name, group in curves(study, rows) if group.x.nunique() > 1]
     for pass_ in passes_of(rows):
         chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(len(of.points) for of in one[2])]
-        yield from split(study, kind, pass_, title, description, chosen)
+        yield from split(study, kind, pass_, chosen)
 
 
-def split(study: Study, kind: str, pass_: str, title: str, description: str, panels: list) -> Iterator[Picture]:
+def split(study: Study, kind: str, pass_: str, panels: list) -> Iterator[Picture]:
     """As many pictures as the panels need, which are given as their title, rows and series."""
-    word = study.word(pass_)
+    word, (title, said) = study.word(pass_), captions(study, kind)
     for suffix, words, part in parts(panels, MOST_PANELS):
         used = conditions(study, pd.concat([rows for _, rows, _ in part]))
-        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", description, used, [
+        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", said, used, [
             Panel(name.removeprefix(f"{word}, "), series, study.operations[rows.op.iloc[0]].along)
             for name, rows, series in part])
 
@@ -170,8 +172,7 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
         panels = [(title, group, list(series_of(study, group)))
                   for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
                   for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
-        yield from split(study, "rate", pass_, "Rate", "Floating-point operations of the problem over the median time, "
-                         "by length. Pale bars: flagged.", panels)
+        yield from split(study, "rate", pass_, panels)
 
 
 def heat_maps(study: Study) -> Iterator[HeatMap]:
@@ -213,12 +214,8 @@ def roofline(study: Study) -> list[Picture]:
         bandwidth = max((rate for name, rate in measured if "bandwidth" in name
                          and name.startswith("gpu_") == (device == "cuda")), default=0.0)
         panels.append(Panel(listed(dtype, device), series, ceilings=(group.ceiling.max(), bandwidth)))
-    if not panels:
-        return []
-    said = ("Rate against the operations per byte of the problem, for the longest length of each shape, under the "
-            "ceilings measured in the same run. A point above the roof was faster than the probe: its row is flagged "
-            "low_probe, or the probe ran while the machine was slower.")
-    return [Picture("roofline", "roofline", "Roofline", said, conditions(study, rows), panels)]
+    used = conditions(study, rows)
+    return [Picture("roofline", "roofline", *captions(study, "roofline"), used, panels)] if panels else []
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:
