@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Iterator
 
 import pandas as pd
@@ -11,6 +11,7 @@ from .observations import curves
 from .published import Book
 from .published_pages import Page
 from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
+from .table import Cell, Column, Table
 from .tables import CAPTIONS, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
@@ -38,15 +39,6 @@ class Panel:
 
     def lengths(self) -> list[float]:
         return sorted({x for series in self.series for x in (*series.points.x, *(x for x, _ in series.missing))})
-
-
-@dataclass
-class HeatMap:
-    """A table whose cells have the colour of the time over the fastest of the row."""
-
-    title: str
-    columns: list[str]
-    rows: list[tuple[str, list[tuple[str, str, float | None]]]]  # label; text, style and ratio of each cell
 
 
 @dataclass
@@ -175,14 +167,15 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
         yield from split(study, "rate", pass_, panels)
 
 
-def heat_maps(study: Study) -> Iterator[HeatMap]:
-    """Implementation by configuration, for each operation and pass."""
+def heat_maps(study: Study) -> Iterator[Table]:
+    """Implementation by configuration, for each operation and pass; shaded by the time over the fastest of the row."""
     for pass_ in passes_of(study.rows):
         for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
-            keys, columns = varying(study, rows, ("pass",)), study.present(rows)
-            lines = [(row_label(keys, row), heat_cells(study, cells, columns)) for row, cells in configurations(rows)]
+            keys, names = varying(study, rows, ("pass",)), study.present(rows)
             title = listed("Time in ms", op if len(study.operations) > 1 else "", study.word(pass_))
-            yield HeatMap(title, columns, lines)
+            yield Table("", title, "", [Column("problem", number=False), *map(Column, names)],
+                        [[Cell(row_label(keys, row)), *heat_cells(study, [cells.get(name) for name in names])]
+                         for row, cells in configurations(rows)])
 
 
 def row_label(keys: list[Key], row: Row) -> str:
@@ -192,11 +185,10 @@ def row_label(keys: list[Key], row: Row) -> str:
     return " ".join(filter(None, [*said, row.setting]))
 
 
-def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:
-    least = min((row.median for row in cells.values() if row.possible), default=math.nan)
-    rows = [cells.get(name) for name in columns]
-    ratios = [row.median / least if row is not None and row.possible else None for row in rows]
-    return [(cell.text, cell.style, ratio) for cell, ratio in zip((time_cell(study, row) for row in rows), ratios)]
+def heat_cells(study: Study, rows: list[Row | None]) -> list[Cell]:
+    times = [row.median if row is not None and row.possible else math.nan for row in rows]
+    least = min((time for time in times if time > 0), default=math.nan)
+    return [replace(time_cell(study, row), shade=time / least) for row, time in zip(rows, times)]
 
 
 def roofline(study: Study) -> list[Picture]:
@@ -245,8 +237,8 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
             continue
         shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
         points.append({
-            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role, "published": published,
-            "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role), "low": math.nan,
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
+            "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role), "low": math.nan,
             "clean": not published, "word": word + (" (published)" if published and word else "")})
     table = pd.DataFrame(points)
     panels = [Panel(name, [

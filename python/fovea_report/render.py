@@ -28,8 +28,8 @@ from .tables import accuracy_table, failures_table, memory_table, rate_tables, s
 TEMPLATES = Path(__file__).parent / "templates"
 WHOLE = ["n", "workspace", "saved", "held"]
 FIGURES = [*TIMES, "flops", "bytes", "tflops", "ceiling_share", *WHOLE[1:]]
-COLUMNS = ["impl", "status", "reason", "flags", *FIGURES, "worst_ratio_to_plain", "threads", "machine", "commit", "dirty",
-           "timer", "launches", "beyond", "pooled_beyond", "problem"]
+COLUMNS = ["impl", "status", "reason", "flags", *FIGURES, "worst_ratio_to_plain", "threads", "machine", "commit",
+           "dirty", "timer", "launches", "beyond", "pooled_beyond", "problem"]
 NAMES = {**{time: f"{time}_s" for time in TIMES}, "n": "samples", "workspace": "workspace_bytes",
          "saved": "saved_bytes", "held": "memory_before_backward_bytes", "launches": "launches_s",
          "beyond": "beyond_launches_s", "pooled_beyond": "pooled_beyond_launches_s"}

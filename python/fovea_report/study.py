@@ -233,10 +233,8 @@ def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
 
 
 def power_law(points: pd.DataFrame) -> PowerLaw:
-    x, y = points.x.map(math.log), points["median"].map(math.log)
-    exponent = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    coefficient = math.exp(y.mean() - exponent * x.mean())
-    return PowerLaw(exponent, coefficient, points.x.min(), points.x.max(), bool(points.noisy.any()))
+    exponent, log_of_coefficient = np.polyfit(np.log(points.x), np.log(points["median"]), 1)
+    return PowerLaw(exponent, math.exp(log_of_coefficient), points.x.min(), points.x.max(), bool(points.noisy.any()))
 
 
 def plural(count: int, noun: str) -> str:

@@ -15,6 +15,7 @@ class Cell:
     style: str = ""  # best, loss, muted (not ranked, or not measured) or word (a status in place of a figure)
     detail: str = ""  # a second, smaller line
     note: str = ""  # shown while the pointer rests on the cell
+    shade: float = math.nan  # time over the fastest time, where cells are shaded by it
 
     @property
     def exact(self) -> str:

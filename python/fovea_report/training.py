@@ -17,6 +17,7 @@ from .study import plural
 from .table import Cell, Column, Table, count, identifier
 from .vocabulary import Refused
 
+STEP = "fovea.train/1"  # the schema of a step
 LAST = 100  # steps whose mean loss is told
 SMOOTH = 20  # steps of the moving mean that is drawn
 COLUMNS = ["step", "loss", "held_out", "trigram", "learning_rate", "gradient_norm", "seconds", "bytes"]
@@ -42,8 +43,8 @@ class Training:
     def sentences(self) -> list[str]:
         steps, first, last = self.steps, self.steps.iloc[0], self.steps.loss.tail(LAST)
         seconds, count = steps.seconds.sum(), steps.bytes.sum()
-        said = [f"training loss from {first.loss:.3f} in step {first.step:.0f} to {last.mean():.3f}, the mean of the last "
-                f"{len(last)} of {len(steps)} steps (nats a byte; equally likely bytes have {math.log(256):.3f})"]
+        said = [f"training loss from {first.loss:.3f} in step {first.step:.0f} to {last.mean():.3f}, the mean of the "
+                f"last {len(last)} of {len(steps)} steps (nats a byte; equally likely bytes have {math.log(256):.3f})"]
         for end in self.evaluated.tail(1).itertuples():
             verdict = "below" if end.held_out < end.trigram else "not below"
             said.append(f"held-out loss {end.held_out:.3f} after step {end.step}, {verdict} the {end.trigram:.3f} of a "
@@ -55,26 +56,16 @@ class Training:
 
 
 def trainings_of(paths: list[Path]) -> list[Training]:
-    """The trainings, one of each file; none if no file holds a step."""
-    holds = [holds_steps(path) for path in paths]
-    if any(holds) and not all(holds):
-        raise Refused(f"{paths[holds.index(False)]}: holds no training, but other files do; make a report of each kind")
-    return [training_of(path) for path in paths] if any(holds) else []
-
-
-def holds_steps(path: Path) -> bool:
-    """Whether the schema stands in the file. What is no record is refused later, by its position."""
-    try:
-        return b'"fovea.train/1"' in path.read_bytes()
-    except OSError as failed:
-        raise Refused(f"{path}: {failed.strerror}") from None
+    """The trainings, one of each file; none if the first file holds no step."""
+    rows, *_ = read_file(paths[0])
+    return [training_of(path) for path in paths] if any(record["schema"] == STEP for _, record in rows) else []
 
 
 def training_of(path: Path) -> Training:
     rows, environments, warning = read_file(path)
-    steps = {record["step"]: record for _, record in rows if record["schema"] == "fovea.train/1"}
-    if not steps or any(record["schema"] != "fovea.train/1" for _, record in rows):
-        raise Refused(f"{path}: holds rows beside steps of a training, which have a report of their own")
+    if {record["schema"] for _, record in rows} != {STEP}:
+        raise Refused(f"{path}: not only steps of a training, which have a report without other rows")
+    steps = {record["step"]: record for _, record in rows}
     table = pd.DataFrame([steps[one] for one in sorted(steps)], columns=COLUMNS)
     return Training(path.absolute().parent.name, table, environments, warning)
 

@@ -99,9 +99,9 @@ class Vocabulary:
     implementations: tuple[tuple[str, str], ...]  # pattern of names and kind, in the order shown
 
     def rank(self, implementation: str) -> int:
-        patterns = [names for names, _ in self.implementations]
-        exact = [n for n, names in enumerate(patterns) if names != "*" and fnmatchcase(implementation, names)]
-        return exact[0] if exact else patterns.index("*") if "*" in patterns else len(patterns)
+        """The place of the first pattern that matches; `*` is tried last."""
+        found = [n for n, (names, _) in enumerate(self.implementations) if fnmatchcase(implementation, names)]
+        return min(found, key=lambda n: self.implementations[n][0] == "*", default=len(self.implementations))
 
     def kind(self, implementation: str) -> str:
         """baseline, reference, peer or library."""
