@@ -6,25 +6,10 @@ from typing import Iterator
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, speed_ups, versus
+from .study import (Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
+                    versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
-
-
-def first(rows: pd.DataFrame) -> Row:
-    return next(rows.itertuples())
-
-
-def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
-    return first(rows.loc[[(sign * rows[column].astype(float)).idxmin()]])
-
-
-def at_most(rows: pd.DataFrame, column: str) -> Row:
-    return at_least(rows, column, -1)
-
-
-def where(study: Study, row: Row) -> str:
-    return f"{study.word(row.pass_)}, {study.label(row)}"
 
 
 def headline(study: Study) -> str:
@@ -112,12 +97,12 @@ def growth(study: Study) -> list[str]:
     """The fitted exponents of each pass, in the table that reaches farthest."""
     found: dict[str, tuple[float, str]] = {}
     for title, rows in curves(study, study.rows):
-        pass_ = first(rows).pass_
+        pass_ = rows.pass_.iloc[0]
         laws = fit_power_laws(rows)
         reach = max((law.end for law in laws.values()), default=0)
         if reach > found.get(pass_, (0, ""))[0]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
-            start, along = min(law.start for law in laws.values()), study.operation(first(rows)).along
+            start, along = min(law.start for law in laws.values()), study.operations[rows.op.iloc[0]].along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
             found[pass_] = reach, f"Time from {along} {start:.0f} to {reach:.0f} ({title}) grows as {text}{noisy}."
     return [said for _, said in found.values()]

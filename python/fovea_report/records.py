@@ -38,33 +38,28 @@ def parse_line(line: str) -> dict[str, Any]:
 
 def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
     """Rows with the number of their environment; a torn last line is left out with a warning."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except OSError as failed:
+        raise Refused(f"{path}: {failed.strerror}") from None
     rows: list[tuple[int, dict]] = []
     environments: list[dict] = []
     position = 0
-    try:
-        data = path.read_bytes()
-    except OSError as failed:
-        raise Refused(f"{path}: {failed.strerror}") from None
-    for line in data.splitlines(keepends=True):
-        whole = line.endswith(b"\n")
+    for line in lines:
         try:
             record = parse_line(line.decode())
-            if not whole:
-                raise ValueError("the line has no end")
+            if record["schema"] == "fovea.env/1":
+                environments.append(record)
+            elif environments:
+                rows.append((len(environments) - 1, record))
+            else:
+                raise ValueError("a row before any environment")
         except (ValueError, RecursionError) as failed:
-            if not whole and position > 0:
-                return rows, environments, f"{path}: the last line is torn and was left out"
             raise Refused(f"{path}: at byte {position}: {failed}") from None
-        if record["schema"] == "fovea.env/1":
-            environments.append(record)
-        elif not environments:
-            raise Refused(f"{path}: at byte {position}: a row before any environment")
-        else:
-            rows.append((len(environments) - 1, record))
-        position += len(line)
+        position += len(line) + 1
     if not environments:
         raise Refused(f"{path}: holds no records")
-    return rows, environments, ""
+    return rows, environments, f"{path}: the last line is torn and was left out" if torn else ""
 
 
 def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -72,21 +67,18 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     case = parse_case(record["problem"])
     times = record.get("time_s") or {}
     launches = record.get("launches") or {}
-    on_gpu = case.get("device") == "cuda"
     flags = tuple(record["flags"])
     timed = record["status"] == "ok" and bool(times)
     return {
-        "problem": record["problem"], "case": case, "op": case["op"], "pass_": case.get("pass", ""),
-        "impl": record["impl"], "kind": vocabulary.kind(record["impl"]), "status": record["status"],
-        "reason": record["reason"], "flags": flags, **{name: times.get(name) for name in TIMES},
-        "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
-        "pooled_beyond": launches.get("pooled_beyond_s"), "flops": record["flops"], "bytes": record["bytes"],
-        "tflops": record.get("tflops"), "ceiling_share": record.get("ceiling_share"),
-        "ceiling": (record.get("ceiling") or {}).get("flops_per_s"), "workspace": record.get("workspace_bytes"),
-        "saved": record.get("saved_bytes"), "held": record.get("memory_before_backward_bytes"),
-        "error": record["error"], "threads": record["threads"], "cpu_threads": 0 if on_gpu else record["threads"],
-        "machine": record["machine"], "commit": record["source"].get("commit", "unknown"),
-        "dirty": bool(record["source"].get("dirty")), "timer": record["timer"], "peer": record.get("peer", ""),
+        **{key: record[key] for key in ROW_KEYS if key != "source"}, **{name: times.get(name) for name in TIMES},
+        "case": case, "op": case["op"], "pass_": case.get("pass", ""), "kind": vocabulary.kind(record["impl"]),
+        "flags": flags, "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
+        "pooled_beyond": launches.get("pooled_beyond_s"), "tflops": record.get("tflops"),
+        "ceiling_share": record.get("ceiling_share"), "ceiling": (record.get("ceiling") or {}).get("flops_per_s"),
+        "workspace": record.get("workspace_bytes"), "saved": record.get("saved_bytes"),
+        "held": record.get("memory_before_backward_bytes"), "peer": record.get("peer", ""),
+        "cpu_threads": 0 if case.get("device") == "cuda" else record["threads"],
+        "commit": record["source"].get("commit", "unknown"), "dirty": bool(record["source"].get("dirty")),
         "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
         "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
     }

@@ -100,21 +100,12 @@ def markdown_text(text: str) -> str:
     return " ".join(text.split())
 
 
-def environment_facts(environment: dict) -> list[tuple[str, str]]:
-    source = environment["source"]
-    said = [(name, str(environment[name])) for name in ("machine", "date", "command", "version", "threads")]
-    said.append(("commit", source.get("commit", "unknown") + (" (modified)" if source.get("dirty") else "")))
-    said += [(name, str(value)) for name, value in sorted(environment["facts"].items())]
-    return said + [(f"ceiling, {name}", f"{figure(value / 1e9)} GB/s" if "bandwidth" in name else rate(value))
-                   for name, value in sorted(environment["ceilings"].items())]
-
-
 def render(name: str, **values: Any) -> str:
     """A template with its values; pages are escaped."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=name.endswith(".html.j2"),
                                      trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters["md"] = markdown_text
-    environment.globals.update(shade=lambda ratio: to_hex(drawing.shade(ratio)), facts=environment_facts,
+    environment.globals.update(shade=lambda ratio: to_hex(drawing.shade(ratio)), rate=rate, figure=figure,
                                variables=drawing.variables)
     return environment.get_template(name).render(values)
 

@@ -52,6 +52,18 @@ class Study:
                      if key.word == "pass" and pass_ in key.values), pass_)
 
 
+def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
+    return next(rows.loc[[(sign * rows[column].astype(float)).idxmin()]].itertuples())
+
+
+def at_most(rows: pd.DataFrame, column: str) -> Row:
+    return at_least(rows, column, -1)
+
+
+def where(study: Study, row: Row) -> str:
+    return f"{study.word(row.pass_)}, {study.label(row)}"
+
+
 def told_apart(a: Row, b: Row) -> bool:
     """Whether two times can be told apart: neither is noisy, or their quartiles do not overlap."""
     return not (a.noisy or b.noisy) or a.q3 < b.q1 or b.q3 < a.q1

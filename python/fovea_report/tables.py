@@ -8,7 +8,7 @@ from typing import Callable, Iterable
 import pandas as pd
 
 from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
-                    pass_order, speed_ups, versus)
+                    pass_order, speed_ups, versus, where)
 from .table import NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell
 from .vocabulary import Key, listed
 
@@ -209,7 +209,7 @@ def accuracy_table(study: Study) -> Table:
 
 def failures_table(study: Study) -> Table:
     rows = [[status_cell(study, row), Cell(row.impl),
-             Cell(f"{study.word(row.pass_)}, {study.label(row)}", note=row.problem), Cell(row.reason)]
+             Cell(where(study, row), note=row.problem), Cell(row.reason)]
             for row in study.all.itertuples() if not row.timed]
     return Table("without-a-time", "Cells without a time",
                  "Every row without status ok, with the recorded reason; whole problem lines are in rows.csv.",

@@ -74,7 +74,7 @@ def test_calls_have_their_own_tables(study):
     assert len(made.rows) == 0 and len(made.calls) == 2
     found = cells(call_tables(made)[0])[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
-    assert "takes 1.00 to 1.00 us forward in 1 cell" in said_of_calls(made)[0]
+    assert "takes 1.00 to 1.00 us forward in 1 cell" in next(said_of_calls(made))
 
 
 def test_all_rows_are_in_one_csv_file(study):
