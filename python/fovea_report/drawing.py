@@ -275,5 +275,4 @@ def small(text: str, name: str) -> str:
 
 def variables() -> list[tuple[str, str, str]]:
     """Name, colour on light and on dark paper, of every colour that panels use."""
-    used = {**{colour: style.for_dark(colour) for colour in style.COLOURS}, **style.DARK}
-    return [(f"--{colour[1:]}", colour, dark) for colour, dark in used.items()]
+    return [(f"--{colour[1:]}", colour, dark) for colour, dark in {**style.COLOURS, **style.DARK}.items()]

@@ -1,6 +1,5 @@
 """The style of all pictures: fonts, and for each name a colour, a marker and dashes."""
 
-import colorsys
 import math
 import textwrap
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from matplotlib.lines import Line2D
 
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
-# Each of a contrast of at least 3:1 to white, neighbours far apart for colour-blind readers too.
-COLOURS = ["#0072b2", "#c44e00", "#008060", "#a8488a", "#8a6500", "#6a51a3", "#b3123f", "#00808a", "#7a4a2b", "#4d5a6b",
-           "#4f7a1c", "#d0307f", "#1f3f8f", "#000000"]
+# On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too.
+COLOURS = {"#0072b2": "#1e91d1", "#c44e00": "#d8691f", "#008060": "#169d7b", "#a8488a": "#c06da6", "#8a6500": "#ae8619",
+           "#6a51a3": "#9784c2", "#b3123f": "#e75880", "#00808a": "#189ba5", "#7a4a2b": "#c0794b", "#4d5a6b": "#7d8da1",
+           "#4f7a1c": "#649b24", "#d0307f": "#db629e", "#1f3f8f": "#698ade", "#000000": "#8a8a8a"}
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8"]
 GLYPHS = "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"  # the markers in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]
@@ -37,7 +37,7 @@ class Looks:
 
     def __getitem__(self, name: str) -> Look:
         n = len(self.of)
-        return self.of.setdefault(name, Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)],
+        return self.of.setdefault(name, Look([*COLOURS][n % len(COLOURS)], MARKERS[n % len(MARKERS)],
                                              DASHES[n // len(COLOURS) % len(DASHES)]))
 
     def in_order(self, names: list[str]) -> list[str]:
@@ -51,27 +51,6 @@ class Looks:
         look = self[name]
         dashes = look.dashes if line else "none"
         return Line2D([], [], color=look.colour, marker=look.marker, linestyle=dashes, label=name)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def for_dark(colour: str) -> str:
-    """The same hue, light enough to be read on dark paper."""
-    hue, light, strong = colorsys.rgb_to_hls(*(int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)))
-    while True:
-        found = "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, light, min(strong, 0.75)))
-        if contrast(found, DARK[PAPER]) >= 5 or light >= 1:
-            return found
-        light = min(1, light + 0.02)
 
 
 def apply() -> None:
