@@ -16,6 +16,7 @@ from PIL import Image
 from . import looks as style
 from .looks import Looks
 from .pictures import Panel, Picture
+from .tables import CAPTIONS
 from .vocabulary import short
 
 # From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
@@ -94,7 +95,7 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         roofline(axes, panel, looks)
     else:
         lines(axes, picture, panel, looks)
-    axes.set_ylabel(picture.unit)
+    axes.set_ylabel(CAPTIONS["pictures"][picture.kind]["unit"])
     axes.set_xlabel(panel.along)
 
 
@@ -257,20 +258,14 @@ def svg_of(figure: Figure, name: str) -> str:
 
 
 def small(text: str, name: str) -> str:
-    """An SVG to embed in a page: no prologue, unique names, no useless groups, coordinates to a tenth of a point."""
+    """An SVG to embed in a page: no prologue, unique names, coordinates to a tenth of a point."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var(--{colour[0][1:]})", svg)
     tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d{2,}", tenth, tag[0])), svg)
-    kept: list[bool] = []
-    def group(tag: re.Match) -> str:
-        if tag[0] == "</g>":
-            return tag[0] if kept.pop() else ""
-        kept.append(tag[0] != "<g>")
-        return tag[0] if kept[-1] else ""
-    return re.sub(r">\s+<", "><", re.sub(r"<g( [^>]*)?>|</g>", group, svg)).strip()
+    return re.sub(r">\s+<", "><", svg).strip()
 
 
 def variables() -> list[tuple[str, str, str]]:

@@ -1,12 +1,11 @@
 """The sentences of a report: rules applied to the rows. No result is written by hand."""
 
-import math
 from typing import Iterator
 
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import (Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
+from .study import (PASSES, Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
                     versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
@@ -144,16 +143,14 @@ def accuracy(study: Study) -> Iterator[str]:
 
 def sums(study: Study) -> Iterator[str]:
     """Forward and backward together should take as long as the sum of the two."""
-    quiet = study.rows[study.rows.ranked & ~study.rows.noisy.astype(bool)]
-    times = {(row.problem, row.impl, row.timer): row.median for row in quiet.itertuples()}
-    def alone(row: Row, pass_: str) -> float:
-        return times.get((row.problem.replace(" pass=e2e ", f" pass={pass_} "), row.impl, row.timer), math.nan)
-    shares = [row.median / (alone(row, "fwd") + alone(row, "bwd")) for row in quiet[quiet.pass_ == "e2e"].itertuples()]
-    shares = [share for share in shares if not math.isnan(share)]
-    within = sum(0.9 <= share <= 1.2 for share in shares)
-    if shares:
-        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {within} of "
-               f"{plural(len(shares), 'cell')}.")
+    quiet = study.rows[study.rows.clean]
+    times = quiet.pivot_table("median", ["shape", "impl", "timer", "threads", "machine"], "pass_", "last")
+    times = times.reindex(columns=PASSES)
+    shares = (times.e2e / (times.fwd + times.bwd)).dropna()
+    if len(shares):
+        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in "
+               f"{shares.between(0.9, 1.2).sum()} of {plural(len(shares), 'cell')}.")
+
 
 
 def failures(study: Study) -> Iterator[str]:

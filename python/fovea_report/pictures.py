@@ -16,8 +16,6 @@ from .tables import CAPTIONS, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
-UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
-         "published": "speed-up"}
 
 
 @dataclass
@@ -51,10 +49,6 @@ class Picture:
     panels: list[Panel]
     letter: str = ""  # of the published report that it belongs to
     svg: list[str] = field(default_factory=list)  # the panels, if a page embeds them
-
-    @property
-    def unit(self) -> str:
-        return UNITS[self.kind]
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
@@ -195,10 +189,10 @@ def roofline(study: Study) -> list[Picture]:
     """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
     panels = []
-    rows = rows.assign(shape=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
+    rows = rows.assign(sizes=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
                        **{key: [case.get(key, "") for case in rows.case] for key in ("device", "dtype")})
     for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
-        longest = group.loc[group.groupby(["impl", "title", "shape"]).x.idxmax()]
+        longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
         longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
         series = [Series(f"{name} {pass_}", own, look=name) for name in study.present(longest)
                   for pass_, own in longest[longest.impl == name].groupby("pass_", sort=False)]
@@ -238,8 +232,8 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
         shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
         points.append({
             "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
-            "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role), "low": math.nan,
-            "clean": not published, "word": word + (" (published)" if published and word else "")})
+            "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
+            "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
     table = pd.DataFrame(points)
     panels = [Panel(name, [
         Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [

@@ -118,10 +118,8 @@ def add_floors(report: Published) -> None:
 
 def milliseconds_of(text: str) -> float:
     """The number over 1000: milliseconds as seconds. NaN for a word."""
-    try:
-        return float(text) / 1e3
-    except ValueError:
-        return math.nan
+    return pd.to_numeric(text, errors="coerce") / 1e3
+
 
 
 class Book:
@@ -186,7 +184,8 @@ class Book:
             return column.nunique(dropna=False) > 1 and not follows
         names = dict.fromkeys(case["op"] for case in [*self.cases.values(), *self.cut.values()])
         keys = {key.word: key for name in names for key in self.study.operations[name].keys}
-        return [key for key in keys.values() if key.word in self.report.keys and varies(key)]
+        every = (Key("op", noun="operation"), *keys.values())
+        return [key for key in every if key.word in self.report.keys and varies(key)]
 
 
 def facts_of(report: Published, table: pd.DataFrame) -> dict[str, Any]:

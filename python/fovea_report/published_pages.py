@@ -12,6 +12,7 @@ import pandas as pd
 from .published import Book, Published, Side, compute, facts_of, read_published
 from .study import PASSES, Study, conditions, geometric_mean, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
+from .tables import key_columns, words
 from .vocabulary import Key, short
 
 
@@ -46,17 +47,9 @@ def number_cell(side: Side, seconds: float, factor: float = 1e3) -> Cell:
     return Cell(figure(seconds * factor) + marks, seconds * factor, style, side.detail, side.note)
 
 
-def problem_columns(book: Book, keys: list[Key]) -> list[Column]:
-    """The operation, if the report has several, and the keys that vary."""
-    operations = book.report.figures.op.nunique() > 1
-    columns = [Column("operation", number=False)] if operations else []
-    return [*columns, *(Column(key.head, number=key.kind != "word") for key in keys), Column("figures", number=False)]
-
-
-def problem_cells(book: Book, keys: list[Key], case: dict, published: bool) -> list[Cell]:
-    operation = [Cell(case["op"])] if book.report.figures.op.nunique() > 1 else []
-    return operation + [value_cell(case[key.word]) if key.word in case else NOTHING for key in keys] + [
-        Cell("published", style="muted") if published else Cell("here")]
+def problem_cells(keys: list[Key], case: dict, published: bool) -> list[Cell]:
+    values = [value_cell(case[key.word]) if key.word in case else NOTHING for key in keys]
+    return [*values, Cell("published", style="muted") if published else Cell("here")]
 
 
 def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
@@ -76,7 +69,7 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
     heads = {pass_: book.study.word(pass_) if "+" not in pass_ else "forward, then backward" for pass_ in passes}
     rated = report.says.get("speed_up_passes", passes) if report.over else []
     table = titled(book, cases, "", report.title)
-    table.columns = [*problem_columns(book, keys), Column("implementation", number=False),
+    table.columns = [*key_columns(keys), *words("figures", "implementation"),
                      *(Column(heads[pass_], part) for pass_ in passes for part in parts),
                      *(Column(heads[pass_], "speed-up") for pass_ in rated)]
     if "formula" in report.says:
@@ -85,7 +78,7 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
         sides = {pass_: book.side(published, measurement, pass_, role) for pass_ in passes}
         if all(side.word == "-" for side in sides.values()):
             continue
-        line = problem_cells(book, keys, case, published)
+        line = problem_cells(keys, case, published)
         line += [Cell(next(side.name for side in sides.values() if side.name))]
         line += [number_cell(side, getattr(side, part)) for side in sides.values() for part in parts]
         line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
@@ -112,9 +105,9 @@ def best_table(book: Book, cases: dict[tuple, dict]) -> Table:
     """A line per problem and side: for each pass the best speed-up over the eager form, and who has it."""
     keys, passes = book.keys(), book.report.passes
     table = titled(book, cases, "-best", "the best speed-up, and by which implementation")
-    table.columns = [*problem_columns(book, keys), *(Column(book.study.word(pass_)) for pass_ in passes)]
+    table.columns = [*key_columns(keys), *words("figures"), *(Column(book.study.word(pass_)) for pass_ in passes)]
     for (measurement, case), published in itertools.product(cases.items(), (False, True)):
-        table.rows.append(problem_cells(book, keys, case, published)
+        table.rows.append(problem_cells(keys, case, published)
                           + [best_cell(book, published, measurement, pass_) for pass_ in passes])
     return table
 

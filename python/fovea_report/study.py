@@ -110,6 +110,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
                        for row in timing.itertuples()]
     winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
     timing["best"] = timing.index.isin(winners)
+    timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy
     return study
 
@@ -255,28 +256,22 @@ def plural(count: int, noun: str) -> str:
 
 def conditions(study: Study, rows: pd.DataFrame) -> str:
     """Machine, threads, samples, versions, date and commit of these rows in one line."""
-    used = [study.environments[number] for number in rows.environment.unique()]
-    on_gpu = rows.cpu_threads.eq(0).groupby(rows.environment).any()
-    chips = {study.environments[n]["facts"].get("gpu" if gpu else "cpu", study.environments[n]["machine"])
-             for n, gpu in on_gpu.items()}
-    said = [", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0}))]
-    samples = rows[rows.timed].n
-    if len(samples):
-        least, most = int(samples.min()), int(samples.max())
-        said.append((plural(most, "sample") if least == most else f"{least} to {most} samples") + " a cell")
-    said.append(", ".join(sorted(set(rows.peer) - {""})))
-    said.append(", ".join(sorted({one["date"][:10] for one in used})))
+    used = {n: study.environments[n] for n in rows.environment.unique()}
+    on_gpu = set(rows[rows.cpu_threads == 0].environment)
+    chips = {one["facts"].get("gpu" if n in on_gpu else "cpu", one["machine"]) for n, one in used.items()}
+    samples = sorted(set(rows[rows.timed].n.astype(int)))
+    least, most = (samples[0], plural(samples[-1], "sample")) if samples else (0, "")
     commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
-    said.append("commit " + ", ".join(sorted(commits)))
-    load = max((other_load(one) for one in used), default=0)
-    said.append(f"other work on the machine: load {load:.0f}" if load else "")
-    return "; ".join(filter(None, said))
+    load = max(map(other_load, used.values()), default=0)
+    return "; ".join(filter(None, [
+        ", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0})),
+        f"{f'{least} to ' if len(samples) > 1 else ''}{most} a cell" if samples else "",
+        ", ".join(sorted(set(rows.peer) - {""})),
+        ", ".join(sorted({one["date"][:10] for one in used.values()})), f"commit {', '.join(sorted(commits))}",
+        f"other work on the machine: load {load:.0f}" if load else ""]))
 
 
 def other_load(environment: dict[str, Any]) -> float:
     """The load when the session began, if it was higher than the session's own threads cause."""
-    try:
-        load = round(float(environment["facts"].get("load", 0)))
-    except ValueError:
-        return 0
+    load = np.round(pd.to_numeric(environment["facts"].get("load", 0), errors="coerce"))
     return load if load > environment["threads"] else 0

@@ -144,14 +144,13 @@ def summary_table(study: Study) -> Table:
             if rows.empty:
                 continue
             pairs = ups[(ups.pass_ == pass_) & (ups.impl == name) & (ups.impl != study.baseline)]
-            shares = rows[rows.ranked].ceiling_share.dropna().sort_values()
-            share = shares.iloc[len(shares) // 2] if len(shares) else math.nan
+            share = rows[rows.ranked].ceiling_share.astype(float).quantile(interpolation="higher")
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
             table.rows.append([
                 Cell(study.word(pass_)), Cell(name), count(len(rows)), count(int(rows.timed.sum())),
                 Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
                 *speed_up_cells(pairs),
-                Cell(f"{share:.0%}".replace("%", " %"), share) if len(shares) else Cell("-")])
+                Cell("-") if math.isnan(share) else Cell(f"{100 * share:.0f} %", share)])
     return table
 
 
@@ -175,7 +174,7 @@ def memory_table(study: Study) -> Table:
         *(Column(name, "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
-        problems.setdefault(row.problem.replace(f" pass={row.pass_} ", " "), {}).setdefault(row.impl, []).append(row)
+        problems.setdefault(row.shape, {}).setdefault(row.impl, []).append(row)
     for cells in problems.values():
         of = [cells.get(name, []) for name in names]
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),
