@@ -74,16 +74,17 @@ def handles_of(picture: Picture, looks: Looks) -> list:
         handles = [Patch(color=looks[name].colour, label=name) for name in names]
     else:
         handles = [looks.handle(name, picture.kind != "roofline") for name in names]
-    soft = {"color": style.SOFT, "marker": "o"}
+    def mark(label: str, **look) -> Line2D:
+        return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
+    every = [series for panel in picture.panels for series in panel.series]
     if picture.kind == "roofline":
-        passes = sorted({series.name.split()[-1] for panel in picture.panels for series in panel.series})
-        return handles + [Line2D([], [], linestyle="none", color=style.SOFT, marker=PASS_MARKERS.get(one, "o"),
-                                 label=one) for one in passes]
-    if any(series.dashed for panel in picture.panels for series in panel.series):
-        handles += [Line2D([], [], label="here", **soft),
-                    Line2D([], [], label="published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)), **soft)]
-    elif picture.kind != "rate" and not all(of.points.clean.all() for one in picture.panels for of in one.series):
-        handles.append(Line2D([], [], label="hollow: flagged", markerfacecolor=style.PAPER, linestyle="none", **soft))
+        passes = sorted({series.name.split()[-1] for series in every})
+        handles += [mark(one, marker=PASS_MARKERS.get(one, "o")) for one in passes]
+    elif any(series.dashed for series in every):
+        handles += [mark("here", linestyle="-"),
+                    mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
+    elif picture.kind != "rate" and not all(series.points.clean.all() for series in every):
+        handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
@@ -196,14 +197,11 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
     axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
     for n, series in enumerate(rows):
         look, y = looks[series.look or series.name], 0.975 - 0.065 * n
-        words: dict[str, list[float]] = {}
-        for x, word in series.missing:
-            words.setdefault(word, []).append(x)
-        for word, at in words.items():
+        for word, at in pd.DataFrame(series.missing, columns=["x", "word"]).groupby("word", sort=False).x:
             axes.plot(at, [y] * len(at), transform=axes.get_xaxis_transform(), linestyle="none", marker=look.marker,
                       color=look.colour, markersize=4, clip_on=False, zorder=5,
                       markerfacecolor=style.PAPER if series.dashed else look.colour)
-            axes.annotate(word, (min(at), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right",
+            axes.annotate(word, (at.min(), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right",
                           va="center", textcoords="offset points", fontsize=7, color=look.colour)
 
 

@@ -5,8 +5,8 @@ from typing import Iterator
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import (PASSES, Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
-                    versus, where)
+from .study import (PASSES, Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural,
+                    speed_ups, versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
 
@@ -68,8 +68,8 @@ def over_the_baseline(study: Study) -> Iterator[str]:
 
 def against_the_best(study: Study) -> Iterator[str]:
     """The harder comparison: with the fastest other implementation of each configuration."""
-    for name in study.own(study.rows):
-        pairs = versus(study.rows[study.rows.impl == name], study.rows[study.rows.kind != "library"])
+    for name, own in study.each(study.rows[study.rows.kind == "library"]):
+        pairs = versus(own, study.rows[study.rows.kind != "library"])
         if found := speed_ups(pairs):
             span = extremes(study, pairs, "{0.rival_impl}, ")
             yield f"{name} over the fastest other implementation: {verdicts(found)}{span}."
@@ -111,34 +111,29 @@ def memory(study: Study) -> Iterator[str]:
     """The memory held between forward and backward, at the problem where the baseline holds most."""
     rows = study.rows[study.rows.timed & (study.rows.pass_ != "fwd") & study.rows.held.notna()]
     base = rows[rows.impl == study.baseline].set_index("at").held
-    for name in study.own(rows):
-        own = rows[(rows.impl == name) & rows["at"].isin(base.index)].assign(base=lambda part: part["at"].map(base))
-        if len(own) and name != study.baseline:
-            most = at_most(own, "base")
-            yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
-                   f"{size(most.held)} of {name}, at {study.label(most)}.")
+    rows = rows[(rows.kind == "library") & (rows.impl != study.baseline) & rows["at"].isin(base.index)]
+    for name, own in study.each(rows.assign(base=rows["at"].map(base))):
+        most = at_most(own, "base")
+        yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
+               f"{size(most.held)} of {name}, at {study.label(most)}.")
 
 
 def ceilings(study: Study) -> Iterator[str]:
-    for name in study.own(study.rows):
-        rows = study.rows[(study.rows.impl == name) & study.rows.ranked & study.rows.ceiling_share.notna()]
-        if len(rows):
-            best = at_most(rows, "ceiling_share")
-            above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
-            yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
-                   f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
+    rows = study.rows[(study.rows.kind == "library") & study.rows.ranked & study.rows.ceiling_share.notna()]
+    for name, own in study.each(rows):
+        best = at_most(own, "ceiling_share")
+        above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
+        yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
+               f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
 
 
 def accuracy(study: Study) -> Iterator[str]:
     """The error over the error of a plain evaluation in the same type, where it is largest."""
-    for name in study.own(study.rows):
-        own = study.rows[study.rows.impl == name]
-        errors = [(error["ratio_to_plain"] or 0.0, tensor, row)
-                  for row in own.itertuples() for tensor, error in row.error.items()]
-        if errors:
-            worst, tensor, row = max(errors, key=lambda one: one[0])
-            yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same "
-                   f"type ({tensor}, {where(study, row)}).")
+    for name, own in study.each(study.rows[(study.rows.kind == "library") & study.rows.error.map(bool)]):
+        worst, tensor, row = max(((error["ratio_to_plain"] or 0.0, tensor, row) for row in own.itertuples()
+                                  for tensor, error in row.error.items()), key=lambda one: one[0])
+        yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same type "
+               f"({tensor}, {where(study, row)}).")
 
 
 def sums(study: Study) -> Iterator[str]:
@@ -152,16 +147,13 @@ def sums(study: Study) -> Iterator[str]:
                f"{shares.between(0.9, 1.2).sum()} of {plural(len(shares), 'cell')}.")
 
 
-
 def failures(study: Study) -> Iterator[str]:
     for status in (word for word in study.vocabulary.statuses if word != "ok"):
-        for name in study.implementations:
-            rows = study.all[(study.all.status == status) & (study.all.impl == name)]
-            if len(rows):
-                shortest = at_least(rows, "x")
-                reason = f" ({shortest.reason})" if shortest.reason else ""
-                yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
-                       f"{study.label(shortest)}{reason}.")
+        for name, rows in study.each(study.all[study.all.status == status]):
+            shortest = at_least(rows, "x")
+            reason = f" ({shortest.reason})" if shortest.reason else ""
+            yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
+                   f"{study.label(shortest)}{reason}.")
 
 
 def flags(study: Study) -> Iterator[str]:

@@ -89,8 +89,7 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
 
 def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[Series]:
     laws = fit_power_laws(rows) if fits else {}
-    for name in study.present(rows):
-        own = rows[rows.impl == name]
+    for name, own in study.each(rows):
         missing = [(row.x, study.vocabulary.status(row.status)) for row in own[~own.timed].itertuples()]
         points = own[own.timed & own.y.notna()]
         if len(points) or missing:
@@ -194,8 +193,8 @@ def roofline(study: Study) -> list[Picture]:
     for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
         longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
         longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
-        series = [Series(f"{name} {pass_}", own, look=name) for name in study.present(longest)
-                  for pass_, own in longest[longest.impl == name].groupby("pass_", sort=False)]
+        series = [Series(f"{name} {pass_}", own, look=name) for name, rows_of in study.each(longest)
+                  for pass_, own in rows_of.groupby("pass_", sort=False)]
         measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
         bandwidth = max((rate for name, rate in measured if "bandwidth" in name
                          and name.startswith("gpu_") == (device == "cuda")), default=0.0)

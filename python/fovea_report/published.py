@@ -12,6 +12,7 @@ import pandas as pd
 
 from .study import Row, Study
 from .table import figure
+from .tables import varying
 from .vocabulary import Key, parse_case
 
 
@@ -177,15 +178,10 @@ class Book:
         return [role for role in [*order, "flash"] if role in found]
 
     def keys(self) -> list[Key]:
-        """The keys that vary in the printed table."""
-        def varies(key: Key) -> bool:
-            column = self.report.figures[key.word]
-            follows = key.follows in self.report.figures and (column == self.report.figures[key.follows]).all()
-            return column.nunique(dropna=False) > 1 and not follows
-        names = dict.fromkeys(case["op"] for case in [*self.cases.values(), *self.cut.values()])
-        keys = {key.word: key for name in names for key in self.study.operations[name].keys}
-        every = (Key("op", noun="operation"), *keys.values())
-        return [key for key in every if key.word in self.report.keys and varies(key)]
+        """The operation, if the report has several, and the keys that vary in the printed table."""
+        figures, names = self.report.figures, {case["op"] for case in [*self.cases.values(), *self.cut.values()]}
+        operation = [Key("op", noun="operation")] if figures.op.nunique() > 1 else []
+        return operation + varying(self.study, figures[figures.op.isin(names)])
 
 
 def facts_of(report: Published, table: pd.DataFrame) -> dict[str, Any]:

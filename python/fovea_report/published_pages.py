@@ -27,12 +27,6 @@ class Page:
     book: Book
 
 
-def comparable(a: Side, b: Side) -> bool:
-    if a.word or b.word or not a.ranked or not b.ranked:
-        return False
-    return a.row is None or b.row is None or told_apart(a.row, b.row)
-
-
 def word_cell(word: str, note: str = "") -> Cell:
     return Cell(word, style="muted" if word == "-" else "word", note=note)
 
@@ -97,7 +91,8 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
     fastest = all(own.mean <= side.mean for side in rivals if not side.word and side.ranked)
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
-    is_muted = role != book.report.over and not comparable(base, own)
+    apart = base.row is None or role == book.report.over or told_apart(base.row, own.row)
+    is_muted = role != book.report.over and not (base.ranked and own.ranked and apart)
     return Cell(ratio(value), value, "muted" if is_muted else "best" if bold else "loss" if value < 1 else "")
 
 
@@ -126,12 +121,8 @@ def best_cell(book: Book, published: bool, measurement: tuple, pass_: str) -> Ce
 def formula_cell(report: Published, case: dict, role: str) -> Cell:
     if role not in report.says["formula_roles"]:
         return Cell("-")
-    megabytes = formula_bytes(report, case) / 1e6
+    megabytes = compute(report.says["formula"], case) / 1e6
     return Cell(figure(megabytes), megabytes)
-
-
-def formula_bytes(report: Published, case: dict) -> float:
-    return float(compute(report.says["formula"], case))
 
 
 def comparisons(book: Book) -> list[str]:
@@ -166,7 +157,7 @@ def crossings(book: Book, pass_: str) -> Iterator[str]:
 
 
 def memory_against_formula(book: Book) -> list[str]:
-    held = pd.DataFrame([(formula_bytes(book.report, case), book.side(False, measurement, "bwd", "naive").memory,
+    held = pd.DataFrame([(compute(book.report.says["formula"], case), book.side(False, measurement, "bwd", "naive").memory,
                           book.side(True, measurement, "fwd+bwd", "naive").memory)
                          for measurement, case in book.cases.items()], columns=["formula", "here", "published"])
     off, beyond = (held.here / held.formula - 1).abs().dropna(), (held.published - held.formula).dropna()

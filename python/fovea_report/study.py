@@ -44,6 +44,10 @@ class Study:
         found = set(rows.impl)
         return [name for name in self.implementations if name in found]
 
+    def each(self, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+        """The rows of each implementation, in the order shown."""
+        yield from ((name, rows[rows.impl == name]) for name in self.present(rows))
+
     def own(self, rows: pd.DataFrame) -> list[str]:
         return self.present(rows[rows.kind == "library"])
 
