@@ -13,8 +13,7 @@ DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS
 COLOURS = {"#0072b2": "#1e91d1", "#c44e00": "#d8691f", "#008060": "#169d7b", "#a8488a": "#c06da6", "#8a6500": "#ae8619",
            "#6a51a3": "#9784c2", "#b3123f": "#e75880", "#00808a": "#189ba5", "#7a4a2b": "#c0794b", "#4d5a6b": "#7d8da1",
            "#4f7a1c": "#649b24", "#d0307f": "#db629e", "#1f3f8f": "#698ade", "#000000": "#8a8a8a"}
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8"]
-GLYPHS = "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"  # the markers in a line of text
+MARKERS = dict(zip("os^DvPX<>ph*d8", "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"))  # beside them, how they look in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]
 
 
@@ -37,7 +36,7 @@ class Looks:
 
     def __getitem__(self, name: str) -> Look:
         n = len(self.of)
-        return self.of.setdefault(name, Look([*COLOURS][n % len(COLOURS)], MARKERS[n % len(MARKERS)],
+        return self.of.setdefault(name, Look([*COLOURS][n % len(COLOURS)], [*MARKERS][n % len(MARKERS)],
                                              DASHES[n // len(COLOURS) % len(DASHES)]))
 
     def in_order(self, names: list[str]) -> list[str]:
@@ -45,7 +44,7 @@ class Looks:
         return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
     def glyph(self, name: str) -> str:
-        return GLYPHS[MARKERS.index(self[name].marker)]
+        return MARKERS[self[name].marker]
 
     def handle(self, name: str, line: bool = True) -> Line2D:
         look = self[name]

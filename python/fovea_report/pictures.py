@@ -233,7 +233,7 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
             "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
             "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
             "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
-    table = pd.DataFrame(points)
+    table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "clean", "word"])
     panels = [Panel(name, [
         Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
             (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)

@@ -12,7 +12,7 @@ import pandas as pd
 from .published import Book, Published, Side, compute, facts_of, read_published
 from .study import PASSES, Study, conditions, geometric_mean, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
-from .tables import key_columns, words
+from .tables import CAPTIONS, key_columns, words
 from .vocabulary import Key, short
 
 
@@ -47,13 +47,10 @@ def problem_cells(keys: list[Key], case: dict, published: bool) -> list[Cell]:
 
 
 def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
-    report, cut = book.report, cases is book.cut
-    sizes = f" Here at smaller sizes: {report.cut_words}." if cut else ""
-    return Table(f"published-{report.letter.lower()}{name}{'-cut' if cut else ''}",
-                 f"Report {report.letter}: {what}{', smaller sizes' if cut else ''}",
-                 f"Times in ms, means as the report has them. Here: {conditions(book.study, book.rows)}. Published: "
-                 f"report {report.letter}, {report.hardware}. Times of different machines are not a comparison; "
-                 f"speed-ups are.{sizes}")
+    report, end = book.report, "-cut" if cases is book.cut else ""
+    said = {key: text.format(report=report, what=what, here=conditions(book.study, book.rows))
+            for key, text in CAPTIONS[f"published{end}"].items()}
+    return Table(f"published-{report.letter.lower()}{name}{end}", said["title"], said["caption"])
 
 
 def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
@@ -91,8 +88,8 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
     fastest = all(own.mean <= side.mean for side in rivals if not side.word and side.ranked)
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
-    apart = base.row is None or role == book.report.over or told_apart(base.row, own.row)
-    is_muted = role != book.report.over and not (base.ranked and own.ranked and apart)
+    counted = own.ranked and base.ranked and (published or told_apart(base.row, own.row))
+    is_muted = role != book.report.over and not counted
     return Cell(ratio(value), value, "muted" if is_muted else "best" if bold else "loss" if value < 1 else "")
 
 
@@ -157,8 +154,9 @@ def crossings(book: Book, pass_: str) -> Iterator[str]:
 
 
 def memory_against_formula(book: Book) -> list[str]:
-    held = pd.DataFrame([(compute(book.report.says["formula"], case), book.side(False, measurement, "bwd", "naive").memory,
-                          book.side(True, measurement, "fwd+bwd", "naive").memory)
+    held = pd.DataFrame([{"formula": compute(book.report.says["formula"], case),
+                          "here": book.side(False, measurement, "bwd", "naive").memory,
+                          "published": book.side(True, measurement, "fwd+bwd", "naive").memory}
                          for measurement, case in book.cases.items()], columns=["formula", "here", "published"])
     off, beyond = (held.here / held.formula - 1).abs().dropna(), (held.published - held.formula).dropna()
     said = f"naive holds before backward {book.report.says['formula_words']} (1 MB = 10^6 bytes). "

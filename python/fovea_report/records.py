@@ -101,16 +101,13 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
     environments: list[dict[str, Any]] = []
     warnings: list[str] = []
     for path in paths:
-        rows, of_sessions, warning = read_file(Path(path))
+        rows, of_sessions, warning = read_file(path)
         if any(record["schema"] == "fovea.train/1" for _, record in rows):
             raise Refused(f"{path}: holds steps of a training, which have a report without other rows")
-        first = len(environments)
+        flat_rows = [flat(record, len(environments) + number, vocabulary) for number, record in rows]
+        of_file = {measurement(row): row for row in flat_rows}
         environments += of_sessions
         warnings += [warning] if warning else []
-        of_file: dict[tuple, dict] = {}
-        for number, record in rows:
-            row = flat(record, first + number, vocabulary)
-            of_file[measurement(row)] = row
         peers = Counter(place(row) for row in of_file.values() if row["kind"] == "peer" and row["timed"])
         for key, row in of_file.items():
             if key not in kept or peers[place(row)] >= kept[key][0]:

@@ -73,16 +73,13 @@ def told_apart(a: Row, b: Row) -> bool:
     return not (a.noisy or b.noisy) or a.q3 < b.q1 or b.q3 < a.q1
 
 
-def fastest(cells: list[Row]) -> Row | None:
-    """The fastest row of one problem, if there are others and it can be told apart from each."""
-    ranked = [row for row in cells if row.ranked]
-    if not ranked or len(cells) < 2:
-        return None
-    best = min(ranked, key=lambda row: row.median)
-    rivals = [row for row in cells if row.possible and row.Index != best.Index]
-    # A launch-bound cell does not win; but if it is faster than the best ranked cell, no cell wins.
-    beaten = all(row.median >= best.median and told_apart(row, best) for row in rivals)
-    return best if beaten else None
+def winners(rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest row of each configuration, if there are others and it can be told apart from each. A launch-bound
+    row does not win; but if it is faster than the best ranked row, no row wins."""
+    contested = rows[rows.groupby("at").impl.transform("nunique") > 1]
+    best = contested[contested.ranked].sort_values("median", kind="stable").drop_duplicates("at")
+    pairs = versus(contested.drop(best.index), best)
+    return best[~best["at"].isin(pairs[(pairs.ratio > 1) | ~pairs.apart]["at"])]
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[Row, dict[str, Row]]]:
@@ -112,8 +109,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing["setting"] = settings_of(timing)
     timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
-    winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
-    timing["best"] = timing.index.isin(winners)
+    timing["best"] = timing.index.isin(winners(timing).index)
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy
     return study
