@@ -102,17 +102,12 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     for number, series in enumerate(panel.series):
-        look = looks[series.look or series.name]
-        points = series.points
+        look, points = looks[series.look or series.name], series.points
         dashes = (0, (4, 2)) if series.dashed else look.dashes
         # Lines that coincide are drawn with different widths, so that all show.
         inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
-        wide = 1.7 + 1.3 * inner
-        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
-        for clean in (True, False):
-            chosen = points[points.clean == clean]
-            axes.plot(chosen.x, chosen.y, linestyle="none", marker=look.marker,
-                      color=look.colour, markerfacecolor=look.colour if clean else style.PAPER, zorder=4)
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + 1.3 * inner, zorder=3)
+        dots(axes, points, look.colour, look.marker, zorder=4)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
@@ -124,6 +119,13 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         log_labels(axes.yaxis)
     mark_missing(axes, panel, looks)
     draw_fits(axes, panel, looks)
+
+
+def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:
+    for clean in (True, False):
+        chosen = points[points.clean == clean]
+        axes.plot(chosen.x, chosen.y, linestyle="none", marker=marker, color=colour,
+                  markerfacecolor=colour if clean else style.PAPER, **more)
 
 
 def draw_fits(axes, panel: Panel, looks: Looks) -> None:
@@ -147,13 +149,12 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
     lengths = panel.lengths()
     width = 0.84 / len(panel.series)
     for n, series in enumerate(panel.series):
-        colour = looks[series.name].colour
-        for one in series.points.itertuples():
-            axes.bar(lengths.index(one.x) + (n + 0.5) * width - 0.42, one.y, width, color=colour, edgecolor=style.PAPER,
-                     linewidth=0.3, alpha=1 if one.clean else 0.5)
+        colour, points = looks[series.name].colour, series.points
+        place = {length: number + (n + 0.5) * width - 0.42 for number, length in enumerate(lengths)}
+        axes.bar(points.x.map(place), points.y, width, color=[(colour, 1 if clean else 0.5) for clean in points.clean],
+                 edgecolor=style.PAPER, linewidth=0.3)
         for x, word in series.missing:
-            axes.text(lengths.index(x) + (n + 0.5) * width - 0.42, 0, f" {word}", rotation=90, ha="center", va="bottom",
-                      fontsize=6, color=colour)
+            axes.text(place[x], 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=6, color=colour)
     axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(6))
@@ -164,10 +165,8 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for series in panel.series:
-        look, marker = looks[series.look], PASS_MARKERS.get(series.name.split()[-1], "o")
-        for one in series.points.itertuples():
-            axes.plot([one.x], [one.y], linestyle="none", marker=marker, color=look.colour, alpha=0.9, markersize=4,
-                      markerfacecolor=look.colour if one.clean else style.PAPER)
+        marker = PASS_MARKERS.get(series.name.split()[-1], "o")
+        dots(axes, series.points, looks[series.look].colour, marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
     low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)

@@ -3,10 +3,12 @@
 import math
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib
 from matplotlib.lines import Line2D
 
+STYLE = Path(__file__).parent / "templates/page.mplstyle"  # fonts and widths
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
 # On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too.
@@ -53,15 +55,11 @@ class Looks:
 
 
 def apply() -> None:
+    matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
     matplotlib.rcParams.update({
-        "figure.facecolor": PAPER, "axes.facecolor": PAPER, "savefig.facecolor": PAPER, "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
-        "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": SOFT, "axes.linewidth": 0.8,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": LINE,
-        "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.titlesize": 9.5, "axes.titleweight": "bold",
-        "axes.titlelocation": "left", "axes.titlepad": 7, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
-        "legend.frameon": False, "legend.fontsize": 9, "lines.linewidth": 1.7, "lines.markersize": 5,
-        "svg.fonttype": "none", "svg.hashsalt": "fovea", "patch.edgecolor": PAPER})
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "patch.edgecolor"), PAPER),
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+        "axes.edgecolor": SOFT, "grid.color": LINE})
 
 
 def wrap(words: str, width: int) -> str:

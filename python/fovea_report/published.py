@@ -1,6 +1,5 @@
 """Published tables and the figures measured here. Each table is a CSV file with a description (data/published)."""
 
-import csv
 import math
 import string
 import tomllib
@@ -67,8 +66,7 @@ class Side:
 
 def read_published(description: Path) -> Published:
     says = tomllib.loads(description.read_text(encoding="utf-8"))
-    with description.with_suffix(".csv").open(encoding="utf-8", newline="") as text:
-        lines = list(csv.DictReader(text))
+    lines = pd.read_csv(description.with_suffix(".csv"), dtype=str, keep_default_na=False).to_dict("records")
     words = says.get("words", {})
     lines_of = {False: says["problem"], True: says.get("cut", [])}
     problems = [(cut, one) for cut, some in lines_of.items() for one in ([some] if isinstance(some, str) else some)]
@@ -108,8 +106,7 @@ def add_floors(report: Published) -> None:
     """Marks the figures that the description calls incomplete, with the least time that complete ones would need. That
     time is of the first problem that a figure stands for."""
     rule, figures = report.says.get("incomplete"), report.figures
-    figures["incomplete"] = False
-    figures["floor"] = math.nan
+    figures["incomplete"], figures["floor"] = False, math.nan
     if rule:
         first = figures.drop_duplicates("number")
         floors = compute(rule["floor"], facts_of(report, first)).set_axis(first.number)

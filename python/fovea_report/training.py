@@ -109,7 +109,7 @@ class Report:
     def draw(self, add: Callable[[str], Path]) -> None:
         style.apply()
         drawing.save_png(curves(self.trainings, (8, 4.4)), add("pictures/loss.png"))
-        self.svg = drawing.svg_of(curves(self.trainings, drawing.PANEL), "loss")
+        self.svg = drawing.svg_of(curves(self.trainings, (4.3, 4.3)), "loss")
 
     def files(self) -> dict[str, str]:
         """Every file of the report but its picture."""
