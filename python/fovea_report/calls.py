@@ -16,8 +16,6 @@ LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
 
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
     """Rows of one way of timing on one machine."""
-    if study.calls.empty:
-        return []
     rows = in_order(study, study.calls)
     return [(timer, group) for (timer, _, _), group in rows.groupby(["timer", "machine", "cpu_threads"])]
 

@@ -57,13 +57,13 @@ def together(picture: Picture, looks: Looks) -> Figure:
     return figure
 
 
-def frame(figure, picture: Picture, handles: list) -> None:
+def frame(figure: Figure, picture: Picture, handles: list) -> None:
     """Title and legend above, the conditions below."""
     width, height = figure.get_size_inches()
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
-    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height) if handles else 0
+    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height)
     free = 0.12 + 0.15 * (said.count("\n") + 1)
     figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
 
@@ -96,7 +96,7 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         roofline(axes, panel, looks)
     else:
         lines(axes, picture, panel, looks)
-    axes.set_ylabel(CAPTIONS["pictures"][picture.kind]["unit"])
+    axes.set_ylabel(CAPTIONS[f"picture-{picture.kind}"]["unit"])
     axes.set_xlabel(panel.along)
 
 
@@ -105,8 +105,8 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         look, points = looks[series.look or series.name], series.points
         dashes = (0, (4, 2)) if series.dashed else look.dashes
         # Lines that coincide are drawn with different widths, so that all show.
-        inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
-        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + 1.3 * inner, zorder=3)
+        inner = len(panel.series) - 1 - number if picture.kind == "memory" and not series.dashed else 0
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + inner, zorder=3)
         dots(axes, points, look.colour, look.marker, zorder=4)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
@@ -130,9 +130,7 @@ def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:
 
 def draw_fits(axes, panel: Panel, looks: Looks) -> None:
     handles = []
-    for series in panel.series:
-        if series.fit is None:
-            continue
+    for series in (one for one in panel.series if one.fit):
         look, x = looks[series.name], [series.fit.start / 1.2, series.fit.end * 1.2]
         axes.plot(x, [1e3 * series.fit.coefficient * one ** series.fit.exponent for one in x], color=look.colour,
                   linestyle=(0, (4, 2.5)), linewidth=1, zorder=2)

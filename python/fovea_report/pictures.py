@@ -12,7 +12,7 @@ from .published import Book
 from .published_pages import Page
 from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
 from .table import Cell, Column, Table
-from .tables import CAPTIONS, passes_of, time_cell, varying
+from .tables import captions, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
@@ -73,12 +73,6 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
 
-def captions(study: Study, kind: str) -> tuple[str, str]:
-    """Title and description."""
-    found = CAPTIONS["pictures"][kind]
-    return tuple(found[part].format(baseline=study.baseline) for part in ("title", "caption"))
-
-
 def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
     """Splits a long list; suffixes of name and title tell the parts apart."""
     count = math.ceil(len(found) / most)
@@ -107,7 +101,7 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
 
 def split(study: Study, kind: str, pass_: str, panels: list) -> Iterator[Picture]:
     """As many pictures as the panels need, which are given as their title, rows and series."""
-    word, (title, said) = study.word(pass_), captions(study, kind)
+    word, (title, said) = study.word(pass_), captions(study, f"picture-{kind}")
     for suffix, words, part in parts(panels, MOST_PANELS):
         used = conditions(study, pd.concat([rows for _, rows, _ in part]))
         yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", said, used, [
@@ -200,7 +194,7 @@ def roofline(study: Study) -> list[Picture]:
                          and name.startswith("gpu_") == (device == "cuda")), default=0.0)
         panels.append(Panel(listed(dtype, device), series, ceilings=(group.ceiling.max(), bandwidth)))
     used = conditions(study, rows)
-    return [Picture("roofline", "roofline", *captions(study, "roofline"), used, panels)] if panels else []
+    return [Picture("roofline", "roofline", *captions(study, "picture-roofline"), used, panels)] if panels else []
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:

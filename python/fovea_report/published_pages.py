@@ -75,7 +75,9 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
         line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
         if "formula" in report.says:
             both = sides["fwd+bwd"]
-            line += [number_cell(both, both.memory, 1e-6), formula_cell(report, case, role)]
+            megabytes = compute(report.says["formula"], case) / 1e6
+            line += [number_cell(both, both.memory, 1e-6),
+                     Cell(figure(megabytes), megabytes) if role in report.says["formula_roles"] else Cell("-")]
         table.rows.append(line)
     return table
 
@@ -113,13 +115,6 @@ def best_cell(book: Book, published: bool, measurement: tuple, pass_: str) -> Ce
     best = min(timed.values(), key=lambda side: side.mean)
     value = eager.mean / best.mean
     return Cell(ratio(value), value, "loss" if value < 1 else "", best.name)
-
-
-def formula_cell(report: Published, case: dict, role: str) -> Cell:
-    if role not in report.says["formula_roles"]:
-        return Cell("-")
-    megabytes = compute(report.says["formula"], case) / 1e6
-    return Cell(figure(megabytes), megabytes)
 
 
 def comparisons(book: Book) -> list[str]:

@@ -17,10 +17,15 @@ PEER = "torch.flash"  # the peer that the rates of a GPU are compared with
 CAPTIONS = tomllib.loads((Path(__file__).parent / "captions.toml").read_text(encoding="utf-8"))
 
 
+def captions(study: Study, name: str, title: str = "") -> tuple[str, str]:
+    """Title and caption; `title` is the part that tells it from others of its name."""
+    return tuple(CAPTIONS[name][part].format(title=title, baseline=study.baseline) for part in ("title", "caption"))
+
+
 def captioned(study: Study, name: str, rows: pd.DataFrame, columns: list[Column], title: str = "") -> Table:
-    """A table without rows; `title` is the part that tells it from others of its name."""
-    said = {key: text.format(title=title, baseline=study.baseline) for key, text in CAPTIONS[name].items()}
-    return Table(identifier(f"{name}-{title}"), said["title"], f"{said['caption']} {conditions(study, rows)}.", columns)
+    """A table without rows."""
+    heading, said = captions(study, name, title)
+    return Table(identifier(f"{name}-{title}"), heading, f"{said} {conditions(study, rows)}.", columns)
 
 
 def words(*heads: str) -> list[Column]:

@@ -3,6 +3,7 @@
 import json
 import math
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping
@@ -174,10 +175,8 @@ def parse_case(line: str) -> dict[str, Any]:
 
 def number(text: str) -> Any:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
