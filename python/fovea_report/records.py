@@ -1,7 +1,6 @@
 """Reads files of records: JSON lines, an environment before the rows of each session (docs/record.schema.json)."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -84,32 +83,29 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     }
 
 
-def measurement(row: dict[str, Any]) -> tuple:
-    """Rows with the same key measure the same thing. Timers of a GPU are part of it: they time different things."""
-    timer = row["timer"] if row["timer"].startswith("cuda_") else ""
-    return row["problem"], row["impl"], row["threads"], timer, row["machine"]
-
-
-def place(row: dict[str, Any]) -> tuple:
-    return row["problem"], row["cpu_threads"], row["machine"]
-
-
 def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
-    """Rows, environments and warnings. Duplicate rows: the file that timed the most peers at the problem wins; of
-    equals, the last. So the times of this library and of its peers come from one run."""
-    kept: dict[tuple, tuple[int, dict]] = {}
+    """Rows, environments and warnings."""
+    found: list[dict[str, Any]] = []
     environments: list[dict[str, Any]] = []
     warnings: list[str] = []
     for path in paths:
         rows, of_sessions, warning = read_file(path)
         if any(record["schema"] == "fovea.train/1" for _, record in rows):
             raise Refused(f"{path}: holds steps of a training, which have a report without other rows")
-        flat_rows = [flat(record, len(environments) + number, vocabulary) for number, record in rows]
-        of_file = {measurement(row): row for row in flat_rows}
+        found += [{**flat(record, len(environments) + number, vocabulary), "file": path} for number, record in rows]
         environments += of_sessions
         warnings += [warning] if warning else []
-        peers = Counter(place(row) for row in of_file.values() if row["kind"] == "peer" and row["timed"])
-        for key, row in of_file.items():
-            if key not in kept or peers[place(row)] >= kept[key][0]:
-                kept[key] = (peers[place(row)], row)
-    return pd.DataFrame([row for _, row in kept.values()]), environments, warnings
+    return without_duplicates(pd.DataFrame(found)) if found else pd.DataFrame(), environments, warnings
+
+
+def without_duplicates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of rows that measure the same, the row of the file that timed the most peers at the problem; of equals, the last.
+    So the times of this library and of its peers come from one run. Timers of a GPU time different things."""
+    of_gpu = rows.timer.where(rows.timer.str.startswith("cuda_"), "")
+    rows = rows.assign(measured=list(zip(rows.problem, rows.impl, rows.threads, of_gpu, rows.machine)))
+    rows = rows.drop_duplicates(["file", "measured"], keep="last")
+    is_peer = rows.timed & (rows.kind == "peer")
+    peers = is_peer.groupby([rows.file, rows.problem, rows.cpu_threads, rows.machine]).transform("sum")
+    first = rows.drop_duplicates("measured").measured
+    rows = rows.assign(peers=peers).sort_values("peers", kind="stable").drop_duplicates("measured", keep="last")
+    return rows.set_index("measured").loc[first].reset_index(drop=True)

@@ -51,13 +51,9 @@ class Table:
 NOTHING = Cell("-", style="muted")
 
 
-def count(number: int, style: str = "") -> Cell:
-    return Cell(str(number), float(number), style)
-
-
-def value_cell(value: Any) -> Cell:
-    """A value of a problem line."""
-    return Cell(str(value), float(value)) if isinstance(value, (int, float)) else Cell(str(value))
+def value_cell(value: Any, style: str = "") -> Cell:
+    """A value of a problem line, or a count."""
+    return Cell(str(value), float(value) if isinstance(value, (int, float)) else None, style)
 
 
 def identifier(title: str) -> str:

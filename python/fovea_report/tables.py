@@ -9,7 +9,7 @@ import pandas as pd
 
 from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
                     pass_order, speed_ups, versus, where)
-from .table import NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell
+from .table import NOTHING, Cell, Column, Table, figure, identifier, milliseconds, rate, ratio, size, value_cell
 from .vocabulary import Key, listed
 
 OVER_PEERS = "over the fastest peer"
@@ -152,7 +152,7 @@ def summary_table(study: Study) -> Table:
             share = rows[rows.ranked].ceiling_share.astype(float).quantile(interpolation="higher")
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
             table.rows.append([
-                Cell(study.word(pass_)), Cell(name), count(len(rows)), count(int(rows.timed.sum())),
+                Cell(study.word(pass_)), Cell(name), value_cell(len(rows)), value_cell(int(rows.timed.sum())),
                 Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
                 *speed_up_cells(pairs),
                 Cell("-") if math.isnan(share) else Cell(f"{100 * share:.0f} %", share)])
@@ -167,8 +167,8 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
     ups = speed_ups(pairs)
     if ups is None:
         return [Cell("-")] * 5
-    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), count(ups.wins),
-            count(ups.ties), count(ups.losses, "loss" if ups.losses else "")]
+    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), value_cell(ups.wins),
+            value_cell(ups.ties), value_cell(ups.losses, "loss" if ups.losses else "")]
 
 
 def memory_table(study: Study) -> Table:
@@ -206,7 +206,7 @@ def accuracy_table(study: Study) -> Table:
     errors["impl"] = pd.Categorical(errors.impl, study.implementations)
     for (name, kind, tensor), group in errors.groupby(["impl", "type", "tensor"], observed=True):
         relative, largest, plain = group[["rel_l2", "max_abs", "ratio_to_plain"]].astype(float).max()
-        table.rows.append([Cell(name), Cell(kind), Cell(tensor), count(len(group)), Cell(f"{relative:.1e}", relative),
+        table.rows.append([Cell(name), Cell(kind), Cell(tensor), value_cell(len(group)), Cell(f"{relative:.1e}", relative),
                            Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
     return table
 

@@ -14,7 +14,7 @@ from . import looks as style
 from .records import read_file
 from .render import render
 from .study import plural
-from .table import Cell, Column, Table, count, identifier
+from .table import Cell, Column, Table, identifier, value_cell
 from .vocabulary import Refused
 
 STEP = "fovea.train/1"  # the schema of a step
@@ -35,7 +35,7 @@ class Training:
         return self.steps[self.steps.held_out.notna()]
 
     def table(self) -> Table:
-        rows = [[count(one.step), *(Cell(f"{loss:.3f}", loss) for loss in (one.loss, one.held_out, one.trigram))]
+        rows = [[value_cell(one.step), *(Cell(f"{loss:.3f}", loss) for loss in (one.loss, one.held_out, one.trigram))]
                 for one in self.evaluated.itertuples()]
         return Table(f"held-out-{identifier(self.name)}", f"{self.name}: held-out losses", "Losses in nats a byte.",
                      [*map(Column, ("step", "training, this step", "held out", "trigram count model"))], rows)
