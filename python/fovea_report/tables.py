@@ -206,8 +206,9 @@ def accuracy_table(study: Study) -> Table:
     errors["impl"] = pd.Categorical(errors.impl, study.implementations)
     for (name, kind, tensor), group in errors.groupby(["impl", "type", "tensor"], observed=True):
         relative, largest, plain = group[["rel_l2", "max_abs", "ratio_to_plain"]].astype(float).max()
-        table.rows.append([Cell(name), Cell(kind), Cell(tensor), value_cell(len(group)), Cell(f"{relative:.1e}", relative),
-                           Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
+        table.rows.append([Cell(name), Cell(kind), Cell(tensor), value_cell(len(group)),
+                           Cell(f"{relative:.1e}", relative), Cell(f"{largest:.1e}", largest),
+                           Cell(figure(plain), plain)])
     return table
 
 

@@ -65,7 +65,8 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name in ("bin", "scripts"):
             (self.folder / name).mkdir()
-        shutil.copy(ROOT / "scripts/gpu_check", self.folder / "scripts")
+        for name in ("gpu_check", "gpu_check_cases.py"):
+            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
         for name, text in (("fovea", FOVEA), ("fovea_cuda_check", DEVICE_CHECK)):
             (self.folder / "bin" / name).write_text(text)
             (self.folder / "bin" / name).chmod(0o755)
@@ -185,7 +186,7 @@ class GpuCheck(unittest.TestCase):
         if PROGRAM is None:
             self.skipTest("no program was built")
         loader = importlib.machinery.SourceFileLoader("gpu_check", str(ROOT / "scripts/gpu_check"))
-        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(ROOT / "scripts"))
         script = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
         loader.exec_module(script)
         for shape in script.SHAPES:
