@@ -2,18 +2,13 @@
 
 import argparse
 import json
-import multiprocessing
-import os
 import signal
 import sys
-import threading
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from . import drawing, training
-from .pictures import pictures_of
+from . import training
 from .published_pages import pages
-from .render import Report, files
+from .render import Report
 from .study import make_study
 from .vocabulary import Refused, ask
 
@@ -39,31 +34,14 @@ class Folder:
         listed.unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        self.made(name)
-        (self.path / name).write_text(text, encoding="utf-8")
+        self.add(name).write_text(text, encoding="utf-8")
 
-    def made(self, name: str) -> None:
-        """The list grows line by line, so that it is right even after an interruption."""
+    def add(self, name: str) -> Path:
+        """Where to write a file. The list grows line by line, so that it is right even after an interruption."""
         (self.path / name).parent.mkdir(exist_ok=True)
         with (self.path / self.LIST).open("a", encoding="utf-8") as listed:
             listed.write(f"{name}\n")
-
-
-def begin() -> None:
-    """Prepares a process that draws: it would otherwise continue after a KeyboardInterrupt, and outlive its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
-
-
-def draw_all(report: Report, folder: Folder) -> None:
-    report.pictures = pictures_of(report.study, report.pages)
-    shown = report.shown_pictures()
-    for picture in report.pictures:
-        folder.made(f"pictures/{picture.name}.png")
-    with ProcessPoolExecutor(initializer=begin) as pool:
-        drawn = [pool.submit(drawing.draw, picture, report.looks, folder.path / "pictures", picture in shown)
-                 for picture in report.pictures]
-        report.panels = {picture.name: one.result() for picture, one in zip(report.pictures, drawn)}
+        return self.path / name
 
 
 def printable(text: str) -> str:
@@ -83,48 +61,30 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(options: argparse.Namespace) -> None:
-    found = training.trainings_of(options.records)
-    if found:
-        report_trainings(found, options)
-    else:
-        report_rows(options)
-
-
-def report_trainings(found: list[training.Training], options: argparse.Namespace) -> None:
-    if options.baseline:
-        raise Refused("--baseline is for times; these records hold steps of a training")
-    folder = Folder(options.output)
-    svg = ""
-    if not options.no_pictures:
-        folder.made("pictures/loss.png")
-        svg = training.draw(found, options.output / "pictures/loss.png")
-    for name, text in training.files(found, svg).items():
-        folder.write(name, text)
-    tell(options, [warning for one in found for warning in one.warnings], training.headline(found),
-         [said for one in found for said in training.sentences(one)])
-
-
-def report_rows(options: argparse.Namespace) -> None:
+def make_report(options: argparse.Namespace) -> Report | training.Report:
+    if found := training.trainings_of(options.records):
+        if options.baseline:
+            raise Refused("--baseline is for times; these records hold steps of a training")
+        return training.Report(found)
     study = make_study(options.records, ask(options.program), options.baseline)
-    report = Report(study, pages(study, options.published) if len(study.rows) else [])
+    return Report(study, pages(study, options.published) if len(study.rows) else [])
+
+
+def run(options: argparse.Namespace) -> None:
+    report = make_report(options)
     folder = Folder(options.output)
     if not options.no_pictures:
-        draw_all(report, folder)
-    for name, text in files(report).items():
+        report.draw(folder.add)
+    for name, text in report.files().items():
         folder.write(name, text)
-    tell(options, study.warnings, report.headline, report.observations)
-
-
-def tell(options: argparse.Namespace, warnings: list[str], headline: str, observations: list[str]) -> None:
-    page = options.output / "index.html"
-    for warning in warnings:
+    page = str(options.output / "index.html")
+    for warning in report.warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if options.json:
-        print(json.dumps({"schema": "fovea.report/1", "page": str(page), "headline": headline,
-                          "observations": observations}, ensure_ascii=False))
+        print(json.dumps({"schema": "fovea.report/1", "page": page, "headline": report.headline,
+                          "observations": report.observations}, ensure_ascii=False))
     else:
-        print("\n".join(map(printable, [headline, *(f"- {said}" for said in observations), str(page)])))
+        print("\n".join(map(printable, [report.headline, *(f"- {said}" for said in report.observations), page])))
 
 
 def main() -> int:

@@ -1,30 +1,21 @@
 """Tables and sentences of calls in a graph, and of the host time of a call. These are not times of single runs."""
 
 import math
+from typing import Iterator
 
 import pandas as pd
 
-from .study import Study, conditions, configurations, in_order, plural, versus
+from .study import Study, at_most, configurations, in_order, plural, versus, where
 from .table import NOTHING, Cell, Column, Table, figure
-from .tables import by_cell, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
+from .tables import by_cell, captioned, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
 
-TITLES = {"cuda_graph": "A call in a graph of dependent calls", "cuda_host": "How long a call keeps the host busy"}
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
-MEANINGS = {
-    "cuda_graph": "Device time of a CUDA graph of up to 100 dependent calls, divided by the number of calls. Ratio: "
-                  "time of the fastest other implementation over the time of this one.",
-    "cuda_host": "Host time until a call returns, while the device may still work: not the time of the problem. Mean "
-                 "of many calls in a row. Calls of this library use the caller's workspace; times of peers include the "
-                 "Python that calls them. Launches: the same kernels launched without the call. Pool: calls with a "
-                 "workspace of the library's pool, if they need one."}
 LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
             "pooled_beyond": "beyond the launches with the pool, us"}
 
 
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
     """Rows of one way of timing on one machine."""
-    if study.calls.empty:
-        return []
     rows = in_order(study, study.calls)
     return [(timer, group) for (timer, _, _), group in rows.groupby(["timer", "machine", "cpu_threads"])]
 
@@ -34,7 +25,7 @@ def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
     return versus(rows[(rows.kind == "library") & rows.ranked], rows[(rows.kind != "library") & rows.ranked])
 
 
-def microseconds(seconds: float | None) -> Cell:
+def duration_cell(seconds: float | None) -> Cell:
     return NOTHING if seconds is None or math.isnan(seconds) else Cell(figure(seconds * 1e6), seconds * 1e6)
 
 
@@ -43,15 +34,15 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
     own = study.own(rows) if timer == "cuda_graph" else []
     launching = study.present(rows[rows.launches.notna()])
     pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
-    table = Table(NAMES[timer], TITLES[timer], f"{MEANINGS[timer]} {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(name, "us") for name in present),
-                   *(Column(name, "over the fastest other") for name in own),
-                   *(Column(name, head) for name in launching for head in LAUNCHES.values())])
+    table = captioned(study, NAMES[timer], rows, [
+        *key_columns(keys), *(Column(name, "us") for name in present),
+        *(Column(name, "over the fastest other") for name in own),
+        *(Column(name, head) for name in launching for head in LAUNCHES.values())])
     for any_row, cells in configurations(rows):
-        launches = [microseconds(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
+        launches = [duration_cell(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
                     for name in launching for part in LAUNCHES]
         table.rows.append(key_cells(keys, any_row) + [time_cell(study, cells.get(name), 1e6) for name in present]
-                          + [ratio_cell(pairs.get((any_row.at, name))) for name in own] + launches)
+                          + [ratio_cell(study, pairs.get((any_row.at, name))) for name in own] + launches)
     return table
 
 
@@ -63,37 +54,36 @@ def call_tables(study: Study) -> list[Table]:
     return tables
 
 
-def said_of_calls(study: Study) -> list[str]:
-    said = []
+def said_of_calls(study: Study) -> Iterator[str]:
     for timer, rows in ways(study):
         for name in study.own(rows):
             timed = rows[(rows.impl == name) & rows.timed]
-            if timer == "cuda_host":
-                said += said_of_host(study, name, timed)
-            else:
-                pairs = others_beaten(rows)
-                for pass_ in passes_of(timed):
-                    slower = pairs[(pairs.impl == name) & (pairs.pass_ == pass_) & pairs.counted & (pairs.ratio < 1)]
-                    said.append(said_of_graph(study, name, pass_, timed[timed.pass_ == pass_], len(slower)))
-    return said
+            if timer == "cuda_graph":
+                yield from said_of_graph(study, name, timed, others_beaten(rows))
+            elif len(timed):
+                yield said_of_host(study, name, timed)
 
 
-def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> list[str]:
-    if rows.empty:
-        return []
-    most, cells = figure(rows["median"].max() * 1e6), plural(len(rows), "cell")
-    text = f"A call of {name} keeps the host busy for at most {most} us in {cells}"
+def microseconds(seconds: float) -> str:
+    return f"{figure(seconds * 1e6)} us"
+
+
+def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> str:
+    text = (f"A call of {name} keeps the host busy for at most {microseconds(rows['median'].max())} in "
+            f"{plural(len(rows), 'cell')}")
     if rows.beyond.notna().any():
-        worst = next(rows.loc[[rows.beyond.astype(float).idxmax()]].itertuples())
-        text += (f"; beyond its kernel launches, at most {figure(worst.beyond * 1e6)} us ({study.word(worst.pass_)}, "
-                 f"{study.label(worst)})")
+        worst = at_most(rows, "beyond")
+        text += f"; beyond its kernel launches, at most {microseconds(worst.beyond)} ({where(study, worst)})"
     if rows.pooled_beyond.notna().any():
-        text += f"; with the library's workspace pool, at most {figure(rows.pooled_beyond.max() * 1e6)} us"
-    return [text + "."]
+        text += f"; with the library's workspace pool, at most {microseconds(rows.pooled_beyond.max())}"
+    return f"{text}."
 
 
-def said_of_graph(study: Study, name: str, pass_: str, rows: pd.DataFrame, slower: int) -> str:
-    least, most = (figure(time * 1e6) for time in (rows["median"].min(), rows["median"].max()))
-    lost = ("slower", f" in {slower} of them") if slower else ("never slower", "")
-    return (f"In a graph of dependent calls {name} takes {least} to {most} us {study.word(pass_)} in "
-            f"{plural(len(rows), 'cell')}, {lost[0]} than another implementation{lost[1]}.")
+def said_of_graph(study: Study, name: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> Iterator[str]:
+    lost = pairs[(pairs.impl == name) & pairs.counted & (pairs.ratio < 1)]
+    for pass_ in passes_of(rows):
+        times, slower = rows[rows.pass_ == pass_]["median"], (lost.pass_ == pass_).sum()
+        verdict = f"slower than another implementation in {slower} of them" if slower else (
+            "never slower than another implementation")
+        yield (f"In a graph of dependent calls {name} takes {figure(times.min() * 1e6)} to {microseconds(times.max())} "
+               f"{study.word(pass_)} in {plural(len(times), 'cell')}, {verdict}.")

@@ -5,16 +5,19 @@ import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
-from . import looks as style
-from .looks import Looks, plt
-from .pictures import Panel, Picture
-from .vocabulary import short
-
+import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from PIL import Image
+
+from . import looks as style
+from .looks import Looks
+from .pictures import Panel, Picture
+from .tables import CAPTIONS
+from .vocabulary import short
 
 # From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
 SHADES = LinearSegmentedColormap.from_list("fovea", ["#cfe8e3", "#f7f3dd", "#f9d9a8", "#f0a868"])
@@ -28,35 +31,39 @@ def shade(ratio: float) -> tuple:
     return SHADES(min(max(math.log2(ratio) / math.log2(MOST), 0.0), 1.0))
 
 
-def draw(picture: Picture, looks: Looks, folder: Path, with_panels: bool = True) -> list[str]:
+def draw(picture: Picture, looks: Looks, path: Path, with_panels: bool = True) -> list[str]:
     """Writes the PNG; returns its panels as SVG for a page, if `with_panels`."""
     style.apply()
-    save_png(together(picture, looks), folder / f"{picture.name}.png")
+    save_png(together(picture, looks), path)
     panels = picture.panels if with_panels else []
-    return [svg_of(panel, picture, looks, f"{picture.name}-{n}") for n, panel in enumerate(panels)]
+    return [svg_of(alone(panel, picture, looks), f"{picture.name}-{n}") for n, panel in enumerate(panels)]
 
 
-def together(picture: Picture, looks: Looks):
+def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
+    figure = Figure(figsize=PANEL)
+    draw_panel(figure.subplots(), picture, panel, looks)
+    figure.tight_layout(pad=0.6)
+    return figure
+
+
+def together(picture: Picture, looks: Looks) -> Figure:
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
     rows = math.ceil(len(picture.panels) / columns)
     width = max(columns * PANEL[0], 6.4)
-    figure, grid = plt.subplots(rows, columns, figsize=(width, rows * PANEL[1] + 1.2), squeeze=False)
-    cells = [axes for line in grid for axes in line]
-    for axes, panel in zip(cells, picture.panels):
-        draw_panel(axes, picture, panel, looks)
-    for axes in cells[len(picture.panels):]:
-        axes.set_visible(False)
+    figure = Figure(figsize=(width, rows * PANEL[1] + 1.2))
+    for number, panel in enumerate(picture.panels, 1):
+        draw_panel(figure.add_subplot(rows, columns, number), picture, panel, looks)
     frame(figure, picture, handles_of(picture, looks))
     return figure
 
 
-def frame(figure, picture: Picture, handles: list) -> None:
+def frame(figure: Figure, picture: Picture, handles: list) -> None:
     """Title and legend above, the conditions below."""
     width, height = figure.get_size_inches()
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
-    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height) if handles else 0
+    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height)
     free = 0.12 + 0.15 * (said.count("\n") + 1)
     figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
 
@@ -67,16 +74,17 @@ def handles_of(picture: Picture, looks: Looks) -> list:
         handles = [Patch(color=looks[name].colour, label=name) for name in names]
     else:
         handles = [looks.handle(name, picture.kind != "roofline") for name in names]
-    soft = {"color": style.SOFT, "marker": "o"}
+    def mark(label: str, **look) -> Line2D:
+        return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
+    every = [series for panel in picture.panels for series in panel.series]
     if picture.kind == "roofline":
-        passes = sorted({series.name.split()[-1] for panel in picture.panels for series in panel.series})
-        return handles + [Line2D([], [], linestyle="none", color=style.SOFT, marker=PASS_MARKERS.get(one, "o"),
-                                 label=one) for one in passes]
-    if any(series.dashed for panel in picture.panels for series in panel.series):
-        handles += [Line2D([], [], label="here", **soft),
-                    Line2D([], [], label="published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)), **soft)]
-    elif picture.kind != "rate" and not all(p.clean for one in picture.panels for of in one.series for p in of.points):
-        handles.append(Line2D([], [], label="hollow: flagged", markerfacecolor=style.PAPER, linestyle="none", **soft))
+        passes = sorted({series.name.split()[-1] for series in every})
+        handles += [mark(one, marker=PASS_MARKERS.get(one, "o")) for one in passes]
+    elif any(series.dashed for series in every):
+        handles += [mark("here", linestyle="-"),
+                    mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
+    elif picture.kind != "rate" and not all(series.points.clean.all() for series in every):
+        handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
@@ -88,30 +96,22 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         roofline(axes, panel, looks)
     else:
         lines(axes, picture, panel, looks)
-    axes.set_ylabel(picture.unit)
+    axes.set_ylabel(CAPTIONS[f"picture-{picture.kind}"]["unit"])
     axes.set_xlabel(panel.along)
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    lengths = sorted({one.x for series in panel.series for one in series.points}
-                     | {x for series in panel.series for x, _ in series.missing})
     for number, series in enumerate(panel.series):
-        look = looks[series.look or series.name]
-        x, y = [one.x for one in series.points], [one.y for one in series.points]
+        look, points = looks[series.look or series.name], series.points
         dashes = (0, (4, 2)) if series.dashed else look.dashes
         # Lines that coincide are drawn with different widths, so that all show.
-        inner = min(len(panel.series) - 1 - number, 4) if picture.kind == "memory" and not series.dashed else 0
-        wide = 1.7 + 1.3 * inner
-        axes.plot(x, y, color=look.colour, linestyle=dashes, linewidth=wide, zorder=3)
-        for clean in (True, False):
-            chosen = [one for one in series.points if (one.clean and not series.dashed) == clean]
-            axes.plot([one.x for one in chosen], [one.y for one in chosen], linestyle="none", marker=look.marker,
-                      color=look.colour, markerfacecolor=look.colour if clean else style.PAPER, zorder=4)
-        spans = [one for one in series.points if not math.isnan(one.low)]
-        below, above = [max(p.y - p.low, 0) for p in spans], [max(p.high - p.y, 0) for p in spans]
-        axes.errorbar([one.x for one in spans], [one.y for one in spans], [below, above], fmt="none",
-                      ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
-    length_axis(axes, lengths)
+        inner = len(panel.series) - 1 - number if picture.kind == "memory" and not series.dashed else 0
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + inner, zorder=3)
+        dots(axes, points, look.colour, look.marker, zorder=4)
+        spans = points.dropna(subset="low")
+        reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
+        axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
+    length_axis(axes, panel.lengths())
     if picture.kind in ("speedup", "published"):
         ratio_axis(axes)
     else:
@@ -121,11 +121,16 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     draw_fits(axes, panel, looks)
 
 
+def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:
+    for clean in (True, False):
+        chosen = points[points.clean == clean]
+        axes.plot(chosen.x, chosen.y, linestyle="none", marker=marker, color=colour,
+                  markerfacecolor=colour if clean else style.PAPER, **more)
+
+
 def draw_fits(axes, panel: Panel, looks: Looks) -> None:
     handles = []
-    for series in panel.series:
-        if series.fit is None:
-            continue
+    for series in (one for one in panel.series if one.fit):
         look, x = looks[series.name], [series.fit.start / 1.2, series.fit.end * 1.2]
         axes.plot(x, [1e3 * series.fit.coefficient * one ** series.fit.exponent for one in x], color=look.colour,
                   linestyle=(0, (4, 2.5)), linewidth=1, zorder=2)
@@ -139,17 +144,15 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
 
 
 def bars(axes, panel: Panel, looks: Looks) -> None:
-    lengths = sorted({one.x for series in panel.series for one in series.points}
-                     | {x for series in panel.series for x, _ in series.missing})
+    lengths = panel.lengths()
     width = 0.84 / len(panel.series)
     for n, series in enumerate(panel.series):
-        colour = looks[series.name].colour
-        for one in series.points:
-            axes.bar(lengths.index(one.x) + (n + 0.5) * width - 0.42, one.y, width, color=colour, edgecolor=style.PAPER,
-                     linewidth=0.3, alpha=1 if one.clean else 0.5)
+        colour, points = looks[series.name].colour, series.points
+        place = {length: number + (n + 0.5) * width - 0.42 for number, length in enumerate(lengths)}
+        axes.bar(points.x.map(place), points.y, width, color=[(colour, 1 if clean else 0.5) for clean in points.clean],
+                 edgecolor=style.PAPER, linewidth=0.3)
         for x, word in series.missing:
-            axes.text(lengths.index(x) + (n + 0.5) * width - 0.42, 0, f" {word}", rotation=90, ha="center", va="bottom",
-                      fontsize=6, color=colour)
+            axes.text(place[x], 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=6, color=colour)
     axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(6))
@@ -160,12 +163,10 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for series in panel.series:
-        look, marker = looks[series.look], PASS_MARKERS.get(series.name.split()[-1], "o")
-        for one in series.points:
-            axes.plot([one.x], [one.y], linestyle="none", marker=marker, color=look.colour, alpha=0.9, markersize=4,
-                      markerfacecolor=look.colour if one.clean else style.PAPER)
-    points = [one for series in panel.series for one in series.points]
-    low, high = min(one.x for one in points) / 2, max(one.x for one in points) * 2
+        marker = PASS_MARKERS.get(series.name.split()[-1], "o")
+        dots(axes, series.points, looks[series.look].colour, marker, alpha=0.9, markersize=4)
+    points = pd.concat([series.points for series in panel.series])
+    low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)
     if peak > 0:
         ridge = peak / bandwidth if bandwidth > 0 else low
@@ -178,7 +179,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
             axes.text(0.02, 0.98, f"{style.plain(bandwidth * 1e3)} GB/s", transform=axes.transAxes, ha="left", va="top",
                       fontsize=8)
     axes.set_xlim(low, high)
-    axes.set_ylim(min(one.y for one in points) / 1.6, max([peak, *(one.y for one in points)]) * 1.9)
+    axes.set_ylim(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9)
     for axis in (axes.xaxis, axes.yaxis):
         log_labels(axis)
 
@@ -193,14 +194,11 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
     axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
     for n, series in enumerate(rows):
         look, y = looks[series.look or series.name], 0.975 - 0.065 * n
-        words: dict[str, list[float]] = {}
-        for x, word in series.missing:
-            words.setdefault(word, []).append(x)
-        for word, at in words.items():
+        for word, at in pd.DataFrame(series.missing, columns=["x", "word"]).groupby("word", sort=False).x:
             axes.plot(at, [y] * len(at), transform=axes.get_xaxis_transform(), linestyle="none", marker=look.marker,
                       color=look.colour, markersize=4, clip_on=False, zorder=5,
                       markerfacecolor=style.PAPER if series.dashed else look.colour)
-            axes.annotate(word, (min(at), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right",
+            axes.annotate(word, (at.min(), y), xycoords=axes.get_xaxis_transform(), xytext=(-5, 0), ha="right",
                           va="center", textcoords="offset points", fontsize=7, color=look.colour)
 
 
@@ -240,43 +238,31 @@ def log_labels(axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def save_png(figure, path: Path) -> None:
+def save_png(figure: Figure, path: Path) -> None:
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
-    plt.close(figure)
     few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
     few.save(path, optimize=True)
 
 
-def svg_of(panel: Panel, picture: Picture, looks: Looks, name: str) -> str:
-    """One panel, text as text; colours are variables of the page, so that dark pages have dark pictures."""
-    figure, axes = plt.subplots(figsize=PANEL)
-    draw_panel(axes, picture, panel, looks)
-    figure.tight_layout(pad=0.6)
+def svg_of(figure: Figure, name: str) -> str:
+    """Text as text; colours are variables of the page, so that dark pages have dark pictures."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    plt.close(figure)
     return small(text.getvalue(), name)
 
 
 def small(text: str, name: str) -> str:
-    """An SVG to embed in a page: no prologue, unique names, no useless groups, coordinates to a tenth of a point."""
+    """An SVG to embed in a page: no prologue, unique names, coordinates to a tenth of a point."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var(--{colour[0][1:]})", svg)
     tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d{2,}", tenth, tag[0])), svg)
-    kept: list[bool] = []
-    def group(tag: re.Match) -> str:
-        if tag[0] == "</g>":
-            return tag[0] if kept.pop() else ""
-        kept.append(tag[0] != "<g>")
-        return tag[0] if kept[-1] else ""
-    return re.sub(r">\s+<", "><", re.sub(r"<g( [^>]*)?>|</g>", group, svg)).strip()
+    return re.sub(r">\s+<", "><", svg).strip()
 
 
 def variables() -> list[tuple[str, str, str]]:
     """Name, colour on light and on dark paper, of every colour that panels use."""
-    used = {**{colour: style.for_dark(colour) for colour in style.COLOURS}, **style.DARK}
-    return [(f"--{colour[1:]}", colour, dark) for colour, dark in used.items()]
+    return [(f"--{colour[1:]}", colour, dark) for colour, dark in {**style.COLOURS, **style.DARK}.items()]

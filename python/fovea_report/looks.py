@@ -1,23 +1,21 @@
 """The style of all pictures: fonts, and for each name a colour, a marker and dashes."""
 
-import colorsys
 import math
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib
+from matplotlib.lines import Line2D
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.lines import Line2D  # noqa: E402
-
+STYLE = Path(__file__).parent / "templates/page.mplstyle"  # fonts and widths
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
-# Each of a contrast of at least 3:1 to white, neighbours far apart for colour-blind readers too.
-COLOURS = ["#0072b2", "#c44e00", "#008060", "#a8488a", "#8a6500", "#6a51a3", "#b3123f", "#00808a", "#7a4a2b", "#4d5a6b",
-           "#4f7a1c", "#d0307f", "#1f3f8f", "#000000"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8"]
-GLYPHS = "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"  # the markers in a line of text
+# On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too.
+COLOURS = {"#0072b2": "#1e91d1", "#c44e00": "#d8691f", "#008060": "#169d7b", "#a8488a": "#c06da6", "#8a6500": "#ae8619",
+           "#6a51a3": "#9784c2", "#b3123f": "#e75880", "#00808a": "#189ba5", "#7a4a2b": "#c0794b", "#4d5a6b": "#7d8da1",
+           "#4f7a1c": "#649b24", "#d0307f": "#db629e", "#1f3f8f": "#698ade", "#000000": "#8a8a8a"}
+MARKERS = dict(zip("os^DvPX<>ph*d8", "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"))  # beside them, how they look in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]
 
 
@@ -40,7 +38,7 @@ class Looks:
 
     def __getitem__(self, name: str) -> Look:
         n = len(self.of)
-        return self.of.setdefault(name, Look(COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)],
+        return self.of.setdefault(name, Look([*COLOURS][n % len(COLOURS)], [*MARKERS][n % len(MARKERS)],
                                              DASHES[n // len(COLOURS) % len(DASHES)]))
 
     def in_order(self, names: list[str]) -> list[str]:
@@ -48,7 +46,7 @@ class Looks:
         return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
     def glyph(self, name: str) -> str:
-        return GLYPHS[MARKERS.index(self[name].marker)]
+        return MARKERS[self[name].marker]
 
     def handle(self, name: str, line: bool = True) -> Line2D:
         look = self[name]
@@ -56,37 +54,12 @@ class Looks:
         return Line2D([], [], color=look.colour, marker=look.marker, linestyle=dashes, label=name)
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def for_dark(colour: str) -> str:
-    """The same hue, light enough to be read on dark paper."""
-    hue, light, strong = colorsys.rgb_to_hls(*(int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)))
-    while True:
-        found = "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, light, min(strong, 0.75)))
-        if contrast(found, DARK[PAPER]) >= 5 or light >= 1:
-            return found
-        light = min(1, light + 0.02)
-
-
 def apply() -> None:
-    plt.rcParams.update({
-        "figure.facecolor": PAPER, "axes.facecolor": PAPER, "savefig.facecolor": PAPER, "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "text.color": INK, "axes.labelcolor": INK,
-        "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": SOFT, "axes.linewidth": 0.8,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": LINE,
-        "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.titlesize": 9.5, "axes.titleweight": "bold",
-        "axes.titlelocation": "left", "axes.titlepad": 7, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
-        "legend.frameon": False, "legend.fontsize": 9, "lines.linewidth": 1.7, "lines.markersize": 5,
-        "svg.fonttype": "none", "svg.hashsalt": "fovea", "patch.edgecolor": PAPER})
+    matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
+    matplotlib.rcParams.update({
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "patch.edgecolor"), PAPER),
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+        "axes.edgecolor": SOFT, "grid.color": LINE})
 
 
 def wrap(words: str, width: int) -> str:
@@ -106,7 +79,7 @@ def rows_of_legend(figure, handles: list, top: float) -> int:
     for columns in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns,
                               handlelength=2.6, columnspacing=1.6)
-        if columns == 1 or drawn.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+        if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return math.ceil(len(handles) / columns)
         drawn.remove()
     return 0

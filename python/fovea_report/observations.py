@@ -1,30 +1,14 @@
 """The sentences of a report: rules applied to the rows. No result is written by hand."""
 
-import math
 from typing import Iterator
 
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, speed_ups, versus
+from .study import (PASSES, Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural,
+                    speed_ups, versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
-
-
-def first(rows: pd.DataFrame) -> Row:
-    return next(rows.itertuples())
-
-
-def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
-    return first(rows.loc[[(sign * rows[column].astype(float)).idxmin()]])
-
-
-def at_most(rows: pd.DataFrame, column: str) -> Row:
-    return at_least(rows, column, -1)
-
-
-def where(study: Study, row: Row) -> str:
-    return f"{study.word(row.pass_)}, {study.label(row)}"
 
 
 def headline(study: Study) -> str:
@@ -84,8 +68,8 @@ def over_the_baseline(study: Study) -> Iterator[str]:
 
 def against_the_best(study: Study) -> Iterator[str]:
     """The harder comparison: with the fastest other implementation of each configuration."""
-    for name in study.own(study.rows):
-        pairs = versus(study.rows[study.rows.impl == name], study.rows[study.rows.kind != "library"])
+    for name, own in study.each(study.rows[study.rows.kind == "library"]):
+        pairs = versus(own, study.rows[study.rows.kind != "library"])
         if found := speed_ups(pairs):
             span = extremes(study, pairs, "{0.rival_impl}, ")
             yield f"{name} over the fastest other implementation: {verdicts(found)}{span}."
@@ -112,12 +96,12 @@ def growth(study: Study) -> list[str]:
     """The fitted exponents of each pass, in the table that reaches farthest."""
     found: dict[str, tuple[float, str]] = {}
     for title, rows in curves(study, study.rows):
-        pass_ = first(rows).pass_
+        pass_ = rows.pass_.iloc[0]
         laws = fit_power_laws(rows)
         reach = max((law.end for law in laws.values()), default=0)
         if reach > found.get(pass_, (0, ""))[0]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
-            start, along = min(law.start for law in laws.values()), study.operation(first(rows)).along
+            start, along = min(law.start for law in laws.values()), study.operations[rows.op.iloc[0]].along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
             found[pass_] = reach, f"Time from {along} {start:.0f} to {reach:.0f} ({title}) grows as {text}{noisy}."
     return [said for _, said in found.values()]
@@ -127,59 +111,49 @@ def memory(study: Study) -> Iterator[str]:
     """The memory held between forward and backward, at the problem where the baseline holds most."""
     rows = study.rows[study.rows.timed & (study.rows.pass_ != "fwd") & study.rows.held.notna()]
     base = rows[rows.impl == study.baseline].set_index("at").held
-    for name in study.own(rows):
-        own = rows[(rows.impl == name) & rows["at"].isin(base.index)].assign(base=lambda part: part["at"].map(base))
-        if len(own) and name != study.baseline:
-            most = at_most(own, "base")
-            yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
-                   f"{size(most.held)} of {name}, at {study.label(most)}.")
+    rows = rows[(rows.kind == "library") & (rows.impl != study.baseline) & rows["at"].isin(base.index)]
+    for name, own in study.each(rows.assign(base=rows["at"].map(base))):
+        most = at_most(own, "base")
+        yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
+               f"{size(most.held)} of {name}, at {study.label(most)}.")
 
 
 def ceilings(study: Study) -> Iterator[str]:
-    for name in study.own(study.rows):
-        rows = study.rows[(study.rows.impl == name) & study.rows.ranked & study.rows.ceiling_share.notna()]
-        if len(rows):
-            best = at_most(rows, "ceiling_share")
-            above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
-            yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
-                   f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
+    rows = study.rows[(study.rows.kind == "library") & study.rows.ranked & study.rows.ceiling_share.notna()]
+    for name, own in study.each(rows):
+        best = at_most(own, "ceiling_share")
+        above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
+        yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
+               f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
 
 
 def accuracy(study: Study) -> Iterator[str]:
     """The error over the error of a plain evaluation in the same type, where it is largest."""
-    for name in study.own(study.rows):
-        own = study.rows[study.rows.impl == name]
-        errors = [(error["ratio_to_plain"] or 0.0, tensor, row)
-                  for row in own.itertuples() for tensor, error in row.error.items()]
-        if errors:
-            worst, tensor, row = max(errors, key=lambda one: one[0])
-            yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same "
-                   f"type ({tensor}, {where(study, row)}).")
+    for name, own in study.each(study.rows[(study.rows.kind == "library") & study.rows.error.map(bool)]):
+        worst, tensor, row = max(((error["ratio_to_plain"] or 0.0, tensor, row) for row in own.itertuples()
+                                  for tensor, error in row.error.items()), key=lambda one: one[0])
+        yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same type "
+               f"({tensor}, {where(study, row)}).")
 
 
 def sums(study: Study) -> Iterator[str]:
     """Forward and backward together should take as long as the sum of the two."""
-    quiet = study.rows[study.rows.ranked & ~study.rows.noisy.astype(bool)]
-    times = {(row.problem, row.impl, row.timer): row.median for row in quiet.itertuples()}
-    def alone(row: Row, pass_: str) -> float:
-        return times.get((row.problem.replace(" pass=e2e ", f" pass={pass_} "), row.impl, row.timer), math.nan)
-    shares = [row.median / (alone(row, "fwd") + alone(row, "bwd")) for row in quiet[quiet.pass_ == "e2e"].itertuples()]
-    shares = [share for share in shares if not math.isnan(share)]
-    within = sum(0.9 <= share <= 1.2 for share in shares)
-    if shares:
-        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in {within} of "
-               f"{plural(len(shares), 'cell')}.")
+    quiet = study.rows[study.rows.clean]
+    times = quiet.pivot_table("median", ["shape", "impl", "timer", "threads", "machine"], "pass_", "last")
+    times = times.reindex(columns=PASSES)
+    shares = (times.e2e / (times.fwd + times.bwd)).dropna()
+    if len(shares):
+        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in "
+               f"{shares.between(0.9, 1.2).sum()} of {plural(len(shares), 'cell')}.")
 
 
 def failures(study: Study) -> Iterator[str]:
     for status in (word for word in study.vocabulary.statuses if word != "ok"):
-        for name in study.implementations:
-            rows = study.all[(study.all.status == status) & (study.all.impl == name)]
-            if len(rows):
-                shortest = at_least(rows, "x")
-                reason = f" ({shortest.reason})" if shortest.reason else ""
-                yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
-                       f"{study.label(shortest)}{reason}.")
+        for name, rows in study.each(study.all[study.all.status == status]):
+            shortest = at_least(rows, "x")
+            reason = f" ({shortest.reason})" if shortest.reason else ""
+            yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
+                   f"{study.label(shortest)}{reason}.")
 
 
 def flags(study: Study) -> Iterator[str]:

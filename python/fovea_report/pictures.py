@@ -2,38 +2,28 @@
 
 import itertools
 import math
-from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Callable, Iterator
 
 import pandas as pd
 
 from .observations import curves
 from .published import Book
 from .published_pages import Page
-from .study import Row, Study, conditions, configurations, fit_power_laws, groups, in_order, over_baseline
-from .tables import passes_of, time_cell, varying
+from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
+from .table import Cell, Column, Table
+from .tables import captions, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
-UNITS = {"growth": "ms", "speedup": "speed-up", "memory": "MB", "rate": "TFLOP/s", "roofline": "TFLOP/s",
-         "published": "speed-up"}
-
-
-@dataclass
-class Point:
-    x: float
-    y: float
-    low: float = math.nan
-    high: float = math.nan
-    clean: bool = True  # hollow otherwise
 
 
 @dataclass
 class Series:
     name: str
-    points: list[Point] = field(default_factory=list)
+    points: pd.DataFrame  # x and y; low and high, or NaN; clean: hollow otherwise
     missing: list[tuple[float, str]] = field(default_factory=list)  # where, and the status that is shown there
-    fit: Any = None
+    fit: PowerLaw | None = None
     look: str = ""  # whose colour and marker, if not the name's
     dashed: bool = False
 
@@ -45,14 +35,8 @@ class Panel:
     along: str = "operations per byte"
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
 
-
-@dataclass
-class HeatMap:
-    """A table whose cells have the colour of the time over the fastest of the row."""
-
-    title: str
-    columns: list[str]
-    rows: list[tuple[str, list[tuple[str, str, float | None]]]]  # label; text, style and ratio of each cell
+    def lengths(self) -> list[float]:
+        return sorted({x for series in self.series for x in (*series.points.x, *(x for x, _ in series.missing))})
 
 
 @dataclass
@@ -62,50 +46,31 @@ class Picture:
     title: str
     description: str
     conditions: str
-    panels: list[Panel] = field(default_factory=list)
-
-    @property
-    def unit(self) -> str:
-        return UNITS[self.kind]
+    panels: list[Panel]
+    letter: str = ""  # of the published report that it belongs to
+    svg: list[str] = field(default_factory=list)  # the panels, if a page embeds them
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(series.look or series.name for panel in self.panels for series in panel.series))
-
-
-PointMaker = Callable[[Row], Point | None]
 
 
 def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
     """In the order shown; the first of each kind stand before the fold."""
     if study.rows.empty:
         return []
-    base = study.baseline
-    ups = {row.Index: row for row in over_baseline(study, study.rows).itertuples()}
-    def speed_up(row: Row) -> Point | None:
-        pair = ups.get(row.Index)
-        if pair is None or row.impl == base:
-            return None
-        return Point(row.x, pair.ratio, pair.rival_q1 / pair.q3, pair.rival_q3 / pair.q1, bool(pair.counted))
-    def time(row: Row) -> Point | None:
-        return Point(row.x, row.median * 1e3, row.q1 * 1e3, row.q3 * 1e3, clean(row)) if row.possible else None
-    def memory(row: Row) -> Point | None:
-        held = row.held if row.pass_ != "fwd" else row.held + (0 if pd.isna(row.workspace) else row.workspace)
-        return None if pd.isna(held) else Point(row.x, held / 1e6)
+    rows, base = study.rows, study.baseline
+    ups = over_baseline(study, rows)
+    ups = ups[ups.impl != base]
+    held = rows.held.astype(float) + rows.workspace.astype(float).where(rows.pass_ == "fwd").fillna(0)
     return [
         *rate_pictures(study),
-        *by_length(study, "growth", "Time against length", "Median time on logarithmic axes, bars span the quartiles; "
-                   "dashed: the fitted power of the length n.", time),
-        *by_length(study, "speedup", f"Speed-up over {base}", f"Above the line faster than {base}, below it slower; "
-                   "bars: the range that the quartiles of both allow.", speed_up),
-        *by_length(study, "memory", "Memory", "Backward: inputs, outputs and saved state between forward and backward. "
-                   "Forward: inputs, outputs and workspace.", memory,
-                   [one for one in passes_of(study.rows) if one != "e2e"]),
+        *by_length(study, "growth", rows.assign(y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3,
+                                                high=rows.q3 * 1e3)),
+        *by_length(study, "speedup", rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1,
+                                                 clean=ups.counted)),
+        *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
-
-
-def clean(row: Row) -> bool:
-    return row.ranked and not row.noisy
 
 
 def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
@@ -116,37 +81,32 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
         yield (f"-{n + 1}", f" ({n + 1} of {count})", of) if count > 1 else ("", "", of)
 
 
-def series_of(study: Study, rows: pd.DataFrame, point: PointMaker, fits: bool = False) -> list[Series]:
-    found, laws = [], fit_power_laws(rows) if fits else {}
-    for name in study.present(rows):
-        own = rows[rows.impl == name]
-        series = Series(name, fit=laws.get(name))
-        for row in own.itertuples():
-            if not row.timed:
-                series.missing.append((row.x, study.vocabulary.status(row.status)))
-            elif one := point(row):
-                series.points.append(one)
-        if series.points or series.missing:
-            found.append(series)
-    return found
+def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[Series]:
+    laws = fit_power_laws(rows) if fits else {}
+    for name, own in study.each(rows):
+        missing = [(row.x, study.vocabulary.status(row.status)) for row in own[~own.timed].itertuples()]
+        points = own[own.timed & own.y.notna()]
+        if len(points) or missing:
+            yield Series(name, points, missing, laws.get(name))
 
 
-def by_length(study: Study, kind: str, title: str, description: str, point: PointMaker,
-              passes: list[str] | None = None) -> Iterator[Picture]:
+def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
     """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
-    panels = [(name, rows, series_of(study, rows, point, kind == "growth"))
-              for name, rows in curves(study, study.rows) if rows.x.nunique() > 1]
-    for pass_ in passes or passes_of(study.rows):
-        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(series.points for series in one[2])]
-        for suffix, words, part in parts(chosen, MOST_PANELS):
-            yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {study.word(pass_)}{words}", description,
-                          *conditions_and_panels(study, pass_, part))
+    panels = [(name, group, list(series_of(study, group, kind == "growth")))
+              for name, group in curves(study, rows) if group.x.nunique() > 1]
+    for pass_ in passes_of(rows):
+        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(len(of.points) for of in one[2])]
+        yield from split(study, kind, pass_, chosen)
 
 
-def conditions_and_panels(study: Study, pass_: str, part: list) -> tuple[str, list[Panel]]:
-    return conditions(study, pd.concat([rows for _, rows, _ in part])), [
-        Panel(title.removeprefix(f"{study.word(pass_)}, "), series, study.operations[rows.op.iloc[0]].along)
-        for title, rows, series in part]
+def split(study: Study, kind: str, pass_: str, panels: list) -> Iterator[Picture]:
+    """As many pictures as the panels need, which are given as their title, rows and series."""
+    word, (title, said) = study.word(pass_), captions(study, f"picture-{kind}")
+    for suffix, words, part in parts(panels, MOST_PANELS):
+        used = conditions(study, pd.concat([rows for _, rows, _ in part]))
+        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", said, used, [
+            Panel(name.removeprefix(f"{word}, "), series, study.operations[rows.op.iloc[0]].along)
+            for name, rows, series in part])
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -186,29 +146,23 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
         keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
         return (row.op, row.hot, row.cpu_threads, row.machine,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
-    def rate(row: Row) -> Point | None:
-        return Point(row.x, row.flops / row.median / 1e12, clean=clean(row)) if row.possible else None
-    for pass_ in passes_of(study.rows):
-        found = []
-        for _, rows in groups(study, study.rows[study.rows.pass_ == pass_], words):
-            for title, group in sweeps(study, rows):
-                timed = group[group.possible & (group.flops > 0)]
-                if timed.x.nunique() > 1:
-                    found.append((title, group, series_of(study, group, rate)))
-        for suffix, part_words, part in parts(found, MOST_PANELS):
-            yield Picture(f"rate-{pass_}{suffix}", "rate", f"Rate, {study.word(pass_)}{part_words}",
-                          "Floating-point operations of the problem over the median time, by length. Pale bars: "
-                          "flagged.", *conditions_and_panels(study, pass_, part))
+    rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
+    for pass_ in passes_of(rows):
+        panels = [(title, group, list(series_of(study, group)))
+                  for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
+                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
+        yield from split(study, "rate", pass_, panels)
 
 
-def heat_maps(study: Study) -> Iterator[HeatMap]:
-    """Implementation by configuration, for each operation and pass."""
+def heat_maps(study: Study) -> Iterator[Table]:
+    """Implementation by configuration, for each operation and pass; shaded by the time over the fastest of the row."""
     for pass_ in passes_of(study.rows):
         for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
-            keys, columns = varying(study, rows, ("pass",)), study.present(rows)
-            lines = [(row_label(keys, row), heat_cells(study, cells, columns)) for row, cells in configurations(rows)]
+            keys, names = varying(study, rows, ("pass",)), study.present(rows)
             title = listed("Time in ms", op if len(study.operations) > 1 else "", study.word(pass_))
-            yield HeatMap(title, columns, lines)
+            yield Table("", title, "", [Column("problem", number=False), *map(Column, names)],
+                        [[Cell(row_label(keys, row)), *heat_cells(study, [cells.get(name) for name in names])]
+                         for row, cells in configurations(rows)])
 
 
 def row_label(keys: list[Key], row: Row) -> str:
@@ -218,91 +172,69 @@ def row_label(keys: list[Key], row: Row) -> str:
     return " ".join(filter(None, [*said, row.setting]))
 
 
-def heat_cells(study: Study, cells: dict[str, Row], columns: list[str]) -> list[tuple[str, str, float | None]]:
-    least = min((row.median for row in cells.values() if row.possible), default=math.nan)
-    rows = [cells.get(name) for name in columns]
-    ratios = [row.median / least if row is not None and row.possible else None for row in rows]
-    return [(cell.text, cell.style, ratio) for cell, ratio in zip((time_cell(study, row) for row in rows), ratios)]
+def heat_cells(study: Study, rows: list[Row | None]) -> list[Cell]:
+    times = [row.median if row is not None and row.possible else math.nan for row in rows]
+    least = min((time for time in times if time > 0), default=math.nan)
+    return [replace(time_cell(study, row), shade=time / least) for row, time in zip(rows, times)]
 
 
 def roofline(study: Study) -> list[Picture]:
     """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
     panels = []
-    rows = rows.assign(shape=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
+    rows = rows.assign(sizes=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
                        **{key: [case.get(key, "") for case in rows.case] for key in ("device", "dtype")})
     for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
-        longest = group.loc[group.groupby(["impl", "title", "shape"]).x.idxmax()]
-        series = []
-        for name, pass_ in itertools.product(study.present(longest), passes_of(longest)):
-            own = longest[(longest.impl == name) & (longest.pass_ == pass_)].itertuples()
-            points = [Point(row.flops / row.bytes, row.flops / row.median / 1e12, clean=clean(row)) for row in own]
-            series += [Series(f"{name} {pass_}", points, look=name)] if points else []
+        longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
+        longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
+        series = [Series(f"{name} {pass_}", own, look=name) for name, rows_of in study.each(longest)
+                  for pass_, own in rows_of.groupby("pass_", sort=False)]
         measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
         bandwidth = max((rate for name, rate in measured if "bandwidth" in name
                          and name.startswith("gpu_") == (device == "cuda")), default=0.0)
         panels.append(Panel(listed(dtype, device), series, ceilings=(group.ceiling.max(), bandwidth)))
-    if not panels:
-        return []
-    said = ("Rate against the operations per byte of the problem, for the longest length of each shape, under the "
-            "ceilings measured in the same run. A point above the roof was faster than the probe: its row is flagged "
-            "low_probe, or the probe ran while the machine was slower.")
-    return [Picture("roofline", "roofline", "Roofline", said, conditions(study, rows), panels)]
+    used = conditions(study, rows)
+    return [Picture("roofline", "roofline", *captions(study, "picture-roofline"), used, panels)] if panels else []
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:
     """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before
     backward; and times, where the description asks for them."""
-    eager = book.report.says.get("eager")
-    if not book.report.says.get("pictures", True):
+    eager, roles, passes = book.report.says.get("eager"), book.roles(), book.report.passes
+    if not book.cases or not book.report.says.get("pictures", True):
         return
     if eager:
-        others = [role for role in book.roles() if role != eager]
-        over = f"speed-up over {eager}"
-        yield from published_picture(book, "published", over, "", others, book.report.passes, speed_up_point)
+        others = [role for role in roles if role != eager]
+        yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
     else:
-        held = "memory before backward"
-        yield from published_picture(book, "memory", held, "", book.roles(), ["fwd+bwd"], memory_point)
+        yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
+                                     lambda *place: book.side(*place).memory / 1e6)
     if book.report.says.get("draw_times"):
-        yield from published_picture(book, "growth", "times", "-times", book.roles(), book.report.passes, time_point)
+        yield from published_picture(book, "growth", "times", roles, passes,
+                                     lambda *place: book.side(*place).mean * 1e3)
 
 
-def published_picture(book: Book, kind: str, what: str, end: str, roles: list[str], passes: list[str],
-                      point: Callable[[Book, tuple, float], Point | None]) -> Iterator[Picture]:
-    report, study = book.report, book.study
-    panels: dict[str, dict[tuple[str, bool], Series]] = {}
-    every = itertools.product(book.cases.items(), passes, roles, (False, True))
-    for (measurement, case), pass_, role, published in every:
-        operation = study.operations[case["op"]]
-        x, named = operation.axis(case)[1], (published, measurement, pass_, role)  # as Book.side takes it
-        own = book.side(*named)
-        if own.word == "-":
+def published_picture(book: Book, kind: str, what: str, roles: list[str], passes: list[str],
+                      value: Callable[[bool, tuple, str, str], float]) -> Iterator[Picture]:
+    report, study, points = book.report, book.study, []
+    for (measurement, case), pass_, role, published in itertools.product(
+            book.cases.items(), passes, roles, (False, True)):
+        operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
+        if word == "-":
             continue
         shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
-        of = panels.setdefault(f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, {})
-        name = f"{role}, {'published' if published else 'here'}"
-        series = of.setdefault((role, published), Series(name, look=role, dashed=published))
-        if own.word:
-            series.missing.append((x, own.word + (" (published)" if published else "")))
-        elif one := point(book, named, x):
-            series.points.append(one)
-    axis = study.operations[next(iter(book.cases.values()))["op"]].along
-    found = [Panel(name, [*of.values()], axis) for name, of in panels.items() if any(one.points for one in of.values())]
-    for suffix, words, part in parts(found, MOST_PANELS):
+        points.append({
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
+            "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
+            "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
+    table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "clean", "word"])
+    panels = [Panel(name, [
+        Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
+            (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)
+        for (role, published), own in group.groupby(["role", "published"], sort=False)], operation.along)
+        for name, group in table.groupby("panel", sort=False) if group.y.notna().any()]
+    end = "-times" if kind == "growth" else ""
+    for suffix, words, part in parts(panels, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
                       "Solid and filled: here. Dashed and hollow: as published.",
-                      f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part)
-
-
-def speed_up_point(book: Book, named: tuple, x: float) -> Point | None:
-    own, base = book.side(*named), book.side(*named[:3], book.report.says["eager"])
-    return None if base.word else Point(x, base.mean / own.mean)
-
-
-def memory_point(book: Book, named: tuple, x: float) -> Point | None:
-    held = book.side(*named).memory
-    return None if math.isnan(held) else Point(x, held / 1e6)
-
-
-def time_point(book: Book, named: tuple, x: float) -> Point | None:
-    return Point(x, book.side(*named).mean * 1e3)
+                      f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part, report.letter)

@@ -1,10 +1,9 @@
 """Published tables and the figures measured here. Each table is a CSV file with a description (data/published)."""
 
-import csv
 import math
 import string
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from .study import Row, Study
 from .table import figure
+from .tables import varying
 from .vocabulary import Key, parse_case
 
 
@@ -61,12 +61,12 @@ class Side:
     note: str = ""
     row: Row | None = None  # None if published
     detail: str = ""
+    name: str = ""  # of the implementation
 
 
 def read_published(description: Path) -> Published:
     says = tomllib.loads(description.read_text(encoding="utf-8"))
-    with description.with_suffix(".csv").open(encoding="utf-8", newline="") as text:
-        lines = list(csv.DictReader(text))
+    lines = pd.read_csv(description.with_suffix(".csv"), dtype=str, keep_default_na=False).to_dict("records")
     words = says.get("words", {})
     lines_of = {False: says["problem"], True: says.get("cut", [])}
     problems = [(cut, one) for cut, some in lines_of.items() for one in ([some] if isinstance(some, str) else some)]
@@ -106,8 +106,7 @@ def add_floors(report: Published) -> None:
     """Marks the figures that the description calls incomplete, with the least time that complete ones would need. That
     time is of the first problem that a figure stands for."""
     rule, figures = report.says.get("incomplete"), report.figures
-    figures["incomplete"] = False
-    figures["floor"] = math.nan
+    figures["incomplete"], figures["floor"] = False, math.nan
     if rule:
         first = figures.drop_duplicates("number")
         floors = compute(rule["floor"], facts_of(report, first)).set_axis(first.number)
@@ -117,66 +116,40 @@ def add_floors(report: Published) -> None:
 
 def milliseconds_of(text: str) -> float:
     """The number over 1000: milliseconds as seconds. NaN for a word."""
-    try:
-        return float(text) / 1e3
-    except ValueError:
-        return math.nan
+    return pd.to_numeric(text, errors="coerce") / 1e3
 
 
-@dataclass
+
 class Book:
     """The figures of one report with those measured here, of one machine and thread count."""
 
-    report: Published
-    study: Study
-    rows: pd.DataFrame = field(init=False)
-    here: dict[tuple, Row] = field(init=False)
-    theirs: dict[tuple, Row] = field(init=False)
-    cases: dict[tuple, dict] = field(init=False)  # of which some pass was measured here, at the sizes of the report
-    cut: dict[tuple, dict] = field(init=False)  # and at smaller sizes that the description names
+    def __init__(self, report: Published, study: Study) -> None:
+        self.report, self.study, figures = report, study, report.figures
+        printed = {(one.measurement, pass_) for one in figures.itertuples() for pass_ in one.pass_.split("+")}
+        rows = study.rows.assign(measurement=[report.measurement(case) for case in study.rows.case],
+                                 role=study.rows.impl.where(study.rows.kind != "library", "flash"))
+        rows = rows[[(one.measurement, one.pass_) in printed and not one.hot for one in rows.itertuples()]]
+        for name in ("cpu_threads", "machine"):
+            rows = rows[rows[name].eq(rows[name].iloc[0])] if len(rows) else rows
+        self.rows = rows
+        fastest = rows.sort_values("median", kind="stable").drop_duplicates(["measurement", "pass_", "role"])
+        self.sides = {
+            **{(False, one.measurement, one.pass_, one.role): self.ours(one) for one in fastest.itertuples()},
+            **{(True, one.measurement, one.pass_, one.role): self.printed(one) for one in figures.itertuples()}}
+        shown = figures[figures.measurement.isin(set(rows.measurement))]
+        # Problems of which some pass was measured here: at the sizes of the report, and at smaller sizes.
+        self.cases, self.cut = ({one.measurement: one.case for one in shown[shown.cut == cut].itertuples()}
+                                for cut in (False, True))
 
-    def __post_init__(self) -> None:
-        report, rows = self.report, self.study.rows
-        self.theirs = {(one.measurement, one.pass_, one.role): one for one in report.figures.itertuples()}
-        printed = {(one.measurement, pass_) for one in report.figures.itertuples() for pass_ in one.pass_.split("+")}
-        keys = [report.measurement(case) for case in rows.case]
-        rows = rows.assign(measurement=keys)
-        known = [(key, pass_) in printed for key, pass_ in zip(keys, rows.pass_)]
-        rows = rows[pd.Series(known, rows.index, dtype=bool) & ~rows.hot]
-        if len(rows):
-            first = rows.iloc[0]
-            rows = rows[(rows.cpu_threads == first.cpu_threads) & (rows.machine == first.machine)]
-        self.rows = rows.assign(role=rows.impl.where(rows.kind != "library", "flash"))
-        self.here = {}
-        for row in self.rows.itertuples():
-            place = (row.measurement, row.pass_, row.role)
-            old = self.here.get(place)
-            if old is None or not old.timed or (row.timed and row.median < old.median):
-                self.here[place] = row
-        measured = set(self.rows.measurement)
-        self.cases, self.cut = ({one.measurement: one.case for one in report.figures.itertuples()
-                                 if one.measurement in measured and one.cut == cut} for cut in (False, True))
-
-    def ours(self, measurement: tuple, pass_: str, role: str) -> Side:
-        if pass_ == "fwd+bwd":
-            forward, backward = (self.ours(measurement, one, role) for one in ("fwd", "bwd"))
-            if forward.word or backward.word:
-                return forward if forward.word else backward
-            return Side("", forward.mean + backward.mean, memory=backward.memory, ranked=backward.ranked,
-                        marks=backward.marks, note=backward.note, row=backward.row)
-        row = self.here.get((measurement, pass_, role))
-        if row is None:
-            return Side()
+    def ours(self, row: Row) -> Side:
         if not row.timed:
-            return Side(self.study.vocabulary.status(row.status), ranked=False, note=row.reason, row=row)
+            word = self.study.vocabulary.status(row.status)
+            return Side(word, ranked=False, note=row.reason, row=row, name=row.role)
         return Side("", row.mean, row.std, row.min, row.held, row.ranked, self.study.vocabulary.marks(row.flags),
-                    row.impl if role == "flash" else "", row)
+                    row.impl if row.role == "flash" else "", row, name=row.role)
 
-    def printed(self, measurement: tuple, pass_: str, role: str) -> Side:
-        one = self.theirs.get((measurement, pass_, role))
-        if one is None:
-            return Side()
-        side = Side(one.word, one.mean, one.std, one.min, one.memory)
+    def printed(self, one: Row) -> Side:
+        side = Side(one.word, one.mean, one.std, one.min, one.memory, name=one.name)
         if not one.incomplete:
             return side
         below = " below" if one.mean < one.floor else ""
@@ -184,22 +157,28 @@ class Book:
         return replace(side, ranked=False, note=self.report.says["incomplete"]["text"], detail=f"incomplete{floor}")
 
     def side(self, published: bool, measurement: tuple, pass_: str, role: str) -> Side:
-        return (self.printed if published else self.ours)(measurement, pass_, role)
+        if pass_ != "fwd+bwd" or published:
+            return self.sides.get((published, measurement, pass_, role), Side())
+        forward, backward = (self.side(published, measurement, one, role) for one in ("fwd", "bwd"))
+        if forward.word or backward.word:
+            return forward if forward.word else backward
+        return replace(backward, mean=forward.mean + backward.mean, std=math.nan, min=math.nan)
+
+    def speed_up(self, published: bool, measurement: tuple, pass_: str, role: str = "flash") -> float:
+        """Over the eager form. NaN if one of the two has no time."""
+        of = {one: self.side(published, measurement, pass_, one).mean for one in (role, self.report.says["eager"])}
+        return of[self.report.says["eager"]] / of[role]
 
     def roles(self) -> list[str]:
-        found = {role for _, _, role in self.here}
+        found = set(self.rows.role)
         order = [name for name in self.study.implementations if self.study.vocabulary.kind(name) == "baseline"]
         return [role for role in [*order, "flash"] if role in found]
 
     def keys(self) -> list[Key]:
-        """The keys that vary in the printed table."""
-        def varies(key: Key) -> bool:
-            column = self.report.figures[key.word]
-            follows = key.follows in self.report.figures and (column == self.report.figures[key.follows]).all()
-            return column.nunique(dropna=False) > 1 and not follows
-        names = dict.fromkeys(case["op"] for case in [*self.cases.values(), *self.cut.values()])
-        keys = {key.word: key for name in names for key in self.study.operations[name].keys}
-        return [key for key in keys.values() if key.word in self.report.keys and varies(key)]
+        """The operation, if the report has several, and the keys that vary in the printed table."""
+        figures, names = self.report.figures, {case["op"] for case in [*self.cases.values(), *self.cut.values()]}
+        operation = [Key("op", noun="operation")] if figures.op.nunique() > 1 else []
+        return operation + varying(self.study, figures[figures.op.isin(names)])
 
 
 def facts_of(report: Published, table: pd.DataFrame) -> dict[str, Any]:

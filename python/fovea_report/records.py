@@ -1,7 +1,6 @@
 """Reads files of records: JSON lines, an environment before the rows of each session (docs/record.schema.json)."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,33 +37,28 @@ def parse_line(line: str) -> dict[str, Any]:
 
 def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
     """Rows with the number of their environment; a torn last line is left out with a warning."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except OSError as failed:
+        raise Refused(f"{path}: {failed.strerror}") from None
     rows: list[tuple[int, dict]] = []
     environments: list[dict] = []
     position = 0
-    try:
-        data = path.read_bytes()
-    except OSError as failed:
-        raise Refused(f"{path}: {failed.strerror}") from None
-    for line in data.splitlines(keepends=True):
-        whole = line.endswith(b"\n")
+    for line in lines:
         try:
             record = parse_line(line.decode())
-            if not whole:
-                raise ValueError("the line has no end")
+            if record["schema"] == "fovea.env/1":
+                environments.append(record)
+            elif environments:
+                rows.append((len(environments) - 1, record))
+            else:
+                raise ValueError("a row before any environment")
         except (ValueError, RecursionError) as failed:
-            if not whole and position > 0:
-                return rows, environments, f"{path}: the last line is torn and was left out"
             raise Refused(f"{path}: at byte {position}: {failed}") from None
-        if record["schema"] == "fovea.env/1":
-            environments.append(record)
-        elif not environments:
-            raise Refused(f"{path}: at byte {position}: a row before any environment")
-        else:
-            rows.append((len(environments) - 1, record))
-        position += len(line)
+        position += len(line) + 1
     if not environments:
         raise Refused(f"{path}: holds no records")
-    return rows, environments, ""
+    return rows, environments, f"{path}: the last line is torn and was left out" if torn else ""
 
 
 def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -72,55 +66,46 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     case = parse_case(record["problem"])
     times = record.get("time_s") or {}
     launches = record.get("launches") or {}
-    on_gpu = case.get("device") == "cuda"
     flags = tuple(record["flags"])
     timed = record["status"] == "ok" and bool(times)
     return {
-        "problem": record["problem"], "case": case, "op": case["op"], "pass_": case.get("pass", ""),
-        "impl": record["impl"], "kind": vocabulary.kind(record["impl"]), "status": record["status"],
-        "reason": record["reason"], "flags": flags, **{name: times.get(name) for name in TIMES},
-        "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
-        "pooled_beyond": launches.get("pooled_beyond_s"), "flops": record["flops"], "bytes": record["bytes"],
-        "tflops": record.get("tflops"), "ceiling_share": record.get("ceiling_share"),
-        "ceiling": (record.get("ceiling") or {}).get("flops_per_s"), "workspace": record.get("workspace_bytes"),
-        "saved": record.get("saved_bytes"), "held": record.get("memory_before_backward_bytes"),
-        "error": record["error"], "threads": record["threads"], "cpu_threads": 0 if on_gpu else record["threads"],
-        "machine": record["machine"], "commit": record["source"].get("commit", "unknown"),
-        "dirty": bool(record["source"].get("dirty")), "timer": record["timer"], "peer": record.get("peer", ""),
+        **{key: record[key] for key in ROW_KEYS if key != "source"}, **{name: times.get(name) for name in TIMES},
+        "case": case, "op": case["op"], "pass_": case.get("pass", ""), "kind": vocabulary.kind(record["impl"]),
+        "flags": flags, "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
+        "pooled_beyond": launches.get("pooled_beyond_s"), "tflops": record.get("tflops"),
+        "ceiling_share": record.get("ceiling_share"), "ceiling": (record.get("ceiling") or {}).get("flops_per_s"),
+        "workspace": record.get("workspace_bytes"), "saved": record.get("saved_bytes"),
+        "held": record.get("memory_before_backward_bytes"), "peer": record.get("peer", ""),
+        "cpu_threads": 0 if case.get("device") == "cuda" else record["threads"],
+        "commit": record["source"].get("commit", "unknown"), "dirty": bool(record["source"].get("dirty")),
         "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
         "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
     }
 
 
-def measurement(row: dict[str, Any]) -> tuple:
-    """Rows with the same key measure the same thing. Timers of a GPU are part of it: they time different things."""
-    timer = row["timer"] if row["timer"].startswith("cuda_") else ""
-    return row["problem"], row["impl"], row["threads"], timer, row["machine"]
-
-
-def place(row: dict[str, Any]) -> tuple:
-    return row["problem"], row["cpu_threads"], row["machine"]
-
-
 def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
-    """Rows, environments and warnings. Duplicate rows: the file that timed the most peers at the problem wins; of
-    equals, the last. So the times of this library and of its peers come from one run."""
-    kept: dict[tuple, tuple[int, dict]] = {}
+    """Rows, environments and warnings."""
+    found: list[dict[str, Any]] = []
     environments: list[dict[str, Any]] = []
     warnings: list[str] = []
     for path in paths:
-        rows, of_sessions, warning = read_file(Path(path))
+        rows, of_sessions, warning = read_file(path)
         if any(record["schema"] == "fovea.train/1" for _, record in rows):
             raise Refused(f"{path}: holds steps of a training, which have a report without other rows")
-        first = len(environments)
+        found += [{**flat(record, len(environments) + number, vocabulary), "file": path} for number, record in rows]
         environments += of_sessions
         warnings += [warning] if warning else []
-        of_file: dict[tuple, dict] = {}
-        for number, record in rows:
-            row = flat(record, first + number, vocabulary)
-            of_file[measurement(row)] = row
-        peers = Counter(place(row) for row in of_file.values() if row["kind"] == "peer" and row["timed"])
-        for key, row in of_file.items():
-            if key not in kept or peers[place(row)] >= kept[key][0]:
-                kept[key] = (peers[place(row)], row)
-    return pd.DataFrame([row for _, row in kept.values()]), environments, warnings
+    return without_duplicates(pd.DataFrame(found)) if found else pd.DataFrame(), environments, warnings
+
+
+def without_duplicates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of rows that measure the same, the row of the file that timed the most peers at the problem; of equals, the last.
+    So the times of this library and of its peers come from one run. Timers of a GPU time different things."""
+    of_gpu = rows.timer.where(rows.timer.str.startswith("cuda_"), "")
+    rows = rows.assign(measured=list(zip(rows.problem, rows.impl, rows.threads, of_gpu, rows.machine)))
+    rows = rows.drop_duplicates(["file", "measured"], keep="last")
+    is_peer = rows.timed & (rows.kind == "peer")
+    peers = is_peer.groupby([rows.file, rows.problem, rows.cpu_threads, rows.machine]).transform("sum")
+    first = rows.drop_duplicates("measured").measured
+    rows = rows.assign(peers=peers).sort_values("peers", kind="stable").drop_duplicates("measured", keep="last")
+    return rows.set_index("measured").loc[first].reset_index(drop=True)

@@ -1,45 +1,49 @@
 """A whole report as Markdown, as one page, and as CSV."""
 
-import csv
-import io
-import itertools
+import math
+import multiprocessing
+import os
 import re
-from dataclasses import dataclass, field
+import signal
+import threading
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any, Callable
 
 import jinja2
 import pandas as pd
+from matplotlib.colors import to_hex
 
 from . import drawing
 from .calls import call_tables
 from .looks import Looks
 from .observations import headline, observations
-from .pictures import Picture, heat_maps
+from .pictures import Picture, heat_maps, pictures_of
 from .published_pages import Page
 from .records import TIMES
 from .study import Study, conditions
-from .table import Table, figure, rate, to_csv
+from .table import Table, figure, rate
 from .tables import accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables
 
 TEMPLATES = Path(__file__).parent / "templates"
-WHOLE = ("n", "workspace", "saved", "held")
-FIGURES = (*(time for time in TIMES if time != "n"), "n", "flops", "bytes", "tflops", "ceiling_share", *WHOLE[1:])
+WHOLE = ["n", "workspace", "saved", "held"]
+FIGURES = [*TIMES, "flops", "bytes", "tflops", "ceiling_share", *WHOLE[1:]]
+COLUMNS = ["impl", "status", "reason", "flags", *FIGURES, "worst_ratio_to_plain", "threads", "machine", "commit",
+           "dirty", "timer", "launches", "beyond", "pooled_beyond", "problem"]
 NAMES = {**{time: f"{time}_s" for time in TIMES}, "n": "samples", "workspace": "workspace_bytes",
          "saved": "saved_bytes", "held": "memory_before_backward_bytes", "launches": "launches_s",
          "beyond": "beyond_launches_s", "pooled_beyond": "pooled_beyond_launches_s"}
 
 
-@dataclass
 class Report:
-    study: Study
-    pages: list[Page]
-    pictures: list[Picture] = field(default_factory=list)
-    panels: dict[str, list[str]] = field(default_factory=dict)  # SVG, by picture
+    """The page, Markdown, CSV and pictures of a study, with the pages of published reports."""
 
-    def __post_init__(self) -> None:
-        study = self.study
+    def __init__(self, study: Study, pages: list[Page]) -> None:
+        self.study, self.pages = study, pages
+        self.pictures: list[Picture] = []
+        self.classes: dict[str, str] = {}  # of panels: CSS to name
         self.looks = Looks(study.implementations, study.own(study.all))
-        self.headline, self.observations = headline(study), observations(study)
+        self.warnings, self.headline, self.observations = study.warnings, headline(study), observations(study)
         self.accuracy, self.failures = accuracy_table(study), failures_table(study)
         self.conditions = conditions(study, study.all)
         self.summary, self.memory, self.times, self.heat_maps = None, None, call_tables(study), []
@@ -55,28 +59,39 @@ class Report:
     def of_page(self, page: Page | None) -> list[Picture]:
         """The pictures of a published report, or the general ones if `page` is None."""
         letter = page.report.letter if page else ""
-        return [one for one in self.pictures
-                if (one.name.startswith(f"published-{letter}") if letter else not one.name.startswith("published-"))]
+        return [one for one in self.pictures if one.letter == letter]
 
     def first_pictures(self) -> list[Picture]:
         """The first picture of each kind; the others are behind a fold."""
-        first: dict[str, Picture] = {}
-        for one in self.of_page(None):
-            first.setdefault(one.kind, one)
-        return list(first.values())[:5]
+        first = {one.kind: one for one in reversed(self.of_page(None))}
+        return list(first.values())[::-1][:5]
 
-    def shown_pictures(self) -> list[Picture]:
-        """Pictures embedded in the page: the first ones, and the first of each published report. Others are files."""
-        return [*self.first_pictures(), *(self.of_page(page)[0] for page in self.pages if self.of_page(page))]
+    def draw(self, add: Callable[[str], Path]) -> None:
+        """The page embeds the first pictures, and the first of each published report. The others are only files."""
+        self.pictures = pictures_of(self.study, self.pages)
+        embedded = [*self.first_pictures(), *(one for page in self.pages for one in self.of_page(page)[:1])]
+        paths = [add(f"pictures/{picture.name}.png") for picture in self.pictures]
+        with ProcessPoolExecutor(initializer=begin) as pool:
+            drawn = [pool.submit(drawing.draw, picture, self.looks, path, picture in embedded)
+                     for picture, path in zip(self.pictures, paths)]
+            for picture, one in zip(self.pictures, drawn):
+                picture.svg = [re.sub(r'style="([^"]*)"', self.as_class, svg) for svg in one.result()]
 
-    def styles(self) -> dict[str, str]:
-        """The CSS styles of all panels with the names of their classes: written once instead of thousands of times."""
-        found = re.findall(r'style="([^"]*)"', "".join(itertools.chain.from_iterable(self.panels.values())))
-        return {look: f"s{n}" for n, look in enumerate(dict.fromkeys(found))}
+    def as_class(self, style: re.Match) -> str:
+        """Each style of a panel is written once, as a class, instead of thousands of times."""
+        return f'class="{self.classes.setdefault(style[1], f"s{len(self.classes)}")}"'
+
+    def files(self) -> dict[str, str]:
+        """Every file of the report but its pictures."""
+        values = {"report": self, "study": self.study}
+        return {"rows.csv": rows_csv(self.study), **{f"tables/{one.id}.csv": one.csv() for one in self.tables()},
+                "report.md": render("report.md.j2", **values), "index.html": render("report.html.j2", **values)}
 
 
-def shorten(text: str, most: int = 120) -> str:
-    return text if len(text) <= most else text[:most].rsplit(" ", 1)[0] + " \u2026"
+def begin() -> None:
+    """Prepares a process that draws: it would otherwise continue after a KeyboardInterrupt, and outlive its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def markdown_text(text: str) -> str:
@@ -85,55 +100,22 @@ def markdown_text(text: str) -> str:
     return " ".join(text.split())
 
 
-def environment_facts(environment: dict) -> list[tuple[str, str]]:
-    source = environment["source"]
-    said = [(name, str(environment[name])) for name in ("machine", "date", "command", "version", "threads")]
-    said.append(("commit", source.get("commit", "unknown") + (" (modified)" if source.get("dirty") else "")))
-    said += [(name, str(value)) for name, value in sorted(environment["facts"].items())]
-    return said + [(f"ceiling, {name}", f"{figure(value / 1e9)} GB/s" if "bandwidth" in name else rate(value))
-                   for name, value in sorted(environment["ceilings"].items())]
-
-
-def render(report: Report, name: str) -> str:
-    is_page = name.endswith(".html.j2")
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=is_page, trim_blocks=True,
-                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters.update(md=markdown_text, short=shorten)
-    styles = report.styles()
-    class_of = lambda look: f'class="{styles[look[1]]}"'  # noqa: E731
-    environment.filters["classes"] = lambda svg: re.sub(r'style="([^"]*)"', class_of, svg)
-    environment.globals.update(
-        styles=styles,
-        shade=lambda ratio: "#" + "".join(f"{round(255 * part):02x}" for part in drawing.shade(ratio)[:3]),
-        facts=environment_facts, variables=drawing.variables, looks=report.looks,
-        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
-        script=(TEMPLATES / "page.js").read_text(encoding="utf-8"))
-    return environment.get_template(name).render(report=report, study=report.study)
+def render(name: str, **values: Any) -> str:
+    """A template with its values; pages are escaped."""
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=name.endswith(".html.j2"),
+                                     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters["md"] = markdown_text
+    environment.globals.update(shade=lambda ratio: to_hex(drawing.shade(ratio)), rate=rate, figure=figure,
+                               variables=drawing.variables)
+    return environment.get_template(name).render(values)
 
 
 def rows_csv(study: Study) -> str:
     """Every row with the words and figures of its record, for spreadsheets and scripts."""
-    keys = list(dict.fromkeys(key for case in study.all.case for key in case))
-    last = ["worst_ratio_to_plain", "threads", "machine", "commit", "dirty", "timer", "launches_s", "beyond_launches_s",
-            "pooled_beyond_launches_s", "problem"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*keys, "impl", "status", "reason", "flags", *(NAMES.get(name, name) for name in FIGURES), *last])
-    for row, flags in zip(study.all.itertuples(), study.all["flags"]):
-        errors = [error["ratio_to_plain"] for error in row.error.values() if error["ratio_to_plain"] is not None]
-        writer.writerow([
-            *(row.case.get(key, "") for key in keys), row.impl, row.status, row.reason, " ".join(flags),
-            *(number(getattr(row, name), name in WHOLE) for name in FIGURES), number(max(errors, default=None)),
-            row.threads, row.machine, row.commit, str(row.dirty).lower(), row.timer,
-            *(number(getattr(row, name)) for name in ("launches", "beyond", "pooled_beyond")), row.problem])
-    return text.getvalue()
-
-
-def number(value: float | None, whole: bool = False) -> str:
-    return "" if value is None or pd.isna(value) else f"{value:.0f}" if whole else f"{value:.9g}"
-
-
-def files(report: Report) -> dict[str, str]:
-    """Every file of a report but its pictures."""
-    return {"rows.csv": rows_csv(report.study), **{f"tables/{one.id}.csv": to_csv(one) for one in report.tables()},
-            "report.md": render(report, "report.md.j2"), "index.html": render(report, "report.html.j2")}
+    rows = study.all
+    errors = [[one["ratio_to_plain"] for one in of.values() if one["ratio_to_plain"] is not None] for of in rows.error]
+    table = rows.assign(flags=rows["flags"].map(" ".join), dirty=rows.dirty.map(lambda dirty: str(dirty).lower()),
+                        worst_ratio_to_plain=[max(of, default=math.nan) for of in errors])
+    table = table.astype({**dict.fromkeys(FIGURES, float), **dict.fromkeys(WHOLE, "Int64")})
+    cases = pd.DataFrame(list(rows.case), rows.index, dtype=object)  # figures as their problem lines have them
+    return pd.concat([cases, table[COLUMNS].rename(columns=NAMES)], axis=1).to_csv(index=False, float_format="%.9g")

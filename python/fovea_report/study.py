@@ -44,6 +44,10 @@ class Study:
         found = set(rows.impl)
         return [name for name in self.implementations if name in found]
 
+    def each(self, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+        """The rows of each implementation, in the order shown."""
+        yield from ((name, rows[rows.impl == name]) for name in self.present(rows))
+
     def own(self, rows: pd.DataFrame) -> list[str]:
         return self.present(rows[rows.kind == "library"])
 
@@ -52,21 +56,30 @@ class Study:
                      if key.word == "pass" and pass_ in key.values), pass_)
 
 
+def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
+    return next(rows.loc[[(sign * rows[column].astype(float)).idxmin()]].itertuples())
+
+
+def at_most(rows: pd.DataFrame, column: str) -> Row:
+    return at_least(rows, column, -1)
+
+
+def where(study: Study, row: Row) -> str:
+    return f"{study.word(row.pass_)}, {study.label(row)}"
+
+
 def told_apart(a: Row, b: Row) -> bool:
     """Whether two times can be told apart: neither is noisy, or their quartiles do not overlap."""
     return not (a.noisy or b.noisy) or a.q3 < b.q1 or b.q3 < a.q1
 
 
-def fastest(cells: list[Row]) -> Row | None:
-    """The fastest row of one problem, if there are others and it can be told apart from each."""
-    ranked = [row for row in cells if row.ranked]
-    if not ranked or len(cells) < 2:
-        return None
-    best = min(ranked, key=lambda row: row.median)
-    rivals = [row for row in cells if row.possible and row.Index != best.Index]
-    # A launch-bound cell does not win; but if it is faster than the best ranked cell, no cell wins.
-    beaten = all(row.median >= best.median and told_apart(row, best) for row in rivals)
-    return best if beaten else None
+def winners(rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest row of each configuration, if there are others and it can be told apart from each. A launch-bound
+    row does not win; but if it is faster than the best ranked row, no row wins."""
+    contested = rows[rows.groupby("at").impl.transform("nunique") > 1]
+    best = contested[contested.ranked].sort_values("median", kind="stable").drop_duplicates("at")
+    pairs = versus(contested.drop(best.index), best)
+    return best[~best["at"].isin(pairs[(pairs.ratio > 1) | ~pairs.apart]["at"])]
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[Row, dict[str, Row]]]:
@@ -96,8 +109,9 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing["setting"] = settings_of(timing)
     timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
-    winners = [best.Index for _, cells in configurations(timing) if (best := fastest(list(cells.values())))]
-    timing["best"] = timing.index.isin(winners)
+    timing["best"] = timing.index.isin(winners(timing).index)
+    timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
+    timing["clean"] = timing.ranked & ~timing.noisy
     return study
 
 
@@ -232,10 +246,8 @@ def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
 
 
 def power_law(points: pd.DataFrame) -> PowerLaw:
-    x, y = points.x.map(math.log), points["median"].map(math.log)
-    exponent = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    coefficient = math.exp(y.mean() - exponent * x.mean())
-    return PowerLaw(exponent, coefficient, points.x.min(), points.x.max(), bool(points.noisy.any()))
+    exponent, log_of_coefficient = np.polyfit(np.log(points.x), np.log(points["median"]), 1)
+    return PowerLaw(exponent, math.exp(log_of_coefficient), points.x.min(), points.x.max(), bool(points.noisy.any()))
 
 
 def plural(count: int, noun: str) -> str:
@@ -244,28 +256,22 @@ def plural(count: int, noun: str) -> str:
 
 def conditions(study: Study, rows: pd.DataFrame) -> str:
     """Machine, threads, samples, versions, date and commit of these rows in one line."""
-    used = [study.environments[number] for number in rows.environment.unique()]
-    on_gpu = rows.cpu_threads.eq(0).groupby(rows.environment).any()
-    chips = {study.environments[n]["facts"].get("gpu" if gpu else "cpu", study.environments[n]["machine"])
-             for n, gpu in on_gpu.items()}
-    said = [", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0}))]
-    samples = rows[rows.timed].n
-    if len(samples):
-        least, most = int(samples.min()), int(samples.max())
-        said.append((plural(most, "sample") if least == most else f"{least} to {most} samples") + " a cell")
-    said.append(", ".join(sorted(set(rows.peer) - {""})))
-    said.append(", ".join(sorted({one["date"][:10] for one in used})))
+    used = {n: study.environments[n] for n in rows.environment.unique()}
+    on_gpu = set(rows[rows.cpu_threads == 0].environment)
+    chips = {one["facts"].get("gpu" if n in on_gpu else "cpu", one["machine"]) for n, one in used.items()}
+    samples = sorted(set(rows[rows.timed].n.astype(int)))
+    least, most = (samples[0], plural(samples[-1], "sample")) if samples else (0, "")
     commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
-    said.append("commit " + ", ".join(sorted(commits)))
-    load = max((other_load(one) for one in used), default=0)
-    said.append(f"other work on the machine: load {load:.0f}" if load else "")
-    return "; ".join(filter(None, said))
+    load = max(map(other_load, used.values()), default=0)
+    return "; ".join(filter(None, [
+        ", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0})),
+        f"{f'{least} to ' if len(samples) > 1 else ''}{most} a cell" if samples else "",
+        ", ".join(sorted(set(rows.peer) - {""})),
+        ", ".join(sorted({one["date"][:10] for one in used.values()})), f"commit {', '.join(sorted(commits))}",
+        f"other work on the machine: load {load:.0f}" if load else ""]))
 
 
 def other_load(environment: dict[str, Any]) -> float:
     """The load when the session began, if it was higher than the session's own threads cause."""
-    try:
-        load = round(float(environment["facts"].get("load", 0)))
-    except ValueError:
-        return 0
+    load = np.round(pd.to_numeric(environment["facts"].get("load", 0), errors="coerce"))
     return load if load > environment["threads"] else 0

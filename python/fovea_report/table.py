@@ -1,11 +1,11 @@
 """Tables as data: cells with figures in full precision, and how figures are written."""
 
-import csv
-import io
 import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,12 @@ class Cell:
     style: str = ""  # best, loss, muted (not ranked, or not measured) or word (a status in place of a figure)
     detail: str = ""  # a second, smaller line
     note: str = ""  # shown while the pointer rests on the cell
+    shade: float = math.nan  # time over the fastest time, where cells are shaded by it
+
+    @property
+    def exact(self) -> str:
+        """The value in full precision; empty if there is none."""
+        return "" if self.value is None or math.isnan(self.value) else f"{self.value:.9g}"
 
 
 @dataclass(frozen=True)
@@ -36,32 +42,22 @@ class Table:
     columns: list[Column] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
 
+    def csv(self) -> str:
+        """Figures in full precision, words where there is none."""
+        cells = [[cell.exact or cell.text for cell in row] for row in self.rows]
+        return pd.DataFrame(cells, columns=[column.title for column in self.columns]).to_csv(index=False)
+
 
 NOTHING = Cell("-", style="muted")
 
 
-def count(number: int, style: str = "") -> Cell:
-    return Cell(str(number), float(number), style)
-
-
-def value_cell(value: Any) -> Cell:
-    """A value of a problem line."""
-    return Cell(str(value), float(value)) if isinstance(value, (int, float)) else Cell(str(value))
+def value_cell(value: Any, style: str = "") -> Cell:
+    """A value of a problem line, or a count."""
+    return Cell(str(value), float(value) if isinstance(value, (int, float)) else None, style)
 
 
 def identifier(title: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-")
-
-
-def to_csv(table: Table) -> str:
-    """Figures in full precision, words where there is none."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.title for column in table.columns])
-    for row in table.rows:
-        known = [cell.value is not None and not math.isnan(cell.value) for cell in row]
-        writer.writerow([f"{cell.value:.9g}" if is_known else cell.text for cell, is_known in zip(row, known)])
-    return text.getvalue()
 
 
 def figure(value: float, digits: int = 3) -> str:

@@ -1,17 +1,39 @@
 """The tables of a study. Nothing here knows an operation or a result: every word and figure comes from the rows."""
 
 import math
-from typing import Iterable
+import tomllib
+from pathlib import Path
+from typing import Callable, Iterable
 
 import pandas as pd
 
 from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
-                    pass_order, speed_ups, versus)
-from .table import NOTHING, Cell, Column, Table, count, figure, identifier, milliseconds, rate, ratio, size, value_cell
+                    pass_order, speed_ups, versus, where)
+from .table import NOTHING, Cell, Column, Table, figure, identifier, milliseconds, rate, ratio, size, value_cell
 from .vocabulary import Key, listed
 
 OVER_PEERS = "over the fastest peer"
 PEER = "torch.flash"  # the peer that the rates of a GPU are compared with
+CAPTIONS = tomllib.loads((Path(__file__).parent / "captions.toml").read_text(encoding="utf-8"))
+
+
+def captions(study: Study, name: str, title: str = "") -> tuple[str, str]:
+    """Title and caption; `title` is the part that tells it from others of its name."""
+    return tuple(CAPTIONS[name][part].format(title=title, baseline=study.baseline) for part in ("title", "caption"))
+
+
+def captioned(study: Study, name: str, rows: pd.DataFrame, columns: list[Column], title: str = "") -> Table:
+    """A table without rows."""
+    heading, said = captions(study, name, title)
+    return Table(identifier(f"{name}-{title}"), heading, f"{said} {conditions(study, rows)}.", columns)
+
+
+def words(*heads: str) -> list[Column]:
+    return [Column(head, number=False) for head in heads]
+
+
+def status_cell(study: Study, row: Row) -> Cell:
+    return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
 
 
 def time_note(study: Study, row: Row) -> str:
@@ -25,7 +47,7 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     if row is None:
         return Cell("-", style="muted", note="not measured")
     if not row.timed:
-        return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
+        return status_cell(study, row)
     style = "best" if getattr(row, "best", False) else "muted" if not row.ranked or row.noisy else ""
     spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
     detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
@@ -33,16 +55,12 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
                 time_note(study, row))
 
 
-def ratio_cell(pair: Row | None, row: Row | None = None, base: Row | None = None, study: Study | None = None) -> Cell:
-    """The speed-up of a pair of `versus`, or the status of the side that has no time."""
-    if pair is not None:
-        style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
-        over = f"over {pair.rival_impl}" if pair.kind == "library" else ""
-        return Cell(ratio(pair.ratio), pair.ratio, style, note=over)
-    for side in (row, base):
-        if study is not None and side is not None and not side.timed:
-            return Cell(study.vocabulary.status(side.status), style="word")
-    return NOTHING
+def ratio_cell(study: Study, pair: Row | None, *sides: Row | None) -> Cell:
+    """The speed-up of a pair of `versus`, or the status of the first side that has no time."""
+    if pair is None:
+        return next((status_cell(study, row) for row in sides if row is not None and not row.timed), NOTHING)
+    style = "muted" if not pair.counted else "loss" if pair.ratio < 1 else ""
+    return Cell(ratio(pair.ratio), pair.ratio, style, note=f"over {pair.rival_impl}" if pair.kind == "library" else "")
 
 
 def by_cell(pairs: pd.DataFrame) -> dict[tuple[int, str], Row]:
@@ -73,33 +91,29 @@ def key_cells(keys: list[Key], row: Row) -> list[Cell]:
     return [value_cell(key.values.get(str(value), value)) for key, value in zip(keys, values)]
 
 
-def shape_table(study: Study, name: str, title: str, said: str, rows: pd.DataFrame, unit: str, base: str,
-                compared: list[str], without: tuple = ()) -> Table:
+def shape_table(study: Study, name: str, title: str, rows: pd.DataFrame, cell: Callable, unit: str, base: str,
+                compared: list[str], over: str, without: tuple = ()) -> Table:
     """A line per shape: time or rate of each implementation, its speed-up over `base`, and over the fastest peer."""
     ups = by_cell(versus(rows, rows[rows.impl == base]))
     peers = by_cell(over_peers(rows))
     present, keys = study.present(rows), varying(study, rows, without)
-    beside = [one for one in present if any(impl == one for _, impl in peers)]
-    over, cell = ("speed-up", time_cell) if unit == "ms" else (f"speed-up over {base}", rate_cell)
-    table = Table(f"{name}-{identifier(title)}", title, f"{said} {conditions(study, rows)}.",
-                  [*key_columns(keys), *(Column(one, unit) for one in present),
-                   *(Column(one, over) for one in compared), *(Column(one, OVER_PEERS) for one in beside)])
+    beside = study.present(rows[rows.impl.isin({impl for _, impl in peers})])
+    table = captioned(study, name, rows, [
+        *key_columns(keys), *(Column(one, unit) for one in present), *(Column(one, over) for one in compared),
+        *(Column(one, OVER_PEERS) for one in beside)], title)
     for any_row, cells in configurations(rows):
         at, has_peer = any_row.at, any(row.kind == "peer" and row.possible for row in cells.values())
         table.rows.append(
             key_cells(keys, any_row) + [cell(study, cells.get(one)) for one in present]
-            + [ratio_cell(ups.get((at, one)), cells.get(one), cells.get(base), study) for one in compared]
-            + [ratio_cell(peers.get((at, one)), cells.get(one), None, study) if has_peer else NOTHING
-               for one in beside])
+            + [ratio_cell(study, ups.get((at, one)), cells.get(one), cells.get(base)) for one in compared]
+            + [ratio_cell(study, peers.get((at, one)), cells.get(one) if has_peer else None) for one in beside])
     return table
 
 
 def time_tables(study: Study) -> list[Table]:
     """One table per combination of pass, words, and sizes that are not columns."""
-    said = ("Median time \u00b1 half the interquartile range; floating-point operations of the problem per second. "
-            f"Fastest in bold. Speed-up over {study.baseline}.")
-    return [shape_table(study, "time", title, said, rows, "ms", study.baseline,
-                        [name for name in study.present(rows) if name != study.baseline])
+    return [shape_table(study, "time", title, rows, time_cell, "ms", study.baseline,
+                        [name for name in study.present(rows) if name != study.baseline], "speed-up")
             for title, rows in groups(study, study.rows)]
 
 
@@ -108,14 +122,9 @@ def rate_tables(study: Study) -> list[Table]:
     def title(row: Row) -> str:
         return listed(row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""),
                       "hot" if row.hot else "")
-    tables = []
-    said = "Floating-point operations of the problem over the median time; fastest in bold."
-    for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title):
-        own = study.own(rows) if PEER in set(rows.impl) else []
-        table = shape_table(study, "rate", name, said, rows, "TFLOP/s", PEER, own, ("pass", "dtype"))
-        table.title = f"Rates on a GPU: {name}"
-        tables.append(table)
-    return tables
+    return [shape_table(study, "rate", name, rows, rate_cell, "TFLOP/s", PEER,
+                        study.own(rows) if PEER in set(rows.impl) else [], f"speed-up over {PEER}", ("pass", "dtype"))
+            for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title)]
 
 
 def rate_cell(study: Study, row: Row | None) -> Cell:
@@ -130,27 +139,23 @@ def summary_table(study: Study) -> Table:
     """One line per pass and implementation."""
     ups = over_baseline(study, study.rows)
     decided = set(study.rows[study.rows.best]["at"])
-    table = Table("summary", "Who is fastest, and by how much",
-                  f"Speed-ups are over {study.baseline}: the geometric mean of all pairs with a time, with its 95 % "
-                  "bootstrap interval. In a tie, one of the two is flagged launch-bound or host-bound, or noisy with "
-                  f"quartiles that overlap. {conditions(study, study.rows)}.",
-                  [Column("pass", number=False), Column("implementation", number=False),
-                   *map(Column, ("cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
-                                 "median share of ceiling"))])
+    table = captioned(study, "summary", study.rows, [
+        *words("pass", "implementation"), *map(Column, (
+            "cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
+            "median share of ceiling"))])
     for pass_ in passes_of(study.rows):
         for name in study.implementations:
             rows = study.rows[(study.rows.pass_ == pass_) & (study.rows.impl == name)]
             if rows.empty:
                 continue
             pairs = ups[(ups.pass_ == pass_) & (ups.impl == name) & (ups.impl != study.baseline)]
-            shares = rows[rows.ranked].ceiling_share.dropna().sort_values()
-            share = shares.iloc[len(shares) // 2] if len(shares) else math.nan
+            share = rows[rows.ranked].ceiling_share.astype(float).quantile(interpolation="higher")
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
             table.rows.append([
-                Cell(study.word(pass_)), Cell(name), count(len(rows)), count(int(rows.timed.sum())),
+                Cell(study.word(pass_)), Cell(name), value_cell(len(rows)), value_cell(int(rows.timed.sum())),
                 Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
                 *speed_up_cells(pairs),
-                Cell(f"{share:.0%}".replace("%", " %"), share) if len(shares) else Cell("-")])
+                Cell("-") if math.isnan(share) else Cell(f"{100 * share:.0f} %", share)])
     return table
 
 
@@ -162,21 +167,19 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
     ups = speed_ups(pairs)
     if ups is None:
         return [Cell("-")] * 5
-    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), count(ups.wins),
-            count(ups.ties), count(ups.losses, "loss" if ups.losses else "")]
+    return [Cell(ratio(ups.mean), ups.mean, "loss" if ups.mean < 1 else ""), Cell(ups.interval), value_cell(ups.wins),
+            value_cell(ups.ties), value_cell(ups.losses, "loss" if ups.losses else "")]
 
 
 def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
-    table = Table("memory", "Bytes held, by problem",
-                  "Before backward: inputs, outputs and saved state, counted from the allocations (1 MB = 10^6 bytes). "
-                  f"Workspace: its peak in any pass. {conditions(study, study.rows)}.",
-                  [*key_columns(keys), *(Column(name, "before backward") for name in names),
-                   *(Column(name, "workspace") for name in names)])
+    table = captioned(study, "memory", study.rows, [
+        *key_columns(keys), *(Column(name, "before backward") for name in names),
+        *(Column(name, "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
-        problems.setdefault(row.problem.replace(f" pass={row.pass_} ", " "), {}).setdefault(row.impl, []).append(row)
+        problems.setdefault(row.shape, {}).setdefault(row.impl, []).append(row)
     for cells in problems.values():
         of = [cells.get(name, []) for name in names]
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),
@@ -189,8 +192,7 @@ def bytes_cell(study: Study, rows: list[Row], what: str) -> Cell:
     known = [getattr(row, what) for row in rows if not pd.isna(getattr(row, what))]
     if known:
         return Cell(size(max(known)), float(max(known)), note=f"{max(known):.0f} bytes")
-    missing = [row for row in rows if not row.timed]
-    return Cell(study.vocabulary.status(missing[-1].status), style="word") if missing else Cell("-")
+    return next((status_cell(study, row) for row in reversed(rows) if not row.timed), Cell("-"))
 
 
 def accuracy_table(study: Study) -> Table:
@@ -198,28 +200,22 @@ def accuracy_table(study: Study) -> Table:
         {"impl": row.impl, "type": row.case.get("dtype", "-"), "tensor": tensor, **error}
         for row in study.all.itertuples() for tensor, error in row.error.items()],
         columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
-    table = Table("accuracy", "Worst error, by implementation, type and tensor",
-                  "Worst error of all cells against the double-precision reference. Ratio to plain: the error over the "
-                  "error of a plain evaluation in the same type, floor included; a time is shown only if the ratio is "
-                  f"at most 2 (forward) or 3 (backward). {conditions(study, study.all)}.",
-                  [*(Column(head, number=False) for head in ("implementation", "type", "tensor")),
-                   *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
-    worst = errors.groupby(["impl", "type", "tensor"])
-    ordered = sorted(worst, key=lambda one: (study.implementations.index(one[0][0]), one[0][1:]))
-    for (name, kind, tensor), group in ordered:
+    table = captioned(study, "accuracy", study.all, [
+        *words("implementation", "type", "tensor"),
+        *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
+    errors["impl"] = pd.Categorical(errors.impl, study.implementations)
+    for (name, kind, tensor), group in errors.groupby(["impl", "type", "tensor"], observed=True):
         relative, largest, plain = group[["rel_l2", "max_abs", "ratio_to_plain"]].astype(float).max()
-        table.rows.append([Cell(name), Cell(kind), Cell(tensor), count(len(group)), Cell(f"{relative:.1e}", relative),
-                           Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
+        table.rows.append([Cell(name), Cell(kind), Cell(tensor), value_cell(len(group)),
+                           Cell(f"{relative:.1e}", relative), Cell(f"{largest:.1e}", largest),
+                           Cell(figure(plain), plain)])
     return table
 
 
 def failures_table(study: Study) -> Table:
-    table = Table("without-a-time", "Cells without a time",
-                  "Every row without status ok, with the recorded reason; whole problem lines are in rows.csv.",
-                  [Column(head, number=False) for head in ("status", "implementation", "problem", "reason")])
-    for row in study.all.itertuples():
-        if not row.timed:
-            problem = Cell(f"{study.word(row.pass_)}, {study.label(row)}", note=row.problem)
-            status = Cell(study.vocabulary.status(row.status), style="word")
-            table.rows.append([status, Cell(row.impl), problem, Cell(row.reason)])
-    return table
+    rows = [[status_cell(study, row), Cell(row.impl),
+             Cell(where(study, row), note=row.problem), Cell(row.reason)]
+            for row in study.all.itertuples() if not row.timed]
+    return Table("without-a-time", "Cells without a time",
+                 "Every row without status ok, with the recorded reason; whole problem lines are in rows.csv.",
+                 words("status", "implementation", "problem", "reason"), rows)

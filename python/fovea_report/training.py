@@ -1,146 +1,119 @@
 """A report of trainings: loss curves, and how they ended."""
 
-import csv
-import io
+import itertools
 import math
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
-import jinja2
+import pandas as pd
+from matplotlib.figure import Figure
 
 from . import drawing
 from . import looks as style
-from .looks import COLOURS, plt
 from .records import read_file
-from .render import TEMPLATES, environment_facts, markdown_text
+from .render import render
+from .study import plural
+from .table import Cell, Column, Table, identifier, value_cell
 from .vocabulary import Refused
 
+STEP = "fovea.train/1"  # the schema of a step
 LAST = 100  # steps whose mean loss is told
 SMOOTH = 20  # steps of the moving mean that is drawn
-COLUMNS = ("step", "loss", "held_out", "trigram", "learning_rate", "gradient_norm", "seconds", "bytes")
+COLUMNS = ["step", "loss", "held_out", "trigram", "learning_rate", "gradient_norm", "seconds", "bytes"]
 
 
 @dataclass
 class Training:
     name: str
-    steps: list[dict[str, Any]]  # in order; of each step the last record
+    steps: pd.DataFrame  # in order; of each step the last record
     environments: list[dict[str, Any]]
-    warnings: list[str]
+    warning: str
 
     @property
-    def model(self) -> str:
-        return self.environments[-1]["facts"].get("model", "a model")
+    def evaluated(self) -> pd.DataFrame:
+        return self.steps[self.steps.held_out.notna()]
 
-    def evaluated(self) -> list[dict[str, Any]]:
-        return [one for one in self.steps if one.get("held_out") is not None]
+    def table(self) -> Table:
+        rows = [[value_cell(one.step), *(Cell(f"{loss:.3f}", loss) for loss in (one.loss, one.held_out, one.trigram))]
+                for one in self.evaluated.itertuples()]
+        return Table(f"held-out-{identifier(self.name)}", f"{self.name}: held-out losses", "Losses in nats a byte.",
+                     [*map(Column, ("step", "training, this step", "held out", "trigram count model"))], rows)
+
+    def sentences(self) -> list[str]:
+        steps, first, last = self.steps, self.steps.iloc[0], self.steps.loss.tail(LAST)
+        seconds, count = steps.seconds.sum(), steps.bytes.sum()
+        said = [f"training loss from {first.loss:.3f} in step {first.step:.0f} to {last.mean():.3f}, the mean of the "
+                f"last {len(last)} of {len(steps)} steps (nats a byte; equally likely bytes have {math.log(256):.3f})"]
+        for end in self.evaluated.tail(1).itertuples():
+            verdict = "below" if end.held_out < end.trigram else "not below"
+            said.append(f"held-out loss {end.held_out:.3f} after step {end.step}, {verdict} the {end.trigram:.3f} of a "
+                        "trigram count model")
+        rate = f" ({count / seconds:,.0f} a second)" if seconds > 0 else ""
+        model = self.environments[-1]["facts"].get("model", "a model")
+        said.append(f"{count:,} bytes of text in {seconds:,.0f} s{rate}; {model}")
+        return [f"{self.name}: {one}." for one in said]
 
 
 def trainings_of(paths: list[Path]) -> list[Training]:
-    """The trainings, one of each file; none if no file holds a step."""
-    holds = [holds_steps(path) for path in paths]
-    if any(holds) and not all(holds):
-        raise Refused(f"{paths[holds.index(False)]}: holds no training, but other files do; make a report of each kind")
-    return [training_of(path) for path in paths] if any(holds) else []
-
-
-def holds_steps(path: Path) -> bool:
-    """Whether the schema stands in the file. What is no record is refused later, by its position."""
-    try:
-        return b'"fovea.train/1"' in path.read_bytes()
-    except OSError as failed:
-        raise Refused(f"{path}: {failed.strerror}") from None
+    """The trainings, one of each file; none if the first file holds no step."""
+    rows, *_ = read_file(paths[0])
+    return [training_of(path) for path in paths] if any(record["schema"] == STEP for _, record in rows) else []
 
 
 def training_of(path: Path) -> Training:
     rows, environments, warning = read_file(path)
-    steps = {record["step"]: record for _, record in rows if record["schema"] == "fovea.train/1"}
-    if len(steps) == 0 or any(record["schema"] != "fovea.train/1" for _, record in rows):
-        raise Refused(f"{path}: holds rows beside steps of a training, which have a report of their own")
-    return Training(path.absolute().parent.name, [steps[one] for one in sorted(steps)], environments,
-                    [warning] if warning else [])
+    if {record["schema"] for _, record in rows} != {STEP}:
+        raise Refused(f"{path}: not only steps of a training, which have a report without other rows")
+    steps = {record["step"]: record for _, record in rows}
+    table = pd.DataFrame([steps[one] for one in sorted(steps)], columns=COLUMNS)
+    return Training(path.absolute().parent.name, table, environments, warning)
 
 
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def moving_mean(values: pd.Series) -> pd.Series:
+    return values.rolling(SMOOTH, min_periods=1).mean()
 
 
-def sentences(one: Training) -> list[str]:
-    losses = [step["loss"] for step in one.steps]
-    seconds, count = sum(step["seconds"] for step in one.steps), sum(step["bytes"] for step in one.steps)
-    last = losses[-LAST:]
-    said = [f"{one.name}: training loss from {losses[0]:.3f} in step {one.steps[0]['step']} to {mean(last):.3f}, the "
-            f"mean of the last {len(last)} of {len(losses)} steps (nats a byte; equally likely bytes have "
-            f"{math.log(256):.3f})."]
-    if evaluated := one.evaluated():
-        end = evaluated[-1]
-        verdict = "below" if end["held_out"] < end["trigram"] else "not below"
-        said.append(f"{one.name}: held-out loss {end['held_out']:.3f} after step {end['step']}, {verdict} the "
-                    f"{end['trigram']:.3f} of a trigram count model.")
-    rate = f" ({count / seconds:,.0f} a second)" if seconds > 0 else ""
-    said.append(f"{one.name}: {count:,} bytes of text in {seconds:,.0f} s{rate}; {one.model}.")
-    return said
-
-
-def headline(found: list[Training]) -> str:
-    return "A training" if len(found) == 1 else f"{len(found)} trainings"
-
-
-def moving_mean(values: list[float]) -> list[float]:
-    return [mean(values[max(0, n + 1 - SMOOTH):n + 1]) for n in range(len(values))]
-
-
-def draw(found: list[Training], path: Path) -> str:
-    """Writes the PNG of all loss curves, and returns the same as SVG for the page."""
-    style.apply()
-    png = curves(found)
-    drawing.save_png(png, path)
-    text = StringIO()
-    figure = curves(found)
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    plt.close(figure)
-    return drawing.small(text.getvalue(), "loss")
-
-
-def curves(found: list[Training]):
-    figure, axes = plt.subplots(figsize=(8, 4.4))
-    for number, one in enumerate(found):
-        colour, prefix = COLOURS[number % len(COLOURS)], f"{one.name}: " if len(found) > 1 else ""
-        steps, losses = [step["step"] for step in one.steps], [step["loss"] for step in one.steps]
-        axes.plot(steps, losses, color=colour, alpha=0.25, linewidth=0.8)
-        axes.plot(steps, moving_mean(losses), color=colour, label=f"{prefix}training, mean of {SMOOTH} steps")
-        if evaluated := one.evaluated():
-            axes.plot([step["step"] for step in evaluated], [step["held_out"] for step in evaluated], color=colour,
-                      marker="o", linestyle=(0, (4, 2)), label=f"{prefix}held out")
-            axes.axhline(evaluated[-1]["trigram"], color=style.SOFT, linestyle=(0, (1.5, 1.5)), linewidth=1.2,
-                         label=f"{prefix}trigram count model, held out")
+def curves(found: list[Training], inches: tuple[float, float]) -> Figure:
+    """Trainings on the same text share the line of the trigram count model."""
+    figure = Figure(figsize=inches)
+    axes = figure.subplots()
+    for colour, one in zip(itertools.cycle(style.COLOURS), found):
+        steps, evaluated, prefix = one.steps, one.evaluated, f"{one.name}: " if len(found) > 1 else ""
+        axes.plot(steps.step, steps.loss, color=colour, alpha=0.35, linewidth=0.8)
+        axes.plot(steps.step, moving_mean(steps.loss), color=colour, label=f"{prefix}training, mean of {SMOOTH} steps")
+        if len(evaluated):
+            axes.plot(evaluated.step, evaluated.held_out, color=colour, marker="o", linestyle=(0, (4, 2)),
+                      label=f"{prefix}held out")
+    for loss in dict.fromkeys(loss for one in found for loss in one.evaluated.trigram.tail(1)):
+        axes.axhline(loss, color=style.SOFT, linestyle=(0, (1.5, 1.5)), linewidth=1.2,
+                     label="trigram count model, held out")
     axes.set_xlabel("step")
-    axes.set_ylabel("nats a byte")
-    axes.legend()
-    figure.tight_layout()
+    axes.set_ylabel("loss, nats a byte")
+    rows = style.rows_of_legend(figure, axes.get_legend_handles_labels()[0], 1)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.21 * rows / inches[1]))
     return figure
 
 
-def steps_csv(found: list[Training]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["training", *COLUMNS])
-    for one in found:
-        writer.writerows([one.name, *("" if step.get(key) is None else step[key] for key in COLUMNS)]
-                         for step in one.steps)
-    return text.getvalue()
+class Report:
+    """The page, Markdown, CSV and picture of trainings."""
 
+    description = "Losses in nats a byte against the step. Faint: each step. Dots: all held-out bytes."
 
-def files(found: list[Training], svg: str) -> dict[str, str]:
-    """Every file of the report but its picture."""
-    def render(name: str) -> str:
-        is_page = name.endswith(".html.j2")
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=is_page,
-                                         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-        environment.filters["md"] = markdown_text
-        return environment.get_template(name).render(
-            headline=headline(found), trainings=found, sentences=sentences, svg=svg, facts=environment_facts,
-            variables=drawing.variables(), style=(TEMPLATES / "page.css").read_text(encoding="utf-8"))
-    return {"steps.csv": steps_csv(found), "report.md": render("training.md.j2"),
-            "index.html": render("training.html.j2")}
+    def __init__(self, found: list[Training]) -> None:
+        self.trainings, self.svg = found, ""
+        self.warnings = [one.warning for one in found if one.warning]
+        self.headline = "A training" if len(found) == 1 else plural(len(found), "training")
+        self.observations = [said for one in found for said in one.sentences()]
+
+    def draw(self, add: Callable[[str], Path]) -> None:
+        style.apply()
+        drawing.save_png(curves(self.trainings, (8, 4.4)), add("pictures/loss.png"))
+        self.svg = drawing.svg_of(curves(self.trainings, (4.3, 4.3)), "loss")
+
+    def files(self) -> dict[str, str]:
+        """Every file of the report but its picture."""
+        steps = pd.concat([one.steps.assign(training=one.name) for one in self.trainings])
+        return {"steps.csv": steps[["training", *COLUMNS]].to_csv(index=False),
+                "report.md": render("training.md.j2", report=self),
+                "index.html": render("training.html.j2", report=self)}

@@ -3,6 +3,7 @@
 import json
 import math
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping
@@ -99,9 +100,9 @@ class Vocabulary:
     implementations: tuple[tuple[str, str], ...]  # pattern of names and kind, in the order shown
 
     def rank(self, implementation: str) -> int:
-        patterns = [names for names, _ in self.implementations]
-        exact = [n for n, names in enumerate(patterns) if names != "*" and fnmatchcase(implementation, names)]
-        return exact[0] if exact else patterns.index("*") if "*" in patterns else len(patterns)
+        """The place of the first pattern that matches; `*` is tried last."""
+        found = [n for n, (names, _) in enumerate(self.implementations) if fnmatchcase(implementation, names)]
+        return min(found, key=lambda n: self.implementations[n][0] == "*", default=len(self.implementations))
 
     def kind(self, implementation: str) -> str:
         """baseline, reference, peer or library."""
@@ -122,35 +123,29 @@ class Vocabulary:
         return self.statuses.get(word, word)
 
     def operation(self, name: str, cases: list[Case]) -> Operation:
-        """The operation as described, or else as its cases show it."""
-        if name in self.operations:
-            return with_axis(with_numbers_named(self.operations[name], cases), cases)
-        words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
-        sizes = [word for word in words if all(isinstance(case.get(word, 0), int) for case in cases)]
-        passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
-        return with_axis(Operation(name, tuple(
-            Key(word, "size" if word in sizes else "word", "" if word in ("pass", "dtype") else word,
-                values=passes if word == "pass" else {}) for word in words)), cases)
+        """The operation as described, or else as its cases show it. Curves run over its axis, or else over the size
+        that has the most values."""
+        keys = self.operations[name].keys if name in self.operations else keys_of(cases)
+        keys = [replace(key, follows="") if key.kind == "number" and not follows(key, cases) else key for key in keys]
+        sizes = [key.word for key in keys if key.kind == "size" and key.word != "seed"]
+        if sizes and not any(key.shown == "axis" for key in keys):
+            most = max(sizes, key=lambda word: len({case.get(word) for case in cases}))
+            keys = [replace(key, shown="axis") if key.word == most else key for key in keys]
+        return Operation(name, tuple(keys))
 
 
-def with_axis(operation: Operation, cases: list[Case]) -> Operation:
-    """Curves run over the operation's axis, or else over the size that has the most values."""
-    sizes = [key.word for key in operation.keys if key.kind == "size" and key.word != "seed"]
-    if operation.shown("axis") or not sizes:
-        return operation
-    most = max(sizes, key=lambda word: len({case.get(word) for case in cases}))
-    keys = (replace(key, shown="axis") if key.word == most else key for key in operation.keys)
-    return replace(operation, keys=tuple(keys))
+def keys_of(cases: list[Case]) -> list[Key]:
+    words = list(dict.fromkeys(word for case in cases for word in case if word != "op"))
+    sizes = [word for word in words if all(isinstance(case.get(word, 0), int) for case in cases)]
+    passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
+    return [Key(word, "size" if word in sizes else "word", "" if word in ("pass", "dtype") else word,
+                values=passes if word == "pass" else {}) for word in words]
 
 
-def with_numbers_named(operation: Operation, cases: list[Case]) -> Operation:
-    """A number that another key determines is not mentioned, unless it varies while that key does not."""
-    def follows(key: Key) -> bool:
-        pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
-        return len(pairs) == len({second for _, second in pairs})
-    return replace(operation, keys=tuple(
-        replace(key, follows="") if key.kind == "number" and key.follows and not follows(key) else key
-        for key in operation.keys))
+def follows(key: Key, cases: list[Case]) -> bool:
+    """Whether another key determines this one: such a number is not mentioned."""
+    pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
+    return len(pairs) == len({second for _, second in pairs})
 
 
 def listed(*words: str) -> str:
@@ -180,10 +175,8 @@ def parse_case(line: str) -> dict[str, Any]:
 
 def number(text: str) -> Any:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 

@@ -59,7 +59,7 @@ Json flags() {
           flag("noisy", "n", true,
                "the samples spread widely; ranked against another cell only where their quartiles do not overlap"),
           flag("launch_bound", "l", false, "the run is so short that the fixed cost of a call dominates"),
-          flag("low_probe", "p", true, "a library product, or the row itself, beat the probe of the ceiling"),
+          flag("low_probe", "p", true, "the measured peak rate was too low"),
           flag("host_bound", "h", false, "the time may include the time that the host took to enqueue"),
           flag("inaccurate", "a", true, "the answer is less accurate than this library's must be"),
           flag("few_samples", "", true, "fewer samples than asked for"),

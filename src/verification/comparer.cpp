@@ -59,16 +59,18 @@ struct RowError {
   std::int64_t worst_column = 0;
 };
 
-// Covers the elements where both are finite; outright_difference judges the others.
+// The error is over the elements where both are finite; outright_difference judges the others. The reference's norm does
+// not depend on the answer.
 RowError row_error(const RowValues& got, const RowValues& reference, std::size_t row) {
   RowError sums;
   double worst = -1;
   for (std::int64_t c = 0; c < reference.columns; ++c) {
     const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(c);
     const double value = got.values[n], wanted = reference.values[n];
-    if (!std::isfinite(wanted) || !std::isfinite(value)) continue;
-    sums.error += (value - wanted) * (value - wanted);
+    if (!std::isfinite(wanted)) continue;
     sums.reference += wanted * wanted;
+    if (!std::isfinite(value)) continue;
+    sums.error += (value - wanted) * (value - wanted);
     if (std::abs(value - wanted) > worst) {
       worst = std::abs(value - wanted);
       sums.worst_column = c;

@@ -35,6 +35,9 @@ int check_devices();
 // Every compiled tile: unsplit, with splits through memory and in clusters, also on problems that never choose it.
 int check_tiles();
 
+// Every forward tile of cuda.sm90, packed and split in every way, on few thread blocks. Nothing on other GPUs.
+int check_hopper_tiles();
+
 // Rows whose scores are all -infinity, in every tile and implementation: NaN, and nothing else changes.
 int check_infinite_scores();
 

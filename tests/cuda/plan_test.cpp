@@ -11,7 +11,6 @@
 
 #include "cuda/attention/any/arch_spec.h"
 #include "cuda/attention/any/estimate.h"
-#include "cuda/attention/sm90/plan.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "described_device.h"
@@ -299,78 +298,4 @@ TEST(Plan, ChoosesWgmmaTilesWhereTheyAreFast) {
 
 }  // namespace
 }  // namespace any
-
-namespace sm90 {
-namespace {
-
-AttentionProblem problem_of(const std::string& line) {
-  AttentionProblem p = verification::attention_sweep(line).front().problem;
-  p.device = {DeviceKind::cuda, 0};
-  return p;
-}
-
-const ForwardPlan& plan_of(const core::Prepared& prepared) { return static_cast<const ForwardPlan&>(*prepared.plan); }
-
-TEST(HopperPlan, RefusesWhatItsKernelsDoNotTake) {
-  describe_device(9, 132, kH200Shared, 1);
-  const auto refusal = [](const std::string& line) { return prepare(problem_of(line), 0).refusal; };
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16"), "");
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=256 dv=8 dtype=bf16 mask=causal"), "");
-  EXPECT_EQ(refusal("pass=bwd b=1 hq=2 lq=100 d=64 dtype=fp16"), "");
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp32"), "dtype fp32, takes bf16 and fp16");
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=63 dtype=fp16"), "dim_qk = 63, takes multiples of 8 up to 256");
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 dv=264 dtype=fp16"), "dim_v = 264, takes multiples of 8 up to 256");
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 scale=-1 dtype=fp16"), "scale -1.000000, takes positive scales");
-  AttentionProblem wide = problem_of("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16");
-  wide.result_dtype = DType::fp32;
-  EXPECT_EQ(prepare(wide, 0).refusal, "");
-  AttentionProblem unaligned = problem_of("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16");
-  unaligned.unaligned = true;
-  EXPECT_NE(prepare(unaligned, 0).refusal.find("unaligned"), std::string::npos);
-  describe_device(9, 132, 99 * 1024, 1);
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=256 dtype=fp16"), "no tile fits 101376 bytes of shared memory");
-  describe_device(8, 132, kH200Shared, 1);
-  EXPECT_EQ(refusal("pass=fwd b=1 hq=2 lq=100 d=64 dtype=fp16"),
-            "described has compute capability 8.0, runs on 9.0 only");
-}
-
-TEST(HopperPlan, CountsEveryQueryTileOnce) {
-  describe_device(9, 132, kH200Shared, 1);
-  for (const auto& c :
-       verification::attention_sweep("pass=fwd b=1,3 hq=6 hkv=2 lq=1,64,65,1000 lk=1000 d=64,128,192,256 "
-                                     "dtype=bf16 mask=none,causal_bottom_right")) {
-    AttentionProblem p = c.problem;
-    p.device = {DeviceKind::cuda, 0};
-    const core::Prepared prepared = prepare(p, 0);
-    ASSERT_EQ(prepared.refusal, "");
-    const ForwardPlan& plan = plan_of(prepared);
-    const std::int64_t rows = plan.kernel->tile.rows(), tiles = (p.len_q + rows - 1) / rows * p.batch * p.heads_q;
-    EXPECT_EQ(plan.order.numbers, tiles);
-    EXPECT_EQ(plan.ctas, std::min<std::int64_t>(tiles, 132));
-    EXPECT_GE(plan.kernel->tile.dim_qk, p.dim_qk);
-    EXPECT_GE(plan.kernel->tile.dim_v, p.dim_v);
-    EXPECT_EQ(plan.has_counter, plan.workspace_bytes > 0);
-    EXPECT_GT(plan.seconds, 0);
-  }
-}
-
-// Large grids run here, few rows on the kernels that split the keys.
-TEST(HopperPlan, PredictsWhereItIsFaster) {
-  describe_device(9, 132, kH200Shared, 2);
-  const auto faster = [](const std::string& line) {
-    const AttentionProblem p = problem_of(line);
-    return prepare(p, 0).plan->seconds < any::prepare(p, 0).plan->seconds;
-  };
-  for (const std::string dim : {"64", "128", "256"}) {
-    for (const std::string mask : {"none", "causal"}) {
-      EXPECT_TRUE(faster("pass=fwd b=16 hq=16 lq=1k dtype=bf16 d=" + dim + " mask=" + mask)) << dim << mask;
-      EXPECT_TRUE(faster("pass=fwd b=2 hq=16 lq=8k dtype=bf16 d=" + dim + " mask=" + mask)) << dim << mask;
-    }
-    EXPECT_FALSE(faster("pass=fwd b=1 hq=32 hkv=8 lq=1 lk=32k dtype=bf16 d=" + dim)) << dim;
-    EXPECT_FALSE(faster("pass=fwd b=1 hq=1 lq=1k dtype=bf16 mask=causal d=" + dim)) << dim;
-  }
-}
-
-}  // namespace
-}  // namespace sm90
 }  // namespace fovea::cuda

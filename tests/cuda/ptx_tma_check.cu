@@ -1,6 +1,6 @@
 // src/cuda/ptx/tma.cuh, mbarrier.cuh, ordered_memory.cuh and wgmma_wide.cuh on the device against a scalar model, bit for
-// bit: boxes with the swizzle, what lies outside a tensor, a ring of stages over many phases, products of what TMA
-// loaded, and additions of thread blocks in turn.
+// bit: boxes with the swizzle, loaded and stored, what lies outside a tensor, a ring of stages over many phases, products
+// of what TMA loaded, and additions of thread blocks in turn.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -101,6 +101,80 @@ bool boxes_are_exact() {
     if (!sm90::encode_tensor_map(p.map, t, {kDim, kLen, kHeads, kBatch, kRows})) return false;
     copy_boxes<<<1, 96, 2 * kRows * kRowBytes>>>(p);
     if (to.read() != wanted) return false;
+  }
+  return true;
+}
+
+// One box of `rows` x 64 from `x`, ... on: loaded through a map of five dimensions, and stored through one of four.
+struct MoveParameters {
+  CUtensorMap from, to;
+  int rows, head, row, group, batch;  // of the box in `from`; the same rows of `to`'s only head
+  std::uint16_t* loaded;
+};
+
+__global__ void move_box(const __grid_constant__ MoveParameters p) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  __shared__ std::uint64_t full;
+  if constexpr (ptx::kHasWgmma) {
+    auto* box = reinterpret_cast<std::uint16_t*>(shared);
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(address_of(&full), 1);
+      ptx::fence_mbarrier_init();
+      ptx::mbarrier_arrive_expect(address_of(&full), p.rows * kRowBytes);
+      ptx::tma_prefetch_5d(&p.from, 0, p.head, p.row, p.group, p.batch);
+      ptx::tma_load_5d(address_of(box), &p.from, address_of(&full), 0, p.head, p.row, p.group, p.batch);
+    }
+    __syncthreads();
+    ptx::mbarrier_wait(address_of(&full), 0);
+    for (int i = static_cast<int>(threadIdx.x); i < p.rows * kPanel; i += static_cast<int>(blockDim.x)) {
+      p.loaded[i] = box[i];
+      box[i] ^= 1;  // the store must see what threads wrote
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      ptx::tma_store_4d(&p.to, address_of(box), 0, p.row, 0, p.batch);
+      ptx::bulk_commit();
+      ptx::bulk_wait<0>();
+    }
+  }
+}
+
+// Queries of two groups of three heads, [2, 6, len, dim], heads inside rows. A box holds five rows of a group's heads.
+// It is stored as 15 rows of another tensor, [2, 1, len, dim]: its last rows and columns lie outside of that.
+bool boxes_of_groups_are_exact() {
+  std::mt19937 random(8);
+  constexpr int kBatch = 2, kGroup = 3, kGroups = 2, kLen = 13, kDim = 40, kRows = 5, kBoxRows = kGroup * kRows;
+  constexpr int kStride = kGroup * kGroups * kDim;
+  const auto values = integers<__half>(static_cast<std::size_t>(kBatch * kLen * kStride), random);
+  const OnDevice<__half> memory(values);
+  const ConstTensorRef from{memory.data(), std::int64_t{kLen} * kStride, kDim, kStride, ElementKind::fp16, true};
+  for (int which = 0; which < 12; ++which) {
+    const int row = which % 3 * kRows, group = which / 3 % kGroups, batch = which / 6;
+    std::vector<std::uint16_t> wanted(kBoxRows * kPanel), stored(kBatch * kLen * kDim, 0xffff);
+    for (int i = 0; i < kBoxRows * kDim; ++i) {
+      const int at = i / kDim, c = i % kDim, query = row + at / kGroup;
+      std::uint16_t& value = wanted[static_cast<std::size_t>(at * kPanel + ((c / 8) ^ (at % 8)) * 8 + c % 8)];
+      const int head = group * kGroup + at % kGroup;
+      if (query < kLen)
+        std::memcpy(&value, &values[static_cast<std::size_t>((batch * kLen + query) * kStride + head * kDim + c)], 2);
+      if (row + at < kLen) stored[static_cast<std::size_t>((batch * kLen + row + at) * kDim + c)] = value ^ 1;
+    }
+    const OnDevice<std::uint16_t> loaded(std::vector<std::uint16_t>(wanted.size(), 0xffff)),
+        result(std::vector<std::uint16_t>(stored.size(), 0xffff));
+    const ConstTensorRef to{result.data(), kLen * kDim, 0, kDim, ElementKind::fp16, true};
+    MoveParameters p{.from = {},
+                     .to = {},
+                     .rows = kBoxRows,
+                     .head = 0,
+                     .row = row,
+                     .group = group,
+                     .batch = batch,
+                     .loaded = loaded.data()};
+    if (!sm90::encode_query_map(p.from, from, {kDim, kGroup, kLen, kGroups, kBatch, kGroup, kRows})) return false;
+    if (!sm90::encode_tensor_map(p.to, to, {kDim, kLen, 1, kBatch, kBoxRows})) return false;
+    move_box<<<1, 128, kBoxRows * kRowBytes>>>(p);
+    if (loaded.read() != wanted || result.read() != stored) return false;
   }
   return true;
 }
@@ -253,6 +327,7 @@ bool additions_keep_their_turns() {
 std::span<const NamedCheck> tma_checks() {
   static constexpr NamedCheck kChecks[] = {
       {"tma_load_4d and mbarriers: boxes through a ring of two stages", boxes_are_exact},
+      {"tma_load_5d, tma_prefetch_5d and tma_store_4d: heads of a group in one box", boxes_of_groups_are_exact},
       {"add_float4, load_acquire and add_release: thread blocks add in turn", additions_keep_their_turns},
       {"wgmma_ss m64n64, wgmma_rs m64n64, bf16", loaded_products_are_exact<__nv_bfloat16, 64, 64>},
       {"wgmma_ss m64n128, wgmma_rs m64n128, bf16", loaded_products_are_exact<__nv_bfloat16, 128, 128>},

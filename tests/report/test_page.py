@@ -5,11 +5,11 @@ import re
 from conftest import ROOT, row
 
 from fovea_report.published_pages import pages
-from fovea_report.render import Report, files
+from fovea_report.render import Report
 
 
 def texts(study) -> dict[str, str]:
-    return files(Report(study, pages(study, ROOT / "data/published")))
+    return Report(study, pages(study, ROOT / "data/published")).files()
 
 
 def test_text_of_a_record_is_escaped(study):

@@ -8,7 +8,7 @@ from conftest import line, row
 from fovea_report import observations
 from fovea_report.calls import call_tables, said_of_calls
 from fovea_report.render import rows_csv
-from fovea_report.table import figure, ratio, size, to_csv
+from fovea_report.table import figure, ratio, size
 from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables)
 
 
@@ -37,7 +37,7 @@ def test_speed_ups_losses_and_marks(study):
 
 
 def test_csv_has_full_precision(study):
-    text = to_csv(time_tables(study([row("naive", 1.23456789)]))[0])
+    text = time_tables(study([row("naive", 1.23456789)]))[0].csv()
     assert "1.23456789" in text
 
 
@@ -74,7 +74,7 @@ def test_calls_have_their_own_tables(study):
     assert len(made.rows) == 0 and len(made.calls) == 2
     found = cells(call_tables(made)[0])[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
-    assert "takes 1.00 to 1.00 us forward in 1 cell" in said_of_calls(made)[0]
+    assert "takes 1.00 to 1.00 us forward in 1 cell" in next(said_of_calls(made))
 
 
 def test_all_rows_are_in_one_csv_file(study):

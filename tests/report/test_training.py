@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from conftest import ENVIRONMENT, row
 from test_folder import report
@@ -24,7 +25,7 @@ def steps() -> list[dict]:
 
 def test_it_tells_how_the_training_went(write, steps):
     one = training.training_of(write(steps))
-    said = training.sentences(one)
+    said = one.sentences()
     assert "from 5.480 in step 1 to 2.490, the mean of the last 100 of 200 steps" in said[0]
     assert "held-out loss 1.000 after step 200, below the 2.000 of a trigram count model" in said[1]
     assert "200,000 bytes of text in 100 s (2,000 a second)" in said[2]
@@ -32,15 +33,15 @@ def test_it_tells_how_the_training_went(write, steps):
 
 def test_steps_that_were_made_again_count_once(write, steps):
     one = training.training_of(write([*steps[:120], *steps[100:]]))
-    assert [found["step"] for found in one.steps] == list(range(1, 201))
-    assert "not below" in training.sentences(training.training_of(write([step(1, 3.0, 2.5)])))[1]
+    assert list(one.steps.step) == list(range(1, 201))
+    assert "not below" in training.training_of(write([step(1, 3.0, 2.5)])).sentences()[1]
 
 
 def test_means_are_over_the_steps_before(steps):
-    values = [one["loss"] for one in steps]
+    values = pd.Series([one["loss"] for one in steps])
     smooth = training.moving_mean(values)
     assert len(smooth) == len(values) and smooth[0] == values[0]
-    assert smooth[-1] == pytest.approx(sum(values[-training.SMOOTH:]) / training.SMOOTH)
+    assert smooth.iloc[-1] == pytest.approx(sum(values[-training.SMOOTH:]) / training.SMOOTH)
 
 
 def test_the_folder_has_a_page_a_picture_and_every_step(write, steps, tmp_path):

@@ -148,6 +148,21 @@ TEST(Comparer, RowsWithoutPairsMustBeExact) {
 }
 
 // Equal keys: dq is zero but for rounding, in the reference and in the plain evaluation alike.
+TEST(Comparer, RowsThatMayBeNanStillCountInTheTensorsSize) {
+  RowValues reference = some_values(), got = reference;
+  Bound bound = some_bound();
+  bound.may_poison.assign(kRows, true);
+  bound.may_poison[kRows - 1] = false;
+  const auto last = reference.values.size() - kColumns;
+  for (std::size_t n = 0; n < reference.values.size(); ++n) {
+    if (n >= last) reference.values[n] *= 1e-6;  // the only row that is judged is small beside the tensor
+    got.values[n] = n < last ? kNan : reference.values[n] + 2e-8;
+  }
+  EXPECT_TRUE(judge(got, reference, bound).ok) << judge(got, reference, bound).detail;
+  for (std::size_t n = last; n < got.values.size(); ++n) got.values[n] = reference.values[n] + 1e-6;
+  EXPECT_FALSE(judge(got, reference, bound).ok);
+}
+
 TEST(Comparer, ATensorThatCancelsIsJudgedByTheRowsErrors) {
   RowValues reference = some_values();
   for (double& value : reference.values) value *= 1e-13;

@@ -33,6 +33,18 @@ __device__ __forceinline__ void tma_load_5d(std::uint32_t shared_address, const 
       : "memory");
 }
 
+// Brings a box into the L2 cache. "cp.async.bulk.prefetch.tensor", sm_90.
+__device__ __forceinline__ void tma_prefetch_4d(const void* map, int x, int y, int z, int w) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1,%2,%3,%4}];" ::"l"(map), "r"(x), "r"(y),
+               "r"(z), "r"(w)
+               : "memory");
+}
+__device__ __forceinline__ void tma_prefetch_5d(const void* map, int x, int y, int z, int w, int v) {
+  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1,%2,%3,%4,%5}];" ::"l"(map), "r"(x), "r"(y),
+               "r"(z), "r"(w), "r"(v)
+               : "memory");
+}
+
 // Stores a box; parts outside the tensor are dropped. Threads that wrote the box to shared memory must have called
 // fence_proxy_async, and then a barrier. "cp.async.bulk.tensor.4d", sm_90.
 __device__ __forceinline__ void tma_store_4d(const void* map, std::uint32_t shared_address, int x, int y, int z,

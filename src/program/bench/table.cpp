@@ -78,7 +78,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("launch_bound")) text += "\n^ launch-bound: mostly the fixed cost of a call";
   if (occurs("noisy")) text += "\n~ noisy: the quartiles are more than 5 % of the median apart";
   if (occurs("inaccurate")) text += "\n! less accurate than this library must be";
-  if (occurs("low_probe")) text += "\n% a library product, or the row itself, beat the probe of the ceiling";
+  if (occurs("low_probe")) text += "\n% the measured peak rate was too low";
   if (occurs("host_bound")) text += "\n& may include the time that the host took to enqueue";
   if (occurs("impossible")) text += "\nimpossible: faster than the peak rate of this processor allows";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))

@@ -10,16 +10,22 @@ namespace fovea::cuda::sm90 {
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys.
+struct Division {
+  std::int64_t packed_heads = 1, splits = 1;
+};
+
 // The K/V tiles that query tiles visit.
 struct Visits {
-  std::int64_t tiles = 0;  // query tiles
-  double all = 0;          // of all query tiles
-  double longest = 0;      // of the one that visits most
-  bool equal() const { return all >= 0.999 * longest * static_cast<double>(tiles); }
+  std::int64_t tiles = 0;    // query tiles
+  double all = 0;            // of all query tiles
+  std::int64_t longest = 0;  // of the one that visits most
+  bool equal() const { return all >= 0.999 * static_cast<double>(longest * tiles); }
 };
-Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile);
+Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
-// Seconds of the launch and the kernel on a GPU with `sms` SMs.
-double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, int sms);
+// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: of the instance's tile and the packed heads.
+double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
+                  const Visits& visits, int sms);
 
 }  // namespace fovea::cuda::sm90

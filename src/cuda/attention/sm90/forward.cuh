@@ -1,4 +1,4 @@
-// Forward on Hopper: persistent thread blocks; one producer warp loads tiles by TMA, two or three consumer warpgroups
+// Forward on Hopper: persistent thread blocks; one producer warp loads tiles by TMA, one to three consumer warpgroups
 // multiply them by wgmma, with the online softmax of FlashAttention-2 (Dao, arXiv 2307.08691, algorithm 1) and the
 // overlap of FlashAttention-3 (Shah et al., arXiv 2407.08608). Schedule: docs/kernels/sm90_forward.md.
 #pragma once
@@ -15,7 +15,7 @@ __device__ __forceinline__ void init_all_barriers(ForwardShared<Tile>& shared) {
     init_barriers(shared.q_barriers, kWarps);
     init_barriers(shared.k_barriers, kWarps);
     init_barriers(shared.v_barriers, kWarps);
-    init_barriers(shared.number_barriers, kWarps);
+    init_barriers(shared.tile_barriers, kWarps);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
@@ -29,11 +29,11 @@ __global__ void __launch_bounds__(Tile::kTile.threads(), 1) forward(const __grid
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   init_all_barriers(shared);
   if (warp >= 4 * kTile.warpgroups) {
-    ptx::decrease_registers<kTile.producer_registers()>();
+    if constexpr (kTile.warpgroups > 1) ptx::decrease_registers<kTile.producer_registers()>();
     if (warp == 4 * kTile.warpgroups && ptx::elect_one()) ForwardProducer<Tile>{p, shared}.run();
     return;
   }
-  ptx::increase_registers<kTile.consumer_registers()>();
+  if constexpr (kTile.warpgroups > 1) ptx::increase_registers<kTile.consumer_registers()>();
   ForwardConsumer<Element, Tile> consumer{p, shared, warp / 4, static_cast<int>(threadIdx.x) % kWarpgroup};
   consumer.run();
 }

@@ -22,22 +22,30 @@ struct ForwardConsumer {
   ForwardShared<Tile>& shared;
   int warpgroup, thread;  // thread of the warpgroup
   RingPosition<kTile.q_stages> q{};
-  RingPosition<kTile.kv_stages> k{}, v{};
-  RingPosition<ForwardShared<Tile>::kNumberStages> numbers{};
+  RingPosition<kTile.kv_stages> kv{};  // of the next V; of K, S has been computed from this one already
+  RingPosition<ForwardShared<Tile>::kTileStages> next{};  // the tile after the one in work
 
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
 
-  // The number of the next query tile.
-  __device__ __forceinline__ int next_number() {
-    wait_full(shared.number_barriers, numbers);
-    const int number = *static_cast<volatile int*>(&shared.numbers[numbers.stage()]);
+  // A tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
+  // needed: the next one from the ring, the one in work from a copy of the warp. The ring never holds the latter, or
+  // the producer could not go on past many tiles without keys.
+  __device__ __forceinline__ QueryTile next_tile() const { return shared.tiles[next.stage()]; }
+  __device__ __forceinline__ QueryTile current_tile() const { return shared.current[warp_row() / kWarpRows]; }
+  __device__ __forceinline__ void leave_next() {
     __syncwarp();
-    release(shared.number_barriers, numbers, first_lane());
-    return number;
+    release(shared.tile_barriers, next, first_lane());
+    next.advance();
+  }
+  // The next tile becomes the one in work.
+  __device__ __forceinline__ void take_next() {
+    __syncwarp();
+    if (first_lane()) shared.current[warp_row() / kWarpRows] = next_tile();
+    leave_next();
   }
 
   // Issues S = Q K^T as a wgmma group.
-  __device__ __forceinline__ void issue_scores(Scores& scores) {
+  __device__ __forceinline__ void issue_scores(Scores& scores, const RingPosition<kTile.kv_stages>& k) {
     constexpr int kQPanel = kTile.rows() * 128, kKPanel = kTile.keys * 128;
     const std::uint64_t dq =
         ptx::k_major_descriptor(shared_address(shared.q[q.stage()]) + warpgroup * kWarpgroupRows * 128);
@@ -55,7 +63,7 @@ struct ForwardConsumer {
 
   // Issues O += P V as a wgmma group.
   __device__ __forceinline__ void issue_out(Out& out, Probabilities& probabilities) {
-    const std::uint64_t dv = ptx::mn_major_descriptor(shared_address(shared.v[v.stage()]), kTile.keys * 128);
+    const std::uint64_t dv = ptx::mn_major_descriptor(shared_address(shared.v[kv.stage()]), kTile.keys * 128);
     ptx::wgmma_fence_operand(out);
     ptx::wgmma_fence_operand(probabilities);
     ptx::wgmma_fence();
@@ -84,12 +92,14 @@ struct ForwardConsumer {
     if (warpgroup + 1 == kTile.warpgroups) end_turn();
   }
 
-  __device__ __forceinline__ int query(const QueryTile& tile) const {
-    return tile.first_row + warpgroup * kWarpgroupRows + thread / 32 * 16 + thread % 32 / 4;
+  // The first row of the tile that this warp has.
+  __device__ __forceinline__ int warp_row() const { return warpgroup * kWarpgroupRows + thread / 32 * kWarpRows; }
+  __device__ __forceinline__ ThreadRows rows_of(const QueryTile& tile) const {
+    return rows_of_thread(p, tile, warp_row() + thread % 32 / 4);
   }
 
   __device__ __forceinline__ void mask(Scores& scores, const QueryTile& tile, int kv_tile) {
-    apply_mask(scores, p.shape, query(tile), kv_tile * kTile.keys + 2 * (thread % 4));
+    apply_mask(scores, p.shape, rows_of(tile).query, kv_tile * kTile.keys + 2 * (thread % 4));
   }
   // Written so that the compiler makes no memset of it, which would put the array into memory.
   static __device__ __forceinline__ void set_zero(Out& out) {
@@ -107,18 +117,19 @@ struct ForwardConsumer {
   template <bool kMasked>
   __device__ __forceinline__ void step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                        const QueryTile& tile, int kv_tile) {
-    wait_full(shared.k_barriers, k);
+    wait_full(shared.k_barriers, kv.after());
     take_turn();
-    issue_scores(scores);
-    wait_full(shared.v_barriers, v);
+    issue_scores(scores, kv.after());
+    wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
     end_turn();
     wait_products<1>(scores);
-    release(shared.k_barriers, k, first_lane());
+    release(shared.k_barriers, kv.after(), first_lane());
     if constexpr (kMasked) mask(scores, tile, kv_tile);
     softmax(scores, rows);
     wait_products<0>(out);
-    release(shared.v_barriers, v, first_lane());
+    release(shared.v_barriers, kv, first_lane());
+    kv.advance();
     pack_operand<Element>(probabilities, scores);
     rescale(out, rows);
   }
@@ -135,10 +146,10 @@ struct ForwardConsumer {
   __device__ __forceinline__ void start(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                         const QueryTile& tile) {
     wait_full(shared.q_barriers, q);
-    wait_full(shared.k_barriers, k);
-    issue_scores(scores);
+    wait_full(shared.k_barriers, kv);
+    issue_scores(scores, kv);
     wait_products<0>(scores);
-    release(shared.k_barriers, k, first_lane());
+    release(shared.k_barriers, kv, first_lane());
     first_softmax(scores, rows, tile);
     pack_operand<Element>(probabilities, scores);
     set_zero(out);
@@ -157,97 +168,101 @@ struct ForwardConsumer {
 #pragma unroll 1
     for (; kv_tile >= tile.kv_tiles.begin; --kv_tile) step<true>(scores, probabilities, out, rows, tile, kv_tile);
     release(shared.q_barriers, q, first_lane());
+    q.advance();
   }
 
-  __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows,
-                                         const QueryTile& tile) {
-    wait_full(shared.v_barriers, v);
+  __device__ __forceinline__ void store_out(Out& out, const QueryTile& tile, const RowScale& scale) {
+    if constexpr (kTile.stages_out) {
+      if (p.tma_out) {
+        const std::uint32_t staged = shared_address(shared.out) + warp_row() * kTile.dim_v * 2;
+        store_by_tma<Element>(p, tile, tile.first_query + warp_row(), staged, out, scale);
+        return;
+      }
+    }
+    write_rows<Element>(p, tile, rows_of(tile), out, scale);
+  }
+
+  __device__ __forceinline__ RowScale finish_current(const Rows2& rows) {
+    const QueryTile tile = current_tile();
+    return finish_rows<Element>(p, tile, rows_of(tile), rows);
+  }
+  __device__ __forceinline__ void store_current(Out& out, const RowScale& scale) {
+    store_out(out, current_tile(), scale);
+  }
+
+  __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows) {
+    wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
+    const RowScale scale = finish_current(rows);
     wait_products<0>(out);
-    release(shared.v_barriers, v, first_lane());
-    const RowScale scale = finish_rows<Element>(p, tile, query(tile), rows);
-    write_rows<Element>(p, tile, query(tile), out, scale);
+    release(shared.v_barriers, kv, first_lane());
+    store_current(out, scale);
   }
 
   // The step from one query tile to the next: S of the next one beside the last O of this one. If registers are few,
   // results are stored before the softmax.
-  __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
-                                              int number, int next) {
+  __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
-    const QueryTile before = tile_again(number);
-    const RowScale scale = finish_rows<Element>(p, before, query(before), rows);
+    RowScale scale;
+    if constexpr (kTile.turns) scale = finish_current(rows);  // until its turn comes
     wait_full(shared.q_barriers, q);
-    wait_full(shared.k_barriers, k);
+    wait_full(shared.k_barriers, kv.after());
     take_turn();
-    issue_scores(scores);
-    wait_full(shared.v_barriers, v);
+    issue_scores(scores, kv.after());
+    wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
     end_turn();
+    if constexpr (!kTile.turns) scale = finish_current(rows);
     if constexpr (!kStoreFirst) {
       wait_products<1>(scores);
-      release(shared.k_barriers, k, first_lane());
-      first_softmax(scores, rows, tile_again(next));
+      release(shared.k_barriers, kv.after(), first_lane());
+      first_softmax(scores, rows, next_tile());
     }
     wait_products<0>(out);
-    release(shared.v_barriers, v, first_lane());
-    if constexpr (!kStoreFirst) pack_operand<Element>(probabilities, scores);
-    const QueryTile tile = tile_again(number);
-    write_rows<Element>(p, tile, query(tile), out, scale);
     if constexpr (kStoreFirst) {
       ptx::wgmma_fence_operand(scores);
-      release(shared.k_barriers, k, first_lane());
-      first_softmax(scores, rows, tile_again(next));
+      release(shared.k_barriers, kv.after(), first_lane());
+    }
+    release(shared.v_barriers, kv, first_lane());
+    kv.advance();
+    if constexpr (!kStoreFirst) pack_operand<Element>(probabilities, scores);
+    store_current(out, scale);
+    if constexpr (kStoreFirst) {
+      first_softmax(scores, rows, next_tile());
       pack_operand<Element>(probabilities, scores);
     }
     set_zero(out);
   }
 
-  // The tile of a number, computed once more: a tile takes seven registers, which change_tile does not have to spare.
-  // The compiler must not see that it is the same.
-  __device__ __forceinline__ QueryTile tile_again(int number) const {
-    asm volatile("" : "+r"(number));
-    return query_tile<Tile>(p, number);
-  }
-
-  // The number of the next query tile with keys; -1 if none is left. Tiles without keys are done here: zeros.
-  __device__ __forceinline__ int next_tile() {
+  // Waits for the next query tile with keys; false if none is left. Tiles without keys are done here.
+  __device__ __forceinline__ bool find_next() {
     for (;;) {
-      const int number = next_number();
-      if (number >= p.order.numbers) return -1;
-      const QueryTile tile = tile_again(number);
-      if (tile.kv_tiles.begin < tile.kv_tiles.end) return number;
-      write_empty_rows<Element>(p, tile, query(tile));
+      wait_full(shared.tile_barriers, next);
+      const QueryTile tile = next_tile();
+      if (tile.batch == kNoTile) return false;
+      if (tile.has_keys()) return true;
+      write_empty_rows<Element>(p, tile, rows_of(tile));
+      leave_next();
     }
   }
 
   __device__ __forceinline__ void run() {
     give_first_turn();
+    if (!find_next()) return;
     Scores scores;
     Probabilities probabilities;
     Out out;
     Rows2 rows;
-    int number = next_tile();
-    if (number < 0) return;
-    if constexpr (kTile.chained) {
-      start(scores, probabilities, out, rows, tile_again(number));
+    start(scores, probabilities, out, rows, next_tile());
 #pragma unroll 1
-      for (;;) {
-        later_steps(scores, probabilities, out, rows, tile_again(number));
-        const int next = next_tile();
-        if (next < 0) break;
-        change_tile(scores, probabilities, out, rows, number, next);
-        number = next;
-      }
-      finish(probabilities, out, rows, tile_again(number));
-    } else {
-#pragma unroll 1
-      for (; number >= 0; number = next_tile()) {
-        const QueryTile tile = tile_again(number);
-        start(scores, probabilities, out, rows, tile);
-        later_steps(scores, probabilities, out, rows, tile);
-        finish(probabilities, out, rows, tile);
-      }
+    for (;;) {
+      take_next();
+      later_steps(scores, probabilities, out, rows, current_tile());
+      if (!find_next()) break;
+      change_tile(scores, probabilities, out, rows);
     }
+    finish(probabilities, out, rows);
+    if constexpr (kTile.stages_out) ptx::bulk_wait_read<0>();
   }
 };
 

@@ -7,7 +7,7 @@
 
 namespace fovea::cuda::sm90 {
 
-// Loads the rows of one tile, panel by panel, into the stage at `to`.
+// Loads the keys of one tile, panel by panel, into the stage at `to`.
 template <int kRows, int kColumns>
 __device__ __forceinline__ void load_panels(std::byte* to, const CUtensorMap& map, std::uint64_t& full, int row,
                                             int head, int batch) {
@@ -25,14 +25,25 @@ struct ForwardProducer {
   ForwardShared<Tile>& shared;
   RingPosition<kTile.q_stages> q{};
   RingPosition<kTile.kv_stages> k{}, v{};
-  RingPosition<ForwardShared<Tile>::kNumberStages> numbers{};
+  RingPosition<ForwardShared<Tile>::kTileStages> tiles{};
 
-  // Tells the consumers the number of the next tile.
-  __device__ __forceinline__ void publish(int number) {
-    wait_empty(shared.number_barriers, numbers);
-    shared.numbers[numbers.stage()] = number;
-    ptx::mbarrier_arrive(shared_address(&shared.number_barriers.full[numbers.stage()]));
-    numbers.advance();
+  // Gives the consumers the next tile.
+  __device__ __forceinline__ void publish(const QueryTile& tile) {
+    wait_empty(shared.tile_barriers, tiles);
+    shared.tiles[tiles.stage()] = tile;
+    ptx::mbarrier_arrive(shared_address(&shared.tile_barriers.full[tiles.stage()]));
+    tiles.advance();
+  }
+  __device__ __forceinline__ void load_q(const QueryTile& tile, int head_kv) {
+    wait_empty(shared.q_barriers, q);
+    const std::uint32_t barrier = shared_address(&shared.q_barriers.full[q.stage()]);
+    const std::uint32_t to = shared_address(shared.q[q.stage()]);
+    ptx::mbarrier_arrive_expect(barrier, p.packing.heads * p.packing.queries * kTile.dim_qk * 2);
+#pragma unroll
+    for (int panel = 0; panel < kTile.dim_qk / kPanelColumns; ++panel)
+      ptx::tma_load_5d(to + panel * kTile.rows() * 128, &p.q, barrier, panel * kPanelColumns,
+                       tile.head - head_kv * p.shape.group, tile.first_query, head_kv, tile.batch);
+    q.advance();
   }
   __device__ __forceinline__ void load_k(const QueryTile& tile, int head_kv, int kv_tile) {
     wait_empty(shared.k_barriers, k);
@@ -46,29 +57,47 @@ struct ForwardProducer {
                                          kv_tile * kTile.keys, head_kv, tile.batch);
     v.advance();
   }
-  __device__ __forceinline__ void load_tile(const QueryTile& tile) {
+  // The part of the next round that falls to this thread block: Q of its tile, and of the K/V tiles as many as the
+  // other query tiles of the head leave.
+  __device__ __forceinline__ void prefetch(int number) {
+    if (number >= p.order.numbers) return;
+    const QueryTile tile = query_tile<Tile>(p, number);
     const int head_kv = tile.head / p.shape.group;
-    wait_empty(shared.q_barriers, q);
-    load_panels<kTile.rows(), kTile.dim_qk>(shared.q[q.stage()], p.q, shared.q_barriers.full[q.stage()], tile.first_row,
-                                            tile.head, tile.batch);
-    q.advance();
+    for (int column = 0; column < kTile.dim_qk; column += kPanelColumns)
+      ptx::tma_prefetch_5d(&p.q, column, tile.head - head_kv * p.shape.group, tile.first_query, head_kv, tile.batch);
+    int kv_tile = tile.kv_tiles.begin + tile.first_query / p.packing.queries;
+    for (; kv_tile < tile.kv_tiles.end; kv_tile += p.order.q_tiles) {
+      for (int column = 0; column < kTile.dim_qk; column += kPanelColumns)
+        ptx::tma_prefetch_4d(&p.k, column, kv_tile * kTile.keys, head_kv, tile.batch);
+      for (int column = 0; column < kTile.dim_v; column += kPanelColumns)
+        ptx::tma_prefetch_4d(&p.v, column, kv_tile * kTile.keys, head_kv, tile.batch);
+    }
+  }
+  // All of a tile but its last V.
+  __device__ __forceinline__ void load_tile(const QueryTile& tile, int head_kv, int number) {
+    load_q(tile, head_kv);
     load_k(tile, head_kv, tile.kv_tiles.end - 1);
+    if (p.order.prefetches) prefetch(number + static_cast<int>(gridDim.x));
 #pragma unroll 1
     for (int kv_tile = tile.kv_tiles.end - 1; kv_tile > tile.kv_tiles.begin; --kv_tile) {
       load_k(tile, head_kv, kv_tile - 1);  // consumers need K of the next tile before V of this one
       load_v(tile, head_kv, kv_tile);
     }
-    load_v(tile, head_kv, tile.kv_tiles.begin);
   }
+  // The next number is asked for before the last V is loaded: the answer of the counter takes time, and so does the
+  // wait for the stage.
   __device__ __forceinline__ void run() {
+    int number = static_cast<int>(blockIdx.x);
 #pragma unroll 1
-    for (int round = 0;; ++round) {
-      const int number = next_number(p.order, round);
-      publish(number);
-      if (number >= p.order.numbers) return;
+    while (number < p.order.numbers) {
       const QueryTile tile = query_tile<Tile>(p, number);
-      if (tile.kv_tiles.begin < tile.kv_tiles.end) load_tile(tile);
+      const int head_kv = tile.head / p.shape.group;
+      publish(tile);
+      if (tile.has_keys()) load_tile(tile, head_kv, number);
+      number = next_number(p.order, number);
+      if (tile.has_keys()) load_v(tile, head_kv, tile.kv_tiles.begin);
     }
+    publish({.batch = kNoTile});
   }
 };
 

@@ -1,10 +1,12 @@
-// Kernel parameters of cuda.sm90, the compile-time tile of an instance, and the order of tiles.
+// Kernel parameters of cuda.sm90, the compile-time tile of an instance, the rows and the order of tiles.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
 
+#include "cuda/attention/any/parameters.h"
+#include "cuda/device/fast_divmod.h"
 #include "cuda/device/tensor_ref.h"
 
 namespace fovea::cuda::sm90 {
@@ -12,6 +14,7 @@ namespace fovea::cuda::sm90 {
 constexpr int kWarpgroup = 128;     // threads
 constexpr int kPanelColumns = 64;   // 16-bit columns of a panel in shared memory: rows of 128 bytes
 constexpr int kWarpgroupRows = 64;  // rows that one warpgroup multiplies
+constexpr int kWarpRows = 16;       // of them, those of one warp
 
 // The tile of one kernel instance. `warpgroups` consumer warpgroups own 64 query rows each; one producer warp loads.
 struct ForwardTile {
@@ -19,8 +22,8 @@ struct ForwardTile {
   int keys;           // of a K/V tile
   int warpgroups;
   int q_stages, kv_stages;
-  bool chained;  // S of the next query tile is issued beside the last O of this one; wants two stages of Q
-  bool turns;    // warpgroups take turns at issuing products, so that one multiplies while another exponentiates
+  bool turns;       // warpgroups take turns at issuing products, so that one multiplies while another exponentiates
+  bool stages_out;  // there is shared memory for a tile of results, which TMA stores
 
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
@@ -29,21 +32,32 @@ struct ForwardTile {
   constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
 };
 
-// How query tiles are dealt out. A section is `section_heads` neighbouring (batch, head), whose K and V stay in the L2
+// The rows of a query tile: `queries` positions of `heads` query heads, which read one key head. Row r is position
+// r / heads of head r % heads. Rows from queries x heads on are not used.
+struct RowPacking {
+  int heads = 1;  // 1, or all heads of a key head's group
+  int queries = kWarpgroupRows;
+  FastDivmod heads_divmod = fast_divmod(1);
+};
+
+// How query tiles are dealt out. A section is `section_heads` neighbouring sequences, whose K and V stay in the L2
 // cache together. In a section the last query rows of all heads come first, since a causal mask leaves them the most
-// keys. Thread blocks take the next tile from `counter`, or every gridDim.x-th tile if it is null.
+// keys. The splits of a tile are neighbours. Thread blocks take the next one from `counter`, or every gridDim.x-th if
+// it is null.
 struct TileOrder {
   int q_tiles = 1;
-  int sequences = 1;  // batch x query heads
+  int sequences = 1;  // batch x query heads, packed heads counted once
   int section_heads = 1;
-  int numbers = 0;              // tiles
+  int numbers = 0;              // tiles x splits
+  bool prefetches = false;      // the L2 cache gets the tile of the next round early; only without a counter
   unsigned* counter = nullptr;  // 0 when the kernel starts
 };
 
 // Seconds of a thread block on a full chip.
 struct ForwardTimes {
-  double step;  // for a K/V tile
-  double tile;  // for a query tile, beside its K/V tiles
+  double step;    // for a K/V tile
+  double tile;    // for a query tile, beside its K/V tiles
+  double masked;  // more for a query tile, if K/V tiles are partly masked
 };
 
 // One compiled kernel.
@@ -55,10 +69,19 @@ struct ForwardInstance {
 };
 
 struct ForwardParameters {
-  CUtensorMap q, k, v;  // dimensions (column, row, head, batch)
+  CUtensorMap q;        // dimensions (column, head of a group, row, key head, batch)
+  CUtensorMap k, v;     // dimensions (column, row, head, batch)
+  CUtensorMap out_map;  // as k; if tma_out
   Shape shape;
+  RowPacking packing;
+  any::Split split;
   TileOrder order;
-  TensorRef out, lse;  // lse.data may be null
+  TensorRef out, lse;    // lse.data may be null
+  bool tma_out = false;  // results go through shared memory
+  // With splits along the keys: `out` has fp32 partials, not divided by the sum, of a split every `split_stride`
+  // elements. States are [splits, batch, heads_q, len_q]. Both are only written by splits that see keys.
+  any::PartialState* partial_state = nullptr;
+  std::int64_t split_stride = 0;
 };
 
 }  // namespace fovea::cuda::sm90

@@ -12,28 +12,41 @@
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
+#include "cuda/runtime/tensor_refs.h"
 
 namespace fovea::cuda::sm90 {
 namespace {
 
 constexpr std::int64_t kMaxDim = 256;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
+constexpr std::int64_t kShortSectionHeads = 32;   // query heads
 
 bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
   return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
 }
 
-struct Choice {
-  const ForwardInstance* kernel = nullptr;
-  double seconds = HUGE_VAL;
-};
+// Tries an instance with every number of splits worth considering: two and more if the chip is not full, and no number
+// that would leave some splits without K/V tiles.
+void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
+                int sms) {
+  const Visits visits = visits_of(p, one.tile, packed_heads);
+  const std::int64_t most = visits.tiles >= 2 * sms ? 1 : std::min<std::int64_t>(any::kMaxSplits, visits.longest);
+  for (std::int64_t splits = 1; splits == 1 || splits <= most; ++splits) {
+    if (splits > 1 && divide_up(visits.longest, divide_up(visits.longest, splits)) != splits) continue;
+    const Division division{.packed_heads = packed_heads, .splits = splits};
+    const double seconds = seconds_of(p, one, division, visits, sms);
+    if (seconds < best.seconds) best = {&one, division, seconds};
+  }
+}
 
 // The fastest instance by prediction; null if none fits.
-Choice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
-  Choice best;
+ForwardChoice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
+  const std::int64_t group = p.heads_q / p.heads_kv;
+  ForwardChoice best;
   for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
     if (!fits(p, one, shared_limit)) continue;
-    if (const double seconds = seconds_of(p, one, sms); seconds < best.seconds) best = {&one, seconds};
+    try_splits(best, p, one, 1, sms);
+    if (group > 1 && group <= one.tile.rows()) try_splits(best, p, one, group, sms);
   }
   return best;
 }
@@ -56,20 +69,76 @@ std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
          std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
 }
 
-// Heads whose K and V take at most kSectionBytes.
-std::int64_t section_heads_of(const AttentionProblem& p) {
+// Sequences whose K and V take at most kSectionBytes; fewer if they are short, which keeps their results in the L2
+// cache.
+std::int64_t section_heads_of(const AttentionProblem& p, std::int64_t packed_heads) {
   const std::int64_t bytes = p.len_k * (p.dim_qk + p.dim_v) * 2, group = p.heads_q / p.heads_kv;
-  return std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
+  const std::int64_t fit = std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
+  return (p.dim_v > 128 ? fit : std::min(fit, std::max(kShortSectionHeads, group))) / packed_heads;
 }
 
 // Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
 // gives thread blocks the next one.
-TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equal) {
-  const std::int64_t q_tiles = divide_up(p.len_q, tile.rows()), sequences = p.batch * p.heads_q;
+TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
+  const auto [packed_heads, splits] = choice.division;
+  const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
+  const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
   return {.q_tiles = static_cast<int>(q_tiles),
           .sequences = static_cast<int>(sequences),
-          .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p), sequences)),
-          .numbers = static_cast<int>(q_tiles * sequences)};
+          .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p, packed_heads), sequences)),
+          .numbers = static_cast<int>(q_tiles * sequences * splits),
+          .prefetches = equal && splits == 1};
+}
+
+RowPacking packing_of(const ForwardChoice& choice) {
+  const std::int64_t heads = choice.division.packed_heads;
+  return {.heads = static_cast<int>(heads),
+          .queries = static_cast<int>(choice.kernel->tile.rows() / heads),
+          .heads_divmod = fast_divmod(heads)};
+}
+
+any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
+  const auto [packed_heads, splits] = choice.division;
+  const ForwardTile& tile = choice.kernel->tile;
+  return {.splits_divmod = fast_divmod(splits),
+          .splits = static_cast<int>(splits),
+          .tiles_per_split = static_cast<int>(divide_up(visits.longest, splits)),
+          .rows = static_cast<std::int16_t>(tile.rows() / packed_heads),
+          .streamed_rows = static_cast<std::int16_t>(tile.keys)};
+}
+
+// The counter, and behind it the partials of all splits.
+void lay_out_workspace(ForwardPlan& plan, const AttentionProblem& p) {
+  constexpr std::int64_t kCounterBytes = 256;
+  plan.workspace_bytes = plan.has_counter ? kCounterBytes : 0;
+  if (plan.split.splits == 1) return;
+  const std::int64_t rows = plan.split.splits * p.batch * p.heads_q * p.len_q;
+  plan.partial_out = plan.workspace_bytes;
+  plan.partial_state = plan.partial_out + divide_up(rows * p.dim_v * 4, 256) * 256;
+  plan.workspace_bytes = plan.partial_state + rows * static_cast<std::int64_t>(sizeof(any::PartialState));
+}
+
+std::string text_of(const ForwardPlan& plan) {
+  const ForwardTile& tile = plan.kernel->tile;
+  std::string text = std::to_string(tile.rows()) + "x" + std::to_string(tile.keys) + " of " +
+                     std::to_string(tile.dim_qk) + " columns, " + std::to_string(tile.warpgroups) +
+                     (tile.warpgroups == 1 ? " consumer warpgroup, " : " consumer warpgroups, ") +
+                     std::to_string(plan.kernel->shared_bytes) + " bytes shared, " + std::to_string(plan.ctas) +
+                     " persistent thread blocks";
+  if (plan.packing.heads > 1) text += ", rows of " + std::to_string(plan.packing.heads) + " heads in a tile";
+  if (plan.split.splits > 1)
+    text += ", " + std::to_string(plan.split.splits) + " splits of " + std::to_string(plan.split.tiles_per_split) +
+            " tiles";
+  return text;
+}
+
+// Loads the kernels' code, which may allocate driver memory, before a call writes anything; and lets the forward kernel
+// use its shared memory.
+void load_kernels(const ForwardPlan& plan) {
+  const ForwardInstance& kernel = *plan.kernel;
+  resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, plan.device.index);
+  if (plan.split.splits > 1)
+    threads_allowed(any::combine_forward_function(kind_of(plan.problem.dtype)), plan.device.index);
 }
 
 }  // namespace
@@ -77,7 +146,8 @@ TileOrder order_of(const AttentionProblem& p, const ForwardTile& tile, bool equa
 std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
   if (p.unaligned)
-    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below 2^40 "
+    return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below "
+           "2^40 "
            "bytes";
   if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
   if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;
@@ -93,31 +163,32 @@ std::string code_refusal(const void* function, const AttentionProblem& p) {
   return "the driver was told to compile PTX (CUDA_FORCE_PTX_JIT), and these kernels are machine code only";
 }
 
-core::Prepared prepare(const AttentionProblem& p, int) {
-  if (p.pass == Pass::backward) return prepare_backward(p);
-  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
-  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
-  const Choice choice = choice_for(p, sms, limit);
-  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
-  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
-    return {.refusal = std::move(reason)};
+std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const ForwardChoice& choice, int sms) {
   auto plan = std::make_shared<ForwardPlan>(p);
   plan->shape = shape_of(p);
   plan->kernel = choice.kernel;
   plan->seconds = choice.seconds;
-  const ForwardTile& tile = plan->kernel->tile;
-  const bool equal = visits_of(p, tile).equal();
-  plan->order = order_of(p, tile, equal);
-  // Loads the kernel's code, which may allocate driver memory, before a call writes anything.
-  resident_ctas(plan->kernel->function, tile.threads(), plan->kernel->shared_bytes, p.device.index);
+  const Visits visits = visits_of(p, plan->kernel->tile, choice.division.packed_heads);
+  plan->packing = packing_of(choice);
+  plan->split = split_of(choice, visits);
+  plan->order = order_of(p, choice, visits.equal());
   plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
-  plan->has_counter = !equal && plan->order.numbers > sms;
-  if (plan->has_counter) plan->workspace_bytes = 256;
-  plan->tiles = std::to_string(tile.rows()) + "x" + std::to_string(tile.keys) + " of " + std::to_string(tile.dim_qk) +
-                " columns, " + std::to_string(tile.warpgroups) + " consumer warpgroups, " +
-                std::to_string(plan->kernel->shared_bytes) + " bytes shared, " + std::to_string(plan->ctas) +
-                " persistent thread blocks";
-  return {.plan = std::move(plan)};
+  plan->has_counter = !visits.equal() && plan->order.numbers > sms;
+  lay_out_workspace(*plan, p);
+  plan->tiles = text_of(*plan);
+  load_kernels(*plan);
+  return plan;
+}
+
+core::Prepared prepare(const AttentionProblem& p, int) {
+  if (p.pass == Pass::backward) return prepare_backward(p);
+  if (std::string reason = refusal(p, kMaxDim); !reason.empty()) return {.refusal = std::move(reason)};
+  const int sms = device_info(p.device.index).sm_count, limit = usable_shared_memory(p.device.index);
+  const ForwardChoice choice = choice_for(p, sms, limit);
+  if (choice.kernel == nullptr) return {.refusal = "no tile fits " + std::to_string(limit) + " bytes of shared memory"};
+  if (std::string reason = code_refusal(choice.kernel->function, p); !reason.empty())
+    return {.refusal = std::move(reason)};
+  return {.plan = plan_forward(p, choice, sms)};
 }
 
 }  // namespace fovea::cuda::sm90

@@ -1,11 +1,14 @@
 // The plan of a call: kernel instance, order of tiles, and the map of the workspace.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "attention/plan.h"
 #include "cuda/attention/sm90/backward_parameters.h"
+#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/parameters.h"
 #include "cuda/attention/sm90/two_pass_parameters.h"
 
@@ -16,9 +19,12 @@ struct ForwardPlan final : attention::Plan {
 
   Shape shape;
   const ForwardInstance* kernel = nullptr;
+  RowPacking packing;
+  any::Split split;
   TileOrder order;           // its counter is the start of the workspace
   bool has_counter = false;  // it must be set to 0 before the launch
   std::int64_t ctas = 0;
+  std::int64_t partial_out = 0, partial_state = 0;  // byte offsets into the workspace, if there are splits
 };
 
 struct BackwardPlan final : attention::Plan {
@@ -44,6 +50,17 @@ struct TwoPassPlan final : attention::Plan {
   std::int64_t preprocess_ctas = 0;
   std::int64_t lse = 0, delta = 0;  // byte offsets into the workspace
 };
+
+// A kernel instance that takes a problem, how it divides it, and its predicted time.
+struct ForwardChoice {
+  const ForwardInstance* kernel = nullptr;
+  Division division;
+  double seconds = HUGE_VAL;
+};
+
+// The plan of a choice, also of one that the library would not make, for a GPU with `sms` SMs. The GPU has the kernels'
+// code.
+std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& problem, const ForwardChoice& choice, int sms);
 
 // The library's choice, or why these kernels do not take the problem. There is one variant.
 core::Prepared prepare(const AttentionProblem& problem, int variant);

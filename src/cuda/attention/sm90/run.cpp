@@ -1,10 +1,12 @@
-// Forward is one kernel, and a memset of its tile counter under a mask. Backward is a preprocess and one kernel; with more
-// than 128 columns, two kernels. Enqueued on the caller's stream; the host waits for nothing.
+// Forward is one kernel, with a memset of its tile counter before it under a mask and the combine behind it if the keys
+// are split. Backward is a preprocess and one kernel; with more than 128 columns, two kernels. Enqueued on the caller's
+// stream; the host waits for nothing.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
 
 #include "core/check.h"
+#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/tensor_map.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -15,17 +17,33 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
+// Fails unless TMA can read the tensor.
+void check_map(bool encoded, const core::Plan& plan, std::string_view name, bool aligned) {
+  if (encoded) return;
+  core::fail({.status = Status::unsupported,
+              .call = std::string(plan.call),
+              .argument = std::string(name),
+              .problem = "TMA cannot read the tensor",
+              .got = aligned ? "the driver refuses the tensor map" : "rows that do not start at multiples of 16 bytes",
+              .wanted = "rows at multiples of 16 bytes, less than 2^40 bytes apart"});
+}
+
 void encode(CUtensorMap& map, const core::Plan& plan, std::string_view name, const TensorView& view, int box_rows) {
   const ConstTensorRef t = ref(view);
-  if (t.aligned && encode_tensor_map(map, t, {view.sizes[3], view.sizes[2], view.sizes[1], view.sizes[0], box_rows}))
-    return;
-  core::fail(
-      {.status = Status::unsupported,
-       .call = std::string(plan.call),
-       .argument = std::string(name),
-       .problem = "TMA cannot read the tensor",
-       .got = t.aligned ? "the driver refuses the tensor map" : "rows that do not start at multiples of 16 bytes",
-       .wanted = "rows at multiples of 16 bytes, less than 2^40 bytes apart"});
+  const TensorMapShape shape{view.sizes[3], view.sizes[2], view.sizes[1], view.sizes[0], box_rows};
+  check_map(t.aligned && encode_tensor_map(map, t, shape), plan, name, t.aligned);
+}
+
+void encode_queries(CUtensorMap& map, const ForwardPlan& plan, const TensorView& view) {
+  const ConstTensorRef t = ref(view);
+  const QueryMapShape shape{.dim = view.sizes[3],
+                            .group = plan.shape.group,
+                            .len = view.sizes[2],
+                            .heads_kv = plan.shape.heads_kv,
+                            .batch = view.sizes[0],
+                            .box_heads = plan.packing.heads,
+                            .box_rows = plan.packing.queries};
+  check_map(t.aligned && encode_query_map(map, t, shape), plan, "q", t.aligned);
 }
 
 template <class T>
@@ -33,8 +51,8 @@ T* at(void* workspace, std::int64_t offset) {
   return reinterpret_cast<T*>(static_cast<char*>(workspace) + offset);
 }
 
-void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p,
-                       void* workspace, cudaStream_t stream) {
+void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const BackwardParameters& p, void* workspace,
+                       cudaStream_t stream) {
   const BackwardPreprocessParameters preprocess{.shape = plan.shape,
                                                 .query_tiles = plan.order.query_tiles,
                                                 .queries = plan.kernel->queries,
@@ -48,6 +66,36 @@ void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const
                                                 .turns = p.turns};
   launch(plan.kernel->preprocess, plan.preprocess_ctas, kPreprocessThreads, 0, stream, &preprocess, Dependency::full,
          Carveout::max_shared);
+}
+
+// Results go to partials if the keys are split, else to `out`, by TMA if it can write them.
+void set_results(ForwardParameters& p, const ForwardPlan& plan, const ForwardTensors& t, void* workspace) {
+  const Shape& s = plan.shape;
+  if (plan.split.splits == 1) {
+    p.out = ref(t.out);
+    const TensorMapShape shape{t.out.sizes[3], t.out.sizes[2], t.out.sizes[1], t.out.sizes[0], kWarpRows};
+    p.tma_out =
+        plan.kernel->tile.stages_out && plan.packing.heads == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
+        encode_tensor_map(
+            p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride, p.out.row_stride, p.out.kind, true}, shape);
+    return;
+  }
+  const std::int64_t head = std::int64_t{s.len_q} * s.dim_v, batch = head * s.heads_q;
+  p.out = {at<float>(workspace, plan.partial_out), batch, head, s.dim_v, ElementKind::fp32, true};
+  p.partial_state = at<any::PartialState>(workspace, plan.partial_state);
+  p.split_stride = batch * s.batch;
+}
+
+void launch_combine(const ForwardPlan& plan, const ForwardParameters& p, const ForwardTensors& t, cudaStream_t stream) {
+  const any::CombineForwardParameters combine{.shape = plan.shape,
+                                              .split = plan.split,
+                                              .partial_out = static_cast<const float*>(p.out.data),
+                                              .partial_state = p.partial_state,
+                                              .out = ref(t.out),
+                                              .lse = ref(t.lse)};
+  const std::int64_t warps = std::int64_t{plan.shape.batch} * plan.shape.heads_q * plan.shape.len_q;
+  launch(any::combine_forward_function(kind_of(t.q.dtype)), divide_up(warps * 32, any::kCombineThreads),
+         any::kCombineThreads, 0, stream, &combine, Dependency::programmatic, Carveout::max_shared);
 }
 
 // A kernel for dK and dV, then one for dQ, which begins as thread blocks of the first one end.
@@ -100,11 +148,20 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
   check_placements(any_plan, t, context);
   const auto& plan = static_cast<const ForwardPlan&>(any_plan);
   const ForwardTile& tile = plan.kernel->tile;
-  ForwardParameters p{
-      .q = {}, .k = {}, .v = {}, .shape = plan.shape, .order = plan.order, .out = ref(t.out), .lse = ref(t.lse)};
-  encode(p.q, plan, "q", t.q, tile.rows());
+  ForwardParameters p{.q = {},
+                      .k = {},
+                      .v = {},
+                      .out_map = {},
+                      .shape = plan.shape,
+                      .packing = plan.packing,
+                      .split = plan.split,
+                      .order = plan.order,
+                      .out = {},
+                      .lse = ref(t.lse)};
+  encode_queries(p.q, plan, t.q);
   encode(p.k, plan, "k", t.k, tile.keys);
   encode(p.v, plan, "v", t.v, tile.keys);
+  set_results(p, plan, t, context.workspace);
   auto* stream = static_cast<cudaStream_t>(context.stream);
   if (plan.has_counter) {
     p.order.counter = static_cast<unsigned*>(context.workspace);
@@ -112,6 +169,7 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
   }
   launch(plan.kernel->function, plan.ctas, tile.threads(), plan.kernel->shared_bytes, stream, &p, Dependency::full,
          Carveout::max_shared);
+  if (plan.split.splits > 1) launch_combine(plan, p, t, stream);
 }
 
 void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::RunContext& context) {

@@ -6,7 +6,8 @@
 
 namespace fovea::cuda::sm90 {
 
-// Enqueues after checking that tensors and stream belong to the device. `plan` comes from `prepare`.
+// Enqueues after checking that tensors and stream belong to the device. `plan` comes from `prepare` or
+// `plan_forward`.
 void forward(const core::Plan& plan, const ForwardTensors& tensors, const core::RunContext& context);
 void backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context);
 

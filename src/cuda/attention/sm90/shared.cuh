@@ -1,11 +1,13 @@
 // Shared memory of the forward kernel: a ring of Q tiles, one of K tiles and one of V tiles, each with a pair of
-// mbarriers per stage. Tiles are panels of 64 columns with the 128-byte swizzle, as TMA writes and wgmma reads them.
+// mbarriers per stage, and a tile of results. Tiles are panels of 64 columns with the 128-byte swizzle, as TMA and
+// wgmma have them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "cuda/attention/sm90/parameters.h"
+#include "cuda/attention/sm90/work.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace fovea::cuda::sm90 {
@@ -24,12 +26,15 @@ struct ForwardShared {
   alignas(1024) std::byte q[kTile.q_stages][kQBytes];
   std::byte k[kTile.kv_stages][kKBytes];
   std::byte v[kTile.kv_stages][kVBytes];
+  static constexpr int kOutBytes = kTile.stages_out ? kTile.rows() * kTile.dim_v * 2 : 16;
+  std::byte out[kOutBytes];  // for each warp its 16 rows, panel by panel
   StageBarriers<kTile.q_stages> q_barriers;
   StageBarriers<kTile.kv_stages> k_barriers, v_barriers;
-  // Numbers of query tiles, from the producer to the consumers.
-  static constexpr int kNumberStages = 2;
-  StageBarriers<kNumberStages> number_barriers;
-  int numbers[kNumberStages];
+  // The tiles that follow, from the producer to the consumers; and for each consumer warp the tile in work.
+  static constexpr int kTileStages = 4;
+  StageBarriers<kTileStages> tile_barriers;
+  QueryTile tiles[kTileStages];
+  QueryTile current[kTile.warpgroups * 4];
 };
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -54,6 +59,7 @@ struct RingPosition {
   __device__ __forceinline__ unsigned stage() const { return uses % kStages; }
   __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }
   __device__ __forceinline__ void advance() { ++uses; }
+  __device__ __forceinline__ RingPosition after() const { return {uses + 1}; }
 };
 
 // Consumers wait until the stage's copies have arrived.
@@ -68,12 +74,11 @@ __device__ __forceinline__ void wait_empty(const StageBarriers<kStages>& barrier
   ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage()]), at.phase() ^ 1);
 }
 
-// One lane of each consumer warp says that the warp is done with the stage; then the position moves on.
+// One lane of each consumer warp says that the warp is done with the stage.
 template <int kStages>
-__device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, RingPosition<kStages>& at,
+__device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at,
                                         bool first_lane) {
   if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
-  at.advance();
 }
 
 }  // namespace fovea::cuda::sm90

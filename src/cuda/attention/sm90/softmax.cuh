@@ -20,12 +20,12 @@ struct Rows2 {
   float factor[2] = {1.0f, 1.0f};
 };
 
-// Keys that the mask hides become -inf. `query`: the thread's first row. `key`: its first column.
+// Keys that the mask hides become -inf. `queries`: of the thread's rows. `key`: its first column.
 template <int kCount>
-__device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape& s, int query, int key) {
+__device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape& s, const int (&queries)[2], int key) {
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    const Range visible = visible_keys(s, query + 8 * row);
+    const Range visible = visible_keys(s, queries[row]);
     const int begin = visible.begin - key, end = visible.end - key;
 #pragma unroll
     for (int i = 2 * row; i < kCount; i += 4) {

@@ -16,7 +16,16 @@ struct TensorMapShape {
   int box_rows;  // 1 to 256
 };
 
-// False if the driver has no tensor maps or refuses this one. Sizes are at least 1 and at most 2^32; `t` is aligned.
+// The same tensor as queries: its heads are groups of `group` heads, and the coordinates (column, head of a group, row,
+// group, batch). Boxes have 64 columns, `box_heads` heads and `box_rows` rows, in shared memory the heads of a row one
+// after the other.
+struct QueryMapShape {
+  std::int64_t dim, group, len, heads_kv, batch;
+  int box_heads, box_rows;  // the product is 1 to 256
+};
+
+// Both: false if the driver has no tensor maps or refuses this one. Sizes are at least 1 and at most 2^32; `t` is aligned.
 bool encode_tensor_map(CUtensorMap& map, const ConstTensorRef& t, const TensorMapShape& shape);
+bool encode_query_map(CUtensorMap& map, const ConstTensorRef& t, const QueryMapShape& shape);
 
 }  // namespace fovea::cuda::sm90

@@ -1,5 +1,5 @@
-// The tiles of the forward kernel, and their times: fitted to the dense cells of step 2 in
-// docs/kernels/sm90_forward_notebook.md, on one H100.
+// The tiles of the forward kernel, and their times on one H200: fitted to dense cells, those of one warpgroup estimated
+// (docs/kernels/sm90_forward_notebook.md, step 6).
 #pragma once
 
 #include "cuda/attention/sm90/parameters.h"
@@ -13,12 +13,12 @@ struct Forward64 {
                                      .warpgroups = 3,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = true};
-  static constexpr ForwardTimes kTimes{.step = 1.46e-6, .tile = 2.3e-6};
+                                     .turns = true,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .masked = 0.70e-6};
 };
 
-// For short sequences under a causal mask: less of a tile lies behind the mask.
+// For short sequences: less of a tile lies behind their end or a causal mask.
 struct Forward64FewRows {
   static constexpr ForwardTile kTile{.dim_qk = 64,
                                      .dim_v = 64,
@@ -26,9 +26,22 @@ struct Forward64FewRows {
                                      .warpgroups = 2,
                                      .q_stages = 2,
                                      .kv_stages = 4,
-                                     .chained = true,
-                                     .turns = false};
-  static constexpr ForwardTimes kTimes{.step = 1.16e-6, .tile = 2.0e-6};
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.07e-6, .tile = 1.35e-6, .masked = 0.15e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward64OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 64,
+                                     .dim_v = 64,
+                                     .keys = 128,
+                                     .warpgroups = 1,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 0.85e-6, .tile = 1.90e-6, .masked = 0.20e-6};
 };
 
 struct Forward128 {
@@ -38,9 +51,22 @@ struct Forward128 {
                                      .warpgroups = 2,
                                      .q_stages = 2,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
-  static constexpr ForwardTimes kTimes{.step = 1.66e-6, .tile = 2.0e-6};
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.47e-6, .tile = 2.10e-6, .masked = 0.50e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward128OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 128,
+                                     .dim_v = 128,
+                                     .keys = 64,
+                                     .warpgroups = 1,
+                                     .q_stages = 2,
+                                     .kv_stages = 4,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.90e-6, .masked = 0.20e-6};
 };
 
 // Latent attention: 192 columns of q and k, 128 of v.
@@ -51,9 +77,9 @@ struct Forward192With128 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = true};
-  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.7e-6};
+                                     .turns = true,
+                                     .stages_out = false};
+  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.70e-6, .masked = 0.50e-6};
 };
 
 struct Forward192 {
@@ -63,9 +89,9 @@ struct Forward192 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
-  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.0e-6};
+                                     .turns = false,
+                                     .stages_out = false};
+  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.00e-6, .masked = 0.50e-6};
 };
 
 struct Forward256 {
@@ -75,9 +101,35 @@ struct Forward256 {
                                      .warpgroups = 2,
                                      .q_stages = 1,
                                      .kv_stages = 2,
-                                     .chained = true,
-                                     .turns = false};
-  static constexpr ForwardTimes kTimes{.step = 1.84e-6, .tile = 4.5e-6};
+                                     .turns = false,
+                                     .stages_out = false};
+  static constexpr ForwardTimes kTimes{.step = 1.68e-6, .tile = 5.80e-6, .masked = 0.10e-6};
+};
+
+// For short sequences: 512 keys are 8 tiles of 64, or 6.4 of 80.
+struct Forward256FewKeys {
+  static constexpr ForwardTile kTile{.dim_qk = 256,
+                                     .dim_v = 256,
+                                     .keys = 64,
+                                     .warpgroups = 2,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .turns = false,
+                                     .stages_out = false};
+  static constexpr ForwardTimes kTimes{.step = 1.37e-6, .tile = 6.20e-6, .masked = 0.30e-6};
+};
+
+// For few query rows, which read K and V from memory.
+struct Forward256OneWarpgroup {
+  static constexpr ForwardTile kTile{.dim_qk = 256,
+                                     .dim_v = 256,
+                                     .keys = 64,
+                                     .warpgroups = 1,
+                                     .q_stages = 1,
+                                     .kv_stages = 2,
+                                     .turns = false,
+                                     .stages_out = true};
+  static constexpr ForwardTimes kTimes{.step = 1.10e-6, .tile = 2.50e-6, .masked = 0.20e-6};
 };
 
 }  // namespace fovea::cuda::sm90

@@ -18,11 +18,12 @@ struct DkDvShared {
   std::byte v[Tile::kVBytes];
   std::byte q[kStages][Tile::kQkBytes];
   std::byte dout[kStages][Tile::kVBytes];
-  float p[kPSlots][kTwoPassRows * kTwoPassRows];  // P^T, as the threads of a warpgroup hold it
+  // P^T, as the threads of a warpgroup hold it: a thread writes it for the thread of its number in the other warpgroup.
+  float p[kPSlots][kTwoPassRows * kTwoPassRows];
   alignas(128) float lse[kStages][kTwoPassRows];
   float delta[kStages][kTwoPassRows];
   StageBarriers<kStages> q_barriers, dout_barriers;  // of Q with lse, and of dO with delta
-  StageBarriers<kPSlots> p_barriers;
+  StageBarriers<kPSlots> p_barriers;  // every thread arrives
 };
 
 // A K/V tile, and the query tiles that see any of it.
@@ -118,13 +119,14 @@ class DkDvWarpgroup {
       } else {
         probabilities<false>(scores, shared_.lse[stage], p_.shape.scale_log2e, f_, mask);
       }
+      ptx::fence_proxy_async();  // lse is read; the next copy into its stage is a write of the async proxy
       arrive_of_warp(shared_.q_barriers.empty[stage]);
       pack_operands<Element>(operands, scores);
       wait_empty(shared_.p_barriers, at_);
 #pragma unroll
       for (int i = 0; i < kChunks; ++i)
         p_chunks(stage)[i * kWarpgroup] = {scores[4 * i], scores[4 * i + 1], scores[4 * i + 2], scores[4 * i + 3]};
-      arrive_of_warp(shared_.p_barriers.full[stage]);
+      ptx::mbarrier_arrive(shared_address(&shared_.p_barriers.full[stage]));
       wait_full(shared_.dout_barriers, at_);
       ptx::wgmma_fence_operand(operands);
       ptx::wgmma_fence();
@@ -162,7 +164,8 @@ class DkDvWarpgroup {
       } else {
         make_ds<false>(dp, stage);
       }
-      arrive_of_warp(shared_.p_barriers.empty[stage]);
+      ptx::mbarrier_arrive(shared_address(&shared_.p_barriers.empty[stage]));
+      ptx::fence_proxy_async();  // delta is read
       arrive_of_warp(shared_.dout_barriers.empty[stage]);
       pack_operands<Element>(operands, dp);
       wait_full(shared_.q_barriers, at_);
@@ -224,8 +227,8 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dkdv(const __grid
     init_barriers(shared.q_barriers, 8);
     init_barriers(shared.dout_barriers, 8);
     for (int i = 0; i < DkDvShared<Tile>::kPSlots; ++i) {
-      ptx::mbarrier_init(shared_address(&shared.p_barriers.full[i]), 4);
-      ptx::mbarrier_init(shared_address(&shared.p_barriers.empty[i]), 4);
+      ptx::mbarrier_init(shared_address(&shared.p_barriers.full[i]), kWarpgroup);
+      ptx::mbarrier_init(shared_address(&shared.p_barriers.empty[i]), kWarpgroup);
     }
     ptx::fence_mbarrier_init();
   }

@@ -1,39 +1,47 @@
 // The work of a thread block: its query tiles in order, and the K/V tiles that each of them visits.
 #pragma once
 
+#include "cuda/attention/any/work_tile.cuh"
 #include "cuda/attention/sm90/parameters.h"
 #include "cuda/device/mask.cuh"
 
 namespace fovea::cuda::sm90 {
 
-struct QueryTile {
-  int batch, head, first_row;
-  Range kv_tiles, unmasked;  // the tiles in `unmasked` need no mask
-};
+// A query tile, or a split of it.
+struct alignas(16) QueryTile {
+  int batch, head, first_query, split;  // head: the first one of packed heads
+  Range kv_tiles, unmasked;             // the tiles in `unmasked` need no mask
 
-// The number in the order of tiles that this thread block takes in a round; order.numbers or more: none is left.
-__device__ __forceinline__ int next_number(const TileOrder& order, int round) {
-  const int cta = static_cast<int>(blockIdx.x), ctas = static_cast<int>(gridDim.x);
-  if (order.counter != nullptr) return round == 0 ? cta : ctas + static_cast<int>(atomicAdd(order.counter, 1u));
-  return round * ctas + cta;
+  __device__ bool has_keys() const { return kv_tiles.begin < kv_tiles.end; }
+};
+constexpr int kNoTile = -1;  // as `batch`: no tile is left
+
+// The number in the order of tiles that this thread block takes after its first one, blockIdx.x; order.numbers or more:
+// none is left.
+__device__ __forceinline__ int next_number(const TileOrder& order, int number) {
+  const int ctas = static_cast<int>(gridDim.x);
+  return order.counter == nullptr ? number + ctas : ctas + static_cast<int>(atomicAdd(order.counter, 1u));
 }
 
 // The tile of a number.
 template <class Tile>
 __device__ __forceinline__ QueryTile query_tile(const ForwardParameters& p, int number) {
-  constexpr int kRows = Tile::kTile.rows(), kKeys = Tile::kTile.keys;
+  constexpr int kKeys = Tile::kTile.keys;
   const TileOrder& order = p.order;
-  const int section_numbers = order.section_heads * order.q_tiles, section = number / section_numbers;
+  const int tile_number = static_cast<int>(quotient(static_cast<unsigned>(number), p.split.splits_divmod));
+  const int section_numbers = order.section_heads * order.q_tiles, section = tile_number / section_numbers;
   const int first = section * order.section_heads, heads = min(order.section_heads, order.sequences - first);
-  const int within = number - section * section_numbers, place = within / heads;
-  const int sequence = first + within - place * heads;
+  const int within = tile_number - section * section_numbers, place = within / heads;
+  const int sequence = first + within - place * heads, heads_of_batch = p.shape.heads_q / p.packing.heads;
   QueryTile tile;
-  tile.batch = sequence / p.shape.heads_q;
-  tile.head = sequence - tile.batch * p.shape.heads_q;
-  tile.first_row = (order.q_tiles - 1 - place) * kRows;
-  const int last = min(tile.first_row + kRows, p.shape.len_q) - 1;
-  tile.kv_tiles = tiles_of(keys_of_any(p.shape, tile.first_row, last), kKeys);
-  const Range all = keys_of_all(p.shape, tile.first_row, last);
+  tile.batch = sequence / heads_of_batch;
+  tile.head = (sequence - tile.batch * heads_of_batch) * p.packing.heads;
+  tile.first_query = (order.q_tiles - 1 - place) * p.packing.queries;
+  tile.split = number - tile_number * p.split.splits;
+  const int last = min(tile.first_query + p.packing.queries, p.shape.len_q) - 1;
+  const Range kv_tiles = tiles_of(keys_of_any(p.shape, tile.first_query, last), kKeys);
+  tile.kv_tiles = any::split_range(kv_tiles, p.split, tile.split);
+  const Range all = keys_of_all(p.shape, tile.first_query, last);
   tile.unmasked = {(all.begin + kKeys - 1) / kKeys, all.end / kKeys};
   return tile;
 }

@@ -1,0 +1,33 @@
+"""The problem lines of gpu_check that are not drawn at random."""
+
+# Small, since all inputs are tried on each, one process per shape and pass: ragged lengths, grouped heads, odd and full
+# head dimensions, one query, queries that see no key and keys that no query sees, windows.
+SHAPES = ("hq=2 hkv=1 lq=67 d=7 mask=causal",
+          "hq=4 hkv=2 lq=37 lk=129 d=64 layout=blhd",
+          "hq=2 lq=33 lk=150 d=64 mask=causal_bottom_right",
+          "hq=2 hkv=1 lq=70 lk=29 d=64 dv=33 mask=causal_bottom_right layout=blhd",
+          "hq=2 hkv=1 lq=40 lk=67 d=128 mask=causal_top_left",
+          "b=2 hq=2 lq=67 lk=35 d=128 dv=96 mask=causal_top_left layout=blhd",
+          "hq=4 hkv=1 lq=1 lk=67 d=256",
+          "hq=2 hkv=1 lq=35 lk=67 d=256 dv=255 mask=causal_bottom_right",
+          "hq=2 hkv=1 lq=131 d=64 mask=window left=40 right=0",
+          "hq=4 hkv=2 lq=67 lk=150 d=128 dv=96 mask=window_bottom_right left=33 right=5 layout=blhd",
+          "hq=2 lq=150 lk=67 d=32 mask=window_top_left left=20")
+# Backward on Hopper with more than 128 columns, of which random cases are few: lengths around its tiles, dimensions of
+# every instance and between them.
+WIDE_HEADS = [*("pass=bwd b=2 hq=4 hkv=2 lq=1,64,129,300 lk=63,65,300 d=136,192,256 dv=128,184,256 dtype=bf16,fp16 "
+                f"mask={mask}" for mask in ("none", "causal_bottom_right", "causal_top_left")),
+              "pass=bwd hq=3 lq=257,400 lk=190,400 d=256 dtype=bf16,fp16 mask=window_bottom_right left=70 right=9 "
+              "layout=blhd"]
+# Forward on Hopper where the plans split the keys and pack the heads of a group into a tile, which random cases, being
+# small, seldom reach: one query to some, lengths of no whole tile, keys that no query sees, queries that see no key.
+MANY_KEYS = ["pass=fwd hq=8 hkv=2 lq=1,3 lk=2065,9000 d=64,128,256 dtype=bf16,fp16 seed=1,2,3",
+             "pass=fwd hq=5 hkv=1 lq=1,17 lk=6001 d=72,192,248 dv=64,128,256 dtype=bf16 layout=blhd",
+             *(f"pass=fwd hq=4 hkv=2 lq=40 lk=4001 d=64,192 dv=64,128 dtype=fp16 mask={mask}"
+               for mask in ("causal_top_left", "causal_bottom_right", "window_bottom_right left=3000 right=2")),
+             "pass=fwd b=8 hq=40 hkv=8 lq=700 lk=60 d=64,128,256 dtype=bf16 mask=causal_bottom_right",
+             "pass=fwd lq=4500 lk=4400 d=64 dtype=bf16 mask=causal_bottom_right"]
+# Under the sanitizers: more tiles of queries and of keys than a ring of shared memory has stages.
+SEVERAL_TILES = ("pass=fwd,bwd hq=2 hkv=1 lq=200 lk=300 d=64,128,192,256 dtype=bf16 mask=none,causal_bottom_right",
+                 "pass=fwd,bwd hq=2 hkv=1 lq=129 lk=200 d=192 dv=128 dtype=fp16")
+TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
