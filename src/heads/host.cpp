@@ -171,7 +171,12 @@ class BackwardRows {
     }
     if (pass_.rotation) rotate(gradient, *pass_.rotation, angles, -1.0f);
     if (!shared_.weight.empty()) differentiate_norm(row_of(pass_.x, b, h, i));
-    store(gradient, pass_.dx.dtype, dim_, row_of(pass_.dx, b, h, i));
+    void* const dx = row_of(pass_.dx, b, h, i);
+    if (pass_.accumulate) {
+      load(dx, pass_.dx.dtype, dim_, other_.data());
+      for (std::int64_t c = 0; c < dim_; ++c) gradient[c] += other_[static_cast<std::size_t>(c)];
+    }
+    store(gradient, pass_.dx.dtype, dim_, dx);
   }
 
  private:

@@ -38,6 +38,7 @@ struct RowPassBackward {
   double epsilon = 0;
   std::optional<Rotation> rotation = {};
   float* partial = nullptr;  // sums of the weight's gradient over some rows each; null: not wanted
+  bool accumulate = false;   // add to dx, which is not dy then
 };
 
 // The gradient of the weight: the sum of the partial sums, in order; or that added to an fp32 `dweight`.

@@ -9,7 +9,7 @@ namespace {
 
 Rotary rotary_of(const Config& c) { return {.theta = c.theta, .columns = c.head_dim()}; }
 
-LayerProblem attention_problem(const Config& c, const Extent& e, Pass pass) {
+LayerProblem attention_problem(const Config& c, const Extent& e, Device device, Pass pass) {
   LayerProblem p{.kind = LayerKind::mha_fused,
                  .pass = pass,
                  .batch = e.batch,
@@ -23,6 +23,7 @@ LayerProblem attention_problem(const Config& c, const Extent& e, Pass pass) {
                  .dim_v = c.head_dim(),
                  .mask = Mask::causal,
                  .scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim())),
+                 .device = device,
                  .saves = true,
                  .rotary = rotary_of(c)};
   if (pass == Pass::forward) return p;
@@ -32,8 +33,9 @@ LayerProblem attention_problem(const Config& c, const Extent& e, Pass pass) {
   return p;
 }
 
-LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Pass pass) {
-  LinearProblem p{.pass = pass, .len = rows, .dim_in = columns_in, .dim_out = columns_out};
+LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device,
+                              Pass pass) {
+  LinearProblem p{.pass = pass, .len = rows, .dim_in = columns_in, .dim_out = columns_out, .device = device};
   p.accumulate = pass == Pass::backward;
   return p;
 }
@@ -44,21 +46,22 @@ LayerOptions attention_options(const Config& c) {
   return {.kind = LayerKind::mha_fused, .heads_q = c.heads, .mask = Mask::causal, .rotary = rotary_of(c)};
 }
 
-ProductCalls::ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out)
-    : forward(prepare(product_problem(rows, columns_in, columns_out, Pass::forward))),
-      backward(prepare(product_problem(rows, columns_in, columns_out, Pass::backward))),
-      forward_flops(flops(product_problem(rows, columns_in, columns_out, Pass::forward))),
-      backward_flops(flops(product_problem(rows, columns_in, columns_out, Pass::backward))) {}
+ProductCalls::ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device)
+    : forward(prepare(product_problem(rows, columns_in, columns_out, device, Pass::forward))),
+      backward(prepare(product_problem(rows, columns_in, columns_out, device, Pass::backward))),
+      forward_flops(flops(product_problem(rows, columns_in, columns_out, device, Pass::forward))),
+      backward_flops(flops(product_problem(rows, columns_in, columns_out, device, Pass::backward))) {}
 
-Calls::Calls(const Config& c, const Extent& e)
-    : attention_forward(prepare(attention_problem(c, e, Pass::forward))),
-      attention_backward(prepare(attention_problem(c, e, Pass::backward))),
-      attention_saved_bytes(saved_bytes(attention_problem(c, e, Pass::forward))),
-      gate_up(e.rows(), c.width, 2 * c.hidden),
-      down(e.rows(), c.hidden, c.width),
-      head(e.rows(), c.width, c.vocabulary) {
-  attention_forward_flops = flops(attention_problem(c, e, Pass::forward));
-  attention_backward_flops = flops(attention_problem(c, e, Pass::backward));
+Calls::Calls(const Config& c, const Extent& e, Device on)
+    : device(on),
+      attention_forward(prepare(attention_problem(c, e, on, Pass::forward))),
+      attention_backward(prepare(attention_problem(c, e, on, Pass::backward))),
+      attention_saved_bytes(saved_bytes(attention_problem(c, e, on, Pass::forward))),
+      gate_up(e.rows(), c.width, 2 * c.hidden, on),
+      down(e.rows(), c.hidden, c.width, on),
+      head(e.rows(), c.width, c.vocabulary, on) {
+  attention_forward_flops = flops(attention_problem(c, e, on, Pass::forward));
+  attention_backward_flops = flops(attention_problem(c, e, on, Pass::backward));
   const auto layers = static_cast<double>(c.layers);
   forward_flops = head.forward_flops + layers * (attention_forward_flops + gate_up.forward_flops + down.forward_flops);
   backward_flops =

@@ -14,15 +14,17 @@ LayerOptions attention_options(const Config& config);
 
 // A product y = x weight^T without bias, and its gradients: dx is written, dweight is added to.
 struct ProductCalls {
-  ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out);
+  ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device);
 
   Plan forward, backward;
   double forward_flops = 0, backward_flops = 0;
 };
 
 struct Calls {
-  Calls(const Config& config, const Extent& extent);
+  // Throws Error(unsupported) if the device is not there.
+  Calls(const Config& config, const Extent& extent, Device device = {});
 
+  Device device;
   Plan attention_forward, attention_backward;
   std::int64_t attention_saved_bytes = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block

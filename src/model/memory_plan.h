@@ -1,4 +1,4 @@
-// Where everything of a training step lies in one block of memory, known before any of it is allocated.
+// Where everything of a training step lies in one block of a device's memory, known before any of it is allocated.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace fovea::model {
 // Offsets in bytes; R rows (batch, position), E width, F hidden, V vocabulary. All are fp32 unless said otherwise.
 struct NormMemory {
   std::int64_t x = 0;        // [R, E], the residual stream that it reads
-  std::int64_t inverse = 0;  // [R]
+  std::int64_t inverse = 0;  // [R] on the CPU; GPUs compute it again
   std::int64_t y = 0;        // [R, E]
 };
 
@@ -23,6 +23,7 @@ struct BlockMemory {
 };
 
 struct MemoryPlan {
+  // On the device of the calls.
   MemoryPlan(const Config& config, const Extent& extent, const ParameterMap& map, const Calls& calls);
 
   std::int64_t weights = 0, gradients = 0, first_moment = 0, second_moment = 0;
@@ -31,10 +32,12 @@ struct MemoryPlan {
   std::int64_t branch = 0;   // [R, E], what attention or the feed-forward part adds to the stream
   std::int64_t logits = 0;   // [R, V], then their gradient
   std::int64_t losses = 0;   // [R] RowLoss
+  std::int64_t tokens = 0;   // [2 R] int32, the targets behind the tokens
   std::int64_t dstream = 0;  // [R, E], gradient of the residual stream
   std::int64_t dy = 0;       // [R, E], gradient of a norm's result
   std::int64_t dhidden = 0, dgate_up = 0;
   std::int64_t partials = 0;  // of the gradients of a norm's weight
+  std::int64_t square_sums = 0, clipping = 0;
   std::int64_t workspace = 0;
 
   std::int64_t workspace_bytes = 0;

@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/tensor_checks.h"
-#include "model/row_passes.h"
 
 namespace fovea::model {
 namespace {
@@ -24,15 +23,41 @@ double loss_of(const cpu::RowLoss& row) {
 
 }  // namespace
 
-Model::Model(const Config& config, const Extent& extent, std::uint64_t seed)
+Model::Model(const Config& config, const Extent& extent, std::uint64_t seed, Device device)
     : config_(checked(config, extent)),
       extent_(extent),
       map_(config),
-      calls_(config, extent),
+      calls_(config, extent, device),
       memory_(config, extent, map_, calls_),
-      arena_(memory_.total_bytes, kCall) {
-  initialize(map_, seed, weights());
-  for (const std::span<float> array : {gradients(), first_moment(), second_moment()}) std::ranges::fill(array, 0.0f);
+      work_(work_on(device, memory_.total_bytes, extent.rows())) {
+  work_->clear(work_->memory(), memory_.state_bytes, {});
+  if (device.kind == DeviceKind::cpu) {
+    initialize(map_, seed, weights());
+  } else {
+    std::vector<float> first(weights().size());
+    initialize(map_, seed, first);
+    write(State::weights, first, {});
+  }
+}
+
+std::span<float> Model::state(State which) {
+  const std::int64_t offsets[] = {memory_.weights, memory_.gradients, memory_.first_moment, memory_.second_moment};
+  return {at(offsets[static_cast<std::size_t>(which)]), static_cast<std::size_t>(map_.floats())};
+}
+
+std::vector<float> Model::read(State which, const core::RunContext& context) {
+  const std::span<float> from = state(which);
+  std::vector<float> values(from.size());
+  work_->read(values.data(), from.data(), static_cast<std::int64_t>(from.size_bytes()), context);
+  return values;
+}
+
+void Model::write(State which, std::span<const float> values, const core::RunContext& context) {
+  if (static_cast<std::int64_t>(values.size()) != map_.floats())
+    core::Validator(kCall).refuse("values", "an array of another size",
+                                  core::to_string(static_cast<std::int64_t>(values.size())),
+                                  core::to_string(map_.floats()), "its layout is the parameter map");
+  work_->write(state(which).data(), values.data(), static_cast<std::int64_t>(values.size_bytes()), context);
 }
 
 // The parts of a pass over one batch.
@@ -41,6 +66,7 @@ struct Model::Run {
   const core::RunContext& context;
   const Config& c = model.config_;
   const MemoryPlan& memory = model.memory_;
+  const DeviceWork& work = *model.work_;
   std::int64_t rows = model.extent_.rows();
   Buffer workspace{model.at(memory.workspace), memory.workspace_bytes};
 
@@ -52,18 +78,19 @@ struct Model::Run {
     if (model.watch_) model.watch_({part, flops});
   }
 
-  static MutableTensorView matrix(float* data, std::int64_t rows, std::int64_t columns) {
-    return contiguous(data, {1, 1, rows, columns});
+  MutableTensorView matrix(float* data, std::int64_t lines, std::int64_t columns) const {
+    return contiguous(data, DType::fp32, {1, 1, lines, columns}, model.device());
   }
   // Rows as the attention layer counts them.
   MutableTensorView sequences(float* data) const {
-    return contiguous(data, {model.extent_.batch, 1, model.extent_.length, c.width});
+    return contiguous(data, DType::fp32, {model.extent_.batch, 1, model.extent_.length, c.width}, model.device());
   }
 
   LinearOptions options_of(const Plan& plan) const {
     return {.threads = context.threads,
             .thread_pool = context.thread_pool,
             .cancel = context.cancel,
+            .stream = context.stream,
             .workspace = workspace,
             .plan = &plan};
   }
@@ -73,6 +100,7 @@ struct Model::Run {
     options.threads = context.threads;
     options.thread_pool = context.thread_pool;
     options.cancel = context.cancel;
+    options.stream = context.stream;
     options.workspace = workspace;
     options.plan = &plan;
     return options;
@@ -101,32 +129,33 @@ struct Model::Run {
   void norm(std::size_t index, std::int64_t offset) const {
     const NormMemory& m = memory.norms[index];
     const bool adds = index > 0;
-    rms_norm({.x = at(adds ? memory.norms[index - 1].x : m.x),
-              .branch = adds ? at(memory.branch) : nullptr,
-              .sum = adds ? at(m.x) : nullptr,
-              .weight = weight(offset),
-              .y = at(m.y),
-              .inverse = at(m.inverse),
-              .rows = rows,
-              .columns = c.width,
-              .epsilon = static_cast<float>(c.epsilon)},
-             context);
+    work.rms_norm({.x = at(adds ? memory.norms[index - 1].x : m.x),
+                   .branch = adds ? at(memory.branch) : nullptr,
+                   .sum = adds ? at(m.x) : nullptr,
+                   .weight = weight(offset),
+                   .y = at(m.y),
+                   .inverse = at(m.inverse),
+                   .rows = rows,
+                   .columns = c.width,
+                   .epsilon = static_cast<float>(c.epsilon)},
+                  context);
     ended("norm");
   }
 
   // Adds the gradient of norm `index` to the gradient of the stream, which the last norm begins.
   void norm_backward(std::size_t index, std::int64_t offset) const {
     const NormMemory& m = memory.norms[index];
-    rms_norm_backward({.x = at(m.x),
-                       .weight = weight(offset),
-                       .inverse = at(m.inverse),
-                       .dy = at(memory.dy),
-                       .dx = at(memory.dstream),
-                       .accumulate = index + 1 < memory.norms.size(),
-                       .dweight = gradient(offset),
-                       .rows = rows,
-                       .columns = c.width},
-                      at(memory.partials), context);
+    work.rms_norm_backward({.x = at(m.x),
+                            .weight = weight(offset),
+                            .inverse = at(m.inverse),
+                            .dy = at(memory.dy),
+                            .dx = at(memory.dstream),
+                            .accumulate = index + 1 < memory.norms.size(),
+                            .dweight = gradient(offset),
+                            .rows = rows,
+                            .columns = c.width,
+                            .epsilon = static_cast<float>(c.epsilon)},
+                           at(memory.partials), context);
     ended("norm");
   }
 
@@ -164,7 +193,7 @@ struct Model::Run {
     multiply(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), c.width, block.gate_up, at(m.gate_up),
              2 * c.hidden);
     ended("gate_up", model.calls_.gate_up.forward_flops);
-    swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden}, context);
+    work.swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden}, context);
     ended("swiglu");
     multiply(model.calls_.down, at(m.hidden), c.hidden, block.down, at(memory.branch), c.width);
     ended("down", model.calls_.down.forward_flops);
@@ -175,17 +204,20 @@ struct Model::Run {
     multiply_backward(model.calls_.down, at(m.hidden), at(memory.dhidden), c.hidden, block.down, at(memory.dstream),
                       c.width);
     ended("down", model.calls_.down.backward_flops);
-    swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden}, context);
+    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden}, context);
     ended("swiglu");
     multiply_backward(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), at(memory.dy), c.width, block.gate_up,
                       at(memory.dgate_up), 2 * c.hidden);
     ended("gate_up", model.calls_.gate_up.backward_flops);
   }
 
+  std::int32_t* tokens() const { return reinterpret_cast<std::int32_t*>(at(memory.tokens)); }
+
   // Up to the logits, then the losses; with a gradient, logits become theirs.
-  std::span<const cpu::RowLoss> forward(const Batch& batch, double gradient_factor) const {
+  void forward(const Batch& batch, double gradient_factor) const {
     const ParameterMap& map = model.map_;
-    gather({weight(map.embedding), batch.tokens.data(), at(memory.norms[0].x), rows, c.width}, context);
+    model.work_->send(tokens(), batch, context);
+    work.gather({weight(map.embedding), tokens(), at(memory.norms[0].x), rows, c.width}, context);
     ended("embedding");
     for (std::size_t i = 0; i < map.blocks.size(); ++i) {
       norm(2 * i, map.blocks[i].attention_norm);
@@ -196,15 +228,13 @@ struct Model::Run {
     norm(memory.norms.size() - 1, map.norm);
     multiply(model.calls_.head, at(memory.norms.back().y), c.width, map.head, at(memory.logits), c.vocabulary);
     ended("head", model.calls_.head.forward_flops);
-    auto* const losses = reinterpret_cast<cpu::RowLoss*>(at(memory.losses));
-    cross_entropy({at(memory.logits), batch.targets.data(), losses, rows, c.vocabulary,
-                   static_cast<float>(gradient_factor / static_cast<double>(rows))},
-                  context);
+    work.cross_entropy({at(memory.logits), tokens() + rows, reinterpret_cast<cpu::RowLoss*>(at(memory.losses)), rows,
+                        c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows))},
+                       context);
     ended("loss");
-    return {losses, static_cast<std::size_t>(rows)};
   }
 
-  void backward(const Batch& batch) const {
+  void backward() const {
     const ParameterMap& map = model.map_;
     multiply_backward(model.calls_.head, at(memory.norms.back().y), at(memory.dy), c.width, map.head, at(memory.logits),
                       c.vocabulary);
@@ -216,7 +246,7 @@ struct Model::Run {
       attend_backward(i, map.blocks[i]);
       norm_backward(2 * i, map.blocks[i].attention_norm);
     }
-    scatter({at(memory.dstream), batch.tokens.data(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
+    work.scatter({at(memory.dstream), tokens(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
     ended("embedding");
   }
 };
@@ -235,29 +265,44 @@ void Model::check_batch(const Batch& batch) const {
   }
 }
 
-std::vector<double> Model::losses(const Batch& batch, const core::RunContext& context) {
-  check_batch(batch);
+std::vector<double> Model::losses_of_rows(const core::RunContext& context) const {
+  std::vector<cpu::RowLoss> rows(static_cast<std::size_t>(extent_.rows()));
+  work_->read(rows.data(), at(memory_.losses), static_cast<std::int64_t>(rows.size() * sizeof(cpu::RowLoss)), context);
   std::vector<double> all;
-  for (const cpu::RowLoss& row : Run{*this, context}.forward(batch, 0)) all.push_back(loss_of(row));
+  for (const cpu::RowLoss& row : rows) all.push_back(loss_of(row));
   return all;
 }
 
-double Model::forward(const Batch& batch, double factor, const core::RunContext& context) {
+std::vector<double> Model::losses(const Batch& batch, const core::RunContext& context) {
+  begin_forward(batch, 0, context);
+  return losses_of_rows(context);
+}
+
+void Model::begin_forward(const Batch& batch, double factor, const core::RunContext& context) {
   check_batch(batch);
+  Run{*this, context}.forward(batch, factor);
+}
+
+double Model::mean_loss(const core::RunContext& context) {
   double sum = 0;
-  for (const cpu::RowLoss& row : Run{*this, context}.forward(batch, factor)) sum += loss_of(row);
+  for (const double one : losses_of_rows(context)) sum += one;
   return sum / static_cast<double>(extent_.rows());
+}
+
+double Model::forward(const Batch& batch, double factor, const core::RunContext& context) {
+  begin_forward(batch, factor, context);
+  return mean_loss(context);
 }
 
 void Model::backward(const Batch& batch, const core::RunContext& context) {
   check_batch(batch);
-  Run{*this, context}.backward(batch);
+  Run{*this, context}.backward();
 }
 
 double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {
-  const double loss = forward(batch, factor, context);
+  begin_forward(batch, factor, context);
   backward(batch, context);
-  return loss;
+  return mean_loss(context);
 }
 
 }  // namespace fovea::model

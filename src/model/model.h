@@ -1,4 +1,4 @@
-// A decoder-only transformer on the CPU, in fp32: its weights, the loss of a batch, and the gradients of all weights.
+// A decoder-only transformer in fp32, on the CPU or a GPU: its weights, the loss of a batch, and all gradients.
 //
 //   x = embedding[token]
 //   each block: x += attention(norm(x)), causal and rotary; x += down (silu(gate norm(x)) * (up norm(x)))
@@ -10,21 +10,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/memory.h"
 #include "core/plan.h"
+#include "model/device_work.h"
 #include "model/memory_plan.h"
 
 namespace fovea::model {
 
-// Sequences one after another: each has Extent::length tokens, and for each token the one that follows.
-struct Batch {
-  std::span<const std::int32_t> tokens, targets;
-};
+// What a model has for each parameter, in the order of its map.
+enum class State : std::uint8_t { weights, gradients, first_moment, second_moment };
 
 // A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss.
 struct PassPart {
@@ -32,28 +31,38 @@ struct PassPart {
   double flops = 0;  // as forward_flops() counts them; 0 for parts without products
 };
 
-// Owns one block of memory for everything (MemoryPlan). The same bits for any number of threads. Not for use by several
-// threads at once.
+// Owns one block of memory for everything (MemoryPlan). The same bits again, for any number of threads. Not for use by
+// several threads at once. On a GPU, everything runs in the order of the context's stream, which must be one and the
+// same for all calls; what a call waits for is told with it.
 class Model {
  public:
-  // Begins with initialize(.., seed, ..). Throws Error: invalid_argument for sizes, out_of_memory.
-  Model(const Config& config, const Extent& extent, std::uint64_t seed);
+  // Begins with initialize(.., seed, ..), on any device with the same bits. Throws Error: invalid_argument for sizes,
+  // unsupported for a device that is not there, out_of_memory.
+  Model(const Config& config, const Extent& extent, std::uint64_t seed, Device device = {});
 
   const Config& config() const { return config_; }
   const Extent& extent() const { return extent_; }
   const ParameterMap& map() const { return map_; }
   const MemoryPlan& memory() const { return memory_; }
+  Device device() const { return calls_.device; }
 
-  std::span<float> weights() { return flat(memory_.weights); }
-  std::span<float> gradients() { return flat(memory_.gradients); }
-  std::span<float> first_moment() { return flat(memory_.first_moment); }
-  std::span<float> second_moment() { return flat(memory_.second_moment); }
+  // Memory of the device. Of a model on the CPU it may be read and written.
+  std::span<float> weights() { return state(State::weights); }
+  std::span<float> gradients() { return state(State::gradients); }
+  std::span<float> first_moment() { return state(State::first_moment); }
+  std::span<float> second_moment() { return state(State::second_moment); }
+  std::span<float> state(State which);
+
+  // Copies from and to the host, which wait for all earlier work. `values` has map().floats() elements.
+  std::vector<float> read(State which, const core::RunContext& context);
+  void write(State which, std::span<const float> values, const core::RunContext& context);
 
   // Floating-point operations of the products and of attention, two for each multiply-add.
   double forward_flops() const { return calls_.forward_flops; }
   double backward_flops() const { return calls_.backward_flops; }
 
-  // Tells of every part of the passes that follow, in their order, on the calling thread.
+  // Tells of every part of the passes that follow, in their order, on the calling thread. On a GPU a part has then been
+  // enqueued.
   void watch_parts(std::function<void(const PassPart&)> watch) { watch_ = std::move(watch); }
 
   // The loss of each token in the order of the batch. This and the calls below throw Error(invalid_argument) for a
@@ -64,25 +73,40 @@ class Model {
   // alone needs is left out.
   double forward(const Batch& batch, double factor, const core::RunContext& context);
 
-  // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0.
+  // The two halves of forward. On a GPU the first only enqueues work, and the second waits for it.
+  void begin_forward(const Batch& batch, double factor, const core::RunContext& context);
+  double mean_loss(const core::RunContext& context);
+
+  // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0. On a GPU
+  // it only enqueues work.
   void backward(const Batch& batch, const core::RunContext& context);
 
-  // Both, one after the other.
+  // Forward, then backward.
   double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
+
+  // Returns when all work of the stream has ended.
+  void wait(const core::RunContext& context) const { work_->wait(context); }
+
+  // For the optimizer.
+  const DeviceWork& work() const { return *work_; }
+  float* square_sums() const { return at(memory_.square_sums); }
+  Clipping* clipping() const { return reinterpret_cast<Clipping*>(at(memory_.clipping)); }
 
  private:
   struct Run;
 
-  std::span<float> flat(std::int64_t offset) { return {at(offset), static_cast<std::size_t>(map_.floats())}; }
-  float* at(std::int64_t offset) { return reinterpret_cast<float*>(static_cast<char*>(arena_.data()) + offset); }
+  float* at(std::int64_t offset) const {
+    return reinterpret_cast<float*>(static_cast<char*>(work_->memory()) + offset);
+  }
   void check_batch(const Batch& batch) const;
+  std::vector<double> losses_of_rows(const core::RunContext& context) const;
 
   Config config_;
   Extent extent_;
   ParameterMap map_;
   Calls calls_;
   MemoryPlan memory_;
-  core::WorkspaceLease arena_;
+  std::unique_ptr<DeviceWork> work_;
   std::function<void(const PassPart&)> watch_;
 };
 

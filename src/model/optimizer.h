@@ -11,11 +11,16 @@ struct AdamW {
   double largest_norm = 1.0;  // gradients of a larger norm are scaled down to it; infinity: never
 };
 
-void clear_gradients(Model& model);
+void clear_gradients(Model& model, const core::RunContext& context);
 
 // Updates weights and moments from gradients(). `step` counts from 0. Returns the gradients' norm before clipping; if
 // that is not finite, nothing is changed.
 double update(Model& model, const AdamW& settings, double learning_rate, std::int64_t step,
               const core::RunContext& context);
+
+// The two halves of update. On a GPU the first only enqueues work, and the second waits for it.
+void begin_update(Model& model, const AdamW& settings, double learning_rate, std::int64_t step,
+                  const core::RunContext& context);
+double gradient_norm(const Model& model, const core::RunContext& context);
 
 }  // namespace fovea::model

@@ -15,6 +15,7 @@ constexpr std::int64_t kRows = 16;        // of a task
 constexpr std::int64_t kColumns = 64;     // of a task that goes through all rows
 constexpr std::int64_t kElements = 4096;  // of a partial sum of squares
 constexpr std::int64_t kSumsPerTask = 64;
+constexpr std::int64_t kElementsPerTask = 1 << 14;
 
 const cpu::ModelKernels& kernels() { return linear::host_kernels(DType::fp32).model; }
 
@@ -114,7 +115,15 @@ double norm_of(std::span<const float> values, const core::RunContext& context) {
   return std::sqrt(sum);
 }
 
-void adamw(const std::vector<cpu::AdamWTask>& tasks, const core::RunContext& context) {
+void adamw(const std::vector<cpu::AdamWTask>& whole, const core::RunContext& context) {
+  std::vector<cpu::AdamWTask> tasks;
+  for (const cpu::AdamWTask& one : whole) {
+    for (std::int64_t at = 0; at < one.count; at += kElementsPerTask) {
+      cpu::AdamWTask& task = tasks.emplace_back(one);
+      task.weight += at, task.m += at, task.v += at, task.gradient += at;
+      task.count = std::min(kElementsPerTask, one.count - at);
+    }
+  }
   for_blocks(static_cast<std::int64_t>(tasks.size()), 1, context,
              [&](std::int64_t index, std::int64_t) { kernels().adamw(tasks[static_cast<std::size_t>(index)]); });
 }

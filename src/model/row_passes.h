@@ -29,6 +29,6 @@ void cross_entropy(const cpu::CrossEntropyTask& whole, const core::RunContext& c
 double norm_of(std::span<const float> values, const core::RunContext& context);
 
 // Every task of the list, on the threads; the tasks must not overlap.
-void adamw(const std::vector<cpu::AdamWTask>& tasks, const core::RunContext& context);
+void adamw(const std::vector<cpu::AdamWTask>& whole, const core::RunContext& context);
 
 }  // namespace fovea::model

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/names.h"
 #include "core/problem_line.h"
 #include "program/command_line.h"
 
@@ -30,6 +31,13 @@ void add_size_options(CLI::App* verb, ModelSizes& sizes) {
   add("--heads", sizes.heads, "heads of attention (4)");
   add("--hidden", sizes.hidden, "columns of SwiGLU (1024)");
   add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
+}
+
+void add_device_option(CLI::App* verb, DeviceKind& device) {
+  verb->add_option_function<std::string>(
+          "--device", [&device](const std::string& name) { device = core::device_kind_of(name).value_or(device); },
+          "device to run on (cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 
 const model::Config& preset_named(const std::string& option, const std::string& name) {

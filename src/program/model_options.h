@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "fovea/tensor.h"
 #include "model/config.h"
 
 namespace fovea::program {
@@ -17,6 +18,8 @@ struct ModelSizes {
   bool any() const { return layers || width || heads || hidden || vocabulary; }
 };
 void add_size_options(CLI::App* verb, ModelSizes& sizes);
+
+void add_device_option(CLI::App* verb, DeviceKind& device);
 
 // Throws Error(invalid_argument) with the known names and the nearest one.
 const model::Config& preset_named(const std::string& option, const std::string& name);

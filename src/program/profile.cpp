@@ -16,6 +16,7 @@
 #include "program/command_line.h"
 #include "program/interrupt.h"
 #include "program/machine/ceilings.h"
+#include "program/machine/device.h"
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/model_options.h"
@@ -28,8 +29,10 @@ namespace {
 constexpr const char* kProfileExamples = R"(Examples:
   fovea profile --model report-d1:sm
   fovea profile --model report-d1:sm,report-d1:md --batch 2 --context 512
+  fovea profile --model report-d1:sm --batch 4 --context 1024 --device cuda
   fovea profile --layers 4 --width 256 --heads 4 --hidden 1024 --batch 8
-Exit codes: 0 done, 2 bad usage or input, 3 the disk is full, 130 interrupted.
+Exit codes: 0 done, 2 bad usage or input, 3 the disk is full, 4 no such device,
+130 interrupted.
 )";
 
 struct ProfileOptions {
@@ -57,15 +60,20 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
 
 int run_profile(const ProfileOptions& o) {
   ProfileSettings s = o.settings;
+  if (const std::string missing = missing_device(s.device.kind, "profile"); !missing.empty()) {
+    fmt::print(stderr, "{}", missing);
+    return kNoDevice;
+  }
   if (s.threads == 0) s.threads = default_threads();
   const std::vector<ProfiledModel> models = models_of(o);
   const Machine machine = this_machine();
-  s.free_bytes = machine.available_bytes;
+  s.free_bytes = free_bytes(s.device.kind);
   for (const ProfiledModel& one : models) model::check(one.config, {s.batch, s.context}, "profile");
   watch_interrupts();
   s.stops = interrupted;
   Environment environment = session_environment(machine, o.typed, s.threads);
-  environment.ceilings = probe_all(s.threads);
+  const bool on_gpu = s.device.kind == DeviceKind::cuda;
+  environment.ceilings = on_gpu ? probe_gpu(true) : probe_all(s.threads);
   std::optional<RecordFile> file;
   if (!o.output.empty()) file.emplace(o.output, environment, false, false);
   std::vector<ProfileRow> rows;
@@ -83,7 +91,8 @@ int run_profile(const ProfileOptions& o) {
     fmt::print("{}\n", json_line(environment));
     for (const ProfileRow& row : rows) fmt::print("{}\n", json_line(row));
   } else if (!rows.empty()) {
-    fmt::print("{}", profile_table(rows, environment.ceilings["fma_fp32"]));
+    fmt::print("{}", profile_table(
+                         rows, environment.ceilings[on_gpu ? product_name(s.device.kind, DType::fp32) : "fma_fp32"]));
   }
   return whole ? 0 : 130;
 }
@@ -100,6 +109,7 @@ void add_profile(CLI::App& app, Action& action) {
       ->check(not_empty())
       ->type_name("LIST");
   add_size_options(verb, o->sizes);
+  add_device_option(verb, o->settings.device.kind);
   const auto add_count = [verb](const char* name, std::int64_t& value, const char* help, std::uint64_t least) {
     verb->add_option(name, value, help)
         ->check(whole_number_within(least, std::numeric_limits<std::int32_t>::max()))

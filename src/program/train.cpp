@@ -1,4 +1,5 @@
-// fovea train: a small transformer learns bytes of text on the CPU.
+// fovea train: a small transformer learns bytes of text.
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "core/check.h"
 #include "fovea/threads.h"
 #include "program/command_line.h"
+#include "program/machine/device.h"
 #include "program/model_options.h"
 #include "program/train/training.h"
 #include "program/verbs.h"
@@ -21,7 +23,8 @@ constexpr const char* kTrainExamples = R"(Examples:
 The folder holds checkpoint.safetensors and losses.jsonl. Threads do not change
 the bits.
 Exit codes: 0 done, 1 the loss is not finite or the memory too small, 2 bad
-usage or input, 3 the disk is full, 130 interrupted; the state is saved.
+usage or input, 3 the disk is full, 4 no such device, 130 interrupted; the
+state is saved.
 )";
 
 struct TrainOptions {
@@ -59,6 +62,10 @@ int run_train(const TrainOptions& o) {
                 .got = "no --resume",
                 .wanted = "--resume",
                 .hint = "leave --force out"});
+  if (const std::string missing = missing_device(s.device.kind, "train"); !missing.empty()) {
+    std::fputs(missing.c_str(), stderr);
+    return kNoDevice;
+  }
   if (s.threads == 0) s.threads = default_threads();
   return Training(s).run();
 }
@@ -136,6 +143,7 @@ void add_train(CLI::App& app, Action& action) {
   options->settings.threads = 0;  // the default number
   options->settings.schedule = {.largest = 2e-3, .least = 1e-4, .warm_up = 100, .steps = 1000};
   add_model_options(verb, *options);
+  add_device_option(verb, options->settings.device.kind);
   add_training_options(verb, *options);
   add_run_options(verb, *options);
   verb->footer(kTrainExamples);

@@ -1,7 +1,7 @@
 // fovea_cuda_check: what `fovea verify --device cuda` cannot see. Repeated launches bit by bit, refusals that need a
 // GPU, tensors beyond 2^31 elements, every tile whether a problem takes it or not, rows of infinite scores.
 //   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | launches | workspaces | devices |
-//   tiles | hopper_tiles | infinite | linear | layers | large
+//   tiles | hopper_tiles | infinite | linear | layers | model [tiny] | large
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -29,9 +29,11 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "infinite") return fovea::cuda::check_infinite_scores();
   if (words.size() == 1 && words[0] == "linear") return fovea::cuda::check_linear();
   if (words.size() == 1 && words[0] == "layers") return fovea::cuda::check_layers();
+  if (words.size() == 1 && words[0] == "model") return fovea::cuda::check_model(false);
+  if (words.size() == 2 && words[0] == "model" && words[1] == "tiny") return fovea::cuda::check_model(true);
   if (words.size() == 1 && words[0] == "large") return fovea::cuda::check_large();
   std::printf(
       "usage: fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | launches | workspaces | "
-      "devices | tiles | hopper_tiles | infinite | linear | layers | large\n");
+      "devices | tiles | hopper_tiles | infinite | linear | layers | model [tiny] | large\n");
   return 2;
 }

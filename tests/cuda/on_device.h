@@ -47,4 +47,7 @@ int check_linear();
 // Layers against their formulas on the host.
 int check_layers();
 
+// The transformer: its passes, its loss, gradients and steps; or tiny models alone, which a sanitizer ends in seconds.
+int check_model(bool tiny);
+
 }  // namespace fovea::cuda

@@ -209,6 +209,17 @@ TEST_P(Norm, BackwardIsTheDerivative) {
   for (std::size_t c = 0; c < got.size(); ++c) EXPECT_NEAR(row_of(dweight, 0, 0, 0)[c], 2 * got[c], 1e-4);
 }
 
+TEST_P(Norm, BackwardAddsToWhatIsThere) {
+  TestTensor sum(dx.view.sizes, DType::fp32, Order::dense, 7), alone(dx.view.sizes, DType::fp32, Order::dense, 0);
+  const std::vector<float> before = sum.all();
+  RowPassBackward pass{x.view, dy.view, alone.view, weight.view, kEpsilon, rotation};
+  backward_on_host(pass, threads(1));
+  pass.dx = sum.view, pass.accumulate = true;
+  backward_on_host(pass, threads(3));
+  const std::vector<float> after = sum.all(), gradient = alone.all();
+  for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], before[i] + gradient[i]) << i;
+}
+
 TEST_P(Norm, AnyNumberOfThreadsAndInPlaceGiveTheSameBits) {
   const std::int64_t rows = partial_rows_on_host(70, rotation);
   std::vector<float> one(static_cast<std::size_t>(rows * GetParam().dim)), many = one;

@@ -121,15 +121,46 @@ class Evaluation {
 
 }  // namespace
 
-double expected_loss(const Config& config, const ParameterMap& map, const std::vector<double>& weights,
-                     const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
-                     std::int64_t length) {
-  const Evaluation evaluation(config, map, weights);
+double expected_loss(const ExpectedBatch& batch, const std::vector<double>& weights) {
+  const Evaluation evaluation(batch.config, batch.map, weights);
   double sum = 0;
-  const auto rows = static_cast<std::int64_t>(tokens.size());
-  for (std::int64_t first = 0; first < rows; first += length)
-    sum += evaluation.sequence(tokens.data() + first, targets.data() + first, length);
+  const auto rows = static_cast<std::int64_t>(batch.tokens.size());
+  for (std::int64_t first = 0; first < rows; first += batch.length)
+    sum += evaluation.sequence(batch.tokens.data() + first, batch.targets.data() + first, batch.length);
   return sum / static_cast<double>(rows);
+}
+
+std::vector<double> expected_gradient(const ExpectedBatch& batch, const std::vector<double>& weights) {
+  constexpr double kStep = 1e-5;
+  std::vector<double> gradient(weights.size()), moved = weights;
+  for (const Parameter& one : batch.map.all()) {
+    for (auto i = static_cast<std::size_t>(one.offset); i < static_cast<std::size_t>(one.offset + one.count()); ++i) {
+      moved[i] = weights[i] + kStep;
+      const double up = expected_loss(batch, moved);
+      moved[i] = weights[i] - kStep;
+      gradient[i] = (up - expected_loss(batch, moved)) / (2 * kStep);
+      moved[i] = weights[i];
+    }
+  }
+  return gradient;
+}
+
+void expected_step(const ParameterMap& map, const AdamW& s, double learning_rate, std::int64_t step,
+                   const std::vector<double>& gradient, ExpectedState& state) {
+  double squares = 0;
+  for (const double g : gradient) squares += g * g;
+  const double norm = std::sqrt(squares), factor = norm > s.largest_norm ? s.largest_norm / norm : 1;
+  const auto t = static_cast<double>(step + 1);
+  for (const Parameter& one : map.all()) {
+    for (auto i = static_cast<std::size_t>(one.offset); i < static_cast<std::size_t>(one.offset + one.count()); ++i) {
+      const double g = factor * gradient[i];
+      state.m[i] = s.beta1 * state.m[i] + (1 - s.beta1) * g;
+      state.v[i] = s.beta2 * state.v[i] + (1 - s.beta2) * g * g;
+      const double m = state.m[i] / (1 - std::pow(s.beta1, t)), v = state.v[i] / (1 - std::pow(s.beta2, t));
+      const double decay = one.is_vector ? 0 : s.weight_decay;
+      state.weights[i] -= learning_rate * (m / (std::sqrt(v) + s.epsilon) + decay * state.weights[i]);
+    }
+  }
 }
 
 }  // namespace fovea::model

@@ -1,16 +1,31 @@
-// The mean loss of a batch in double precision, by loops that follow the formulas of src/model/model.h.
+// The mean loss of a batch in double precision, by loops that follow the formulas of src/model/model.h; its gradient by
+// central differences; and steps of AdamW.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "model/parameters.h"
+#include "model/optimizer.h"
 
 namespace fovea::model {
 
-// `weights` has the map's layout. Sequences are `length` tokens long.
-double expected_loss(const Config& config, const ParameterMap& map, const std::vector<double>& weights,
-                     const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
-                     std::int64_t length);
+// Sequences are `length` tokens long.
+struct ExpectedBatch {
+  const Config& config;
+  const ParameterMap& map;
+  const std::vector<std::int32_t>&tokens, &targets;
+  std::int64_t length;
+};
+
+// Weights and gradients have the map's layout.
+double expected_loss(const ExpectedBatch& batch, const std::vector<double>& weights);
+std::vector<double> expected_gradient(const ExpectedBatch& batch, const std::vector<double>& weights);
+
+struct ExpectedState {
+  std::vector<double> weights, m, v;
+};
+// Step 0, 1, .. with the gradient that clipping leaves: Loshchilov, Hutter, arXiv 1711.05101, algorithm 2.
+void expected_step(const ParameterMap& map, const AdamW& settings, double learning_rate, std::int64_t step,
+                   const std::vector<double>& gradient, ExpectedState& state);
 
 }  // namespace fovea::model

@@ -7,37 +7,17 @@
 #include <cmath>
 #include <functional>
 
-#include "core/random.h"
+#include "core/memory.h"
 #include "expected_model.h"
 #include "fovea/error.h"
 #include "model/optimizer.h"
 #include "model/schedule.h"
+#include "small_models.h"
 
 namespace fovea::model {
 namespace {
 
-constexpr Config kTiny{.vocabulary = 11, .layers = 2, .width = 12, .heads = 3, .hidden = 10, .context = 8};
-constexpr Config kSmall{.vocabulary = 70, .layers = 2, .width = 48, .heads = 4, .hidden = 80, .context = 32};
-
 core::RunContext on(int threads) { return {.threads = threads}; }
-
-std::vector<std::int32_t> tokens_of(const Config& config, std::int64_t count, std::uint64_t seed) {
-  std::vector<std::int32_t> all;
-  for (std::int64_t i = 0; i < count; ++i)
-    all.push_back(static_cast<std::int32_t>(core::philox(seed, 1, static_cast<std::uint64_t>(i))[0] %
-                                            static_cast<std::uint32_t>(config.vocabulary)));
-  return all;
-}
-
-// Larger weights than a training begins with, so that every part of the model matters.
-void spread(Model& model) {
-  for (const Parameter& one : model.map().all()) {
-    for (std::int64_t i = 0; i < one.count(); ++i) {
-      const float random = core::approximate_normal(core::philox(5, 2, static_cast<std::uint64_t>(one.offset + i)));
-      model.weights()[static_cast<std::size_t>(one.offset + i)] = one.is_vector ? 1.0f + 0.2f * random : 0.4f * random;
-    }
-  }
-}
 
 std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
 
@@ -46,28 +26,20 @@ TEST(Model, LossAndGradientsAreRight) {
   const std::vector<std::int32_t> tokens = tokens_of(kTiny, extent.rows(), 1),
                                   targets = tokens_of(kTiny, extent.rows(), 2);
   Model model(kTiny, extent, 0);
-  spread(model);
+  model.write(State::weights, large_weights(model.map(), 5), {});
   const std::vector<double> weights(model.weights().begin(), model.weights().end());
-  const auto loss_at = [&](const std::vector<double>& at) {
-    return expected_loss(kTiny, model.map(), at, tokens, targets, extent.length);
-  };
-  EXPECT_NEAR(model.add_gradients({tokens, targets}, 1.0, on(2)), loss_at(weights), 1e-6);
+  const ExpectedBatch batch{kTiny, model.map(), tokens, targets, extent.length};
+  EXPECT_NEAR(model.add_gradients({tokens, targets}, 1.0, on(2)), expected_loss(batch, weights), 1e-6);
+  const std::vector<double> expected = expected_gradient(batch, weights);
   for (const Parameter& one : model.map().all()) {
-    std::vector<double> expected;
     double largest = 0;
-    for (std::int64_t i = 0; i < one.count(); ++i) {
-      constexpr double kStep = 1e-5;
-      std::vector<double> up = weights, down = weights;
-      up[static_cast<std::size_t>(one.offset + i)] += kStep;
-      down[static_cast<std::size_t>(one.offset + i)] -= kStep;
-      expected.push_back((loss_at(up) - loss_at(down)) / (2 * kStep));
-      largest = std::max(largest, std::abs(expected.back()));
-    }
+    for (std::int64_t i = one.offset; i < one.offset + one.count(); ++i)
+      largest = std::max(largest, std::abs(expected[static_cast<std::size_t>(i)]));
     EXPECT_GT(largest, 1e-4) << one.name << " has no gradient to compare";
-    for (std::int64_t i = 0; i < one.count(); ++i)
-      ASSERT_NEAR(model.gradients()[static_cast<std::size_t>(one.offset + i)], expected[static_cast<std::size_t>(i)],
+    for (std::int64_t i = one.offset; i < one.offset + one.count(); ++i)
+      ASSERT_NEAR(model.gradients()[static_cast<std::size_t>(i)], expected[static_cast<std::size_t>(i)],
                   1e-5 * std::max(largest, 0.1))
-          << one.name << " " << i;
+          << one.name << " " << i - one.offset;
   }
 }
 
@@ -107,7 +79,7 @@ std::vector<float> weights_after_steps(int threads) {
     const auto seed = static_cast<std::uint64_t>(step);
     const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), seed),
                                     targets = tokens_of(kSmall, extent.rows(), seed + 100);
-    clear_gradients(model);
+    clear_gradients(model, {});
     model.add_gradients({tokens, targets}, 1.0, on(threads));
     update(model, {}, 1e-2, step, on(threads));
   }
@@ -127,7 +99,7 @@ TEST(Model, LearnsARepeatedBatch) {
                                   targets = tokens_of(kSmall, extent.rows(), 2);
   double loss = 0;
   for (int step = 0; step < 150; ++step) {
-    clear_gradients(model);
+    clear_gradients(model, {});
     loss = model.add_gradients({tokens, targets}, 1.0, on(2));
     update(model, {.weight_decay = 0}, 1e-2, step, on(2));
   }
@@ -204,6 +176,61 @@ TEST(Model, RefusesBadSizesAndTokens) {
   EXPECT_EQ(refusal([&] { model.losses({few, right}, on(1)); }), "tokens: a batch of another size");
   EXPECT_EQ(refusal([&] { model.losses({right, high}, on(1)); }), "targets: a token outside of the vocabulary");
   EXPECT_EQ(refusal([&] { model.add_gradients({low, right}, 1, on(1)); }), "tokens: a token outside of the vocabulary");
+}
+
+TEST(Model, RefusesAGpuThatIsNotThereBeforeItTakesMemory) {
+  const std::int64_t before = core::memory_count().current;
+  try {
+    Model(kTiny, {1, 4}, 0, {DeviceKind::cuda, 60});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.status() == Status::unsupported || error.status() == Status::invalid_argument) << error.what();
+    EXPECT_FALSE(error.details().got.empty()) << error.what();
+  }
+  EXPECT_EQ(core::memory_count().current, before);
+}
+
+TEST(Model, StateIsReadAndWrittenWhole) {
+  Model model(kTiny, {1, 4}, 0);
+  std::vector<float> values(static_cast<std::size_t>(model.map().floats()));
+  for (const State state : {State::weights, State::gradients, State::first_moment, State::second_moment}) {
+    values[7] += 1.5f;
+    model.write(state, values, {});
+    EXPECT_EQ(model.read(state, {}), values);
+    EXPECT_EQ(copy(model.state(state)), values);
+  }
+  values.pop_back();
+  EXPECT_EQ(refusal([&] { model.write(State::weights, values, {}); }), "values: an array of another size");
+}
+
+TEST(Model, AStepInHalvesHasTheSameBits) {
+  const Extent extent{2, 16};
+  const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1),
+                                  targets = tokens_of(kSmall, extent.rows(), 2);
+  Model whole(kSmall, extent, 4), halves(kSmall, extent, 4);
+  const double loss = whole.add_gradients({tokens, targets}, 1.0, on(2)), norm = update(whole, {}, 1e-2, 0, on(2));
+  halves.begin_forward({tokens, targets}, 1.0, on(2));
+  halves.backward({tokens, targets}, on(2));
+  begin_update(halves, {}, 1e-2, 0, on(2));
+  halves.wait(on(2));
+  EXPECT_EQ(halves.mean_loss(on(2)), loss);
+  EXPECT_EQ(gradient_norm(halves, on(2)), norm);
+  EXPECT_EQ(copy(halves.weights()), copy(whole.weights()));
+}
+
+// Every row of the matrix is one row of one head, and neighbouring rows are heads as far as the number allows.
+TEST(Model, RowsAreSplitAmongTheWarpsOfAGpu) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 6, 8, 513, 2048, 70000}) {
+    const Sizes sizes = norm_sizes(rows, 48);
+    EXPECT_EQ(sizes[1], rows % 4 == 0 ? 4 : rows % 2 == 0 ? 2 : 1);
+    EXPECT_EQ(sizes, (Sizes{1, sizes[1], rows / sizes[1], 48}));
+    const std::int64_t sums = partial_count(DeviceKind::cuda, rows, 48) / 48;
+    EXPECT_GE(sums, std::min<std::int64_t>(rows, 4));
+    EXPECT_LE(sums, 4096) << "a thread block sums many rows";
+  }
+  EXPECT_EQ(square_sum_count(DeviceKind::cuda, kSquares), 1);
+  EXPECT_EQ(square_sum_count(DeviceKind::cuda, kSquares + 1), 2);
+  EXPECT_EQ(square_sum_count(DeviceKind::cpu, 1'000'000), 0);
 }
 
 TEST(Model, PresetsHaveThePublishedSizes) {

@@ -28,6 +28,7 @@ TEST(Profile, HasARowForEachPass) {
     const program::ProfileRow& row = rows[i];
     EXPECT_EQ(row.passes, passes[i]);
     EXPECT_EQ(row.model, "custom");
+    EXPECT_EQ(row.device, "cpu");
     EXPECT_EQ(row.sizes, "layers=2 width=32 heads=2 hidden=48 vocabulary=100 context=256");
     EXPECT_EQ(row.parameters, 2 * (4 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 2 * 100 * 32 + 32);
     EXPECT_EQ(row.times.size(), phases[i]);
@@ -87,8 +88,15 @@ TEST(Profile, RefusesWhatItCannotProfile) {
   EXPECT_NE(refusal({"profile", "--heads", "3"}).find("argument `heads`"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--steps", "2"}).find("--steps"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--passes", "backward"}).find("--passes"), std::string::npos);
+  EXPECT_NE(refusal({"profile", "--device", "tpu"}).find("--device"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--model", "report-d1:sm", "--layers", "2"}).find("a preset has its own sizes"),
             std::string::npos);
+}
+
+TEST(Profile, SaysThatThereIsNoGpu) {
+  const Ended run = fovea(command({"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
+  EXPECT_EQ(run.code, 4) << run.err;
+  EXPECT_NE(run.err.find("fovea profile: no device"), std::string::npos) << run.err;
 }
 
 TEST(Profile, AnInterruptKeepsTheRowsThatAreThere) {

@@ -189,6 +189,10 @@ TEST_F(Train, RefusesCheckpointsThatDoNotFit) {
   foreign.replace(foreign.find("fovea.checkpoint/1"), 18, "foreign.checkpoint");
   write_text(checkpoint("out"), foreign);
   expect_refused(resume, "a safetensors file that is no checkpoint of fovea");
+  std::string elsewhere = whole;  // of another device
+  elsewhere.replace(elsewhere.find("\"device\":\"cpu\""), 14, "\"device\":\"gpu\"");
+  write_text(checkpoint("out"), elsewhere);
+  expect_refused(resume, "device differs");
   write_text(checkpoint("out"), whole);
   write_words(folder_ / "text/a", 901, 1);
   expect_refused(resume, "text_sha256 differs");
@@ -207,6 +211,10 @@ TEST_F(Train, RefusesOptionsThatMakeNoTraining) {
   EXPECT_NE(refusal({"--preset", "xl"}).find("no preset of this name"), std::string::npos);
   EXPECT_NE(refusal({"--text", folder_ / "missing"}).find("the text cannot be read"), std::string::npos);
   EXPECT_NE(refusal({"--text", folder_ / "text/short"}).find("no text of a useful length"), std::string::npos);
+  const Ended no_gpu = fovea(command("gpu", 4, {"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
+  EXPECT_EQ(no_gpu.code, 4) << no_gpu.err;
+  EXPECT_NE(no_gpu.err.find("fovea train: no device"), std::string::npos) << no_gpu.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "gpu")) << "nothing is begun";
   const Ended large = fovea(command("none", 4, {"--batch", "100000000"}));
   EXPECT_EQ(large.code, 1) << large.err;
   EXPECT_NE(flat(large.err).find("the plan is larger than the free memory"), std::string::npos) << large.err;

@@ -25,6 +25,7 @@ struct RmsNormBackwardTask {
   bool accumulate;  // add to dx
   float* dweight;   // [columns]: the sum over these rows
   int64_t rows, columns;
+  float epsilon;  // that `inverse` has; for devices that compute it again
 };
 
 // out = silu(gate) * up, silu(a) = a / (1 + exp(-a)). A row holds its gates, then its ups. Shazeer, arXiv 2002.05202.

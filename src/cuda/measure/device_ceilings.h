@@ -5,8 +5,8 @@
 
 namespace fovea::cuda {
 
-// Flops per second of a large square matrix product of random numbers, with fp32 sums and, for fp32, no TF32. Calls
-// cuBLASLt; 0 if that cannot be loaded. Takes a little longer than `seconds`.
+// Flops per second of a large matrix product of random numbers, with fp32 sums; for fp32 the faster of two, without
+// TF32. Calls cuBLASLt; 0 if that cannot be loaded. Takes a little longer than `seconds`.
 double product_flops(DType dtype, double seconds);
 
 // Bytes read plus bytes written per second by a copy within the device's memory.

@@ -165,6 +165,7 @@ __global__ void __launch_bounds__(kThreads) backward(const __grid_constant__ Bac
             if (partial != nullptr) partial[column] += g * value * norm.factor;
             g = norm(g, value, load_element(p.weight.data, p.weight.kind, column));
           }
+          if (p.accumulate) g += load_element(p.dx.data, p.dx.kind, dx + column);
           store_element(p.dx.data, p.dx.kind, dx + column, g);
         };
         finish(gradient.x, columns.a);

@@ -38,6 +38,7 @@ struct BackwardParameters {
   float epsilon = 0;
   RotationParameters rotation;
   float* partial = nullptr;  // [thread blocks * warps, dim]
+  bool accumulate = false;
 };
 const void* backward_kernel();
 

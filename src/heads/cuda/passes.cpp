@@ -61,7 +61,8 @@ void backward_on_gpu(const RowPassBackward& pass, const core::RunContext& contex
                                       .weight = ref(pass.weight),
                                       .epsilon = static_cast<float>(pass.epsilon),
                                       .rotation = parameters_of(pass.rotation),
-                                      .partial = pass.partial};
+                                      .partial = pass.partial,
+                                      .accumulate = pass.accumulate};
   const std::int64_t most = pass.partial == nullptr ? kMaxGrid : kMostGpuCtas;
   enqueue(backward_kernel(), std::min(parameters.tokens, most), kGpuWarps * 32, parameters, context,
           parameters.rotation.pairs);

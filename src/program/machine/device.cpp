@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "program/machine/machine.h"
 
@@ -23,6 +24,10 @@ std::string missing_device(DeviceKind device, const std::string& verb, const std
       "  hint:   {} runs the same here\n",
       verb, machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
       reasons.empty() ? "; this build has no CUDA implementations" : reasons, instead);
+}
+
+std::int64_t free_bytes(DeviceKind device) {
+  return device == DeviceKind::cpu ? this_machine().available_bytes : cuda::free_device_bytes();
 }
 
 }  // namespace fovea::program

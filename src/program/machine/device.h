@@ -1,6 +1,7 @@
-// Whether the requested device exists.
+// Whether the requested device exists, and its free memory.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "fovea/tensor.h"
@@ -12,5 +13,8 @@ inline constexpr int kNoDevice = 4;  // exit code
 // Why no implementation can run on the device, as several lines for stderr; empty if one can. `instead` is the option
 // that requests the CPU.
 std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead = "--device cpu");
+
+// Memory that a program may still take: of the machine, or of the GPU.
+std::int64_t free_bytes(DeviceKind device);
 
 }  // namespace fovea::program

@@ -106,6 +106,7 @@ struct ProfileRow {
   std::string sizes;   // layers=12 width=768 ..
   std::string passes;  // forward, forward+backward or step
   std::int64_t batch = 0, context = 0;
+  std::string device = "cpu";                   // or cuda
   std::string status, reason;                   // ok; oom: the plan is larger than the free memory
   std::map<std::string, TimeStatistics> times;  // forward, backward, optimizer, total: seconds of each measured step
   std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..

@@ -1,7 +1,10 @@
 // Tensors of a checkpoint: each parameter by its name, and its moments below optimizer.m. and optimizer.v.
 #include "program/train/checkpoint.h"
 
+#include <array>
 #include <charconv>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -26,15 +29,22 @@ std::vector<std::int64_t> shape_of(const model::Parameter& one) {
   return {one.rows, one.columns};
 }
 
+struct Stored {
+  model::State state;
+  const char* prefix;
+};
+constexpr std::array<Stored, 3> kStored{{{model::State::weights, ""},
+                                         {model::State::first_moment, "optimizer.m."},
+                                         {model::State::second_moment, "optimizer.v."}}};
+using Arrays = std::array<std::span<float>, kStored.size()>;  // of the model, or copies on the host
+
 // visit(name, shape, values) for all tensors of a checkpoint, in the order of the file.
 template <class Visit>
-void for_each_tensor(model::Model& model, Visit visit) {
-  for (const auto& [prefix, array] : {std::pair{"", model.weights()},
-                                      {"optimizer.m.", model.first_moment()},
-                                      {"optimizer.v.", model.second_moment()}}) {
-    for (const model::Parameter& one : model.map().all())
-      visit(prefix + one.name, shape_of(one),
-            array.subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count())));
+void for_each_tensor(const model::ParameterMap& map, const Arrays& arrays, Visit visit) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    for (const model::Parameter& one : map.all())
+      visit(kStored[i].prefix + one.name, shape_of(one),
+            arrays[i].subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count())));
   }
 }
 
@@ -69,10 +79,19 @@ void save_checkpoint(const std::string& path, model::Model& model, const Metadat
   Metadata metadata = settings;
   metadata[kFormatKey] = kFormat;
   metadata[kStep] = std::to_string(step);
+  std::array<std::vector<float>, kStored.size()> copies;
+  Arrays arrays;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (model.device().kind == DeviceKind::cpu)
+      arrays[i] = model.state(kStored[i].state);
+    else
+      arrays[i] = copies[i] = model.read(kStored[i].state, {});
+  }
   std::vector<StoredTensor> tensors;
-  for_each_tensor(model, [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> values) {
-    tensors.push_back({name, shape, values});
-  });
+  for_each_tensor(model.map(), arrays,
+                  [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> values) {
+                    tensors.push_back({name, shape, values});
+                  });
   write_safetensors(path, metadata, tensors);
 }
 
@@ -84,14 +103,17 @@ std::int64_t load_checkpoint(const std::string& path, model::Model& model, const
     if (file.count() != 3 * model.map().all().size())
       refuse("a checkpoint with another number of tensors", std::to_string(file.count()),
              std::to_string(3 * model.map().all().size()), "the file was changed by another program");
-    std::vector<std::vector<float>> values;
-    for_each_tensor(model, [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> to) {
-      file.read(name, shape, values.emplace_back(to.size()));
-    });
-    std::size_t next = 0;
-    for_each_tensor(model, [&](const std::string&, const std::vector<std::int64_t>&, std::span<float> to) {
-      std::ranges::copy(values[next++], to.begin());
-    });
+    std::array<std::vector<float>, kStored.size()> values;
+    Arrays arrays;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      values[i].resize(static_cast<std::size_t>(model.map().floats()));
+      arrays[i] = values[i];
+    }
+    for_each_tensor(model.map(), arrays,
+                    [&](const std::string& name, const std::vector<std::int64_t>& shape, std::span<float> to) {
+                      file.read(name, shape, to);
+                    });
+    for (std::size_t i = 0; i < arrays.size(); ++i) model.write(kStored[i].state, arrays[i], {});
     return step;
   } catch (const SafetensorsError& error) {
     refuse("the checkpoint cannot be used", error.what(), "a file that `fovea train` wrote",

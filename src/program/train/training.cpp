@@ -10,9 +10,11 @@
 #include <span>
 
 #include "core/check.h"
+#include "core/names.h"
 #include "program/bench/progress.h"
 #include "program/command_line.h"
 #include "program/interrupt.h"
+#include "program/machine/device.h"
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/output_file.h"
@@ -38,8 +40,8 @@ void check_settings(const TrainingSettings& s) {
 void check_memory(const TrainingSettings& s) {
   const model::Extent extent{s.batch, s.config.context};
   const model::ParameterMap map(s.config);
-  const model::MemoryPlan plan(s.config, extent, map, model::Calls(s.config, extent));
-  const std::int64_t free = this_machine().available_bytes;
+  const model::MemoryPlan plan(s.config, extent, map, model::Calls(s.config, extent, s.device));
+  const std::int64_t free = free_bytes(s.device.kind);
   if (plan.total_bytes > free)
     core::fail({.status = Status::out_of_memory,
                 .argument = "--batch",
@@ -75,6 +77,7 @@ Metadata words_of(const TrainingSettings& s, const Text& text) {
           {"weight_decay", word(s.optimizer.weight_decay)},
           {"clip", word(s.optimizer.largest_norm)},
           {"seed", word(s.seed)},
+          {"device", std::string(core::name_of(s.device.kind))},
           {"text_sha256", text.sha256}};
 }
 
@@ -84,7 +87,7 @@ Training::Training(const TrainingSettings& settings)
       held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
       trigram_(trigram_loss(text_)),
       words_(words_of(settings, text_)),
-      model_(settings.config, extent(), settings.seed),
+      model_(settings.config, extent(), settings.seed, settings.device),
       step_(start()),
       losses_(losses_path(), environment(), settings.resume, settings.force),
       history_(losses_.before().steps) {
@@ -118,7 +121,7 @@ double Training::add_gradients(std::int64_t step) {
                                            settings_.seed, static_cast<std::uint64_t>(step));
   const std::span<const std::int32_t> tokens(all.tokens), targets(all.targets);
   const double share = 1.0 / static_cast<double>(settings_.accumulate);
-  model::clear_gradients(model_);
+  model::clear_gradients(model_, context());
   double loss = 0;
   for (std::int64_t pass = 0; pass < settings_.accumulate; ++pass) {
     const auto first = static_cast<std::size_t>(pass * rows), count = static_cast<std::size_t>(rows);

@@ -24,9 +24,10 @@ struct TrainingSettings {
   std::uint64_t seed = 0;
   std::int64_t held_out_every = 200, save_every = 200;  // steps
   std::string text, folder;
+  Device device;
   int threads = 1;
   bool resume = false, force = false;
-  bool json = false;  // the last step's record instead of the summary
+  bool json = false;               // the last step's record instead of the summary
   std::vector<std::string> typed;  // the words of the command line
 };
 
