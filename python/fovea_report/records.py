@@ -15,7 +15,12 @@ ROW_KEYS = {"problem": str, "impl": str, "status": str, "reason": str, "flags": 
             "bytes": (int, float), "error": dict, "threads": int, "source": dict, "timer": str, "machine": str}
 STEP_KEYS = {"step": int, "loss": (int, float), "learning_rate": (int, float), "gradient_norm": (int, float),
              "seconds": (int, float), "bytes": int}
+WHOLE_KEYS = ("threads", "workspace_bytes", "saved_bytes", "memory_before_backward_bytes")
 KEYS = {"fovea.env/1": ENV_KEYS, "fovea.bench/1": ROW_KEYS, "fovea.train/1": STEP_KEYS}
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63 and value % 1 == 0
 
 
 def parse_line(line: str) -> dict[str, Any]:
@@ -28,8 +33,12 @@ def parse_line(line: str) -> dict[str, Any]:
     for key, kind in wanted.items():
         if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
             raise ValueError(f"a record whose `{key}` is missing or of the wrong type")
-    if wanted is ROW_KEYS and record["status"] == "ok":
+    if wanted is ROW_KEYS:
         times = record.get("time_s") or {}
+        for key, value in [("n", times.get("n")), *((key, record.get(key)) for key in WHOLE_KEYS)]:
+            if value is not None and not is_whole(value):
+                raise ValueError(f"a record whose key `{key}` is no whole number")
+    if wanted is ROW_KEYS and record["status"] == "ok":
         if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
             raise ValueError("a row with status ok that has no time")
     return record

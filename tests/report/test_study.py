@@ -94,6 +94,15 @@ def test_a_file_without_records_is_refused(tmp_path, vocabulary, text, said):
         make_study([path], vocabulary)
 
 
+@pytest.mark.parametrize("key", ["n", "workspace_bytes", "saved_bytes", "memory_before_backward_bytes"])
+@pytest.mark.parametrize("value", [1e300, 1.5, "many", True, float("inf")])
+def test_a_number_that_is_not_whole_is_refused_by_name(write, vocabulary, key, value):
+    wrong = row("naive")
+    (wrong["time_s"] if key == "n" else wrong)[key] = value
+    with pytest.raises(Refused, match=f"`{key}`"):
+        make_study([write([wrong])], vocabulary)
+
+
 def test_a_row_of_the_wrong_type_is_refused_by_name(write, vocabulary):
     with pytest.raises(Refused, match="`threads`"):
         make_study([write([row("naive", threads=1.5)])], vocabulary)
