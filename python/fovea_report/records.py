@@ -27,20 +27,20 @@ def parse_line(line: str) -> dict[str, Any]:
     record = json.loads(line, parse_constant=lambda word: float("nan"))
     if not isinstance(record, dict):
         raise ValueError("no object")
-    wanted = KEYS.get(record.get("schema"))
-    if wanted is None:
+    if (wanted := KEYS.get(record.get("schema"))) is None:
         raise ValueError(f"the schema `{record.get('schema')}`, which is none of {', '.join(KEYS)}")
     for key, kind in wanted.items():
         if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
             raise ValueError(f"a record whose `{key}` is missing or of the wrong type")
-    if wanted is ROW_KEYS:
-        times = record.get("time_s") or {}
-        for key, value in [("n", times.get("n")), *((key, record.get(key)) for key in WHOLE_KEYS)]:
-            if value is not None and not is_whole(value):
-                raise ValueError(f"a record whose key `{key}` is no whole number")
-    if wanted is ROW_KEYS and record["status"] == "ok":
-        if any(not isinstance(times.get(name), (int, float)) for name in TIMES) or not times["median"] > 0:
-            raise ValueError("a row with status ok that has no time")
+    if wanted is not ROW_KEYS:
+        return record
+    if not isinstance(times := record.get("time_s") or {}, dict):
+        raise ValueError("a record whose key `time_s` is no object")
+    for key, value in [("n", times.get("n")), *((key, record.get(key)) for key in WHOLE_KEYS)]:
+        if value is not None and not is_whole(value):
+            raise ValueError(f"a record whose key `{key}` is no whole number")
+    if record["status"] == "ok" and not ({type(times.get(k)) for k in TIMES} <= {int, float} and times["median"] > 0):
+        raise ValueError("a row with status ok that has no time")
     return record
 
 

@@ -13,10 +13,12 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-AttentionProblem problem_of(const std::string& line) {
-  AttentionProblem p = verification::attention_sweep(line).front().problem;
+AttentionProblem on_gpu(AttentionProblem p) {
   p.device = {DeviceKind::cuda, 0};
   return p;
+}
+AttentionProblem problem_of(const std::string& line) {
+  return on_gpu(verification::attention_sweep(line).front().problem);
 }
 
 const ForwardPlan& plan_of(const core::Prepared& prepared) { return static_cast<const ForwardPlan&>(*prepared.plan); }
@@ -49,8 +51,7 @@ TEST(HopperPlan, CountsEveryQueryTileOnce) {
   for (const auto& c :
        verification::attention_sweep("pass=fwd b=1,3 hq=6 hkv=2 lq=1,64,65,1000 lk=1000 d=64,128,192,256 "
                                      "dtype=bf16 mask=none,causal_bottom_right")) {
-    AttentionProblem p = c.problem;
-    p.device = {DeviceKind::cuda, 0};
+    const AttentionProblem p = on_gpu(c.problem);
     const core::Prepared prepared = prepare(p, 0);
     ASSERT_EQ(prepared.refusal, "");
     const ForwardPlan& plan = plan_of(prepared);
@@ -71,8 +72,7 @@ TEST(HopperPlan, SplitsTheKeysOfFewQueries) {
   describe_device(9, 132, kH200Shared, 1);
   for (const auto& c : verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=10007,32k d=64,128,256 "
                                                      "dtype=bf16,fp16")) {
-    AttentionProblem p = c.problem;
-    p.device = {DeviceKind::cuda, 0};
+    const AttentionProblem p = on_gpu(c.problem);
     const core::Prepared prepared = prepare(p, 0);
     ASSERT_EQ(prepared.refusal, "");
     const ForwardPlan& plan = plan_of(prepared);
@@ -139,11 +139,11 @@ std::int64_t tiles_that_are_seen(const AttentionProblem& p, std::int64_t first, 
 TEST(HopperPlan, SplitsHaveRoomForTheKeysOfEveryQueryTile) {
   describe_device(9, 132, kH200Shared, 1);
   int with_splits = 0;
-  for (const std::string mask : {"none", "causal_top_left", "causal_bottom_right", "window_bottom_right left=2500 right=9"}) {
+  for (const std::string mask :
+       {"none", "causal_top_left", "causal_bottom_right", "window_bottom_right left=2500 right=9"}) {
     for (const auto& c : verification::attention_sweep(
              "pass=fwd hq=4 hkv=1,2,4 lq=1,7,64,300 lk=130,6000,20001 d=64,128,192,256 dtype=bf16 mask=" + mask)) {
-      AttentionProblem p = c.problem;
-      p.device = {DeviceKind::cuda, 0};
+      const AttentionProblem p = on_gpu(c.problem);
       const core::Prepared prepared = prepare(p, 0);
       ASSERT_EQ(prepared.refusal, "");
       const ForwardPlan& plan = plan_of(prepared);

@@ -110,6 +110,9 @@ def test_a_row_of_the_wrong_type_is_refused_by_name(write, vocabulary):
     wrong["time_s"]["median"] = None
     with pytest.raises(Refused, match="no time"):
         make_study([write([wrong])], vocabulary)
+    wrong["time_s"] = 0.1
+    with pytest.raises(Refused, match="`time_s`"):
+        make_study([write([wrong])], vocabulary)
 
 
 def test_titles_name_the_threads_if_records_differ(study):
