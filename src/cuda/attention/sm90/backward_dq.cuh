@@ -48,6 +48,7 @@ __device__ __forceinline__ void announce_additions(const BackwardParameters& p, 
     if (!turn_of<Tile::kQueries>(p, work, walk.tile).last) ptx::add_release(turns, 1);
     release(barriers, slot, true);
     walk.advance(p, work);
+    slot.advance();
   }
 }
 
