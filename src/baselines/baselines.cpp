@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "attention/scale.h"
 #include "baselines/backward.h"
 #include "baselines/forward.h"
 #include "baselines/plan.h"
@@ -19,6 +21,7 @@ core::Prepared prepare(const AttentionProblem& p, int form) {
   const std::int64_t longest = std::max(p.len_q, p.len_k);
   if (longest > linear::blas::kLargestSize)
     return {.refusal = "the matrix libraries take lengths below 2^31, got " + std::to_string(longest)};
+  if (std::string reason = attention::scale_refusal(p.scale); !reason.empty()) return {.refusal = std::move(reason)};
   auto plan = std::make_shared<Plan>(static_cast<Form>(form), p);
   if (p.pass == Pass::forward)
     plan->forward = forward_layout(p), plan->workspace_bytes = plan->forward.bytes;

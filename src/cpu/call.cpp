@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "core/check.h"
 #include "core/processors.h"
@@ -39,13 +38,6 @@ Rows key_rows_of(const Sequences& all, const View& view, std::int64_t sequence) 
 }
 
 }  // namespace
-
-std::string scale_refusal(const AttentionProblem& p) {
-  constexpr double kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max();
-  const double log2_scale = std::fabs(p.scale) * kLog2E;
-  if (p.scale == 0 || (log2_scale >= kLeast && log2_scale <= kMost)) return {};
-  return "takes a scale of 0, or of 8.2e-39 to 2.3e38 in size, whose product with log2(e) is a normal number of fp32";
-}
 
 Shape shape_of(const AttentionProblem& p) {
   const KeyWindow window = key_window(p);

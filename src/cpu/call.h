@@ -1,17 +1,13 @@
 // Converts a call to the kernels' structs: the shape that all tasks share, and the rows of each (batch, key head).
 #pragma once
 
-#include <string>
-
 #include "attention/implementation.h"
 #include "cpu/kernels/kernels.h"
 
 namespace fovea::cpu {
 
-// Why the engine refuses the problem's scale; empty if it does not.
-std::string scale_refusal(const AttentionProblem& problem);
-
-Shape shape_of(const AttentionProblem& problem);  // requires a scale that is not refused
+// The scale is one that attention/scale.h does not refuse.
+Shape shape_of(const AttentionProblem& problem);
 
 // The pairs (batch, key head); the index of a sequence is batch * heads_kv + key head.
 struct Sequences {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/scale.h"
 #include "core/never_destroyed.h"
 #include "cpu/backward.h"
 #include "cpu/call.h"
@@ -22,7 +23,8 @@ core::Prepared prepare(const AttentionProblem& problem, int isa) {
   if (kernels == nullptr) return {.refusal = unavailable(isa)};
   if (problem.saved_state) return {.refusal = "saves no state: its backward recomputes the scores from lse"};
   if (kernels->bf16_dot && problem.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
-  if (std::string reason = scale_refusal(problem); !reason.empty()) return {.refusal = std::move(reason)};
+  if (std::string reason = attention::scale_refusal(problem.scale); !reason.empty())
+    return {.refusal = std::move(reason)};
   if (problem.pass == Pass::forward) return {.plan = plan_forward(*kernels, problem)};
   return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }

@@ -143,6 +143,8 @@ class Operation {
   virtual AxisCell cell_of(const Case& c, Pass pass) const;
   // Whether the implementation promises to take all cases of the cell.
   virtual CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& cell) const;
+  // Whether no cell promises anything for the case: its scale is one that kernels need not take.
+  virtual bool is_beyond_cells(const Case&) const { return false; }
   virtual std::string support_page() const;  // docs/support.md
 
  private:

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "cuda/attention/any/arch_spec.h"
 #include "cuda/attention/any/estimate.h"
+#include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/plan.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/launch.h"
 #include "described_device.h"
@@ -219,6 +222,42 @@ TEST(Plan, AGpuThatIsTooOldIsRefused) {
             "described has compute capability 7.0, the kernels need 8.0 or higher");
   describe_device(8, 40, 99 * 1024, 2);
   EXPECT_EQ(prepare(verification::attention_case("pass=fwd lq=128 d=64 device=cuda").problem, 0).refusal, "");
+}
+
+// fp32 kernels cannot hold these scales, nor their products with log2(e).
+TEST(Plan, ScalesBeyondFp32AreRefused) {
+  describe_device(9, 132, kH200Shared, 2);
+  for (const double scale : {1e39, 2.4e38, -2.4e38, 8.1e-39, -1e-300, 0.0, 2.3e38, -2.3e38, 8.2e-39, -8.2e-39, 0.125}) {
+    const bool fits = scale == 0 || (std::abs(scale) > 8.15e-39 && std::abs(scale) < 2.35e38);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      AttentionProblem p = verification::attention_case("pass=e2e b=1 hq=2 lq=256 d=64 dtype=bf16 device=cuda").problem;
+      p.pass = pass;
+      p.scale = scale;
+      for (const auto& refusal : {prepare(p, 0).refusal, sm90::prepare(p, 0).refusal}) {
+        if (refusal.find("takes positive scales") != std::string::npos) continue;
+        EXPECT_EQ(refusal.find("takes a scale of 0, or of 8.2e-39 to 2.3e38 in size") == 0, !fits) << scale << refusal;
+        EXPECT_EQ(refusal.empty(), fits) << scale << refusal;
+      }
+      if (!fits) continue;
+      const Shape shape = shape_of(p);
+      EXPECT_EQ(shape.scale, static_cast<float>(scale));
+      EXPECT_EQ(shape.negate, scale < 0);
+      EXPECT_EQ(shape.abs_scale, scale == 0 ? std::numeric_limits<float>::denorm_min() : std::abs(shape.scale));
+      EXPECT_GT(shape.scale_log2e, 0);
+      EXPECT_TRUE(std::isfinite(shape.scale_log2e));
+    }
+  }
+}
+
+// The largest product that fp32 holds makes a score that is nothing beside 1, and a masked pair still has none.
+TEST(Plan, AScaleOfZeroMakesNoScores) {
+  const AttentionProblem p = verification::attention_case("pass=fwd lq=256 d=64 scale=0 device=cuda").problem;
+  const Shape shape = shape_of(p);
+  for (const float factor : {shape.abs_scale, shape.scale_log2e}) {
+    EXPECT_LT(std::numeric_limits<float>::max() * factor, 1e-6f);
+    EXPECT_EQ(-std::numeric_limits<float>::infinity() * factor, -std::numeric_limits<float>::infinity());
+  }
+  EXPECT_EQ(shape.scale, 0);
 }
 
 // On an H200, with 15 clusters at once, splits through memory were predicted 5 % faster. They took 9 % longer, and the

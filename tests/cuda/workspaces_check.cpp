@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -96,9 +97,10 @@ struct Known {
     call.poison(Pass::backward);
     give_workspaces_back();
   }
-  void enqueue(cudaStream_t stream) {
+  void enqueue(cudaStream_t stream, Buffer workspace = {}) {
     AttentionOptions options = call.options;
     options.stream = stream;
+    options.workspace = workspace;
     attention_backward(call.backward, options);
   }
   std::string wrong() const { return call.bytes() == wanted ? "" : "other bits"; }
@@ -106,6 +108,40 @@ struct Known {
   DeviceCall call;
   std::int64_t bytes;
   std::vector<std::byte> wanted;
+};
+
+// A captured call of backward. Without a workspace the graph has memory nodes.
+class Graph {
+ public:
+  Graph(Known& one, cudaStream_t stream, Buffer workspace = {}) : stream_(stream) {
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    one.enqueue(stream, workspace);
+    check(cudaStreamEndCapture(stream, &graph_), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&executable_, graph_, 0), "cudaGraphInstantiate");
+  }
+  ~Graph() { cudaGraphExecDestroy(executable_), cudaGraphDestroy(graph_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch() const { check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch"); }
+  // Microseconds of one of `replays` in a row.
+  double replay_us(int replays) const {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+    check(cudaEventRecord(begin, stream_), "cudaEventRecord");
+    for (int i = 0; i < replays; ++i) launch();
+    check(cudaEventRecord(end, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+    cudaEventDestroy(begin), cudaEventDestroy(end);
+    return 1e3 * static_cast<double>(ms) / replays;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t executable_ = nullptr;
 };
 
 // Of one length, or of two that take turns.
@@ -222,25 +258,53 @@ void a_capture_gets_nothing_left() {
   one.enqueue(stream.get());
   wait();
   judge("before a capture", unless_used(one.bytes));
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  one.enqueue(stream.get());
-  check(cudaStreamEndCapture(stream.get(), &graph), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-  judge("after a capture", unless_used(one.bytes));
-  for (int replay = 0; replay < 2; ++replay) {
-    one.call.poison(Pass::backward);
-    check(cudaGraphLaunch(executable, stream.get()), "cudaGraphLaunch");
-    wait();
-    judge("the graph", one.wrong());
-    one.call.poison(Pass::backward);
-    one.enqueue(stream.get());
-    wait();
-    judge("the call after the graph", one.wrong());
+  {
+    const Graph graph(one, stream.get());
+    judge("after a capture", unless_used(one.bytes));
+    for (int replay = 0; replay < 2; ++replay) {
+      one.call.poison(Pass::backward);
+      graph.launch();
+      wait();
+      judge("the graph", one.wrong());
+      one.call.poison(Pass::backward);
+      one.enqueue(stream.get());
+      wait();
+      judge("the call after the graph", one.wrong());
+    }
   }
-  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph);
   judge("after the graph", unless_used(one.bytes));
+  give_workspaces_back();
+}
+
+double median(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
+
+// The two graphs take turns, so that both run at the same frequency.
+void time_replays(std::int64_t length) {
+  constexpr int kRounds = 51, kReplays = 100;
+  Known one(length);
+  const Stream stream;
+  const DeviceMemory workspace(one.bytes);
+  const Graph with_nodes(one, stream.get()), with_callers(one, stream.get(), {workspace.data(), workspace.bytes()});
+  std::vector<double> nodes_us, callers_us;
+  for (int round = 0; round < kRounds; ++round) {
+    nodes_us.push_back(with_nodes.replay_us(kReplays));
+    callers_us.push_back(with_callers.replay_us(kReplays));
+  }
+  const double nodes = median(nodes_us), callers = median(callers_us);
+  std::printf(
+      "workspaces: replay of backward, %lld rows, %lld bytes: %.2f us with memory nodes, %.2f us with the "
+      "caller's workspace, difference %.2f us\n",
+      static_cast<long long>(length), static_cast<long long>(one.bytes), nodes, callers, nodes - callers);
+  for (const Graph* graph : {&with_nodes, &with_callers}) {
+    one.call.poison(Pass::backward);
+    graph->launch();
+    wait();
+    judge("a replay after many", one.wrong());
+  }
   give_workspaces_back();
 }
 
@@ -306,6 +370,7 @@ int check_workspaces() {
   streams_side_by_side();
   threads_at_once();
   a_capture_gets_nothing_left();
+  for (const std::int64_t length : {lengths().small, std::int64_t{512}, lengths().large}) time_replays(length);
   sizes_change();
   too_much_to_be_kept();
   if (!pdl_enabled()) streams_destroyed_under_way();

@@ -308,6 +308,18 @@ TEST(CommandLineOutput, VerifyReplaysALineOnTheDeviceItNames) {
   }
 }
 
+// Kernels refuse a scale beyond fp32; then only the reference computes the case.
+TEST(CommandLineOutput, VerifyCountsAScaleBeyondFp32AsRefused) {
+  for (const std::string line : {"lq=8 d=8 scale=1e39", "lq=8 d=8 scale=-8e-39", "op=mha lq=8 e=8 hq=1 scale=1e39"}) {
+    const Ended run = fovea({"verify", "--impl", "cpu.scalar", "--problem", line});
+    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    EXPECT_NE(run.out.find("0 passed, 0 failed"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("1 refused"), std::string::npos) << run.out;
+  }
+  const Ended taken = fovea({"verify", "--impl", "cpu.scalar,reference", "--problem", "lq=8 d=8 scale=8.3e-39"});
+  EXPECT_NE(taken.out.find("2 passed, 0 failed"), std::string::npos) << taken.out << taken.err;
+}
+
 TEST(CommandLineOutput, HostileRunsEveryInputOfALine) {
   const std::string line = "hq=4 hkv=2 lq=9 lk=21 d=7 mask=causal_top_left dtype=fp32,bf16,fp16 pass=fwd,bwd";
   const Ended run =

@@ -176,11 +176,15 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.run_it("--parts", "hostile"), 0, self.said)
         calls = self.calls("verify")
         self.assertEqual(self.groups(), {"hostile": (10 * len(calls), 0)})
-        lines = [call["words"][call["words"].index("--problem") + 1] for call in calls]
-        for line, call in zip(lines, calls):
-            self.assertIn("--hostile", call["words"])
+        line_of = lambda call: call["words"][call["words"].index("--problem") + 1]
+        lines = [line_of(call) for call in calls if "--hostile" in call["words"]]
+        for line in lines:
             self.assertIn("dtype=fp32,bf16,fp16", line)
         self.assertEqual(sum("pass=fwd" in line for line in lines), sum("pass=bwd" in line for line in lines))
+        fixed = [line_of(call) for call in calls if "--hostile" not in call["words"]]
+        self.assertIn("pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal layout=blhd data=outliers "
+                      "place=strided seed=1149451895", fixed)
+        self.assertFalse([call for call in calls if "--impl" in call["words"]])
 
     def test_the_program_understands_the_lines(self):
         if PROGRAM is None:
@@ -197,6 +201,10 @@ class GpuCheck(unittest.TestCase):
             said = json.loads(ended.stdout)
             self.assertEqual((said["passed"], said["failed"]), (len(script.TYPES) * len(script.PASSES), 0))
             self.assertTrue(set(script.AXES) | {"executed"} == set(said["coverage"][0]))
+        for line in script.ONCE_WRONG:
+            ended = subprocess.run([PROGRAM, "verify", "--device", "cpu", "--impl", "reference", "--problem", line],
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertIn("1 passed, 0 failed", ended.stdout)
 
     def python(self, code):
         """A Python that has torch and triton, or not."""

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "attention/scale.h"
 #include "baselines/cuda/backward.h"
 #include "baselines/cuda/forward.h"
 #include "baselines/cuda/plan.h"
@@ -39,6 +41,7 @@ core::Prepared prepare(const AttentionProblem& p, int variant) {
   // The last row sees the latest first key.
   if (key_window(p).begin + p.len_q > 1)
     return {.refusal = "takes only masks that hide no early key: its passes begin every row at key 0"};
+  if (std::string reason = attention::scale_refusal(p.scale); !reason.empty()) return {.refusal = std::move(reason)};
   const auto form = static_cast<Form>(variant);
   auto plan = std::make_shared<Plan>(form, p);
   if (p.pass == Pass::forward)

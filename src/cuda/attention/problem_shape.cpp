@@ -12,10 +12,8 @@ Shape shape_of(const AttentionProblem& p) {
     return static_cast<int>(std::clamp<std::int64_t>(value, -kMaxLength, kMaxLength));
   };
   const KeyWindow window = key_window(p);
-  const auto representable = [](double value) {
-    return static_cast<float>(
-        std::clamp<double>(value, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
-  };
+  // Of 0, the smallest number: then no score is larger than 5e-7, and that of a masked pair is still -inf.
+  const double size = p.scale == 0 ? std::numeric_limits<float>::denorm_min() : std::abs(p.scale);
   return {.window_begin = clamped(window.begin),
           .window_end = clamped(window.end),
           .len_q = static_cast<int>(p.len_q),
@@ -23,8 +21,8 @@ Shape shape_of(const AttentionProblem& p) {
           .dim_qk = static_cast<int>(p.dim_qk),
           .dim_v = static_cast<int>(p.dim_v),
           .scale = static_cast<float>(p.scale),
-          .abs_scale = representable(std::abs(p.scale)),
-          .scale_log2e = representable(std::abs(p.scale) * 1.4426950408889634),
+          .abs_scale = static_cast<float>(size),
+          .scale_log2e = static_cast<float>(size * 1.4426950408889634),
           .negate = p.scale < 0,
           .batch = static_cast<int>(p.batch),
           .heads_q = static_cast<int>(p.heads_q),

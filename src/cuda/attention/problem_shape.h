@@ -10,7 +10,7 @@ namespace fovea::cuda {
 
 inline constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 
-// Lengths are at most kMaxLength; batch and heads fit an int.
+// Lengths are at most kMaxLength; batch and heads fit an int. The scale is one that attention/scale.h does not refuse.
 Shape shape_of(const AttentionProblem& problem);
 
 }  // namespace fovea::cuda

@@ -147,10 +147,10 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
     case Outcome::Kind::refused:
       break;
   }
-  // An implementation must not refuse a cell that the support matrix promises.
+  // An implementation must not refuse a case that the support matrix promises.
   const Pass pass = c.backwards() ? Pass::backward : Pass::forward;
   const auto support = operation_.support_of(implementation, operation_.cell_of(c, pass)).support;
-  if (support == verification::Support::yes) {
+  if (support == verification::Support::yes && !operation_.is_beyond_cells(c)) {
     fail(c, implementation,
          {Outcome::Kind::failed, "refused, though the support matrix promises it: " + outcome.reason});
   } else {

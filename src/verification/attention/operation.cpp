@@ -6,6 +6,7 @@
 
 #include "attention/implementation.h"
 #include "attention/problem_line.h"
+#include "attention/scale.h"
 #include "core/float16.h"
 #include "core/never_destroyed.h"
 #include "fovea/attention.h"
@@ -129,6 +130,9 @@ class Attention final : public Operation {
   }
   CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& at) const override {
     return verification::support_of(implementation_of(implementation), {at[0], at[1], at[2], at[3], at[4]});
+  }
+  bool is_beyond_cells(const Case& c) const override {
+    return !attention::scale_refusal(problem_of(c, Pass::forward).scale).empty();
   }
   std::string support_page() const override { return support_matrix_markdown(); }
 };

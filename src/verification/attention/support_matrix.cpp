@@ -66,7 +66,9 @@ std::string support_matrix_markdown() {
       "layouts, grouped queries (GQA, MQA), different head dimensions of K and V, and fp32 results. It does not mean "
       "that\n"
       "this machine can run the implementation: see `fovea info`. A column is about problems whose larger head\n"
-      "dimension is in the column's range and above the range of the column before.\n\n"
+      "dimension is in the column's range and above the range of the column before. Scales other than 0 and 8.2e-39 "
+      "to\n"
+      "2.3e38 in size are left out: only `reference` takes them.\n\n"
       "Implementations on GPUs are not listed, since their limits depend on the GPU: see `fovea explain`. `cuda.any`\n"
       "takes all types and passes up to d<=256.\n\n"
       "| implementation | type | pass |";

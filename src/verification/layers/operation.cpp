@@ -5,6 +5,7 @@
 
 #include "attention/implementation.h"
 #include "attention/mask.h"
+#include "attention/scale.h"
 #include "core/names.h"
 #include "core/never_destroyed.h"
 #include "core/random.h"
@@ -139,6 +140,9 @@ class Layer final : public Operation {
   std::vector<Axis> axes() const override;
   AxisCell cell_of(const Case& c, Pass pass) const override;
   CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& at) const override;
+  bool is_beyond_cells(const Case& c) const override {
+    return !attention::scale_refusal(layers::problem_of(c.values).scale).empty();
+  }
   std::string support_page() const override;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/scale.h"
 #include "cuda/attention/any/estimate.h"
 #include "cuda/attention/any/instances.h"
 #include "cuda/attention/problem_shape.h"
@@ -123,6 +124,7 @@ std::string refusal(const AttentionProblem& p) {
   if (dim > 256) return "head dimension " + std::to_string(dim) + ", takes 1 to 256";
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
+  if (std::string reason = attention::scale_refusal(p.scale); !reason.empty()) return reason;
   if (std::string reason = grid_refusal(p); !reason.empty()) return reason;
   // This GPU may be too old even though another one of the machine is not.
   if (const std::string too_old = capability_refusal(device_info(p.device.index)); !too_old.empty()) return too_old;

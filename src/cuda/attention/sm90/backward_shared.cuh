@@ -56,10 +56,4 @@ __device__ __forceinline__ void init_backward_barriers(BackwardShared<Tile>& sha
   ptx::fence_mbarrier_init();
 }
 
-// All lanes of the warp have done their part: one arrival.
-__device__ __forceinline__ void arrive_warp(const std::uint64_t& barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_address(&barrier));
-}
-
 }  // namespace fovea::cuda::sm90

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "attention/scale.h"
 #include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
@@ -150,6 +151,7 @@ std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
            "2^40 "
            "bytes";
   if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
+  if (std::string reason = attention::scale_refusal(p.scale); !reason.empty()) return reason;
   if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;
   const DeviceInfo& device = device_info(p.device.index);
   if (device.major != 9 || device.minor != 0)

@@ -81,4 +81,10 @@ __device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, 
   if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
 }
 
+// All lanes of the warp have done their part: one arrival.
+__device__ __forceinline__ void arrive_warp(const std::uint64_t& barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_address(&barrier));
+}
+
 }  // namespace fovea::cuda::sm90

@@ -110,7 +110,7 @@ class DkDvWarpgroup {
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // dV of the step before
       ptx::wgmma_fence_operand(operands);
-      if (step > 0) arrive_of_warp(shared_.dout_barriers.empty[stage ^ 1]);
+      if (step > 0) arrive_warp(shared_.dout_barriers.empty[stage ^ 1]);
       ptx::wgmma_wait<0>();
       ptx::wgmma_fence_operand(scores);
       const FragmentMask mask(p_.shape, f_, work_.first_key, walk_.tile * kTwoPassRows);
@@ -120,7 +120,7 @@ class DkDvWarpgroup {
         probabilities<false>(scores, shared_.lse[stage], p_.shape.scale_log2e, f_, mask);
       }
       ptx::fence_proxy_async();  // lse is read; the next copy into its stage is a write of the async proxy
-      arrive_of_warp(shared_.q_barriers.empty[stage]);
+      arrive_warp(shared_.q_barriers.empty[stage]);
       pack_operands<Element>(operands, scores);
       wait_empty(shared_.p_barriers, at_);
 #pragma unroll
@@ -155,7 +155,7 @@ class DkDvWarpgroup {
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();  // dK of the step before
       ptx::wgmma_fence_operand(operands);
-      if (step > 0) arrive_of_warp(shared_.q_barriers.empty[stage ^ 1]);
+      if (step > 0) arrive_warp(shared_.q_barriers.empty[stage ^ 1]);
       ptx::wgmma_wait<0>();
       ptx::wgmma_fence_operand(dp);
       wait_full(shared_.p_barriers, at_);
@@ -166,7 +166,7 @@ class DkDvWarpgroup {
       }
       ptx::mbarrier_arrive(shared_address(&shared_.p_barriers.empty[stage]));
       ptx::fence_proxy_async();  // delta is read
-      arrive_of_warp(shared_.dout_barriers.empty[stage]);
+      arrive_warp(shared_.dout_barriers.empty[stage]);
       pack_operands<Element>(operands, dp);
       wait_full(shared_.q_barriers, at_);
       ptx::wgmma_fence_operand(operands);

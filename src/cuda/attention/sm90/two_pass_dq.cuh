@@ -150,14 +150,14 @@ struct DqWarpgroup {
       const unsigned k_slot = at.stage();
       ptx::wgmma_wait<1>();  // dQ of the tile before
       ptx::wgmma_fence_operand(operands);
-      if (tile > work.key_tiles.begin) arrive_of_warp(shared.slot_barriers.empty[slot_before]);
+      if (tile > work.key_tiles.begin) arrive_warp(shared.slot_barriers.empty[slot_before]);
       wait_full(shared.slot_barriers, at);
       ptx::wgmma_fence();
       issue_rows_product<Element, Tile::kDimQk>(scores, shared.q[warpgroup], shared.slots[k_slot]);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       ptx::wgmma_fence_operand(dp);
-      arrive_of_warp(shared.slot_barriers.empty[v_slot]);
+      arrive_warp(shared.slot_barriers.empty[v_slot]);
       ptx::wgmma_wait<0>();
       ptx::wgmma_fence_operand(scores);
       if (tile < work.unmasked.begin || tile >= work.unmasked.end) {

@@ -72,10 +72,4 @@ __device__ __forceinline__ void set_zero(float (&c)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(c[i]));
 }
 
-// All lanes of the warp are done: one arrival.
-__device__ __forceinline__ void arrive_of_warp(const std::uint64_t& barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_address(&barrier));
-}
-
 }  // namespace fovea::cuda::sm90
