@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 namespace fovea::core {
 namespace {
@@ -40,6 +41,26 @@ std::optional<double> parse_number(std::string_view text) {
 std::string print(double value) {
   char text[40];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+// How many letters to insert, remove or replace, or neighbours to exchange, to get from one word to the other. Ignores
+// case.
+std::size_t edits(std::string_view from, std::string_view to) {
+  const auto same = [&](std::size_t i, std::size_t j) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return lower(from[i - 1]) == lower(to[j - 1]);
+  };
+  std::vector<std::size_t> two_before, before, row(to.size() + 1);  // row i: from i letters of `from` to those of `to`
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    two_before = std::exchange(before, row);
+    row[0] = i;
+    for (std::size_t j = 1; j < row.size(); ++j) {
+      row[j] = std::min({before[j] + 1, row[j - 1] + 1, before[j - 1] + (same(i, j) ? 0 : 1)});
+      if (i > 1 && j > 1 && same(i, j - 1) && same(i - 1, j)) row[j] = std::min(row[j], two_before[j - 2] + 1);
+    }
+  }
+  return row.back();
 }
 
 }  // namespace
@@ -132,24 +153,13 @@ std::string line_of(const LineValues& values) {
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
   constexpr std::size_t kFarthest = 2;
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
   std::string best;
   std::size_t best_distance = kFarthest + 1;
   for (const std::string& candidate : known) {
-    std::vector<std::size_t> row(candidate.size() + 1);  // Levenshtein distance, one row at a time
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j < row.size(); ++j) {
-        const std::size_t replace = diagonal + (lower(word[i - 1]) == lower(candidate[j - 1]) ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
-      }
-    }
+    const std::size_t distance = edits(word, candidate);
     // A word that differs in more than half of its letters is not a likely typing error.
-    if (row.back() < best_distance && 2 * row.back() <= std::max(word.size(), candidate.size())) {
-      best_distance = row.back();
+    if (distance < best_distance && 2 * distance <= std::max(word.size(), candidate.size())) {
+      best_distance = distance;
       best = candidate;
     }
   }

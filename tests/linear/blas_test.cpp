@@ -3,14 +3,19 @@
 #include "linear/blas/blas.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "core/float16.h"
 #include "core/memory.h"
+#include "core/never_destroyed.h"
 #include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
 #include "linear/packed_product.h"
@@ -140,7 +145,7 @@ double pretended_time(blas::Multiply library, const BatchedProduct& p) {
 
 TEST(Products, TheFasterLibraryIsFoundForEachShape) {
   times_taken = 0;
-  blas::FasterLibrary faster(any_library, library_for_small_products, pretended_time);
+  auto& faster = core::never_destroyed<blas::FasterLibrary>(any_library, library_for_small_products, pretended_time);
   const auto found = [&](std::int64_t stride) {
     return faster.for_shape_of({.m = 256, .n = 64, .k = 512, .a = {nullptr, DType::fp32, stride, 0, true}});
   };
@@ -149,6 +154,36 @@ TEST(Products, TheFasterLibraryIsFoundForEachShape) {
   const int before = times_taken;
   EXPECT_EQ(found(256), library_for_small_products);
   EXPECT_EQ(times_taken, before) << "a known shape is not timed again";
+}
+
+std::atomic<bool> one_is_timing{false}, may_end{false};
+
+// Shapes of one row take until they may end.
+double time_that_waits(blas::Multiply library, const BatchedProduct& p) {
+  if (p.m == 1) one_is_timing = true;
+  while (p.m == 1 && !may_end) std::this_thread::yield();
+  return pretended_time(library, p);
+}
+
+TEST(Products, AChildForkedWhileAThreadTimesLibrariesTimesItsOwn) {
+  auto& faster = core::never_destroyed<blas::FasterLibrary>(any_library, library_for_small_products, time_that_waits);
+  const auto found = [&](std::int64_t m) {
+    return faster.for_shape_of({.m = m, .n = 64, .k = 512, .a = {nullptr, DType::fp32, 256, 0, true}});
+  };
+  std::thread other([&] { EXPECT_EQ(found(1), library_for_small_products); });
+  while (!one_is_timing) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a child that waits for the thread that it lacks would wait for ever
+    may_end = true;
+    _exit(found(2) == library_for_small_products && found(1) == library_for_small_products ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  may_end = true;
+  other.join();
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Products, TakeFactorsOfTwoTypes) {

@@ -60,6 +60,10 @@ std::string whole(int descriptor) {
     setrlimit(RLIMIT_FSIZE, &limit);
     std::signal(SIGXFSZ, SIG_DFL);
   }
+  if (options.address_limit >= 0) {
+    const rlimit limit{static_cast<rlim_t>(options.address_limit), static_cast<rlim_t>(options.address_limit)};
+    setrlimit(RLIMIT_AS, &limit);
+  }
   execv(FOVEA_PROGRAM, words.data());
   _exit(127);
 }

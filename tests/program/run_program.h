@@ -20,6 +20,7 @@ struct Ended {
 
 struct RunOptions {
   std::int64_t file_size_limit = -1;  // RLIMIT_FSIZE: a disk that is full beyond so many bytes
+  std::int64_t address_limit = -1;    // RLIMIT_AS: no more bytes of address space
   bool close_output = false;          // nobody reads stdout
   std::string output = {};            // a file that stdout goes to
   bool terminal = false;              // stdout and stderr are a terminal of no width

@@ -45,6 +45,15 @@ TEST(Terminal, ABenchFits80Columns) {
   EXPECT_EQ(run.out.find("place=contiguous"), std::string::npos) << "default values say nothing: " << run.out;
 }
 
+// On a machine whose GPU runs the problem, the plan fits instead.
+TEST(Terminal, ARefusalOfADeviceFits80Columns) {
+  for (const char* verb : {"explain", "bench", "verify"}) {
+    const Ended run = fovea({verb, "--problem", "lq=4 d=8 device=cuda"});
+    expect_80_columns(run.out);
+    expect_80_columns(run.err);
+  }
+}
+
 TEST(Terminal, InfoFits80Columns) {
   const Ended run = fovea({"info", "--quick"});
   EXPECT_EQ(run.code, 0) << run.err;

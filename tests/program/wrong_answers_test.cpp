@@ -100,5 +100,21 @@ TEST(Memory, ACellLargerThanAnyMemoryIsARow) {
   expect_no_time(rows[0], "oom", "needs 8.0 TiB");
 }
 
+// Sanitizers need more address space than this.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Libraries that allocate while they are loaded must not wait for memory, and probes without memory are left out.
+TEST(Memory, AProgramWithLittleAddressSpaceEndsWithARow) {
+  const Folder folder;
+  const std::string file = folder / "rows.jsonl";
+  const Ended run = fovea({"bench", "--problem", "lq=64,4k d=64 hq=64", "--impl", "flash", "--threads", "2",
+                           "--repeat-for", "0.01", "-o", file},
+                          {.address_limit = 200'000'000});
+  EXPECT_EQ(run.code, 0) << run.err;
+  const auto rows = program::load_records(file).rows;
+  ASSERT_EQ(rows.size(), 2u);
+  expect_no_time(rows[1], "oom", "could not be allocated");
+}
+#endif
+
 }  // namespace
 }  // namespace fovea::tests

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"lq=9223372036854775807 b=2", "overflows at position 4"},
         Refusal{"lq=4 op=attn", "not a value of `op` at position 9"},
         Refusal{"op=attention op=attention", "duplicate key at position 14"},
-        Refusal{"mask=casual", "did you mean `causal`?"}));
+        Refusal{"mask=casual", "did you mean `causal`?"}, Refusal{"pass=fdw", "did you mean `fwd`?"},
+        Refusal{"pass=bdw", "did you mean `bwd`?"}, Refusal{"dtype=bf61", "did you mean `bf16`?"}));
 
 TEST(ProblemLine, OnlyNearKeysAreSuggested) {
   const auto hint = [](const char* line) {

@@ -3,8 +3,6 @@
 // otherwise 16-bit operands are widened, one piece at a time that stays in the cache.
 #include "linear/blas/blas.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -15,6 +13,7 @@
 #include "core/never_destroyed.h"
 #include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
+#include "linear/blas/openblas.h"
 #include "linear/host_kernels.h"
 
 namespace fovea::linear::blas {
@@ -23,17 +22,13 @@ namespace {
 // The parts of K and of the columns that are widened at a time.
 constexpr std::int64_t kDepth = 512, kColumns = 512;
 
-void sgemm_of_openblas(const BatchedProduct& p) {
+void openblas(const BatchedProduct& p) {
   const auto size = [](std::int64_t value) { return static_cast<blasint>(value); };
   const auto order = [](const MatrixBatch& m) { return m.transposed ? CblasTrans : CblasNoTrans; };
-  cblas_sgemm(CblasRowMajor, order(p.a), order(p.b), size(p.m), size(p.n), size(p.k), p.alpha,
-              static_cast<const float*>(p.a.data), size(p.a.row_stride), static_cast<const float*>(p.b.data),
-              size(p.b.row_stride), p.beta, static_cast<float*>(target_of(p.c)), size(p.c.row_stride));
-}
-
-void openblas(const BatchedProduct& p) {
-  [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
-  sgemm_of_openblas(p);
+  openblas_library().sgemm(CblasRowMajor, order(p.a), order(p.b), size(p.m), size(p.n), size(p.k), p.alpha,
+                           static_cast<const float*>(p.a.data), size(p.a.row_stride),
+                           static_cast<const float*>(p.b.data), size(p.b.row_stride), p.beta,
+                           static_cast<float*>(target_of(p.c)), size(p.c.row_stride));
 }
 
 void onednn(const BatchedProduct& p) { multiply_by_sgemm(p); }
@@ -184,9 +179,9 @@ std::span<const HostLibrary> libraries() {
 }
 
 void multiply_by_openblas(const BatchedProduct& p, int threads) {
-  openblas_set_num_threads(threads);
-  sgemm_of_openblas(p);
-  openblas_set_num_threads(1);
+  openblas_library().set_num_threads(threads);
+  openblas(p);
+  openblas_library().set_num_threads(1);
 }
 
 void multiply_fastest(const BatchedProduct& p) {

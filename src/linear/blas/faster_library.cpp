@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "core/hash.h"
@@ -36,21 +37,34 @@ Multiply FasterLibrary::for_shape_of(const BatchedProduct& p) {
     Shape shape;
     std::size_t hash;
   } request{this, {p.m, p.n, p.k, a, b}, core::hash_of(this, p.m, p.n, p.k, a, b)};
-  const auto make = [&] { return std::make_shared<Known>(Known{this, request.shape, timed_once(request.shape, p)}); };
+  const auto make = [&] {
+    const Multiply known = decided(request.shape);
+    const Multiply faster = known != nullptr ? known : decide(request.shape, timed(p));
+    return std::make_shared<Known>(Known{this, request.shape, faster});
+  };
   return core::PlanCache<Known, kMostKept>::instance().find(request, make)->faster;
 }
 
-Multiply FasterLibrary::timed_once(const Shape& shape, const BatchedProduct& product) {
-  constexpr int kRuns = 5;
+Multiply FasterLibrary::decided(const Shape& shape) const {
   const std::lock_guard lock(mutex_);
-  if (const auto found = faster_.find(shape); found != faster_.end()) return found->second;
+  const auto found = faster_.find(shape);
+  return found == faster_.end() ? nullptr : found->second;
+}
+
+Multiply FasterLibrary::decide(const Shape& shape, Multiply faster) {
+  const std::lock_guard lock(mutex_);
   if (faster_.size() >= kMostKept) faster_.clear();
+  return faster_.emplace(shape, faster).first->second;
+}
+
+Multiply FasterLibrary::timed(const BatchedProduct& product) const {
+  constexpr int kRuns = 5;
   double first = time_(first_, product), second = time_(second_, product);
   for (int run = 1; run < kRuns; ++run) {
     first = std::min(first, time_(first_, product));
     second = std::min(second, time_(second_, product));
   }
-  return faster_[shape] = first < second ? first_ : second_;
+  return first < second ? first_ : second_;
 }
 
 double time_product(Multiply library, const BatchedProduct& product) {

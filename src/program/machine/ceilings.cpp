@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -48,6 +50,8 @@ double rate_if_room(const std::function<double()>& probe) {
   } catch (const Error& error) {
     if (error.status() != Status::out_of_memory) throw;
     return 0;
+  } catch (const std::bad_alloc&) {
+    return 0;
   }
 }
 
@@ -82,10 +86,11 @@ double probe_product(int threads) {
 }
 
 std::map<std::string, double> probe_all(int threads) {
-  std::map<std::string, double> rates{{"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
-                                      {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
-                                      {"product_fp32", probe_product(threads)},
-                                      {"read_bandwidth", cpu::read_bandwidth(threads, kLongProbe)}};
+  std::map<std::string, double> rates{
+      {"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
+      {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
+      {"product_fp32", rate_if_room([threads] { return probe_product(threads); })},
+      {"read_bandwidth", rate_if_room([threads] { return cpu::read_bandwidth(threads, kLongProbe); })}};
   std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
   return rates;
 }

@@ -3,11 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "program/machine/machine.h"
+#include "program/terminal_text.h"
 
 namespace fovea::program {
+namespace {
+
+constexpr std::size_t kMessageIndent = 2, kValueIndent = 10;  // of lines after a break, as other messages have them
+
+}  // namespace
 
 std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead) {
   if (device == DeviceKind::cpu) return "";
@@ -18,12 +26,14 @@ std::string missing_device(DeviceKind device, const std::string& verb, const std
     reasons += "\n          " + one.name + ": " + one.unavailable;
   }
   const Machine machine = this_machine();
-  return fmt::format(
-      "fovea {}: no device: device=cuda was asked for, but no implementation can run there\n  found:  {}{}\n"
-      "  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
+  const std::string first =
+      fmt::format("fovea {}: no device: device=cuda was asked for, but no implementation can run there\n", verb);
+  const std::string others = fmt::format(
+      "  found:  {}{}\n  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
       "  hint:   {} runs the same here\n",
-      verb, machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
+      machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
       reasons.empty() ? "; this build has no CUDA implementations" : reasons, instead);
+  return wrapped(first, kMessageIndent) + wrapped(others, kValueIndent);
 }
 
 std::int64_t free_bytes(DeviceKind device) {

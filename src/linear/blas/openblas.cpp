@@ -1,0 +1,43 @@
+// Opens the file that the build found.
+#include "linear/blas/openblas.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <type_traits>
+
+#include "core/check.h"
+
+namespace fovea::linear::blas {
+namespace {
+
+[[noreturn]] void refuse() {
+  const char* const reason = dlerror();
+  core::fail({.status = Status::unsupported,
+              .problem = "OpenBLAS cannot be loaded",
+              .got = reason == nullptr ? FOVEA_OPENBLAS_FILE : reason,
+              .wanted = "the library of the build, and memory for it"});
+}
+
+OpenBlas load() {
+  OpenBlas result;
+  void* const library = dlopen(FOVEA_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) refuse();
+  const auto find = [library](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr) refuse();
+  };
+  find(result.sgemm, "cblas_sgemm");
+  find(result.set_num_threads, "openblas_set_num_threads");
+  result.set_num_threads(1);
+  return result;
+}
+
+}  // namespace
+
+const OpenBlas& openblas_library() {
+  static const OpenBlas library = load();
+  return library;
+}
+
+}  // namespace fovea::linear::blas
