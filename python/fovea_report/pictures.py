@@ -144,7 +144,7 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
     def words(row: Row) -> tuple:
         operation = study.operation(row)
         keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
-        return (row.op, row.hot, row.cpu_threads, row.machine,
+        return (row.op, row.hot, row.cpu_threads, row.system,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):

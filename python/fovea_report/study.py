@@ -15,7 +15,7 @@ from .vocabulary import Operation, Refused, Vocabulary, listed
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
-CALL_TIMERS = ("cuda_graph", "cuda_host")  # their rows are not times of single runs
+CALL_TIMERS = {"cuda_graph": "in a graph", "cuda_host": "host"}  # their rows are not times of single runs
 Row = Any  # a row of a table, as DataFrame.itertuples gives it
 
 
@@ -38,7 +38,9 @@ class Study:
         return self.operations[row.op]
 
     def label(self, row: Row) -> str:
-        return self.operation(row).label(row.case)
+        """The cell in words, but for its pass and implementation."""
+        return listed(row.op if len(self.operations) > 1 else "", self.operation(row).label(row.case), row.setting,
+                      row.way)
 
     def present(self, rows: pd.DataFrame) -> list[str]:
         found = set(rows.impl)
@@ -65,7 +67,7 @@ def at_most(rows: pd.DataFrame, column: str) -> Row:
 
 
 def where(study: Study, row: Row) -> str:
-    return f"{study.word(row.pass_)}, {study.label(row)}"
+    return listed(study.word(row.pass_), study.label(row))
 
 
 def told_apart(a: Row, b: Row) -> bool:
@@ -100,13 +102,12 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["axis"], rows["x"] = zip(*(operations[row.op].axis(row.case) for row in rows.itertuples()))
     rows["hot"] = rows.timer == "cuda_events_hot"
     # Whatever may change a time makes another configuration: the problem, the machine, the threads, the way of timing.
-    is_call = rows.timer.isin(CALL_TIMERS)
-    rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "machine", rows.timer.where(is_call, "")],
-                              sort=False).ngroup()
-    timing, calls = rows[~is_call].copy(), rows[is_call].copy()
+    rows["way"] = rows.timer.map(CALL_TIMERS).fillna("")
+    rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "system", "way"], sort=False).ngroup()
+    rows["setting"] = settings_of(rows)
+    timing, calls = rows[rows.way == ""].copy(), rows[rows.way != ""].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings)
-    timing["setting"] = settings_of(timing)
     timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
@@ -128,9 +129,10 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
 
 
 def settings_of(rows: pd.DataFrame) -> list[str]:
-    """The machine, threads and cache state of each row, where the records differ in them."""
-    threads, machines = rows.cpu_threads.nunique() > 1, short_machines(list(rows.machine.unique()))
-    return [listed("hot" if row.hot else "", machines[row.machine],
+    """The machine or GPU, threads and cache state of each row, where the records differ in them."""
+    threads = rows[rows.cpu_threads > 0].cpu_threads.nunique() > 1
+    systems = {way: short_machines(list(own.system.unique())) for way, own in rows.groupby(["way", "on_gpu"])}
+    return [listed("hot" if row.hot else "", systems[row.way, row.on_gpu][row.system],
                    plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "")
             for row in rows.itertuples()]
 
