@@ -22,7 +22,6 @@ from .vocabulary import short
 # From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
 SHADES = LinearSegmentedColormap.from_list("fovea", ["#cfe8e3", "#f7f3dd", "#f9d9a8", "#f0a868"])
 MOST = 16.0
-PASS_MARKERS = {"fwd": "o", "bwd": "v", "e2e": "s"}
 PANEL = (4.3, 3.3)  # inches
 
 
@@ -77,10 +76,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
-    if picture.kind == "roofline":
-        passes = sorted({series.name.split()[-1] for series in every})
-        handles += [mark(one, marker=PASS_MARKERS.get(one, "o")) for one in passes]
-    elif any(series.dashed for series in every):
+    if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"),
                     mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
     elif picture.kind != "rate" and not all(series.points.clean.all() for series in every):
@@ -163,8 +159,8 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for series in panel.series:
-        marker = PASS_MARKERS.get(series.name.split()[-1], "o")
-        dots(axes, series.points, looks[series.look].colour, marker, alpha=0.9, markersize=4)
+        look = looks[series.name]
+        dots(axes, series.points, look.colour, look.marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
     low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)

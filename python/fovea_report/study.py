@@ -39,8 +39,11 @@ class Study:
 
     def label(self, row: Row) -> str:
         """The cell in words, but for its pass and implementation."""
-        return listed(row.op if len(self.operations) > 1 else "", self.operation(row).label(row.case), row.setting,
-                      row.way)
+        return listed(self.op_word(row.op), self.operation(row).label(row.case), row.setting, row.way)
+
+    def op_word(self, op: str) -> str:
+        """The name of an operation, where there are several."""
+        return op if len(self.operations) > 1 else ""
 
     def present(self, rows: pd.DataFrame) -> list[str]:
         found = set(rows.impl)
@@ -108,7 +111,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing, calls = rows[rows.way == ""].copy(), rows[rows.way != ""].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings)
-    timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
+    timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]

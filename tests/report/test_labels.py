@@ -52,7 +52,7 @@ def test_tables_of_the_committed_records_name_each_row_once(committed):
 def test_panels_of_the_committed_records_have_one_title_each(committed):
     made = pictures_of(committed, pages(committed, ROOT / "data/published"))
     assert repeated([one.title for one in made]) == [] and repeated([one.name for one in made]) == []
-    for kind, pass_ in {(one.kind, one.name.split("-")[1]) for one in made if one.kind != "roofline"}:
+    for kind, pass_ in {(one.kind, one.name.split("-")[1]) for one in made}:
         titles = [panel.title for one in made if one.kind == kind
                   and one.name.startswith((f"{kind}-{pass_}", f"published-{pass_}")) for panel in one.panels]
         assert repeated(titles) == [], (kind, pass_)
@@ -85,6 +85,14 @@ def test_sentences_and_the_table_of_failures_name_threads_and_operation(study):
     assert next(said for said in observations(made) if said.startswith("fused: OOM")).count("forward") == 1
     named = [cells[2].text for cells in failures_table(made).rows]
     assert len(set(named)) == 3 and sum("rowscale" in one for one in named) == 1
+
+
+def test_panels_name_the_operation(study):
+    made = study([row("naive", problem=line(op, **{"pass": "fwd", "rows": rows, "dtype": "fp32"}))
+                  for op in ("rowscale", "rowsum") for rows in (128, 256)])
+    for one in pictures_of(made, []):
+        if one.kind != "roofline":
+            assert sorted(panel.title.split(", ")[0] for panel in one.panels) == ["rowscale", "rowsum"], one.name
 
 
 def test_times_of_a_gpu_are_named_by_the_gpu_alone(tmp_path: Path, vocabulary):

@@ -57,6 +57,29 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
+def looks_of(lines) -> set[tuple]:
+    """Colour and marker of whatever shows an implementation."""
+    return {(one.get_color(), one.get_marker()) for one in lines
+            if one.get_marker() not in ("None", "") and one.get_color() in looks.COLOURS}
+
+
+@pytest.mark.parametrize("kind", ["growth", "speedup", "memory", "roofline"])
+def test_the_legend_shows_the_points_as_they_are_drawn(study, kind):
+    made, style = study(rows_of_lengths()), looks.Looks(["naive", "cpu.avx2"])
+    chosen = [one for one in pictures_of(made, []) if one.kind == kind]
+    assert {one.title.split(", ")[1] for one in chosen} == {"forward", "backward"}
+    for one in chosen:
+        figure = drawing.together(one, style)
+        drawn = {look for axes in figure.axes for look in looks_of(axes.get_lines())}
+        assert drawn == looks_of(figure.legends[0].legend_handles), one.name
+
+
+def test_a_roof_is_of_one_number_of_threads(study):
+    made = pictures_of(study([row("naive", n, threads=n, lq=length) for n in (1, 2) for length in (512, 1024)]), [])
+    titles = [panel.title for one in made if one.kind == "roofline" for panel in one.panels]
+    assert titles == ["fp32, cpu, 1 thread", "fp32, cpu, 2 threads"]
+
+
 def test_the_words_of_a_roof_stand_above_it(study):
     roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
     axes = drawing.Figure().subplots()
