@@ -62,8 +62,7 @@ def over_the_baseline(study: Study) -> Iterator[str]:
         for pass_ in passes_of(study.rows):
             own = ups[(ups.impl == name) & (ups.pass_ == pass_)]
             if found := speed_ups(own):
-                over = f"{name} over {study.baseline}, {study.word(pass_)}"
-                yield f"{over}: {verdicts(found)}{extremes(study, own)}."
+                yield f"{name} over {study.baseline}, {study.word(pass_)}: {verdicts(found)}{extremes(study, own)}."
 
 
 def against_the_best(study: Study) -> Iterator[str]:

@@ -99,9 +99,9 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
 
 
 def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:
-    word = study.word(rows.pass_.iloc[0])  # stands in the picture's title
-    return Panel(title.removeprefix(f"{word}, "), list(series_of(study, rows, fits)),
-                 study.operations[rows.op.iloc[0]].along)
+    row = next(rows.itertuples())  # its pass stands in the title of the picture
+    return Panel(title.replace(f"{study.word(row.pass_)}, ", "", 1), list(series_of(study, rows, fits)),
+                 study.operation(row).along)
 
 
 def split(study: Study, kind: str, pass_: str, panels: list[tuple[pd.DataFrame, Panel]]) -> Iterator[Picture]:
@@ -118,16 +118,14 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
     operation = study.operation(next(rows.itertuples()))
     sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
     for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
-        keys = [tuple(case.get(key.word) for key in chosen) for case in rows.case]
-        marked = rows.assign(sweep=keys)
+        marked = rows.assign(sweep=[tuple(case.get(key.word) for key in chosen) for case in rows.case])
         others = [key for key in sizes if key not in chosen]
         if all(is_sweep(group, others) for _, group in marked.groupby("sweep")) or not others:
             break
     for values, group in marked.groupby("sweep", sort=False):
         words = operation.title(group.case.iloc[0], ("title", "column"), ["pass", *(key.word for key in sizes)])
-        said = [study.op_word(operation.name), words]
-        said += [*(span(key, group) for key in sizes), group.setting.iloc[0]]
-        yield listed(*said), group
+        spans = [span(key, group) for key in sizes]
+        yield listed(study.op_word(operation.name), words, *spans, group.setting.iloc[0]), group
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:

@@ -238,16 +238,16 @@ class PowerLaw:
 
 
 def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
-    """Least squares on logarithms. All implementations with at least three lengths are fitted over the same lengths:
-    the longer half of those that they share, at least three, over at least a factor of four. Ranked cells only."""
+    """Least squares on logarithms of ranked cells, for each implementation whose lengths reach a quarter of the longest:
+    over the longer half of the lengths that these share, at least three, over at least a factor of four."""
     points = rows[rows.ranked & ~rows.axis.str.contains(":")]
-    lengths = {name: set(own.x) for name, own in points.groupby("impl") if own.x.nunique() >= 3}
+    lengths = {name: set(own.x) for name, own in points.groupby("impl")
+               if own.x.nunique() >= 3 and own.x.max() >= points.x.max() / 4}
     common = sorted(set.intersection(*lengths.values())) if lengths else []
     common = common[-max(3, (len(common) + 1) // 2):]
     if len(common) < 3 or common[-1] / common[0] < 3.9:
         return {}
-    points = points[points.x.isin(common)]
-    return {name: power_law(own) for name, own in points.groupby("impl") if name in lengths}
+    return {name: power_law(own) for name, own in points[points.x.isin(common)].groupby("impl") if name in lengths}
 
 
 def power_law(points: pd.DataFrame) -> PowerLaw:
