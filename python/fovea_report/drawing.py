@@ -160,8 +160,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for series in panel.series:
-        look = looks[series.name]
-        dots(axes, series.points, look.colour, look.marker, alpha=0.9, markersize=4)
+        dots(axes, series.points, looks[series.name].colour, looks[series.name].marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
     low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)

@@ -184,17 +184,18 @@ def roofline(study: Study) -> Iterator[Picture]:
     """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
     kinds = [listed(*(row.case.get(key, "") for key in ("dtype", "device")), row.setting) for row in rows.itertuples()]
-    rows = rows.assign(sizes=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()], kind_=kinds)
+    sizes = [study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()]
+    rows = rows.assign(sizes=sizes, roof=kinds)
     for pass_ in passes_of(rows):
         panels = []
-        for title, group in groups(study, rows[rows.pass_ == pass_], "kind_"):
+        for title, group in groups(study, rows[rows.pass_ == pass_], "roof"):
             longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
             longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
             measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
             bandwidth = max((rate for name, rate in measured if "bandwidth" in name
                              and name.startswith("gpu_") == group.on_gpu.iloc[0]), default=0.0)
-            panels.append((group, Panel(title, list(series_of(study, longest)),
-                                        ceilings=(group.ceiling.max(), bandwidth))))
+            ceilings = group.ceiling.max(), bandwidth
+            panels.append((group, Panel(title, list(series_of(study, longest)), ceilings=ceilings)))
         yield from split(study, "roofline", pass_, panels)
 
 

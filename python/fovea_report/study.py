@@ -37,9 +37,9 @@ class Study:
     def operation(self, row: Row) -> Operation:
         return self.operations[row.op]
 
-    def label(self, row: Row) -> str:
-        """The cell in words, but for its pass and implementation."""
-        return listed(self.op_word(row.op), self.operation(row).label(row.case), row.setting, row.way)
+    def label(self, row: Row, pass_: str = "") -> str:
+        """The cell in words, but for its implementation."""
+        return listed(self.op_word(row.op), pass_, self.operation(row).label(row.case), row.setting, row.way)
 
     def op_word(self, op: str) -> str:
         """The name of an operation, where there are several."""
@@ -70,7 +70,7 @@ def at_most(rows: pd.DataFrame, column: str) -> Row:
 
 
 def where(study: Study, row: Row) -> str:
-    return listed(study.word(row.pass_), study.label(row))
+    return study.label(row, study.word(row.pass_))
 
 
 def told_apart(a: Row, b: Row) -> bool:
@@ -238,7 +238,7 @@ class PowerLaw:
 
 
 def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
-    """Least squares on logarithms of ranked cells, for each implementation whose lengths reach a quarter of the longest:
+    """Least squares on logarithms of ranked cells, for all implementations that reach a quarter of the longest length:
     over the longer half of the lengths that these share, at least three, over at least a factor of four."""
     points = rows[rows.ranked & ~rows.axis.str.contains(":")]
     lengths = {name: set(own.x) for name, own in points.groupby("impl")

@@ -79,7 +79,8 @@ def test_labels_name_threads_operations_and_timings(study):
 def test_sentences_and_the_table_of_failures_name_threads_and_operation(study):
     problem = line("rowscale", **{"pass": "fwd", "rows": 128})
     made = study([*(row("naive", 2 * n, threads=n) for n in (1, 2)), *(row("cpu.avx2", 1, threads=n) for n in (1, 2)),
-                  *(row("fused", status="oom", threads=n) for n in (1, 2)), row("fused", status="oom", problem=problem)])
+                  *(row("fused", status="oom", threads=n) for n in (1, 2)),
+                  row("fused", status="oom", problem=problem)])
     over = next(said for said in observations(made) if said.startswith("cpu.avx2 over naive"))
     assert over.index("1 thread)") < over.index("2 threads)")
     assert next(said for said in observations(made) if said.startswith("fused: OOM")).count("forward") == 1
