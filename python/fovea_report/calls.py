@@ -17,7 +17,7 @@ LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
     """Rows of one way of timing on one machine."""
     rows = in_order(study, study.calls)
-    return [(timer, group) for (timer, _, _), group in rows.groupby(["timer", "machine", "cpu_threads"])]
+    return [(timer, group) for (timer, _), group in rows.groupby(["timer", "setting"])]
 
 
 def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
@@ -33,11 +33,11 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
     present = study.present(rows)
     own = study.own(rows) if timer == "cuda_graph" else []
     launching = study.present(rows[rows.launches.notna()])
-    pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
+    pairs, keys, setting = by_cell(others_beaten(rows)), varying(study, rows), rows.setting.iloc[0]
     table = captioned(study, NAMES[timer], rows, [
         *key_columns(keys), *(Column(name, "us") for name in present),
         *(Column(name, "over the fastest other") for name in own),
-        *(Column(name, head) for name in launching for head in LAUNCHES.values())])
+        *(Column(name, head) for name in launching for head in LAUNCHES.values())], f" ({setting})" if setting else "")
     for any_row, cells in configurations(rows):
         launches = [duration_cell(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
                     for name in launching for part in LAUNCHES]
@@ -47,11 +47,7 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
 
 
 def call_tables(study: Study) -> list[Table]:
-    tables = [call_table(study, timer, rows) for timer, rows in ways(study)]
-    for n, table in enumerate(tables):
-        same = sum(one.title == table.title for one in tables[:n])  # of other machines
-        table.id += f"-{same + 1}" if same else ""
-    return tables
+    return [call_table(study, timer, rows) for timer, rows in ways(study)]
 
 
 def said_of_calls(study: Study) -> Iterator[str]:

@@ -22,7 +22,6 @@ from .vocabulary import short
 # From the fastest (pale green-blue) to 16 times slower and more (orange): light enough throughout for dark text.
 SHADES = LinearSegmentedColormap.from_list("fovea", ["#cfe8e3", "#f7f3dd", "#f9d9a8", "#f0a868"])
 MOST = 16.0
-PASS_MARKERS = {"fwd": "o", "bwd": "v", "e2e": "s"}
 PANEL = (4.3, 3.3)  # inches
 
 
@@ -70,21 +69,17 @@ def frame(figure: Figure, picture: Picture, handles: list) -> None:
 
 def handles_of(picture: Picture, looks: Looks) -> list:
     names = looks.in_order(picture.names())
-    if picture.kind == "rate":
-        handles = [Patch(color=looks[name].colour, label=name) for name in names]
-    else:
-        handles = [looks.handle(name, picture.kind != "roofline") for name in names]
+    handles = [Patch(color=looks[name].colour, label=name) if picture.kind == "rate" else
+               looks.handle(name, picture.kind != "roofline") for name in names]
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
-    if picture.kind == "roofline":
-        passes = sorted({series.name.split()[-1] for series in every})
-        handles += [mark(one, marker=PASS_MARKERS.get(one, "o")) for one in passes]
-    elif any(series.dashed for series in every):
+    if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"),
                     mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
-    elif picture.kind != "rate" and not all(series.points.clean.all() for series in every):
-        handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
+    elif not all(series.points.clean.all() for series in every):
+        handles.append(Patch(color=style.SOFT, alpha=0.5, label="pale: flagged") if picture.kind == "rate" else
+                       mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
@@ -152,8 +147,10 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
         axes.bar(points.x.map(place), points.y, width, color=[(colour, 1 if clean else 0.5) for clean in points.clean],
                  edgecolor=style.PAPER, linewidth=0.3)
         for x, word in series.missing:
-            axes.text(place[x], 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=6, color=colour)
+            size = min(max(6, 240 * width / len(lengths)), 8)  # points; a bar is about as wide
+            axes.text(place[x], 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=size, color=colour)
     axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
+    axes.set_xlim(-0.6, len(lengths) - 0.4)
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
@@ -163,8 +160,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for series in panel.series:
-        marker = PASS_MARKERS.get(series.name.split()[-1], "o")
-        dots(axes, series.points, looks[series.look].colour, marker, alpha=0.9, markersize=4)
+        dots(axes, series.points, looks[series.name].colour, looks[series.name].marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
     low, high = points.x.min() / 2, points.x.max() * 2
     peak, bandwidth = (0.0 if rate is None or math.isnan(rate) else rate / 1e12 for rate in panel.ceilings)
@@ -186,12 +182,14 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
 
 def mark_missing(axes, panel: Panel, looks: Looks) -> None:
     """Marks missing times: a line for each implementation at the top, with its marker and the status at the length."""
-    rows = [series for series in panel.series if series.missing]
-    if not rows:
+    if not (rows := [series for series in panel.series if series.missing]):
         return
     low, high = axes.get_ylim()
     share = 0.02 + 0.065 * len(rows)
     axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
+    first, (left, right) = min(panel.lengths()), axes.get_xlim()
+    share = max((0.016 * len(word) for one in rows for x, word in one.missing if x == first), default=0)
+    axes.set_xlim(left / (right / left) ** (share / (1 - share)))  # room for words left of the first length
     for n, series in enumerate(rows):
         look, y = looks[series.look or series.name], 0.975 - 0.065 * n
         for word, at in pd.DataFrame(series.missing, columns=["x", "word"]).groupby("word", sort=False).x:

@@ -62,8 +62,7 @@ def over_the_baseline(study: Study) -> Iterator[str]:
         for pass_ in passes_of(study.rows):
             own = ups[(ups.impl == name) & (ups.pass_ == pass_)]
             if found := speed_ups(own):
-                over = f"{name} over {study.baseline}, {study.word(pass_)}"
-                yield f"{over}: {verdicts(found)}{extremes(study, own)}."
+                yield f"{name} over {study.baseline}, {study.word(pass_)}: {verdicts(found)}{extremes(study, own)}."
 
 
 def against_the_best(study: Study) -> Iterator[str]:
@@ -139,7 +138,7 @@ def accuracy(study: Study) -> Iterator[str]:
 def sums(study: Study) -> Iterator[str]:
     """Forward and backward together should take as long as the sum of the two."""
     quiet = study.rows[study.rows.clean]
-    times = quiet.pivot_table("median", ["shape", "impl", "timer", "threads", "machine"], "pass_", "last")
+    times = quiet.pivot_table("median", ["shape", "impl", "timer", "threads", "system"], "pass_", "last")
     times = times.reindex(columns=PASSES)
     shares = (times.e2e / (times.fwd + times.bwd)).dropna()
     if len(shares):
@@ -153,7 +152,7 @@ def failures(study: Study) -> Iterator[str]:
             shortest = at_least(rows, "x")
             reason = f" ({shortest.reason})" if shortest.reason else ""
             yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
-                   f"{study.label(shortest)}{reason}.")
+                   f"{where(study, shortest)}{reason}.")
 
 
 def flags(study: Study) -> Iterator[str]:

@@ -32,7 +32,7 @@ class Series:
 class Panel:
     title: str
     series: list[Series]
-    along: str = "operations per byte"
+    along: str = "operations per byte"  # what it runs over
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
 
     def lengths(self) -> list[float]:
@@ -92,21 +92,24 @@ def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[
 
 def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
     """One or more pictures for every pass, a panel for each curve; a single length is no curve."""
-    panels = [(name, group, list(series_of(study, group, kind == "growth")))
-              for name, group in curves(study, rows) if group.x.nunique() > 1]
     for pass_ in passes_of(rows):
-        chosen = [one for one in panels if one[1].pass_.iloc[0] == pass_ and any(len(of.points) for of in one[2])]
-        yield from split(study, kind, pass_, chosen)
+        panels = [(group, panel_of(study, name, group, kind == "growth"))
+                  for name, group in curves(study, rows[rows.pass_ == pass_]) if group.x.nunique() > 1]
+        yield from split(study, kind, pass_, [one for one in panels if any(len(of.points) for of in one[1].series)])
 
 
-def split(study: Study, kind: str, pass_: str, panels: list) -> Iterator[Picture]:
-    """As many pictures as the panels need, which are given as their title, rows and series."""
-    word, (title, said) = study.word(pass_), captions(study, f"picture-{kind}")
+def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:
+    row = next(rows.itertuples())  # its pass stands in the title of the picture
+    return Panel(title.replace(f"{study.word(row.pass_)}, ", "", 1), list(series_of(study, rows, fits)),
+                 study.operation(row).along)
+
+
+def split(study: Study, kind: str, pass_: str, panels: list[tuple[pd.DataFrame, Panel]]) -> Iterator[Picture]:
+    """As many pictures as the panels need, which are given with their rows."""
+    title, said = captions(study, f"picture-{kind}")
     for suffix, words, part in parts(panels, MOST_PANELS):
-        used = conditions(study, pd.concat([rows for _, rows, _ in part]))
-        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{title}, {word}{words}", said, used, [
-            Panel(name.removeprefix(f"{word}, "), series, study.operations[rows.op.iloc[0]].along)
-            for name, rows, series in part])
+        yield Picture(f"{kind}-{pass_}{suffix}", kind, f"{listed(title, study.word(pass_))}{words}", said,
+                      conditions(study, pd.concat([rows for rows, _ in part])), [panel for _, panel in part])
 
 
 def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -115,15 +118,14 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
     operation = study.operation(next(rows.itertuples()))
     sizes = [key for key in varying(study, rows, ("pass",)) if key.shown == "title" and key.kind != "word"]
     for chosen in itertools.chain.from_iterable(itertools.combinations(sizes, n) for n in range(len(sizes) + 1)):
-        keys = [tuple(case.get(key.word) for key in chosen) for case in rows.case]
-        marked = rows.assign(sweep=keys)
+        marked = rows.assign(sweep=[tuple(case.get(key.word) for key in chosen) for case in rows.case])
         others = [key for key in sizes if key not in chosen]
         if all(is_sweep(group, others) for _, group in marked.groupby("sweep")) or not others:
             break
     for values, group in marked.groupby("sweep", sort=False):
-        said = [operation.title(group.case.iloc[0], ("title", "column"), [key.word for key in sizes])]
-        said += [*(span(key, group) for key in sizes), group.setting.iloc[0]]
-        yield listed(*said), group
+        words = operation.title(group.case.iloc[0], ("title", "column"), ["pass", *(key.word for key in sizes)])
+        spans = [span(key, group) for key in sizes]
+        yield listed(study.op_word(operation.name), words, *spans, group.setting.iloc[0]), group
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
@@ -144,11 +146,11 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
     def words(row: Row) -> tuple:
         operation = study.operation(row)
         keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
-        return (row.op, row.hot, row.cpu_threads, row.machine,
+        return (row.op, row.hot, row.cpu_threads, row.system,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):
-        panels = [(title, group, list(series_of(study, group)))
+        panels = [(group, panel_of(study, title, group))
                   for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
                   for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
         yield from split(study, "rate", pass_, panels)
@@ -159,7 +161,7 @@ def heat_maps(study: Study) -> Iterator[Table]:
     for pass_ in passes_of(study.rows):
         for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
             keys, names = varying(study, rows, ("pass",)), study.present(rows)
-            title = listed("Time in ms", op if len(study.operations) > 1 else "", study.word(pass_))
+            title = listed("Time in ms", study.op_word(op), study.word(pass_))
             yield Table("", title, "", [Column("problem", number=False), *map(Column, names)],
                         [[Cell(row_label(keys, row)), *heat_cells(study, [cells.get(name) for name in names])]
                          for row, cells in configurations(rows)])
@@ -178,23 +180,23 @@ def heat_cells(study: Study, rows: list[Row | None]) -> list[Cell]:
     return [replace(time_cell(study, row), shade=time / least) for row, time in zip(rows, times)]
 
 
-def roofline(study: Study) -> list[Picture]:
+def roofline(study: Study) -> Iterator[Picture]:
     """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
-    panels = []
-    rows = rows.assign(sizes=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()],
-                       **{key: [case.get(key, "") for case in rows.case] for key in ("device", "dtype")})
-    for (device, dtype), group in rows.groupby(["device", "dtype"], sort=False):
-        longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
-        longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
-        series = [Series(f"{name} {pass_}", own, look=name) for name, rows_of in study.each(longest)
-                  for pass_, own in rows_of.groupby("pass_", sort=False)]
-        measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
-        bandwidth = max((rate for name, rate in measured if "bandwidth" in name
-                         and name.startswith("gpu_") == (device == "cuda")), default=0.0)
-        panels.append(Panel(listed(dtype, device), series, ceilings=(group.ceiling.max(), bandwidth)))
-    used = conditions(study, rows)
-    return [Picture("roofline", "roofline", *captions(study, "picture-roofline"), used, panels)] if panels else []
+    kinds = [listed(*(row.case.get(key, "") for key in ("dtype", "device")), row.setting) for row in rows.itertuples()]
+    sizes = [study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()]
+    rows = rows.assign(sizes=sizes, roof=kinds)
+    for pass_ in passes_of(rows):
+        panels = []
+        for title, group in groups(study, rows[rows.pass_ == pass_], "roof"):
+            longest = group.loc[group.groupby(["impl", "title", "sizes"]).x.idxmax()]
+            longest = longest.assign(x=longest.flops / longest.bytes, y=longest.flops / longest["median"] / 1e12)
+            measured = [one for n in group.environment.unique() for one in study.environments[n]["ceilings"].items()]
+            bandwidth = max((rate for name, rate in measured if "bandwidth" in name
+                             and name.startswith("gpu_") == group.on_gpu.iloc[0]), default=0.0)
+            ceilings = group.ceiling.max(), bandwidth
+            panels.append((group, Panel(title, list(series_of(study, longest)), ceilings=ceilings)))
+        yield from split(study, "roofline", pass_, panels)
 
 
 def published_pictures(book: Book) -> Iterator[Picture]:

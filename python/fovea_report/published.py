@@ -119,7 +119,6 @@ def milliseconds_of(text: str) -> float:
     return pd.to_numeric(text, errors="coerce") / 1e3
 
 
-
 class Book:
     """The figures of one report with those measured here, of one machine and thread count."""
 
@@ -129,7 +128,7 @@ class Book:
         rows = study.rows.assign(measurement=[report.measurement(case) for case in study.rows.case],
                                  role=study.rows.impl.where(study.rows.kind != "library", "flash"))
         rows = rows[[(one.measurement, one.pass_) in printed and not one.hot for one in rows.itertuples()]]
-        for name in ("cpu_threads", "machine"):
+        for name in ("cpu_threads", "system"):
             rows = rows[rows[name].eq(rows[name].iloc[0])] if len(rows) else rows
         self.rows = rows
         fastest = rows.sort_values("median", kind="stable").drop_duplicates(["measurement", "pass_", "role"])

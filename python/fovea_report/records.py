@@ -85,7 +85,7 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
         "ceiling_share": record.get("ceiling_share"), "ceiling": (record.get("ceiling") or {}).get("flops_per_s"),
         "workspace": record.get("workspace_bytes"), "saved": record.get("saved_bytes"),
         "held": record.get("memory_before_backward_bytes"), "peer": record.get("peer", ""),
-        "cpu_threads": 0 if case.get("device") == "cuda" else record["threads"],
+        "on_gpu": (on_gpu := case.get("device") == "cuda"), "cpu_threads": 0 if on_gpu else record["threads"],
         "commit": record["source"].get("commit", "unknown"), "dirty": bool(record["source"].get("dirty")),
         "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
         "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
@@ -104,6 +104,9 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
         found += [{**flat(record, len(environments) + number, vocabulary), "file": path} for number, record in rows]
         environments += of_sessions
         warnings += [warning] if warning else []
+    for row in found:  # The device time of a GPU belongs to the GPU, whatever its host is.
+        facts = environments[row["environment"]]["facts"] if row["on_gpu"] and row["timer"] != "cuda_host" else {}
+        row["system"] = facts.get("gpu", row["machine"])
     return without_duplicates(pd.DataFrame(found)) if found else pd.DataFrame(), environments, warnings
 
 
@@ -111,10 +114,10 @@ def without_duplicates(rows: pd.DataFrame) -> pd.DataFrame:
     """Of rows that measure the same, the row of the file that timed the most peers at the problem; of equals, the last.
     So the times of this library and of its peers come from one run. Timers of a GPU time different things."""
     of_gpu = rows.timer.where(rows.timer.str.startswith("cuda_"), "")
-    rows = rows.assign(measured=list(zip(rows.problem, rows.impl, rows.threads, of_gpu, rows.machine)))
+    rows = rows.assign(measured=list(zip(rows.problem, rows.impl, rows.threads, of_gpu, rows.system)))
     rows = rows.drop_duplicates(["file", "measured"], keep="last")
     is_peer = rows.timed & (rows.kind == "peer")
-    peers = is_peer.groupby([rows.file, rows.problem, rows.cpu_threads, rows.machine]).transform("sum")
+    peers = is_peer.groupby([rows.file, rows.problem, rows.cpu_threads, rows.system]).transform("sum")
     first = rows.drop_duplicates("measured").measured
     rows = rows.assign(peers=peers).sort_values("peers", kind="stable").drop_duplicates("measured", keep="last")
     return rows.set_index("measured").loc[first].reset_index(drop=True)

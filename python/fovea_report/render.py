@@ -58,8 +58,7 @@ class Report:
 
     def of_page(self, page: Page | None) -> list[Picture]:
         """The pictures of a published report, or the general ones if `page` is None."""
-        letter = page.report.letter if page else ""
-        return [one for one in self.pictures if one.letter == letter]
+        return [one for one in self.pictures if one.letter == (page.report.letter if page else "")]
 
     def first_pictures(self) -> list[Picture]:
         """The first picture of each kind; the others are behind a fold."""

@@ -15,7 +15,7 @@ from .vocabulary import Operation, Refused, Vocabulary, listed
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
-CALL_TIMERS = ("cuda_graph", "cuda_host")  # their rows are not times of single runs
+CALL_TIMERS = {"cuda_graph": "in a graph", "cuda_host": "host"}  # their rows are not times of single runs
 Row = Any  # a row of a table, as DataFrame.itertuples gives it
 
 
@@ -37,8 +37,13 @@ class Study:
     def operation(self, row: Row) -> Operation:
         return self.operations[row.op]
 
-    def label(self, row: Row) -> str:
-        return self.operation(row).label(row.case)
+    def label(self, row: Row, pass_: str = "") -> str:
+        """The cell in words, but for its implementation."""
+        return listed(self.op_word(row.op), pass_, self.operation(row).label(row.case), row.setting, row.way)
+
+    def op_word(self, op: str) -> str:
+        """The name of an operation, where there are several."""
+        return op if len(self.operations) > 1 else ""
 
     def present(self, rows: pd.DataFrame) -> list[str]:
         found = set(rows.impl)
@@ -65,7 +70,7 @@ def at_most(rows: pd.DataFrame, column: str) -> Row:
 
 
 def where(study: Study, row: Row) -> str:
-    return f"{study.word(row.pass_)}, {study.label(row)}"
+    return study.label(row, study.word(row.pass_))
 
 
 def told_apart(a: Row, b: Row) -> bool:
@@ -100,14 +105,13 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["axis"], rows["x"] = zip(*(operations[row.op].axis(row.case) for row in rows.itertuples()))
     rows["hot"] = rows.timer == "cuda_events_hot"
     # Whatever may change a time makes another configuration: the problem, the machine, the threads, the way of timing.
-    is_call = rows.timer.isin(CALL_TIMERS)
-    rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "machine", rows.timer.where(is_call, "")],
-                              sort=False).ngroup()
-    timing, calls = rows[~is_call].copy(), rows[is_call].copy()
+    rows["way"] = rows.timer.map(CALL_TIMERS).fillna("")
+    rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "system", "way"], sort=False).ngroup()
+    rows["setting"] = settings_of(rows)
+    timing, calls = rows[rows.way == ""].copy(), rows[rows.way != ""].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings)
-    timing["setting"] = settings_of(timing)
-    timing["title"] = [listed(row.op if len(operations) > 1 else "", operations[row.op].title(row.case), row.setting)
+    timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
@@ -128,9 +132,10 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
 
 
 def settings_of(rows: pd.DataFrame) -> list[str]:
-    """The machine, threads and cache state of each row, where the records differ in them."""
-    threads, machines = rows.cpu_threads.nunique() > 1, short_machines(list(rows.machine.unique()))
-    return [listed("hot" if row.hot else "", machines[row.machine],
+    """The machine or GPU, threads and cache state of each row, where the records differ in them."""
+    threads = rows[rows.cpu_threads > 0].cpu_threads.nunique() > 1
+    systems = {way: short_machines(list(own.system.unique())) for way, own in rows.groupby(["way", "on_gpu"])}
+    return [listed("hot" if row.hot else "", systems[row.way, row.on_gpu][row.system],
                    plural(row.cpu_threads, "thread") if threads and row.cpu_threads else "")
             for row in rows.itertuples()]
 
@@ -233,16 +238,16 @@ class PowerLaw:
 
 
 def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
-    """Least squares on logarithms. All implementations with at least three lengths are fitted over the same lengths:
-    the longer half of those that they share, at least three, over at least a factor of four. Ranked cells only."""
+    """Least squares on logarithms of ranked cells, for all implementations that reach a quarter of the longest length:
+    over the longer half of the lengths that these share, at least three, over at least a factor of four."""
     points = rows[rows.ranked & ~rows.axis.str.contains(":")]
-    lengths = {name: set(own.x) for name, own in points.groupby("impl") if own.x.nunique() >= 3}
+    lengths = {name: set(own.x) for name, own in points.groupby("impl")
+               if own.x.nunique() >= 3 and own.x.max() >= points.x.max() / 4}
     common = sorted(set.intersection(*lengths.values())) if lengths else []
     common = common[-max(3, (len(common) + 1) // 2):]
     if len(common) < 3 or common[-1] / common[0] < 3.9:
         return {}
-    points = points[points.x.isin(common)]
-    return {name: power_law(own) for name, own in points.groupby("impl") if name in lengths}
+    return {name: power_law(own) for name, own in points[points.x.isin(common)].groupby("impl") if name in lengths}
 
 
 def power_law(points: pd.DataFrame) -> PowerLaw:

@@ -120,8 +120,7 @@ def time_tables(study: Study) -> list[Table]:
 def rate_tables(study: Study) -> list[Table]:
     """Rates on a GPU: a line per shape, one table per operation, pass and type."""
     def title(row: Row) -> str:
-        return listed(row.op if len(study.operations) > 1 else "", study.word(row.pass_), row.case.get("dtype", ""),
-                      "hot" if row.hot else "")
+        return listed(study.op_word(row.op), study.word(row.pass_), row.case.get("dtype", ""), row.setting)
     return [shape_table(study, "rate", name, rows, rate_cell, "TFLOP/s", PEER,
                         study.own(rows) if PEER in set(rows.impl) else [], f"speed-up over {PEER}", ("pass", "dtype"))
             for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title)]

@@ -2,10 +2,12 @@
 
 import re
 
+import pytest
 from conftest import ROOT, row
 
 from fovea_report.published_pages import pages
 from fovea_report.render import Report
+from fovea_report.study import make_study
 
 
 def texts(study) -> dict[str, str]:
@@ -54,3 +56,34 @@ def test_markdown_rows_have_as_many_cells_as_the_header(study):
 def test_the_same_records_give_the_same_texts(study):
     rows = [row("naive", 1), row("cpu.avx2", 2)]
     assert texts(study(rows)) == texts(study(rows))
+
+
+@pytest.fixture(scope="module")
+def page_of_h200(vocabulary, tmp_path_factory) -> str:
+    """The page of the largest committed records, with its pictures."""
+    made = make_study(sorted(ROOT.glob("results/h200/*.jsonl")), vocabulary)
+    report, folder = Report(made, pages(made, ROOT / "data/published")), tmp_path_factory.mktemp("h200")
+    (folder / "pictures").mkdir()
+    report.draw(lambda name: folder / name)
+    return report.files()["index.html"]
+
+
+def test_the_largest_page_can_be_mailed(page_of_h200):
+    assert len(page_of_h200.encode()) < 3_000_000
+
+
+def test_five_pictures_come_first_one_of_each_kind(page_of_h200):
+    before = page_of_h200[:page_of_h200.index('<details class="section"')]
+    names = re.findall(r'<figure class="picture" id="picture-([a-z]+)-', before)
+    assert names == ["rate", "growth", "speedup", "memory", "roofline"]
+    assert all("<svg" in one for one in before.split('<figure class="picture"')[1:])
+
+
+def test_sections_fold_and_only_the_summary_is_open(page_of_h200):
+    sections = re.findall(r'<details class="section" id="([^"]+)"( open)?>', page_of_h200)
+    assert [name for name, is_open in sections if is_open] == ["summary-section"]
+    reports = re.findall(r'href="#(report-[^"]+)"', page_of_h200)
+    assert {"heat", "times", "memory-section", "failures", "conditions", *reports} <= {name for name, _ in sections}
+    assert len(reports) >= 4 and page_of_h200.count('<details class="section"') <= page_of_h200.count("</details>")
+    outside = re.sub(r"<details class=\"section\".*</details>", "", page_of_h200, flags=re.DOTALL)
+    assert "<table" not in outside, "every table is in a section"

@@ -57,6 +57,29 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
+def looks_of(lines) -> set[tuple]:
+    """Colour and marker of whatever shows an implementation."""
+    return {(one.get_color(), one.get_marker()) for one in lines
+            if one.get_marker() not in ("None", "") and one.get_color() in looks.COLOURS}
+
+
+@pytest.mark.parametrize("kind", ["growth", "speedup", "memory", "roofline"])
+def test_the_legend_shows_the_points_as_they_are_drawn(study, kind):
+    made, style = study(rows_of_lengths()), looks.Looks(["naive", "cpu.avx2"])
+    chosen = [one for one in pictures_of(made, []) if one.kind == kind]
+    assert {one.title.split(", ")[1] for one in chosen} == {"forward", "backward"}
+    for one in chosen:
+        figure = drawing.together(one, style)
+        drawn = {look for axes in figure.axes for look in looks_of(axes.get_lines())}
+        assert drawn == looks_of(figure.legends[0].legend_handles), one.name
+
+
+def test_a_roof_is_of_one_number_of_threads(study):
+    made = pictures_of(study([row("naive", n, threads=n, lq=length) for n in (1, 2) for length in (512, 1024)]), [])
+    titles = [panel.title for one in made if one.kind == "roofline" for panel in one.panels]
+    assert titles == ["fp32, cpu, 1 thread", "fp32, cpu, 2 threads"]
+
+
 def test_the_words_of_a_roof_stand_above_it(study):
     roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
     axes = drawing.Figure().subplots()
@@ -99,6 +122,54 @@ def test_published_words_and_times_are_drawn(study):
     naive = {one.name: one.missing for one in times.panels[0].series}
     assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
     assert {one.name for one in ratios.panels[0].series} == {"flash, here", "flash, published"}
+
+
+def test_published_d2_marks_our_own_timeouts(study, tmp_path):
+    keys = {"mask": "none", "b": 8, "d": 64}
+    made = study([row(impl, ms * n / 256, lq=n, held=n * 1000, **keys, **{"pass": pass_})
+                  for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (256, 1024) for pass_ in ("fwd", "bwd")]
+                 + [row("naive", status="timeout", lq=16384, **keys, **{"pass": pass_}) for pass_ in ("fwd", "bwd")])
+    picture = next(published_pictures(next(
+        page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "D2")))
+    missing = {one.name: one.missing for one in picture.panels[0].series}
+    assert missing["naive, here"] == [(16384, "timeout")]
+    drawn = drawing.together(picture, looks.Looks(["naive", "cpu.avx2"])).axes[0]
+    assert {"timeout", "OOM (published)"} <= {one.get_text() for one in drawn.texts}
+
+
+def test_speed_ups_have_error_bars_from_the_quartiles_of_both(study):
+    made = study([row(impl, ms, lq=n, spread=spread) for impl, ms, spread in (("naive", 4, 0.1), ("cpu.avx2", 1, 0.2))
+                  for n in (512, 1024)])
+    picture = next(one for one in pictures_of(made, []) if one.kind == "speedup")
+    for one in picture.panels[0].series[0].points.itertuples():
+        assert (one.low, one.y, one.high) == pytest.approx((4 * 0.9 / 1.2, 4, 4 * 1.1 / 0.8))
+    axes = drawing.together(picture, looks.Looks(["naive", "cpu.avx2"])).axes[0]
+    bars = [segment for one in axes.collections for segment in getattr(one, "get_segments", list)()]
+    assert sorted(tuple(bar[:, 1]) for bar in bars) == [pytest.approx((3, 5.5))] * 2
+
+
+def test_words_of_missing_bars_stand_inside_the_panel(study):
+    rows = [row(impl, 1, lq=n) for impl in ("naive", "fused", "cpu.avx2") for n in (512, 1024)]
+    rows += [row(impl, status="timeout", lq=2048) for impl in ("naive", "fused", "cpu.avx2")]
+    rate = next(one for one in pictures_of(study(rows), []) if one.kind == "rate")
+    figure = drawing.together(rate, looks.Looks(["naive", "fused", "cpu.avx2"]))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert len(axes.texts) == 3
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1
+
+
+@pytest.mark.parametrize("missing", [[512], [512, 1024, 2048, 4096]])
+def test_words_of_missing_points_stand_inside_the_panel(study, missing):
+    rows = [row("cpu.avx2", n, lq=n) for n in (512, 1024, 2048, 4096)]
+    rows += [row("onnxruntime", status="unsupported" if n in missing else "ok", lq=n) for n in (512, 1024, 2048, 4096)]
+    growth = next(one for one in pictures_of(study(rows), []) if one.kind == "growth")
+    figure = drawing.together(growth, looks.Looks(["onnxruntime", "cpu.avx2"]))
+    figure.draw_without_rendering()
+    word = next(one for one in figure.axes[0].texts if one.get_text() == "unsupported")
+    assert word.get_window_extent().x0 >= figure.axes[0].bbox.x0
 
 
 def test_published_b_keeps_its_line_of_failures(study):

@@ -141,6 +141,12 @@ def test_powers_are_fitted_over_one_common_range_without_launch_bound_cells(stud
     assert laws["cpu.avx2"].exponent == pytest.approx(2)
 
 
+def test_a_curve_that_ends_early_does_not_shorten_the_range_of_the_others(study):
+    lengths = (128, 256, 512, 1024, 2048, 4096)
+    laws = fit_power_laws(study(curve("naive", 2, lengths) + curve("fused", 1, lengths[:3])).rows)
+    assert set(laws) == {"naive"} and (laws["naive"].start, laws["naive"].end) == (1024, 4096)
+
+
 def test_means_are_over_all_pairs_with_an_interval(study):
     made = study([row("naive", 2), row("cpu.avx2", 1), row("naive", 1, lq=1024), row("cpu.avx2", 2, lq=1024),
                   row("naive", 4, lq=2048, flags=("launch_bound",)), row("cpu.avx2", 1, lq=2048)])
