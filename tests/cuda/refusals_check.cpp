@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/random_descriptors.h"
+#include "attention/scale.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "device_call.h"
@@ -331,6 +332,14 @@ std::string text_of(const Judgement& j) {
   return "refused, " + j.argument + ": " + j.problem + ", got " + j.got + ", wanted " + j.wanted + "; " + j.hint;
 }
 
+// Empty, or what is wrong with the GPU's verdict. The reference takes scales that kernels do not take.
+std::string wrong_verdict(const Judgement& got, const Judgement& wanted, const AttentionOptions& options) {
+  const std::string reason = attention::scale_refusal(options.scale.value_or(1.0));
+  if (wanted.accepted && !reason.empty())
+    return got.status == Status::unsupported && got.got == "cuda.any: " + reason ? "" : text_of(got);
+  return wanted == got ? "" : text_of(got) + "; the CPU: " + text_of(wanted);
+}
+
 // Each descriptor on the CPU's reference and on the GPU: the same verdict in the same words, no fault, and no byte
 // written by a refused call.
 void descriptors(int count) {
@@ -351,8 +360,7 @@ void descriptors(int count) {
     on_device.options.implementation = "cuda.any";
     const Judgement wanted = judgement_on(on_host, DeviceKind::cpu), got = judgement_on(on_device, DeviceKind::cuda);
     device.download(after.data());
-    std::string wrong;
-    if (!(wanted == got)) wrong = text_of(got) + "; the CPU: " + text_of(wanted);
+    std::string wrong = wrong_verdict(got, wanted, on_device.options);
     if (!got.accepted && before != after) wrong += "; wrote before it refused";
     judge("descriptor " + std::to_string(n), wrong);
     before.swap(after);
