@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -54,6 +55,19 @@ class Mutations(unittest.TestCase):
     def test_the_sources_have_thousands(self):
         texts = [path.read_text() for folder in ("src/cpu", "src/core") for path in (ROOT / folder).rglob("*.[hc]*")]
         self.assertGreater(sum(len(list(mutate.mutations_of("a", text))) for text in texts), 2000)
+
+    def test_every_test_program_runs_that_sees_the_sources(self):
+        declared = set()
+        for path in (ROOT / "tests").glob("*/CMakeLists.txt"):
+            text, folder = path.read_text(), path.parent.name
+            names = re.findall(r"^ *fovea_test\(test_(\w+)", text, re.M) + re.findall(r"^c99_test\((\w+) ", text, re.M)
+            declared |= {f"{folder}/{name}" for name in names if folder not in ("cuda", "documentation")}
+        declared |= {"attention/exit", "attention/exhaustion"}
+        declared |= {f"c_api/header_of_{path.stem.removeprefix('fovea-').replace('.', '_')}"
+                     for path in (ROOT / "tests/c_api/frozen").glob("fovea-*.h")}
+        self.assertGreater(len(declared), 15)
+        self.assertEqual(set(mutate.TESTS), declared)
+        self.assertEqual(len(mutate.TESTS), len(declared))
 
     def test_the_help_names_the_options(self):
         text = subprocess.run([sys.executable, ROOT / "scripts/mutate", "--help"], check=True, text=True,
