@@ -148,15 +148,42 @@ TEST(HardInputs, ScalesBeyondFp32) {
 // Products are added before they are divided: 2^8 (what a probability may be before) times the number of keys times the
 // largest value must stay below the largest fp32 number.
 TEST(HardInputs, ValuesUpToTheStatedLimit) {
-  const verification::AttentionCase c = verification::attention_case("b=1 hq=1 lq=3 lk=1024 d=8 data=ramps");
   const float largest = std::numeric_limits<float>::max() / 1024 / 256;
+  for (const char* queries : {"3", "64"}) {  // a kernel for few queries has its own sums
+    const verification::AttentionCase c =
+        verification::attention_case("b=1 hq=1 lk=1024 d=8 data=ramps lq=" + std::string(queries));
+    for (const std::string& engine : engines()) {
+      if (!takes(engine, c.problem)) continue;
+      SCOPED_TRACE(engine + " lq=" + queries);
+      verification::CaseTensors tensors = verification::make_tensors(c);
+      fill(tensors.v.view(), largest);
+      attention_forward(tensors.forward(), options_on(engine, c));
+      for (const float value : values_of(tensors.out.view())) EXPECT_NEAR(value / largest, 1.0f, 1e-5f);
+    }
+  }
+}
+
+// D of docs/numerics.md is 0.94 times its limit. Half of the keys have v = size, half -size, and all P are equal: dP is
+// D or -D, delta is 0, and dq sums 64 terms of one sign.
+TEST(HardInputs, GradientsUpToTheStatedLimit) {
+  constexpr float kDout = 1e18f, kSize = 2e19f, kLargest = 8 * kDout * kSize;
+  const verification::AttentionCase c =
+      verification::attention_case("pass=bwd b=1 hq=1 lq=64 d=8 scale=0.5 data=ramps");
   for (const std::string& engine : engines()) {
-    if (!takes(engine, c.problem)) continue;
+    if (!takes(engine, c.problem) || !takes(engine, backward_of(c.problem))) continue;
     SCOPED_TRACE(engine);
     verification::CaseTensors tensors = verification::make_tensors(c);
-    fill(tensors.v.view(), largest);
+    fill(tensors.q.view(), 0.0f), fill(tensors.dout.view(), kDout);
+    for (std::int64_t j = 0; j < 64; ++j) {
+      const float sign = j % 2 == 0 ? 1.0f : -1.0f;
+      for (std::int64_t n = 0; n < 8; ++n)
+        set(tensors.k.view(), 0, 0, j, n, sign), set(tensors.v.view(), 0, 0, j, n, sign * kSize);
+    }
     attention_forward(tensors.forward(), options_on(engine, c));
-    for (const float value : values_of(tensors.out.view())) EXPECT_NEAR(value / largest, 1.0f, 1e-5f);
+    attention_backward(tensors.backward(), options_on(engine, c));
+    for (const float value : values_of(tensors.dq.view())) EXPECT_NEAR(value / (0.5f * kLargest), 1.0f, 1e-5f);
+    for (const float value : values_of(tensors.dk.view())) EXPECT_EQ(value, 0.0f);
+    for (const float value : values_of(tensors.dv.view())) EXPECT_NEAR(value / kDout, 1.0f, 1e-5f);
   }
 }
 
