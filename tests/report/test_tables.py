@@ -90,3 +90,10 @@ def test_operations_are_told_apart(study):
     made = study([row("naive"), row("cpu.plain", problem=scaled)])
     assert {table.title.split(",")[0] for table in time_tables(made)} == {"attention", "rowscale"}
     assert len(rows_csv(made).splitlines()) == 3 and observations.observations(made)
+
+
+def test_a_share_above_the_ceiling_is_explained(study):
+    said = [next(one for one in observations.observations(study([row("cpu.avx2", ms)])) if "ceiling" in one)
+            for ms in (4, 10)]
+    assert "125 % of the ceiling" in said[0] and "the probes ran slower than this kernel" in said[0]
+    assert "50 % of the ceiling" in said[1] and "above" not in said[1]
