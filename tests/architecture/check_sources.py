@@ -8,6 +8,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 DOCUMENT, VARIABLES = "docs/architecture.md", "docs/environment.md"
 MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS, MAX_COLUMNS = 400, 60, 3, 120
+REPORTS, REPORTS_LINES = "python/fovea_report", 2500  # all of its files together stay below
 SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
 POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")
@@ -91,6 +92,13 @@ def check_text(path, text):
             yield f"{path}:{number}: code in a comment"
 
 
+def check_reports():
+    files = list((ROOT / REPORTS).rglob("*.py"))
+    lines = sum(len(file.read_text().splitlines()) for file in files)
+    if not files or lines >= REPORTS_LINES:
+        yield f"{REPORTS}: {lines} lines in {len(files)} files, the limit is below {REPORTS_LINES}"
+
+
 def parameters_of(text, start):
     """How many template parameters the list has that opens at `start`."""
     depth, count = 0, 1
@@ -164,6 +172,7 @@ def main():
     retired = read_retired()
     variables = (ROOT / VARIABLES).read_text()
     problems = [f"{DOCUMENT}: the table has no rows"] if not table else []
+    problems += check_reports()
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         problems += check_links(page.relative_to(ROOT), page.read_text())
         problems += check_paths(page.relative_to(ROOT), page.read_text())

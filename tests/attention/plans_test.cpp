@@ -55,7 +55,7 @@ TEST(Plans, FewQueriesNeedNoMemoryForAllKeysAndValues) {
   EXPECT_GT(workspace_of("lq=4k lk=64k d=64"), 64 * 1024 * 64 * 4);  // packed once for many tasks
 }
 
-TEST(Plans, BackwardCutsTheKeysOnlyIfThereAreFewSequences) {
+TEST(Plans, BackwardSplitsTheKeysOnlyIfThereAreFewSequences) {
   const auto tiles = [](const char* line) { return explain(verification::attention_case(line).problem, "cpu.scalar").tiles; };
   EXPECT_NE(tiles("pass=bwd b=64 lq=16 lk=4k d=16").find(" 4096 keys per task, 64 tasks"), std::string::npos);
   EXPECT_EQ(tiles("pass=bwd b=1 lq=16 lk=4k d=16").find(" 4096 keys per task"), std::string::npos);

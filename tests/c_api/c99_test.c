@@ -94,12 +94,10 @@ static void test_describe(void) {
   CHECK(problem.device_kind == FOVEA_CPU && problem.device_index == 0 && problem.irreproducible == 1);
   CHECK(problem.saved_state == 0 && problem.accumulate == 1);
   CHECK(problem.skip_dq == 0 && problem.skip_dk == 1 && problem.skip_dv == 1);
-#ifdef FOVEA_UNLIMITED /* headers of 0.2.0 have no windows */
   CHECK(problem.mask_left == 0 && problem.mask_right == 0);
   options.mask = FOVEA_MASK_WINDOW_TOP_LEFT, options.mask_left = FOVEA_UNLIMITED, options.mask_right = 2;
   CHECK(fovea_describe_backward(&tensors, &options, &problem) == FOVEA_OK);
   CHECK(problem.mask == FOVEA_MASK_WINDOW_TOP_LEFT && problem.mask_left == FOVEA_UNLIMITED && problem.mask_right == 2);
-#endif
 }
 
 static void test_explain(void) {
