@@ -29,7 +29,8 @@ int check_launches();
 // Calls with a workspace of the library's, on streams of every kind.
 int check_workspaces();
 
-// Plans of the first two devices in turns, from several threads.
+// Plans of the first two devices in turns, from several threads: cuda.any's, and cuda.sm90's unless it refuses a
+// device.
 int check_devices();
 
 // Every compiled tile: unsplit, with splits through memory and in clusters, also on problems that never choose it.

@@ -23,11 +23,16 @@ def script():
     return module
 
 
-def constants_of_the_library(fit, fp32):
-    """The H200's constants, under the script's names, out of the designated initializers."""
+def row_of_the_library():
+    """The H200's constants, out of the designated initializers."""
     text = (ROOT / "src/cuda/attention/any/arch_spec.cpp").read_text()
     braces = text[text.index("kH200{") + len("kH200"):text.index("};", text.index("kH200{")) + 1]
-    width = eval(re.sub(r"\.(\w+) = ", r'"\1": ', braces))["fp32" if fp32 else "bits16"]
+    return eval(re.sub(r"\.(\w+) = ", r'"\1": ', braces))
+
+
+def constants_of_the_library(fit, fp32):
+    """The constants of one width, under the script's names."""
+    width = row_of_the_library()["fp32" if fp32 else "bits16"]
     tables = {}
     for kernel in fit.KERNELS.values():
         tables[kernel] = dict(width[kernel]["costs"])
@@ -69,6 +74,13 @@ class FitArchSpec(unittest.TestCase):
                                        fit.compared_cycles(forward, constants_of_the_library(fit, fp32)["forward"]))
         self.assertGreater(len(chosen), 90)
         np.testing.assert_allclose(sorted(chosen), sorted(computed), rtol=1e-6)
+
+    def test_script_and_library_have_the_same_constants_that_are_not_fitted(self):
+        fit, row = script(), row_of_the_library()
+        self.assertAlmostEqual(fit.CLOCK_MHZ * 1e6, row["clock_hz"])
+        self.assertAlmostEqual(fit.LAUNCH_US * 1e-6, row["launch_seconds"], places=12)
+        self.assertEqual(fit.MEMORY_RATE, row["memory_rate"])
+        self.assertEqual(fit.WEIGHT_OF_ONE_MORE_KERNEL, row["weight_of_one_more_kernel"])
 
     def test_a_file_that_is_no_sweep_is_refused(self):
         ended = subprocess.run([sys.executable, ROOT / "scripts/fit_arch_spec", ROOT / "README.md"],

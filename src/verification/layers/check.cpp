@@ -201,7 +201,7 @@ class LayerErrors {
 };
 
 // A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.
-class Remembered {
+class ReferenceAnswers {
  public:
   Expectation find(Pass pass, std::size_t digest, const std::function<Expectation()>& make) {
     const std::lock_guard lock(mutex_);
@@ -220,10 +220,10 @@ class Remembered {
 
 Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
                          std::uint64_t seed, bool poisoned) {
-  static auto& remembered = core::never_destroyed<Remembered>();
+  static auto& answers = core::never_destroyed<ReferenceAnswers>();
   const auto errors = std::make_shared<const LayerErrors>(
       problem, results, std::make_shared<const LayerInputs>(read_inputs(problem, given)), seed, poisoned);
-  return remembered.find(problem.pass, errors->digest(seed), [&] {
+  return answers.find(problem.pass, errors->digest(seed), [&] {
     Expectation expected = errors->expectation();
     expected.measure_more = [errors](Expectation& again) { errors->measure_more(again); };
     return expected;

@@ -1,6 +1,7 @@
-// One ArchSpec per measured chip; other chips use the H200's. scripts/fit_arch_spec fits all constants but clock_hz,
-// launch_seconds and memory_rate to the times of tile choices: 1,145 problems of fovea_cuda_sweep, seeds 0 to 8
-// (results/h200/tile_sweep.jsonl.xz).
+// One ArchSpec per measured chip; other chips use the H200's. scripts/fit_arch_spec fits all constants of bits16 and
+// fp32 to the times of tile choices: 1,145 problems of fovea_cuda_sweep, seeds 0 to 8
+// (results/h200/tile_sweep.jsonl.xz). wgmma_in_sequence is fitted to 4,616 calls of up to 128 columns in
+// results/h200/hopper_sweep.csv.xz. The others are not fitted.
 #include "cuda/attention/any/arch_spec.h"
 
 namespace fovea::cuda::any {
@@ -11,6 +12,8 @@ constexpr ArchSpec kH200{
     .clock_hz = 1.755e9,
     .launch_seconds = 4e-6,
     .memory_rate = 2400,
+    .weight_of_one_more_kernel = 1.05,
+    .wgmma_in_sequence = 1.22,
     .bits16 = {.forward = {.tiles = {.few_rows = {.rate = 298, .chain = 700, .softmax = 20.3, .alone = 1.56},
                                      .one_tile = {.rate = 695, .chain = 700, .softmax = 21, .alone = 1.6},
                                      .two_tiles = {.rate = 897, .chain = 1640, .softmax = 17, .alone = 1.49},

@@ -68,11 +68,18 @@ struct WidthSpec {
   PairCosts pair;
 };
 
+// Fitted to measured times: bits16, fp32 and wgmma_in_sequence.
 struct ArchSpec {
   const char* chip;
   double clock_hz;        // of the SMs under load
   double launch_seconds;  // host time of launching one more kernel
   double memory_rate;     // bytes per cycle that the whole chip writes to memory
+  // Gradients whose splits go through memory need one kernel more. The sweeps repeat calls in graphs, where its launch
+  // is hidden, so such a pair must be predicted this much faster.
+  double weight_of_one_more_kernel;
+  // How much longer kernels with wgmma take in calls one after another than alone, as in the sweeps. Other kernels take
+  // the same time in both.
+  double wgmma_in_sequence;
   WidthSpec<MmaTiles> bits16;
   WidthSpec<FmaTiles> fp32;
 };

@@ -12,14 +12,6 @@
 namespace fovea::cuda::any {
 namespace {
 
-// How much longer kernels with wgmma take in calls one after another than alone, as the fit's kernels ran. Fitted to
-// 4,616 calls of up to 128 columns in results/h200/hopper_sweep.csv.xz. Kernels without wgmma take the same time.
-constexpr double kWgmmaInSequence = 1.22;
-
-// Gradients whose splits go through memory need one kernel more. The sweeps repeat calls in graphs, where its launch is
-// hidden, so such a pair must be predicted this much faster.
-constexpr double kWeightOfOneMoreKernel = 1.05;
-
 // The probe allows a warpgroup of threads if the code that the device runs has wgmma (parameters.h).
 bool uses_wgmma(const TileShape& tile, int device) {
   return tile.warpgroup && threads_allowed(wgmma_probe(), device) == kWarpgroup;
@@ -232,6 +224,7 @@ BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<Til
     return all;
   };
   const std::vector<Priced> of_dkdv = priced(dkdv), of_dq = priced(dq);
+  const double one_more_kernel = arch_spec(device).weight_of_one_more_kernel;
   BackwardChoice best;
   double least = HUGE_VAL;
   for (std::size_t i = 0; i < dkdv.size(); ++i) {
@@ -239,7 +232,7 @@ BackwardChoice fastest_pair(const WidthSpec<Tiles>& width, const std::vector<Til
       const CostInput &a = of_dkdv[i].input, &b = of_dq[j].input;
       const double cycles = cycles_of(of_dkdv[i].among(all_ctas(b)), of_dq[j].among(all_ctas(a)), width.pair,
                                       a.tile.rows() != b.tile.rows());
-      const double weighted = cycles * (a.in_memory() || b.in_memory() ? kWeightOfOneMoreKernel : 1);
+      const double weighted = cycles * (a.in_memory() || b.in_memory() ? one_more_kernel : 1);
       if (weighted >= least) continue;
       least = weighted;
       best = {.dkdv = dkdv[i], .dq = dq[j], .cycles = cycles};
@@ -272,7 +265,8 @@ BackwardChoice fastest_pair(const std::vector<TileChoice>& dkdv, const std::vect
 }
 
 double seconds_of(double cycles, const TileShape& tile, int device) {
-  return cycles / arch_spec(device).clock_hz * (uses_wgmma(tile, device) ? kWgmmaInSequence : 1);
+  const ArchSpec& arch = arch_spec(device);
+  return cycles / arch.clock_hz * (uses_wgmma(tile, device) ? arch.wgmma_in_sequence : 1);
 }
 
 }  // namespace fovea::cuda::any
