@@ -10,9 +10,13 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
 
 #include "baselines/baselines.h"
 #include "baselines/cuda/baselines.h"
+#include "core/check.h"
 #include "core/printable.h"
 #include "fovea/error.h"
 #include "fovea/version.h"
@@ -47,6 +51,13 @@ std::string message_of(const fovea::Error& error) {
   return message;
 }
 
+[[noreturn]] void fail_for_memory(const std::string& verb, std::string_view wish) {
+  fovea::core::fail({.status = fovea::Status::out_of_memory,
+                     .argument = verb,
+                     .problem = "no memory for " + std::string(wish),
+                     .hint = "see `fovea info` (free memory) and `ulimit -v` (limit of the shell)"});
+}
+
 int run(int argc, char** argv) {
   using namespace fovea::program;
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
@@ -78,7 +89,15 @@ int run(int argc, char** argv) {
     std::fputs(fovea::core::printable_lines(refusal_of(app, error)).c_str(), stderr);
     return 2;
   }
-  return action();
+  const std::string verb = app.get_subcommands().front()->get_name();
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    fail_for_memory(verb, "another allocation");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    fail_for_memory(verb, "another thread or process");
+  }
 }
 
 // Fails if stdout could not be written, unless the reader of a pipe has closed it.

@@ -114,6 +114,20 @@ TEST(Memory, AProgramWithLittleAddressSpaceEndsWithARow) {
   ASSERT_EQ(rows.size(), 2u);
   expect_no_time(rows[1], "oom", "could not be allocated");
 }
+
+// The stack of a further thread, and then the program's own allocations, find no room.
+TEST(Memory, AProgramWithoutRoomForThreadsEndsInWords) {
+  for (const std::int64_t limit : {54'000'000, 66'000'000, 72'000'000, 76'800'000}) {
+    SCOPED_TRACE(limit);
+    const Ended run =
+        fovea({"bench", "--problem", "lq=256 d=64", "--impl", "naive,flash", "--threads", "2", "--repeat-for", "0.01"},
+              {.address_limit = limit});
+    if (run.code == 127) continue;  // no room to load the program
+    EXPECT_TRUE(run.code == 0 || run.code == 1) << run.code << "\n" << run.err;
+    for (const char* cause : {"fovea: std::bad_alloc", "fovea: Resource temporarily unavailable"})
+      EXPECT_EQ(run.err.find(cause), std::string::npos) << run.err;
+  }
+}
 #endif
 
 }  // namespace
