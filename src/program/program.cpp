@@ -67,9 +67,7 @@ int run(int argc, char** argv) {
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
-  CLI::App app{
-      "Checks, measures and explains exact attention, linear and attention layers; trains a small transformer.",
-      "fovea"};
+  CLI::App app{"Checks, measures and explains exact attention and layers; trains a transformer.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);
   Action action;
