@@ -179,7 +179,6 @@ void run_external(const ExternalThreadPool& thread_pool, int count, void (*task)
       &call);
   if (call.ended == count) return;
   core::fail({.status = Status::error,
-              .call = "attention",
               .argument = "thread_pool",
               .problem = "the thread pool did not run every task once; the outputs are unspecified",
               .got = std::to_string(call.ended) + " tasks that ended",

@@ -10,9 +10,13 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
 
 #include "baselines/baselines.h"
 #include "baselines/cuda/baselines.h"
+#include "core/check.h"
 #include "core/printable.h"
 #include "fovea/error.h"
 #include "fovea/version.h"
@@ -47,6 +51,13 @@ std::string message_of(const fovea::Error& error) {
   return message;
 }
 
+[[noreturn]] void fail_for_memory(const std::string& verb, std::string_view wish) {
+  fovea::core::fail({.status = fovea::Status::out_of_memory,
+                     .argument = verb,
+                     .problem = "no memory for " + std::string(wish),
+                     .hint = "see `fovea info` (free memory) and `ulimit -v` (limit of the shell)"});
+}
+
 int run(int argc, char** argv) {
   using namespace fovea::program;
   fovea::linear::register_host_libraries(fovea::linear::blas::libraries());
@@ -56,9 +67,7 @@ int run(int argc, char** argv) {
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
-  CLI::App app{
-      "Checks, measures and explains exact attention, linear and attention layers; trains a small transformer.",
-      "fovea"};
+  CLI::App app{"Checks, measures and explains exact attention and layers; trains a transformer.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);
   Action action;
@@ -78,7 +87,15 @@ int run(int argc, char** argv) {
     std::fputs(fovea::core::printable_lines(refusal_of(app, error)).c_str(), stderr);
     return 2;
   }
-  return action();
+  const std::string verb = app.get_subcommands().front()->get_name();
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    fail_for_memory(verb, "another allocation");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    fail_for_memory(verb, "another thread or process");
+  }
 }
 
 // Fails if stdout could not be written, unless the reader of a pipe has closed it.

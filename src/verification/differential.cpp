@@ -2,12 +2,18 @@
 #include "verification/differential.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/random.h"
 #include "fovea/error.h"
 
 namespace fovea::verification {
+namespace {
+
+bool passed(const Outcome& outcome) { return outcome.kind == Outcome::Kind::passed; }
+
+}  // namespace
 
 Trial trial_of(const Case& c) {
   const core::RandomBlock block = core::philox(c.seed(), 0x7A1, 0);
@@ -112,40 +118,38 @@ void Differential::call(Pass pass, const CallSettings& settings) const {
   on_device->copy_back();
 }
 
-std::string Differential::answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes,
-                                 int threads) {
+Outcome Differential::answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes,
+                             int threads) {
   clear_results(pass);
-  workspace_ = trial_.own_workspace ? host_buffer(workspace_bytes, true) : HostTensor{};
   try {
+    workspace_ = trial_.own_workspace ? host_buffer(workspace_bytes, true) : HostTensor{};
     call(pass, {.implementation = implementation.name,
                 .threads = threads,
                 .workspace = buffer_of(workspace_),
                 .saved = buffer_of(saved_)});
   } catch (const Error& error) {
-    return error.what();
+    const bool no_memory = error.status() == Status::out_of_memory;
+    return {no_memory ? Outcome::Kind::out_of_memory : Outcome::Kind::failed, error.what()};
   }
   return {};
 }
 
-bool Differential::gives_other_bits(Pass pass, const ImplementationFacts& implementation,
-                                    std::int64_t workspace_bytes) {
-  if (!trial_.other_threads || !implementation.reproducible) return false;
+Outcome Differential::repeat(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes) {
+  if (!trial_.other_threads || !implementation.reproducible) return {};
   const auto written = [pass](const Tensor& one) { return one.is_written(pass); };
   const Bytes bytes = bytes_of(written);
-  answer(pass, implementation, workspace_bytes, trial_.threads + 1);
-  return bytes != bytes_of(written);
+  Outcome ended = answer(pass, implementation, workspace_bytes, trial_.threads + 1);
+  if (!passed(ended) || bytes == bytes_of(written)) return ended;
+  return {Outcome::Kind::failed, "another number of threads gives other bits"};
 }
 
 Outcome Differential::run_forward(const ImplementationFacts& implementation) {
   const std::int64_t workspace = case_.operation->plan(case_.with("pass", "fwd"), implementation.name).workspace_bytes;
   saved_ = {};
-  if (std::string error = answer(Pass::forward, implementation, workspace, trial_.threads); !error.empty())
-    return {Outcome::Kind::failed, std::move(error)};
+  if (Outcome ended = answer(Pass::forward, implementation, workspace, trial_.threads); !passed(ended)) return ended;
   if (!expected_forward_) expected_forward_ = case_.operation->expect(case_, Pass::forward, set());
-  const Outcome outcome = judge(compare(*expected_forward_, results(Pass::forward)));
-  if (outcome.kind != Outcome::Kind::passed) return outcome;
-  if (gives_other_bits(Pass::forward, implementation, workspace))
-    return {Outcome::Kind::failed, "another number of threads gives other bits"};
+  if (Outcome outcome = judge(compare(*expected_forward_, results(Pass::forward))); !passed(outcome)) return outcome;
+  if (Outcome repeated = repeat(Pass::forward, implementation, workspace); !passed(repeated)) return repeated;
   if (!expected_forward_->unjudged.empty()) return {Outcome::Kind::exempt, expected_forward_->unjudged};
   return {};
 }
@@ -155,17 +159,16 @@ Outcome Differential::run_backward(const ImplementationFacts& implementation, co
   const bool keeps_state = plan.saved_bytes > 0;
   saved_ = host_buffer(plan.saved_bytes);
   if (keeps_state) {
-    if (std::string error = answer(Pass::forward, implementation, plan.workspace_bytes, trial_.threads); !error.empty())
-      return {Outcome::Kind::failed, "forward that saves its state: " + error};
+    const Outcome ended = answer(Pass::forward, implementation, plan.workspace_bytes, trial_.threads);
+    if (!passed(ended)) return {ended.kind, "forward that saves its state: " + ended.reason};
   }
-  if (std::string error = answer(Pass::backward, implementation, plan.workspace_bytes, trial_.threads); !error.empty())
-    return {Outcome::Kind::failed, std::move(error)};
+  if (Outcome ended = answer(Pass::backward, implementation, plan.workspace_bytes, trial_.threads); !passed(ended))
+    return ended;
   if (case_.forwards() || !expected_backward_)
     expected_backward_ = case_.operation->expect(case_, Pass::backward, given_to_backward(keeps_state));
-  const Outcome outcome = judge(compare(*expected_backward_, results(Pass::backward)));
-  if (outcome.kind != Outcome::Kind::passed) return outcome;
-  if (gives_other_bits(Pass::backward, implementation, plan.workspace_bytes))
-    return {Outcome::Kind::failed, "another number of threads gives other bits"};
+  if (Outcome outcome = judge(compare(*expected_backward_, results(Pass::backward))); !passed(outcome)) return outcome;
+  if (Outcome repeated = repeat(Pass::backward, implementation, plan.workspace_bytes); !passed(repeated))
+    return repeated;
   if (!expected_backward_->unjudged.empty()) return {Outcome::Kind::exempt, expected_backward_->unjudged};
   return {};
 }
@@ -178,8 +181,12 @@ Outcome Differential::run(const ImplementationFacts& implementation) {
   const auto is_input = [](const Tensor& one) { return is_read(one.spec.role); };
   const Bytes inputs = bytes_of(is_input);
   Outcome outcome;
-  if (case_.forwards()) outcome = run_forward(implementation);
-  if (case_.backwards() && outcome.kind == Outcome::Kind::passed) outcome = run_backward(implementation, plan);
+  try {
+    if (case_.forwards()) outcome = run_forward(implementation);
+    if (case_.backwards() && passed(outcome)) outcome = run_backward(implementation, plan);
+  } catch (const std::bad_alloc&) {
+    return {Outcome::Kind::out_of_memory, "no memory for the call's buffers and the check of its results"};
+  }
   if (outcome.kind != Outcome::Kind::failed && inputs != bytes_of(is_input))
     return {Outcome::Kind::failed, "changed an input"};
   return outcome;

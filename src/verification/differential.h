@@ -37,9 +37,9 @@ using MakeDeviceCall = std::function<std::unique_ptr<DeviceCall>(
     const TensorSet& host, const std::vector<std::string>& written, Pass pass, const CallSettings& settings)>;
 
 struct Outcome {
-  enum class Kind { passed, failed, refused, exempt };
+  enum class Kind { passed, failed, refused, exempt, out_of_memory };
   Kind kind = Kind::passed;
-  std::string reason;  // for failed, refused and exempt
+  std::string reason;  // for all but passed
 };
 
 // Holds a case's inputs and its expected results, which are computed once for all implementations.
@@ -63,11 +63,12 @@ class Differential {
   Outcome run_forward(const ImplementationFacts& implementation);
   Outcome run_backward(const ImplementationFacts& implementation, const CasePlan& plan);
   Outcome judge(const Verdict& verdict) const;
-  // Makes the call. Returns an Error's text, or "".
-  std::string answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes, int threads);
+  // Makes the call. The outcome of a call that throws an Error has its text.
+  Outcome answer(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes, int threads);
   void call(Pass pass, const CallSettings& settings) const;
   void clear_results(Pass pass);
-  bool gives_other_bits(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes);
+  // Fails if another number of threads gives other bits; passes if the trial does not ask.
+  Outcome repeat(Pass pass, const ImplementationFacts& implementation, std::int64_t workspace_bytes);
   TensorSet set() const;
   TensorSet results(Pass pass) const;
   TensorSet given_to_backward(bool keeps_state) const;

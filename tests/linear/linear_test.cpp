@@ -108,6 +108,20 @@ TEST(Linear, AnExternalThreadPoolGivesTheSameBits) {
   EXPECT_EQ(own.y.all(), pooled.y.all());
 }
 
+TEST(Linear, AThreadPoolThatRunsNoTaskIsNoErrorOfAttention) {
+  const ExternalThreadPool thread_pool{3, nullptr,
+                                       [](void*, std::int64_t, void (*)(void*, std::int64_t, int), void*) {}};
+  const Tensors tensors({2, 300, 2, 40, 3, 200}, DType::fp32, DType::fp32, Order::dense);
+  try {
+    linear_forward(tensors.forward(), {.implementation = "cpu.own", .thread_pool = &thread_pool});
+    ADD_FAILURE() << "nothing was said";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::error);
+    EXPECT_EQ(std::string(error.what()).rfind("fovea: error thread_pool: the thread pool did not run", 0), 0U)
+        << error.what();
+  }
+}
+
 TEST(Linear, AccumulatingAddsToWhatWasThere) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     for (const std::string& name : names(dtype)) {

@@ -133,6 +133,7 @@ TEST(Terminal, ColourOnATerminalThatReportsNoWidth) {
   const Ended run = fovea(kTwoCells, {.terminal = true, .environment = {"TERM=xterm", "NO_COLOR="}});
   EXPECT_EQ(run.code, 0) << run.out;
   EXPECT_NE(run.out.find("\033[1m"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\r\033[K["), std::string::npos) << "no moving line of progress: " << run.out;
 }
 
 TEST(Terminal, NoColourWithNoColorOrADumbTerminal) {
@@ -167,7 +168,12 @@ TEST(Devices, CpuWorksWithAnyGpuVariables) {
 }
 
 TEST(Verbs, EveryVerbHasHelp) {
+  const auto expect_narrow = [](const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  };
   const std::string overview = fovea({"--help"}).out;
+  expect_narrow(overview);
   EXPECT_EQ(overview.find("worker"), std::string::npos) << "the worker is for the bench alone";
   for (const char* verb : {"info", "explain", "verify", "bench", "compare", "report", "train", "profile"}) {
     SCOPED_TRACE(verb);
@@ -177,8 +183,7 @@ TEST(Verbs, EveryVerbHasHelp) {
     EXPECT_EQ(help.err, "");
     EXPECT_NE(help.out.find(std::string("fovea ") + verb), std::string::npos) << help.out;
     EXPECT_NE(help.out.find("--json"), std::string::npos) << help.out;
-    std::istringstream lines(help.out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    expect_narrow(help.out);
   }
   const Ended version = fovea({"--version"});
   EXPECT_EQ(version.code, 0);

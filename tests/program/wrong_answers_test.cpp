@@ -114,6 +114,44 @@ TEST(Memory, AProgramWithLittleAddressSpaceEndsWithARow) {
   ASSERT_EQ(rows.size(), 2u);
   expect_no_time(rows[1], "oom", "could not be allocated");
 }
+
+// The stack of a further thread, and then the program's own allocations, find no room.
+TEST(Memory, AProgramWithoutRoomForThreadsEndsInWords) {
+  for (const std::int64_t limit : {54'000'000, 66'000'000, 72'000'000, 76'800'000}) {
+    SCOPED_TRACE(limit);
+    const Ended run =
+        fovea({"bench", "--problem", "lq=256 d=64", "--impl", "naive,flash", "--threads", "2", "--repeat-for", "0.01"},
+              {.address_limit = limit});
+    if (run.code == 127) continue;  // no room to load the program
+    EXPECT_TRUE(run.code == 0 || run.code == 1) << run.code << "\n" << run.err;
+    for (const char* cause : {"fovea: std::bad_alloc", "fovea: Resource temporarily unavailable"})
+      EXPECT_EQ(run.err.find(cause), std::string::npos) << run.err;
+  }
+}
+
+// Its workspace of 256 MiB is beyond the limit: the results are neither right nor wrong.
+TEST(Memory, VerifyJudgesNoCallWithoutMemory) {
+  const std::vector<std::string> words = {"verify", "--impl", "naive", "--problem", "lq=8k d=16"};
+  const Ended run = fovea(words, {.address_limit = 200'000'000});
+  EXPECT_EQ(run.code, 0) << run.err;
+  for (const char* part :
+       {"not judged: naive on", "could not be allocated", "0 failed", "1 not judged: memory ran out"})
+    EXPECT_NE(run.out.find(part), std::string::npos) << run.out;
+}
+
+// First the tensors, then the copies of the inputs beside them, are beyond the limit.
+TEST(Memory, VerifyNamesTheCaseThatDoesNotFit) {
+  const Ended tensors =
+      fovea({"verify", "--impl", "reference", "--problem", "lq=32k hq=8 d=128"}, {.address_limit = 300'000'000});
+  EXPECT_EQ(tensors.code, 2);
+  EXPECT_NE(tensors.err.find("its tensors do not fit into memory"), std::string::npos) << tensors.err;
+  EXPECT_NE(tensors.err.find("ulimit -v"), std::string::npos) << tensors.err;
+  const Ended check =
+      fovea({"verify", "--impl", "reference", "--problem", "lq=8k hq=16 d=128"}, {.address_limit = 420'000'000});
+  EXPECT_EQ(check.code, 1);
+  EXPECT_EQ(check.err.rfind("fovea: oom verify: no memory to check this case", 0), 0U) << check.err;
+  EXPECT_NE(check.err.find("lq=8192"), std::string::npos) << check.err;
+}
 #endif
 
 }  // namespace

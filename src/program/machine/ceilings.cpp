@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,7 +27,7 @@ constexpr int kMoreProbes = 3;
 double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   constexpr std::int64_t n = kProductSize;
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;  // joined even if a later one cannot start
   const auto multiply = [&matrices](int thread) {
     float* const a = matrices[static_cast<std::size_t>(thread)].data();
     linear::blas::multiply_fastest({.m = n,
@@ -38,12 +39,12 @@ double product_round(int threads, std::vector<std::vector<float>>& matrices) {
   };
   for (int thread = 1; thread < threads; ++thread) others.emplace_back(multiply, thread);
   multiply(0);
-  for (auto& other : others) other.join();
+  others.clear();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   return 2.0 * n * n * n * threads / took.count();
 }
 
-// 0 if memory runs out, so that a run continues without this ceiling.
+// 0 if memory or threads run out, so that a run continues without this ceiling.
 double rate_if_room(const std::function<double()>& probe) {
   try {
     return probe();
@@ -51,6 +52,8 @@ double rate_if_room(const std::function<double()>& probe) {
     if (error.status() != Status::out_of_memory) throw;
     return 0;
   } catch (const std::bad_alloc&) {
+    return 0;
+  } catch (const std::system_error&) {  // no further thread
     return 0;
   }
 }

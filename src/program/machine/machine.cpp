@@ -2,6 +2,7 @@
 #include "program/machine/machine.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "cuda/measure/device_facts.h"
@@ -93,6 +95,15 @@ std::int64_t control_group_limit() {
 }
 
 }  // namespace
+
+std::int64_t free_address_space() {
+  rlimit limit{};
+  constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  std::int64_t pages = 0;
+  std::istringstream(first_line("/proc/self/statm")) >> pages;
+  return std::max<std::int64_t>(static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE), 0);
+}
 
 Machine this_machine() {
   Machine m;

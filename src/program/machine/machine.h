@@ -25,6 +25,9 @@ struct Machine {
 
 Machine this_machine();
 
+// The bytes that the limit of the address space (ulimit -v) leaves to this process; the largest number without a limit.
+std::int64_t free_address_space();
+
 // The current clock, from a chain of dependent additions that take one cycle each; 0 if the latency is not known.
 double measured_clock_mhz();
 

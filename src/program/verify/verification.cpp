@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "core/check.h"
 #include "core/names.h"
@@ -114,22 +115,33 @@ void Verification::check_memory(const Case& c) const {
     largest = bytes;
     name = spec.name + " " + core::to_string(spec.sizes);
   }
-  const std::int64_t free = this_machine().available_bytes;
+  const std::int64_t physical = this_machine().available_bytes, addressable = free_address_space();
+  const std::int64_t free = std::min(physical, addressable);
   if (all <= static_cast<double>(free)) return;
   const auto text = [](double bytes) { return binary_size(static_cast<std::int64_t>(std::min(bytes, 0x1p62))); };
   core::fail({.status = Status::invalid_argument,
               .argument = "--problem",
               .problem = "its tensors do not fit into memory",
               .got = text(all) + ", of which " + name + " takes " + text(largest),
-              .wanted = "at most " + binary_size(free) + ", the free memory"});
+              .wanted = "at most " + binary_size(free) +
+                        (physical <= addressable ? ", the free memory"
+                                                 : ", which the limit of this shell (ulimit -v) leaves")});
 }
 
 void Verification::run_case(const Case& c) {
   note_for_crash(c, implementations_.front());
-  verification::Differential differential(varied(c), trial_of(c), make_device_call_);
-  for (const ImplementationFacts& implementation : implementations_) {
-    note_for_crash(c, implementation);
-    judge(c, implementation, differential.run(implementation));
+  try {
+    verification::Differential differential(varied(c), trial_of(c), make_device_call_);
+    for (const ImplementationFacts& implementation : implementations_) {
+      note_for_crash(c, implementation);
+      judge(c, implementation, differential.run(implementation));
+    }
+  } catch (const std::bad_alloc&) {
+    core::fail({.status = Status::out_of_memory,
+                .argument = "verify",
+                .problem = "no memory to check this case",
+                .wanted = "room for the tensors, their copies and the expected results",
+                .line = verification::line_of(c)});
   }
 }
 
@@ -141,6 +153,12 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
       return;
     case Outcome::Kind::exempt:
       ++tally_.exempt;
+      return;
+    case Outcome::Kind::out_of_memory:
+      ++tally_.out_of_memory;
+      if (options_.json) return;
+      fmt::print("{}not judged: {} on\n  {}\n  {}\n", isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name,
+                 wrapped(short_line(verification::line_of(c)), 4, 2), wrapped(outcome.reason, 4, 2));
       return;
     case Outcome::Kind::failed:
       return fail(c, implementation, outcome);
@@ -228,6 +246,7 @@ void Verification::print_summary() {
         "{} not judged: baselines given NaN or infinity, and gradients of scores too\n"
         "large for fp32 (docs/numerics.md, Large and small numbers)\n",
         tally_.exempt);
+  if (tally_.out_of_memory > 0) fmt::print("{} not judged: memory ran out\n", tally_.out_of_memory);
   for (const std::string& one : skipped_) fmt::print("{}\n", one);
   if (options_.coverage) fmt::print("\n{}", tally_.coverage.text());
 }

@@ -32,18 +32,24 @@ struct Tally {
   explicit Tally(const verification::Operation& operation) : coverage(operation) {}
 
   Coverage coverage;
-  std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0;
+  std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0, out_of_memory = 0;
   nlohmann::json failures = nlohmann::json::array();
 
   nlohmann::json json() const {
-    return {{"passed", passed}, {"failed", failed},     {"refused", refused},
-            {"exempt", exempt}, {"failures", failures}, {"coverage", coverage.json()}};
+    return {{"passed", passed},
+            {"failed", failed},
+            {"refused", refused},
+            {"exempt", exempt},
+            {"out_of_memory", out_of_memory},
+            {"failures", failures},
+            {"coverage", coverage.json()}};
   }
   void add(const nlohmann::json& other) {
     passed += other["passed"].get<std::int64_t>();
     failed += other["failed"].get<std::int64_t>();
     refused += other["refused"].get<std::int64_t>();
     exempt += other["exempt"].get<std::int64_t>();
+    out_of_memory += other["out_of_memory"].get<std::int64_t>();
     failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
     coverage.add(other["coverage"]);
   }
