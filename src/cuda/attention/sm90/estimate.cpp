@@ -15,6 +15,8 @@ constexpr double kMemoryRate = 4.0e12;     // bytes per second
 constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
 constexpr double kCombine = 8.8e-6;        // more launches, if the keys are split; first reads of cold memory
 constexpr double kCombineColumn = 4.1e-9;  // a warp combines the columns of a row split by split
+constexpr double kClusterCombine = 2.0e-6;  // barriers of the cluster, and first reads of shared memory
+constexpr double kClusterRate = 2.0e10;     // bytes per second that a thread block combines
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
@@ -56,6 +58,8 @@ double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, co
   const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));
   const double seconds = kLaunch + std::max(busiest, bytes(p) / memory_rate);
   if (division.splits == 1) return seconds;
+  if (division.in_cluster)
+    return seconds + kClusterCombine + static_cast<double>(instance.tile.rows() * instance.tile.dim_v * 4) / kClusterRate;
   // Every split writes fp32 partials, which the second kernel reads.
   const double partials =
       static_cast<double>(division.splits * p.batch * p.heads_q * p.len_q) * static_cast<double>(p.dim_v) * 4;

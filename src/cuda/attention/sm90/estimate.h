@@ -10,9 +10,11 @@ namespace fovea::cuda::sm90 {
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys.
+// How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys, which may be
+// the thread blocks of a cluster.
 struct Division {
   std::int64_t packed_heads = 1, splits = 1;
+  bool in_cluster = false;
 };
 
 // The K/V tiles that query tiles visit.

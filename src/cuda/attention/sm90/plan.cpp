@@ -40,14 +40,33 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   }
 }
 
+// Tries clusters, if all of them are on the chip at once.
+void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
+                  int sms) {
+  const Visits visits = visits_of(p, one.tile, packed_heads);
+  const int device = p.device.index;
+  for (int splits = 2; splits <= kMaxCluster && visits.tiles * splits <= sms; ++splits) {
+    if (splits > visits.longest) return;
+    resident_ctas(one.function, one.tile.threads(), one.shared_bytes, device);
+    if (visits.tiles > resident_clusters(one.function, one.tile.threads(), one.shared_bytes, splits, device)) continue;
+    const Division division{.packed_heads = packed_heads, .splits = splits, .in_cluster = true};
+    const double seconds = seconds_of(p, one, division, visits, sms);
+    if (seconds < best.seconds) best = {&one, division, seconds};
+  }
+}
+
 // The fastest instance by prediction; null if none fits.
 ForwardChoice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
   const std::int64_t group = p.heads_q / p.heads_kv;
   ForwardChoice best;
   for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
     if (!fits(p, one, shared_limit)) continue;
-    try_splits(best, p, one, 1, sms);
-    if (group > 1 && group <= one.tile.rows()) try_splits(best, p, one, group, sms);
+    for (const std::int64_t heads : {std::int64_t{1}, group}) {
+      if (heads > one.tile.rows()) continue;
+      try_splits(best, p, one, heads, sms);
+      try_clusters(best, p, one, heads, sms);
+      if (group == 1) break;
+    }
   }
   return best;
 }
@@ -81,7 +100,7 @@ std::int64_t section_heads_of(const AttentionProblem& p, std::int64_t packed_hea
 // Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
 // gives thread blocks the next one.
 TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
-  const auto [packed_heads, splits] = choice.division;
+  const auto [packed_heads, splits, in_cluster] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
   const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
   return {.q_tiles = static_cast<int>(q_tiles),
@@ -99,20 +118,21 @@ RowPacking packing_of(const ForwardChoice& choice) {
 }
 
 any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
-  const auto [packed_heads, splits] = choice.division;
+  const auto [packed_heads, splits, in_cluster] = choice.division;
   const ForwardTile& tile = choice.kernel->tile;
   return {.splits_divmod = fast_divmod(splits),
           .splits = static_cast<int>(splits),
           .tiles_per_split = static_cast<int>(divide_up(visits.longest, splits)),
           .rows = static_cast<std::int16_t>(tile.rows() / packed_heads),
-          .streamed_rows = static_cast<std::int16_t>(tile.keys)};
+          .streamed_rows = static_cast<std::int16_t>(tile.keys),
+          .in_cluster = in_cluster};
 }
 
-// The counter, and behind it the partials of all splits.
+// The counter, and behind it the partials of splits that combine in memory.
 void lay_out_workspace(ForwardPlan& plan, const AttentionProblem& p) {
   constexpr std::int64_t kCounterBytes = 256;
   plan.workspace_bytes = plan.has_counter ? kCounterBytes : 0;
-  if (plan.split.splits == 1) return;
+  if (!plan.combines_in_memory()) return;
   const std::int64_t rows = plan.split.splits * p.batch * p.heads_q * p.len_q;
   plan.partial_out = plan.workspace_bytes;
   plan.partial_state = plan.partial_out + divide_up(rows * p.dim_v * 4, 256) * 256;
@@ -127,6 +147,7 @@ std::string text_of(const ForwardPlan& plan) {
                      std::to_string(plan.kernel->shared_bytes) + " bytes shared, " + std::to_string(plan.ctas) +
                      " persistent thread blocks";
   if (plan.packing.heads > 1) text += ", rows of " + std::to_string(plan.packing.heads) + " heads in a tile";
+  if (plan.split.in_cluster) return text + ", clusters of " + std::to_string(plan.split.splits);
   if (plan.split.splits > 1)
     text += ", " + std::to_string(plan.split.splits) + " splits of " + std::to_string(plan.split.tiles_per_split) +
             " tiles";
@@ -138,7 +159,7 @@ std::string text_of(const ForwardPlan& plan) {
 void load_kernels(const ForwardPlan& plan) {
   const ForwardInstance& kernel = *plan.kernel;
   resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, plan.device.index);
-  if (plan.split.splits > 1)
+  if (plan.combines_in_memory())
     threads_allowed(any::combine_forward_function(kind_of(plan.problem.dtype)), plan.device.index);
 }
 
@@ -174,8 +195,9 @@ std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const Forwa
   plan->packing = packing_of(choice);
   plan->split = split_of(choice, visits);
   plan->order = order_of(p, choice, visits.equal());
-  plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
-  plan->has_counter = !visits.equal() && plan->order.numbers > sms;
+  // A thread block of a cluster has one tile.
+  plan->ctas = plan->split.in_cluster ? plan->order.numbers : std::min<std::int64_t>(plan->order.numbers, sms);
+  plan->has_counter = !visits.equal() && plan->order.numbers > plan->ctas;
   lay_out_workspace(*plan, p);
   plan->tiles = text_of(*plan);
   load_kernels(*plan);

@@ -1,5 +1,5 @@
-// Forward is one kernel, with a memset of its tile counter before it under a mask and the combine behind it if the keys
-// are split. Backward is a preprocess and one kernel; with more than 128 columns, two kernels. Enqueued on the caller's
+// Forward is one kernel, with a memset of its tile counter before it under a mask and the combine behind it if splits of
+// the keys are not the thread blocks of a cluster. Backward is a preprocess and one kernel; with more than 128 columns, two kernels. Enqueued on the caller's
 // stream; the host waits for nothing.
 #include "cuda/attention/sm90/run.h"
 
@@ -68,14 +68,14 @@ void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const
          Carveout::max_shared);
 }
 
-// Results go to partials if the keys are split, else to `out`, by TMA if it can write them.
+// Results go to partials if splits combine in memory, else to `out`, by TMA if it can write them.
 void set_results(ForwardParameters& p, const ForwardPlan& plan, const ForwardTensors& t, void* workspace) {
   const Shape& s = plan.shape;
-  if (plan.split.splits == 1) {
+  if (!plan.combines_in_memory()) {
     p.out = ref(t.out);
     const TensorMapShape shape{t.out.sizes[3], t.out.sizes[2], t.out.sizes[1], t.out.sizes[0], kWarpRows};
     p.tma_out =
-        plan.kernel->tile.stages_out && plan.packing.heads == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
+        plan.kernel->tile.stages_out && plan.packing.heads == 1 && plan.split.splits == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
         encode_tensor_map(
             p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride, p.out.row_stride, p.out.kind, true}, shape);
     return;
@@ -168,8 +168,8 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
     check(cudaMemsetAsync(p.order.counter, 0, sizeof(unsigned), stream), "cudaMemsetAsync");
   }
   launch(plan.kernel->function, plan.ctas, tile.threads(), plan.kernel->shared_bytes, stream, &p, Dependency::full,
-         Carveout::max_shared);
-  if (plan.split.splits > 1) launch_combine(plan, p, t, stream);
+         Carveout::max_shared, plan.split.in_cluster ? plan.split.splits : 1);
+  if (plan.combines_in_memory()) launch_combine(plan, p, t, stream);
 }
 
 void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::RunContext& context) {
