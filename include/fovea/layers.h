@@ -84,7 +84,7 @@ struct LayerOptions {
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk)
   std::string_view attention = {};                  // a name of implementations(), as AttentionOptions::implementation
   std::string_view product = {};                    // a name of linear_implementations(), for every projection
-  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
+  int threads = 0;                                  // CPU; 0: as many as thread_pool has, or default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t
@@ -147,7 +147,7 @@ struct NormFacts {
   bool operator==(const NormFacts&) const = default;
 };
 
-// The properties of a call that decide its parts, without pointers. Make one with `describe` or by hand.
+// The properties of a call that decide its parts, without pointers. Build one with `describe` or by hand.
 struct LayerProblem {
   LayerKind kind = LayerKind::mha_fused;
   Pass pass = Pass::forward;
