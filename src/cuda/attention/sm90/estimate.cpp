@@ -1,4 +1,4 @@
-// A prediction: the steps of the busiest thread block.
+// Forward's prediction: the steps of the busiest thread block, or the time to read K and V, and the combine of splits.
 #include "cuda/attention/sm90/estimate.h"
 
 #include <algorithm>
@@ -7,14 +7,14 @@ namespace fovea::cuda::sm90 {
 namespace {
 
 // Fitted to dense cells, as the tiles' own times are (tiles.h), and to calls with splits; the runs are in
-// docs/kernels/sm90_forward_notebook.md, steps 2 and 6.
+// docs/kernels/sm90_forward_notebook.md, steps 2 and 5.
 constexpr double kLaunch = 3.0e-6;         // up to the first product, and the end of the grid
 constexpr double kCounterReset = 1.5e-6;   // a memset ahead of the kernel
-constexpr double kTail = 0.15;             // of the longest tile: what the last thread block works alone
+constexpr double kTail = 0.15;             // share of the longest tile's time in which the last thread block runs alone
 constexpr double kMemoryRate = 4.0e12;     // bytes per second
 constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
-constexpr double kCombine = 8.8e-6;        // more launches, if the keys are split; first reads of cold memory
-constexpr double kCombineColumn = 4.1e-9;  // a warp combines the columns of a row split by split
+constexpr double kCombine = 8.8e-6;        // launch of the combine, and its first reads, of cold memory
+constexpr double kCombineColumn = 4.1e-9;  // per column and split: a warp combines a row split by split
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
@@ -56,7 +56,7 @@ double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, co
   const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));
   const double seconds = kLaunch + std::max(busiest, bytes(p) / memory_rate);
   if (division.splits == 1) return seconds;
-  // Every split writes fp32 partials, which the second kernel reads.
+  // Every split writes fp32 partials, which the combine reads.
   const double partials =
       static_cast<double>(division.splits * p.batch * p.heads_q * p.len_q) * static_cast<double>(p.dim_v) * 4;
   const double row = kCombineColumn * static_cast<double>(division.splits * p.dim_v);
