@@ -54,7 +54,7 @@ struct AttentionOptions {
   Mask mask = Mask::none;
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk); NaN and infinity are refused
   std::string_view implementation = {};             // a name of implementations(); empty: chosen automatically
-  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
+  int threads = 0;                                  // CPU; 0: as many as thread_pool has, or default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t
@@ -83,7 +83,7 @@ struct BackwardTensors {
 
 // Calls compute in the default floating-point mode (round to nearest, subnormal numbers kept) and leave the calling
 // thread's mode as it was. They throw Error. With status invalid_argument, unsupported or out_of_memory, no output was
-// written. With `cancelled` (the flag was raised) or `error` (a device or library failed), outputs are unspecified.
+// written. With `cancelled` (the flag was raised) or `error` (error.h), outputs are unspecified.
 FOVEA_API void attention_forward(const ForwardTensors& tensors, const AttentionOptions& options = {});
 FOVEA_API void attention_backward(const BackwardTensors& tensors, const AttentionOptions& options = {});
 
@@ -137,6 +137,7 @@ struct ImplementationInfo {
   bool automatic = false;        // may be chosen without being named
   std::string unavailable = {};  // why this machine cannot run it; empty if it can
 };
+// The implementations of attention, in the order in which they are asked.
 FOVEA_API std::vector<ImplementationInfo> implementations();
 
 }  // namespace fovea

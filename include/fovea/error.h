@@ -16,7 +16,7 @@ enum class Status {
   unsupported,       // the call is legal, but no available implementation takes it
   out_of_memory,
   cancelled,  // the cancel flag was raised while the call ran
-  error,      // a device or library underneath failed
+  error,      // a device, a library underneath or the caller's thread pool failed
 };
 
 // ok invalid unsupported oom cancelled error

@@ -288,7 +288,7 @@ FOVEA_API fovea_status fovea_explain_layer_backward(const fovea_layer_backward_t
                                                     int64_t* saved_bytes, char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
-FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, best first; null past the end
+FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, as they are asked; null past the end
 
 FOVEA_API const char* fovea_last_error(void);  // why this thread's last failed call failed; "" if none did
 FOVEA_API const char* fovea_version(void);     // of the library; FOVEA_VERSION_STRING is that of the header

@@ -10,13 +10,13 @@
 //   mla              q_down [Lq, E], q [H D, Lq], kv_down [Lkv, F], k [H D, Lkv], v [H V, Lkv]              G = H
 //   all              out [E, H V]
 //
-// Within rows of q, k and v and within columns of out, a head's are neighbours. D and V follow from the weights' sizes.
+// The rows of q, k and v that belong to one head are neighbours, and so are its columns of out. D and V follow from the
+// weights' sizes.
 //
-// mla has two forms. If k has as many rows as q, it is the one above; in report C's sizes Lq = Lkv and E = H D. If k
-// has fewer, [H N, Lkv] with N < D, it is DeepSeek's form: kv_down is [Lkv + S, F], S = D - N, and its last S rows make
-// one rotary key that all heads share. A head of k is N columns of k, then the shared key; rotary embedding, which it
-// needs, turns these S columns of k and the last S of each head of q. DeepSeek's sizes: Lq 1536, Lkv 512, N 128, S 64,
-// V 128.
+// mla has two forms. If k has as many rows as q, it is the one above. If k has fewer, [H N, Lkv] with N < D, it is
+// DeepSeek's form: kv_down is [Lkv + S, F], S = D - N, and its last S rows make one rotary key that all heads share. A
+// head of k is N columns of k, then the shared key. This form needs rotary embedding, which rotates these S columns of
+// k and the last S of each head of q. DeepSeek's sizes: Lq 1536, Lkv 512, N 128, S 64, V 128.
 //
 // RMS norm divides a row by sqrt(mean of its squares + epsilon) and multiplies it by a weight [1, 1, 1, its columns]. q
 // and k are normalised head by head, all heads with one weight, then rotated (rotary.h). Latents are normalised as
@@ -49,7 +49,7 @@ enum class LayerKind : std::uint8_t { mha_fused, mha, gqa, mqa, mla };
 // mha_fused mha gqa mqa mla
 FOVEA_API std::string_view to_string(LayerKind kind);
 
-// Something for each projection; a kind uses those of its row above.
+// One T for each projection; a kind uses those that its row of the table above names, and out.
 template <class T>
 struct PerProjection {
   T qkv{}, q_down{}, q{}, kv_down{}, k{}, v{}, out{};
@@ -66,7 +66,7 @@ struct ProjectionGradient {
 using LayerParameters = PerProjection<Projection>;
 using LayerGradients = PerProjection<ProjectionGradient>;
 
-// Something for each RMS norm. Those of latents are mla's; DeepSeek's form has no others.
+// One T for each RMS norm. Only mla has norms of latents; its DeepSeek form has no other norms.
 template <class T>
 struct PerNorm {
   T q{}, k{}, q_latent{}, kv_latent{};
@@ -80,11 +80,11 @@ struct LayerOptions {
   LayerKind kind = LayerKind::mha_fused;
   std::int64_t heads_q = 1;                         // divides the rows of q
   std::int64_t heads_kv = 0;                        // 0: heads_q, or 1 for mqa; gqa must say it
-  Mask mask = Mask::none;                           // of len_q and len_k (without x_kv: equal ones)
+  Mask mask = Mask::none;                           // between len_q and len_k, equal without x_kv and cache
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk)
   std::string_view attention = {};                  // a name of implementations(), as AttentionOptions::implementation
   std::string_view product = {};                    // a name of linear_implementations(), for every projection
-  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
+  int threads = 0;                                  // CPU; 0: as many as thread_pool has, or default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t
@@ -98,8 +98,8 @@ struct LayerOptions {
 // Keys and values of earlier tokens, for inference step by step: x holds the next len_q tokens. The call writes their
 // keys and values behind the first `length` rows, and attends to all length + len_q = len_k rows. Then the caller
 // raises `length` by len_q. Rows are tokens, as attention reads them; all have the type of x. Row i of x is token
-// length + i: the positions of Rotary are those of the cache's first token. A mask looks at the last len_q of len_k
-// rows, so a causal one is causal_bottom_right.
+// length + i; Rotary's first position is that of the cache's first token. The queries are the last len_q of len_k
+// tokens, so the causal mask is causal_bottom_right.
 struct LayerCache {
   // [batch, 1, capacity, G D] and [batch, 1, capacity, G V], normalised and rotated; not for mla.
   MutableTensorView k = {}, v = {};
@@ -184,15 +184,15 @@ FOVEA_API PerProjection<Sizes> weight_sizes(const LayerProblem& problem);
 // The sizes of each norm's weight; all 0 for norms that the kind does not have.
 FOVEA_API PerNorm<Sizes> norm_sizes(const LayerProblem& problem);
 
-// Two floating-point operations for each multiply-add of the products that are wanted, and attention's (problem.h).
-// Left out: norms and rotary embedding; attention's backward and all behind it, where no gradient needs them.
+// Floating-point operations: two for each multiply-add of the products that run, and those of attention (problem.h).
+// Norms and rotary embedding are not counted; nor is what no wanted gradient needs.
 FOVEA_API double flops(const LayerProblem& problem);
 
 // Bytes if every tensor of the call, `saved` included, is read or written once; accumulated gradients are read too.
 FOVEA_API double bytes(const LayerProblem& problem);
 
-// State from forward to backward: the latents, q, k, v, attention's result and its lse, and what the `attention` that
-// was named keeps itself. The same for both passes. Throws as workspace_bytes does.
+// Bytes of LayerForwardTensors::saved: the latents, q, k, v, attention's result and lse, and the saved state of
+// `attention` if one is named. The same for both passes. Throws as workspace_bytes does.
 FOVEA_API std::int64_t saved_bytes(const LayerProblem& problem, std::string_view attention = {});
 
 // Both throw Error as attention_forward does (attention.h). On the CPU they give the same bits for any number of
@@ -217,18 +217,18 @@ FOVEA_API std::int64_t workspace_bytes(const LayerProblem& problem, std::string_
 // The parts of a layer in the order in which they run, and what they need.
 struct LayerExplanation {
   struct Part {
-    std::string name = {};         // q, k, attention, out: a projection or attention
+    std::string name = {};         // a projection or attention, such as q, kv_down, attention
     Explanation explanation = {};  // of this part's call
   };
   struct SavedTensor {
-    std::string name = {};  // qkv, q_latent, lse
+    std::string name = {};  // such as qkv, q_latent, lse
     Sizes sizes{};
     std::int64_t bytes = 0;
   };
   std::vector<Part> parts = {};
   std::vector<std::string> row_passes = {};  // "q: RMS norm, rotary embedding", in the order in which they run
-  std::string attention = {};  // the chosen ones; several products are separated by ", "; empty: none runs
-  std::string product = {};
+  std::string attention = {};                // the chosen implementation; empty: none runs
+  std::string product = {};                  // the chosen ones, separated by ", "; empty: none runs
   std::vector<SavedTensor> saved = {};
   std::int64_t workspace_bytes = 0;
   std::int64_t saved_bytes = 0;

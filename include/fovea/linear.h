@@ -16,7 +16,7 @@ namespace fovea {
 
 struct LinearOptions {
   std::string_view implementation = {};             // a name of linear_implementations(); empty: chosen automatically
-  int threads = 0;                                  // CPU; 0: those of thread_pool, else default_threads()
+  int threads = 0;                                  // CPU; 0: as many as thread_pool has, or default_threads()
   const ExternalThreadPool* thread_pool = nullptr;  // CPU; null: the library's own pool
   const std::atomic<bool>* cancel = nullptr;        // CPU; polled once per tile
   void* stream = nullptr;                           // CUDA; a cudaStream_t: see AttentionOptions

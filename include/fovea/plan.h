@@ -1,5 +1,6 @@
 // A plan that the caller keeps: the implementation chosen for one problem, and everything that its runs need besides
-// tensors. `prepare` of attention.h or linear.h makes one. A call that gets it in its options chooses nothing.
+// tensors. `prepare` of attention.h, linear.h or layers.h makes one. A call that gets it in its options chooses
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class FOVEA_API Plan {
   // For the library: `choice` and `plan` are its own.
   Plan(std::string_view implementation, std::shared_ptr<const void> choice, const core::Plan& plan);
 
-  std::string_view implementation() const { return implementation_; }  // cpu.avx512; empty if it holds nothing
+  std::string_view implementation() const { return implementation_; }  // such as cpu.avx512; empty of an empty plan
   std::int64_t workspace_bytes() const;
   std::int64_t saved_bytes() const;  // saved state that forward keeps for backward
   double predicted_seconds() const;  // 0: no prediction

@@ -32,8 +32,8 @@ struct AttentionProblem {
   bool saved_state = false;  // forward writes, or backward reads, saved state
   bool accumulate = false;   // backward adds to fp32 gradients instead of overwriting them
   bool wants_dq = true, wants_dk = true, wants_dv = true;
-  // On CUDA, of 16-bit q, k, v or dout: some stride is 0 or 2^40 bytes and more, or rows do not all start at multiples
-  // of 16 bytes. describe() tells; the hardware that copies whole tiles cannot read such tensors.
+  // On CUDA, of 16-bit q, k, v or dout: some stride is 0, or 2^40 bytes or more, or rows do not all start at multiples
+  // of 16 bytes. TMA, the hardware that copies whole tiles, cannot read such tensors. describe() sets it.
   bool unaligned = false;
 
   bool operator==(const AttentionProblem&) const = default;

@@ -28,9 +28,9 @@ struct Rotary {
 
   double theta = 10000.0;  // 1 or more
   RotaryPairs pairs = RotaryPairs::interleaved;
-  std::int64_t columns = 0;     // rotated columns of each head, from its first on; even; 0: all of them
-  std::int64_t position_q = 0;  // of the first row of q, and of the first row of k; the next rows follow. All
-  std::int64_t position_k = 0;  // positions are 0 to kMaxPosition
+  std::int64_t columns = 0;  // rotated columns of each head, from its first on; even; 0: all of them
+  // Positions of the first row of q and of the first row of k; each next row is one further. All are 0 to kMaxPosition.
+  std::int64_t position_q = 0, position_k = 0;
   bool operator==(const Rotary&) const = default;
 };
 

@@ -16,7 +16,7 @@ struct Batch {
   std::span<const std::int32_t> tokens, targets;
 };
 
-// A step of AdamW on all weights. Tasks leave their gradient_factor to the device, and do not overlap.
+// A step of AdamW on all weights. The device computes the tasks' gradient_factor; tasks do not overlap.
 struct Update {
   std::span<const float> gradients;
   double largest_norm = 0;  // infinity: never scaled
@@ -26,7 +26,8 @@ struct Update {
 };
 
 // Pointers are to the device's memory, except `from` of write and `to` of read. Everything happens in the order of the
-// context's stream. On a GPU only write, read and wait do wait; everything else is enqueued. Sums have a fixed order.
+// context's stream. On a GPU write, read and wait return when the stream's work has ended, send waits as told below,
+// and everything else is enqueued. Sums have a fixed order.
 class DeviceWork {
  public:
   virtual ~DeviceWork() = default;
@@ -63,8 +64,9 @@ std::unique_ptr<DeviceWork> work_on(Device device, std::int64_t bytes, std::int6
 std::int64_t partial_count(DeviceKind device, std::int64_t rows, std::int64_t columns);  // of rms_norm_backward
 std::int64_t square_sum_count(DeviceKind device, std::int64_t gradients);
 
-// A matrix as the row passes of a GPU take it (heads/row_pass.h): neighbouring rows are heads, one for each warp of a
-// thread block where the number of rows allows it.
+// The sizes [1, heads, rows / heads, columns] with which the row passes of a GPU (heads/row_pass.h) take a matrix. They
+// give each head of a token a warp of a thread block; here neighbouring rows stand for heads. There are as many heads
+// as warps, or fewer if that does not divide the rows.
 Sizes norm_sizes(std::int64_t rows, std::int64_t columns);
 
 }  // namespace fovea::model

@@ -22,7 +22,7 @@
 
 namespace fovea::model {
 
-// What a model has for each parameter, in the order of its map.
+// Arrays that have a float for each parameter, in the order of the map.
 enum class State : std::uint8_t { weights, gradients, first_moment, second_moment };
 
 // A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss.
@@ -31,13 +31,13 @@ struct PassPart {
   double flops = 0;  // as forward_flops() counts them; 0 for parts without products
 };
 
-// Owns one block of memory for everything (MemoryPlan). The same bits again, for any number of threads. Not for use by
-// several threads at once. On a GPU, everything runs in the order of the context's stream, which must be one and the
-// same for all calls; what a call waits for is told with it.
+// Owns one block of memory for everything (MemoryPlan). Calls give the same bits for any number of threads. Only one
+// thread may use a model at a time. On a GPU, work is enqueued on the context's stream, which must be the same for all
+// calls; comments say where a call waits.
 class Model {
  public:
-  // Begins with initialize(.., seed, ..), on any device with the same bits. Throws Error: invalid_argument for sizes,
-  // unsupported for a device that is not there, out_of_memory.
+  // Weights begin with random values that `seed` decides, the same bits on every device. Throws Error: invalid_argument
+  // for sizes, unsupported for a device that is not there, out_of_memory.
   Model(const Config& config, const Extent& extent, std::uint64_t seed, Device device = {});
 
   const Config& config() const { return config_; }
@@ -61,8 +61,8 @@ class Model {
   double forward_flops() const { return calls_.forward_flops; }
   double backward_flops() const { return calls_.backward_flops; }
 
-  // Tells of every part of the passes that follow, in their order, on the calling thread. On a GPU a part has then been
-  // enqueued.
+  // From now on, passes call `watch` after each of their parts, on the calling thread. On a GPU the part is then
+  // enqueued, not finished.
   void watch_parts(std::function<void(const PassPart&)> watch) { watch_ = std::move(watch); }
 
   // The loss of each token in the order of the batch. This and the calls below throw Error(invalid_argument) for a

@@ -14,12 +14,4 @@ __device__ __forceinline__ void stmatrix_x4(std::uint32_t shared_address, const 
                : "memory");
 }
 
-// The same with every matrix transposed: register i of lane l has rows 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
-// "stmatrix.x4.trans", sm_90.
-__device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t shared_address, const std::uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(shared_address), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
-}
-
 }  // namespace fovea::cuda::ptx

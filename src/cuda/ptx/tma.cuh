@@ -1,16 +1,11 @@
 // The tensor memory accelerator (TMA): copies of boxes between a tensor in global memory and shared memory. A tensor
 // map (CUtensorMap) describes the tensor, the box and the swizzle. PTX ISA, "Data movement: cp.async.bulk.tensor",
-// "cp.async.bulk", "prefetch". All from sm_90 on; one thread issues.
+// "cp.async.bulk". All from sm_90 on; one thread issues.
 #pragma once
 
 #include <cstdint>
 
 namespace fovea::cuda::ptx {
-
-// Fetches a tensor map into the cache. "prefetch.tensormap", sm_90.
-__device__ __forceinline__ void prefetch_tensor_map(const void* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // Loads the box from element (x, y, z, w) on, x the dimension of stride 1. What lies outside the tensor arrives as
 // zeros. All bytes of the box count in the barrier's phase. "cp.async.bulk.tensor.4d", sm_90.
@@ -63,15 +58,7 @@ __device__ __forceinline__ void bulk_load(std::uint32_t shared_address, const vo
       : "memory");
 }
 
-// Adds `bytes`, a multiple of 16, of floats in shared memory to consecutive floats in global memory; both addresses
-// 16-byte aligned. "cp.reduce.async.bulk", sm_90.
-__device__ __forceinline__ void bulk_add(float* global, std::uint32_t shared_address, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
-               "r"(shared_address), "r"(bytes)
-               : "memory");
-}
-
-// Commits this thread's stores and additions so far as one group. "cp.async.bulk.commit_group", sm_90.
+// Commits this thread's stores so far as one group. "cp.async.bulk.commit_group", sm_90.
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until at most kPending of this thread's newest groups still read shared memory.
@@ -79,13 +66,6 @@ __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.comm
 template <int kPending>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-
-// Waits until at most kPending of this thread's newest groups are in flight; the others have written global memory.
-// "cp.async.bulk.wait_group", sm_90.
-template <int kPending>
-__device__ __forceinline__ void bulk_wait() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace fovea::cuda::ptx

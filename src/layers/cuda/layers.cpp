@@ -16,7 +16,7 @@ namespace {
 
 using cuda::placed;
 
-// The caller's memory: parts do not check it again.
+// Adds the caller's tensors to the list that check() reads; parts do not check them again.
 template <class Projections>
 void add_memory(const Steps& steps, const Projections& all, std::vector<cuda::Placed>& memory) {
   for (const Step& step : steps) {
@@ -58,8 +58,8 @@ void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, con
   std::vector<cuda::Placed> memory{placed("x", t.x), placed("x_kv", t.x_kv), placed("y", t.y)};
   add_memory(steps_of(plan.request), t.parameters, memory);
   add_norms(t.norms, memory);
-  memory.insert(memory.end(), {placed("cache.k", t.cache.k), placed("cache.v", t.cache.v),
-                               placed("cache.latent", t.cache.latent)});
+  memory.insert(memory.end(),
+                {placed("cache.k", t.cache.k), placed("cache.v", t.cache.v), placed("cache.latent", t.cache.latent)});
   check(plan, std::move(memory), t.saved, context);
   forward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
 }

@@ -1,4 +1,4 @@
-// The implementation of layers on NVIDIA GPUs; none in builds without CUDA.
+// The implementation of layers on NVIDIA GPUs; an empty list in builds without CUDA.
 #pragma once
 
 #include <vector>

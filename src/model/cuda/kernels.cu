@@ -1,4 +1,5 @@
-// A thread reads and writes neighbouring columns to those of its neighbours. Sums have an order that the sizes decide.
+// Kernels between the products of a model. Neighbouring threads take neighbouring columns. Sums have an order that the
+// sizes decide.
 #include <cfloat>
 
 #include "model/cuda/kernels.h"
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) scatter(const __grid_constant__ cpu:
         for (std::int64_t column = threadIdx.x; column < t.columns; column += kThreads) to[column] += from[column];
       }
     }
-    __syncthreads();  // `found` was read
+    __syncthreads();  // all threads have read `found`
   }
 }
 
@@ -103,7 +104,7 @@ __device__ __forceinline__ ExpSum sum_of_block(ExpSum sum) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
     sum.add({__shfl_xor_sync(0xffffffffu, sum.maximum, step), __shfl_xor_sync(0xffffffffu, sum.sum, step)});
-  __syncthreads();  // the last row's sums were read
+  __syncthreads();  // all threads have read the sums of the row before
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
   ExpSum all = sums[0];

@@ -1,4 +1,4 @@
-// Parameters of a model's GPU kernels, where they differ from the CPU engine's tasks, and the kernels' addresses.
+// The GPU kernels of a model: their addresses, and their parameters where these are not tasks of the CPU engine.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace fovea::model {
 
 constexpr int kThreads = 256;  // of a thread block
 
-// A tile is so many columns of one row. Thread blocks take one tile after another.
+// These take tiles of kTileColumns columns of one row; a thread block takes one tile after another.
 constexpr std::int64_t kTileColumns = 1024;
-const void* swiglu_kernel();           // of cpu::SwigluTask
-const void* swiglu_backward_kernel();  // of cpu::SwigluBackwardTask
-const void* gather_kernel();           // of cpu::GatherTask
+const void* swiglu_kernel();           // parameter: cpu::SwigluTask
+const void* swiglu_backward_kernel();  // parameter: cpu::SwigluBackwardTask
+const void* gather_kernel();           // parameter: cpu::GatherTask
 
-const void* cross_entropy_kernel();  // of cpu::CrossEntropyTask; a thread block per row
-const void* scatter_kernel();        // of cpu::ScatterTask; a thread block per row, which must be whole rows
+// In these a thread block works on one row at a time.
+const void* cross_entropy_kernel();  // parameter: cpu::CrossEntropyTask
+const void* scatter_kernel();        // parameter: cpu::ScatterTask
 
 // to = a + b.
 struct AddParameters {
@@ -27,7 +28,7 @@ struct AddParameters {
 };
 const void* add_kernel();
 
-// The sum of squares of each kSquares values; a thread block each.
+// The sum of squares of every kSquares neighbouring values; a thread block makes one sum.
 struct SquareSumParameters {
   const float* values = nullptr;
   std::int64_t count = 0;
@@ -35,7 +36,7 @@ struct SquareSumParameters {
 };
 const void* square_sums_kernel();
 
-// Adds them in double precision; one thread block.
+// Adds these sums in double precision and writes norm and factor; one thread block.
 struct ClipParameters {
   const float* sums = nullptr;
   std::int64_t count = 0;

@@ -37,7 +37,7 @@ void enqueue(const void* kernel, std::int64_t ctas, const Parameters& parameters
 
 std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return rows * divide_up(columns, kTileColumns); }
 
-// fp32 on the GPU, as the row passes of src/heads take it.
+// Views of fp32 arrays on the GPU, as the row passes of src/heads take them.
 template <class Float>
 auto view(Float* data, const Sizes& sizes, std::int64_t head_stride, std::int64_t row_stride) {
   using View = std::conditional_t<std::is_const_v<Float>, TensorView, MutableTensorView>;

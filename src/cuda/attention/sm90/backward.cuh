@@ -3,15 +3,15 @@
 // keep the order in which key tiles add to dQ, and two key warpgroups. Schedule: docs/kernels/sm90_backward.md.
 #pragma once
 
-#include "cuda/attention/sm90/key_warpgroup.cuh"
 #include "cuda/attention/sm90/backward_preprocess.cuh"
+#include "cuda/attention/sm90/key_warpgroup.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 
 namespace fovea::cuda::sm90 {
 
-// One lane loads: K and Q of the first step together, V and dO too; then Q with lse and dO with delta of every step.
+// One lane loads, for every step, Q with lse, then dO with delta. In the first step K comes with Q, and V with dO.
 template <class Tile>
 class BackwardLoader {
  public:

@@ -1,6 +1,6 @@
 // The way of dQ to memory: key warpgroups add their chunks straight from registers. Key tiles add to a query tile in a
-// fixed order; a counter says whose turn it is. The first stores, the last rounds the sum and writes the gradient. Two
-// kinds of lanes keep the counters away from the key warpgroups: one waits for turns, the others announce additions.
+// fixed order; a counter says whose turn it is. The first stores, the last rounds the sum and writes the gradient.
+// Counters lie in global memory, so lanes of other warps handle them: one waits for turns, two announce additions.
 #pragma once
 
 #include "cuda/attention/sm90/backward_shared.cuh"
@@ -52,7 +52,8 @@ __device__ __forceinline__ void announce_additions(const BackwardParameters& p, 
   }
 }
 
-// Adds what the key tiles before have left in memory, and writes the gradient. Rows are the chunk's queries.
+// Adds the sums that the key tiles before have left in memory (null: there were none), and writes the gradient. Rows
+// are the chunk's queries.
 template <class Tile>
 __device__ __forceinline__ void finish_dq(float (&dq)[32], const BackwardParameters& p, const KeyTileWork& work,
                                           const QueryWalk& walk, int chunk, const float* sums) {
@@ -94,7 +95,8 @@ __device__ __forceinline__ void add_dq(float (&dq)[32], const BackwardParameters
              make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]));
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) ptx::add_float4(sums + i * kWarpgroup * 4, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    for (int i = 0; i < 8; ++i)
+      ptx::add_float4(sums + i * kWarpgroup * 4, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
   }
   arrive_warp(shared.turn_barriers[chunk].full[slot.stage()]);
   slot.advance();

@@ -1,4 +1,4 @@
-// A prediction: the preprocess, then the steps of the busiest thread block, and its waits for turns of dQ.
+// Backward's prediction: the preprocess, the steps of the busiest thread block, and waits for turns to add to dQ.
 #include "cuda/attention/sm90/backward_estimate.h"
 
 #include <algorithm>
@@ -8,25 +8,26 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted, as the tiles' own times are (backward_times.h). The rate of the preprocess is fitted to the last 19 of
-// these calls alone: the others ran with a slower preprocess.
+// Fitted, as the tiles' own times are (backward_times.h). The rate of the preprocess is fitted to 19 later calls of the
+// same file: the first 2,308 ran with a slower preprocess.
 constexpr double kLaunches = 4.0e-6;    // of both kernels, up to the first product, and the end of the grid
 constexpr double kMemoryRate = 1.5e12;  // bytes per second of the preprocess
-constexpr double kTail = 0.42;          // of the longest thread block: what the last ones work alone
+constexpr double kTail = 0.42;          // share of the longest thread block's time in which the last ones run alone
 constexpr double kTurn = 1.57e-6;       // from one key tile's addition to a query tile until the next one's
-constexpr double kInFile = 1.13;        // of a step, if all key tiles of a sequence walk one behind another
+constexpr double kInFile = 1.13;        // factor of a step's time where the key tiles of a sequence walk in file
 
-// The time that a thread block of the ring takes. If several key tiles start at each query tile, they add to it one
-// after another, and to the next query tile too. Query heads follow each other without a wait only if each has a single
-// query tile.
+// Seconds of a thread block with the schedule `ring`. It walks the query tiles of each head. All key tiles add to a
+// query tile one after another (`chain`), beside the walk. So each head takes the longer of both. With a single query
+// tile per head, only the first head waits for its chain.
 double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order, double group) {
   const double chain = (order.key_tiles - 1) * kTurn;
   const double walk = order.query_tiles * one.times.step;
   return one.times.tile + (order.query_tiles == 1 ? chain + group * walk : group * std::max(walk, chain));
 }
 
-// How much later than the longest key tile's own steps a sequence ends, as key tiles wait at their first query tile for
-// those before them. `together`: key tiles of a sequence that are on the chip at once.
+// With the schedule `ascending`, key tiles wait at their first query tile for the turns of those before them. This is
+// how much later a sequence ends than its longest key tile would alone. `together`: key tiles of a sequence that are on
+// the chip at once.
 double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, double together, double step) {
   constexpr std::int64_t kSamples = 1024;
   const KeyWindow window = key_window(p), queries = query_window(window);
@@ -48,7 +49,7 @@ double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, 
   return latest - longest;
 }
 
-// Of the second kernel.
+// Seconds of the kernel after the preprocess.
 double main_seconds(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
   const double group = static_cast<double>(p.heads_q / p.heads_kv);
   const TileVisits visits = visits_of({.stationary = p.len_k,

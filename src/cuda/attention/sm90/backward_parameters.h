@@ -11,8 +11,7 @@ namespace fovea::cuda::sm90 {
 
 constexpr int kKeys = 128;          // rows of a K/V tile
 constexpr int kKeyWarpgroups = 2;   // each owns 64 of them
-constexpr int kChunkFloats = 4096;  // dQ leaves in chunks of 64 rows and 64 columns, one per key warpgroup
-constexpr int kChunkBytes = kChunkFloats * 4;
+constexpr int kChunkFloats = 4096;  // dQ of a query tile is two chunks of 64 x 64, one per key warpgroup
 constexpr int kBackwardThreads = 128 * (1 + kKeyWarpgroups);
 constexpr int kPreprocessThreads = 64;
 
@@ -38,7 +37,7 @@ struct BackwardParameters {
   // [batch, heads_q, query_tiles, queries of a tile]. lse * log2(e), +inf where no key is visible or no query exists.
   const float* lse = nullptr;
   const float* delta = nullptr;
-  float* dq_sum = nullptr;    // [batch, heads_q, query_tiles, kKeyWarpgroups, kChunkFloats], as the threads hold it
+  float* dq_sum = nullptr;    // [batch, heads_q, query_tiles, kKeyWarpgroups, kChunkFloats], in accumulator order
   unsigned* turns = nullptr;  // [batch, heads_q, query_tiles, kKeyWarpgroups]: key tiles that have added so far
 };
 
@@ -47,9 +46,9 @@ struct BackwardPreprocessParameters {
   int query_tiles = 1, queries = 64;
   ConstTensorRef out, dout, lse, delta;  // delta.data null: computed from out and dout
   TensorRef dq;                          // data null: rows that see no key need no zeros
-  float* lse_result = nullptr;           // the fields of BackwardParameters
+  float* lse_result = nullptr;           // lse, delta and turns of BackwardParameters, or of TwoPassParameters
   float* delta_result = nullptr;
-  unsigned* turns = nullptr;
+  unsigned* turns = nullptr;  // null for two passes
 };
 
 // Seconds of a thread block on a full chip.

@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t kMaxBackwardDim = 128;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // sums of dQ that stay in the L2 cache beside all else
 
-// The most sequences of a section. More of them wait less for one another, and leave more short work to the end.
+// The most sequences of a section. Key tiles of one sequence wait for each other, those of several do not. These
+// numbers were the fastest (docs/kernels/sm90_backward_notebook.md, step 3).
 std::int64_t most_of_section(const BackwardInstance& kernel) { return kernel.dim == 64 ? 64 : 16; }
 
 const BackwardInstance& instance_for(const AttentionProblem& p) {
@@ -41,9 +42,9 @@ std::string backward_refusal(const AttentionProblem& p) {
   return {};
 }
 
-// The ring keeps key tiles two steps apart, and wants every key tile to visit every query tile. Its key tiles wait for
-// later ones of their sequence, so all must come onto the chip. With at most half of the SMs they do, even if a ring of
-// another stream, of a higher priority, takes every SM that becomes free.
+// The ring keeps key tiles steps apart, and needs every key tile to visit every query tile. Its key tiles wait for
+// later ones of their sequence, so all of them must be resident at once. With at most half of the SMs they are, even if
+// a ring of another stream, of a higher priority, takes every SM that becomes free.
 KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, int sms) {
   const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
   const KeyWindow window = key_window(p);
@@ -65,11 +66,11 @@ void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
     plan.workspace_bytes += divide_up(words * 4, 256) * 256;
     return offset;
   };
-  const std::int64_t places = p.batch * p.heads_q * plan.order.query_tiles;
-  plan.lse = take(places * plan.kernel->queries);
-  plan.delta = take(places * plan.kernel->queries);
-  plan.turns = take(places * kKeyWarpgroups);
-  plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? places * kKeyWarpgroups * kChunkFloats : 0);
+  const std::int64_t query_tiles = p.batch * p.heads_q * plan.order.query_tiles;  // of all sequences
+  plan.lse = take(query_tiles * plan.kernel->queries);
+  plan.delta = take(query_tiles * plan.kernel->queries);
+  plan.turns = take(query_tiles * kKeyWarpgroups);
+  plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? query_tiles * kKeyWarpgroups * kChunkFloats : 0);
 }
 
 }  // namespace
@@ -93,10 +94,11 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
   // Loads the code of both kernels, which may allocate driver memory, before a call writes anything.
   resident_ctas(plan->kernel->function, kBackwardThreads, plan->kernel->shared_bytes, device);
   threads_allowed(plan->kernel->preprocess, device);
-  plan->tiles = std::to_string(plan->kernel->queries) + "x" + std::to_string(kKeys) + " of " +
-                std::to_string(plan->kernel->dim) + " columns, " + std::to_string(kKeyWarpgroups) +
-                " key warpgroups, " + std::to_string(plan->kernel->shared_bytes) + " bytes shared, " +
-                (plan->order.schedule == Schedule::ring ? "ring" : "sections of " + std::to_string(plan->order.section));
+  plan->tiles =
+      std::to_string(plan->kernel->queries) + "x" + std::to_string(kKeys) + " of " + std::to_string(plan->kernel->dim) +
+      " columns, " + std::to_string(kKeyWarpgroups) + " key warpgroups, " + std::to_string(plan->kernel->shared_bytes) +
+      " bytes shared, " +
+      (plan->order.schedule == Schedule::ring ? "ring" : "sections of " + std::to_string(plan->order.section));
   return {.plan = std::move(plan)};
 }
 

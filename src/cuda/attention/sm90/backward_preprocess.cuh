@@ -1,4 +1,4 @@
-// Ahead of backward: lse in units of log 2 and delta of every query row, up to the end of the last query tile. Clears the
+// Ahead of backward: lse * log2(e) and delta of every query row, up to the end of the last query tile. Clears the
 // counters of turns, and writes zeros to rows of dQ that no key tile visits.
 #pragma once
 
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   ptx::griddepcontrol_launch_dependents();
   const Shape& s = p.shape;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;  // as in row_delta.cuh
-  const std::int64_t rows = static_cast<std::int64_t>(p.query_tiles) * p.queries;  // of a sequence
+  const std::int64_t rows = static_cast<std::int64_t>(p.query_tiles) * p.queries;   // of a sequence
   const std::int64_t first_row = (static_cast<std::int64_t>(blockIdx.x) * kPreprocessThreads + threadIdx.x) / 32 * 16;
   const std::int64_t sequence = first_row / rows;
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   float2 deltas = {0.0f, 0.0f};
   if (p.delta.data == nullptr)
     deltas = row_deltas<Element, kChain>(p.out, p.dout, {batch, head, first, s.len_q, s.dim_v});
-  if (t != g / 2) return;
+  if (t != g / 2) return;  // these lanes hold the deltas of rows g and g + 8
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int query = first + g + 8 * i;

@@ -7,8 +7,8 @@
 
 namespace fovea::cuda::sm90 {
 
-// What a thread knows of its fragments. Rows: `row` and row + 8 of the K/V tile. Columns: 8 block + `column` and the
-// next.
+// Where a thread's accumulator elements lie: in rows `row` and `row` + 8 of the K/V tile, and in columns
+// 8 block + `column` and the next one of the query tile.
 struct KeyFragment {
   int warpgroup, row, column;
   std::uint32_t store_row, store_chunk;  // where stmatrix_x4 writes: offset of the lane's row, and its 16-byte chunk
@@ -16,8 +16,7 @@ struct KeyFragment {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
     row = warpgroup * kWarpgroupRows + warp * 16 + lane / 4;
     column = lane % 4 * 2;
-    store_row =
-        static_cast<std::uint32_t>(warpgroup * kWarpgroupRows + warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128;
+    store_row = static_cast<std::uint32_t>(warpgroup * kWarpgroupRows + warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128;
     store_chunk = static_cast<std::uint32_t>((lane / 16) ^ (lane % 8)) * 16;
   }
   // Columns [16 i, 16 i + 16) of the warp's 16 rows, in panels of 64 columns and `rows` rows.
@@ -26,11 +25,12 @@ struct KeyFragment {
   }
 };
 
-// Whether the query of block `block`, column `e` sees the fragment's key row + 8 r.
+// Whether the query of block `block`, column `e` sees the fragment's key row + 8 r: the key exists, and
+// 0 <= key - query - window_begin < width.
 struct FragmentMask {
-  int first;  // key - query - window_begin of the first of both
-  unsigned width;
-  int keys;  // keys from the fragment's row on
+  int first;       // key - query - window_begin of the fragment's first key and first query
+  unsigned width;  // of the mask's window; unsigned, so that one comparison tests both ends
+  int keys;        // keys that exist from the fragment's row on
   __device__ __forceinline__ FragmentMask(const Shape& s, const KeyFragment& f, int first_key, int first_query)
       : first(first_key + f.row - first_query - f.column - s.window_begin),
         width(static_cast<unsigned>(s.window_end - s.window_begin)),
@@ -40,7 +40,7 @@ struct FragmentMask {
   }
 };
 
-// scores = P^T, in place of K Q^T. `lse` is in units of log 2.
+// scores = P^T, in place of K Q^T. `lse` is lse * log2(e) of the tile's queries.
 template <bool kMasked, int kCount>
 __device__ __forceinline__ void probabilities(float (&scores)[kCount], const float* lse, float scale_log2e,
                                               const KeyFragment& f, const FragmentMask& mask) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void score_gradients(const float (&p)[kCount], float 
   }
 }
 
-// An accumulator as operands of 16 columns each.
+// An accumulator as A operands of wgmma, 16 columns each.
 template <class Element, int kCount>
 __device__ __forceinline__ void pack_operands(std::uint32_t (&to)[kCount / 2], const float (&from)[kCount]) {
 #pragma unroll

@@ -28,10 +28,11 @@ struct BackwardShared {
   std::byte ds[kDsSlots][kKeys * kQueries * 2];
   alignas(128) float lse[kStages][kQueries];
   float delta[kStages][kQueries];
-  StageBarriers<kStages> q_barriers;    // of Q with lse; `empty`: both key warpgroups are done with Q and dO
-  std::uint64_t dout_full[kStages];     // of dO with delta
-  StageBarriers<kDsSlots> ds_barriers;  // from and to both key warpgroups
-  // Turns to add to dQ. `ready`: the key warpgroup may add. `full`: it has added. `empty`: others know that.
+  StageBarriers<kStages> q_barriers;  // of Q with lse; `empty`: both key warpgroups are done with Q and dO
+  std::uint64_t dout_full[kStages];   // of dO with delta
+  // Of dS. `full`: both key warpgroups have stored their keys' part. `empty`: both have read all of it.
+  StageBarriers<kDsSlots> ds_barriers;
+  // Turns to add to dQ. `ready`: the key warpgroup may add. `full`: it has added. `empty`: the counter tells so.
   std::uint64_t turn_ready[kKeyWarpgroups][kTurnSlots];
   StageBarriers<kTurnSlots> turn_barriers[kKeyWarpgroups];
 };

@@ -9,19 +9,19 @@ namespace fovea::cuda::sm90 {
 struct KeyTileWork {
   int key_tile, head_kv, batch;
   Range query_tiles;
-  int first;                   // the first query tile
+  int first;                   // the query tile of the first step
   int steps;                   // over all query heads of the group
   Range beginning, finishing;  // ring: the query tiles to which this key tile adds first, and last
   __device__ __forceinline__ int first_key() const { return key_tile * kKeys; }
 };
 
-// Where a key tile starts in the ring; key_tiles: the end of the ring.
+// The query tile at which a key tile starts in the ring. For key_tile = key_tiles it is the end of the ring.
 __device__ __forceinline__ int ring_start(const KeyTileOrder& order, int key_tile) {
   return static_cast<int>(static_cast<std::int64_t>(key_tile) * order.query_tiles / order.key_tiles);
 }
 
-// A section takes its first key tiles of all sequences, then all second ones. Under a causal mask these have the most
-// queries, so long work comes first.
+// Thread blocks take the first key tiles of all sequences of a section, then all second ones. Under a causal mask the
+// first key tiles have the most queries, so long work comes first.
 template <int kQueries>
 __device__ __forceinline__ KeyTileWork key_tile_work(const BackwardParameters& p) {
   const Shape& s = p.shape;

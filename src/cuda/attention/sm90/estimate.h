@@ -15,18 +15,20 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 struct Division {
   std::int64_t packed_heads = 1, splits = 1;
   bool in_cluster = false;
+  std::int64_t resident = 0;  // clusters that fit the chip at once
 };
 
-// The K/V tiles that query tiles visit.
+// How many K/V tiles the query tiles visit. Backward counts with TileVisits (visits.h).
 struct Visits {
   std::int64_t tiles = 0;    // query tiles
-  double all = 0;            // of all query tiles
-  std::int64_t longest = 0;  // of the one that visits most
+  double all = 0;            // visits of all query tiles
+  std::int64_t longest = 0;  // visits of the one that makes most
   bool equal() const { return all >= 0.999 * static_cast<double>(longest * tiles); }
 };
 Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
-// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: of the instance's tile and the packed heads.
+// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: with the instance's tile and the packed
+// heads.
 double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
                   const Visits& visits, int sms);
 

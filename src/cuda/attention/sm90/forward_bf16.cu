@@ -8,14 +8,14 @@ namespace fovea::cuda::sm90 {
 std::span<const ForwardInstance> forward_bf16() {
   static const ForwardInstance all[] = {
       forward_instance<__nv_bfloat16, Forward64>(),
-      forward_instance<__nv_bfloat16, Forward64FewRows>(),
+      forward_instance<__nv_bfloat16, Forward64ShortSequences>(),
       forward_instance<__nv_bfloat16, Forward64OneWarpgroup>(),
       forward_instance<__nv_bfloat16, Forward128>(),
       forward_instance<__nv_bfloat16, Forward128OneWarpgroup>(),
       forward_instance<__nv_bfloat16, Forward192With128>(),
       forward_instance<__nv_bfloat16, Forward192>(),
       forward_instance<__nv_bfloat16, Forward256>(),
-      forward_instance<__nv_bfloat16, Forward256FewKeys>(),
+      forward_instance<__nv_bfloat16, Forward256ShortSequences>(),
       forward_instance<__nv_bfloat16, Forward256OneWarpgroup>(),
   };
   return all;

@@ -23,7 +23,7 @@ struct ForwardConsumer {
   ForwardShared<Tile>& shared;
   int warpgroup, thread;  // thread of the warpgroup
   RingPosition<kTile.q_stages> q{};
-  RingPosition<kTile.kv_stages> kv{};  // of the next V; of K, S has been computed from this one already
+  RingPosition<kTile.kv_stages> kv{};  // of the next V to multiply; the K tile of this position gave its S already
   RingPosition<ForwardShared<Tile>::kTileStages> next{};  // the tile after the one in work
 
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
@@ -114,7 +114,7 @@ struct ForwardConsumer {
     exponentiate(scores, rows, p.shape.scale_log2e);
   }
 
-  // On entry P of the K/V tile before is in `probabilities`, and its V has not been used.
+  // One K/V tile. On entry `probabilities` holds P of the tile before, whose V has not been multiplied yet.
   template <bool kMasked>
   __device__ __forceinline__ void step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                        const QueryTile& tile, int kv_tile) {
@@ -207,12 +207,12 @@ struct ForwardConsumer {
     return {p, shared, warp_row() / kWarpRows, thread % 32};
   }
 
-  // The step from one query tile to the next, which a split in a cluster does not have: S of the next one beside the last O of this one. If registers are few,
-  // results are stored before the softmax.
+  // From one query tile to the next, which a split in a cluster does not have: S of the next one runs beside the last O
+  // of this one. Where registers are few, results are stored before the next tile's softmax.
   __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
     RowScale scale;
-    if constexpr (kTile.turns) scale = finish_current(rows, nullptr);  // until its turn comes
+    if constexpr (kTile.turns) scale = finish_current(rows, nullptr);  // while this warpgroup waits for its turn
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, kv.after());
     take_turn();

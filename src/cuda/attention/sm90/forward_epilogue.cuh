@@ -44,10 +44,11 @@ __device__ __forceinline__ ThreadRows rows_of_thread(const ForwardParameters& p,
   return rows;
 }
 
-// Adds up the sums, stores lse or the state of a split, and gives the scale of the results. The largest exponential of
-// a row is 1 only up to the rounding of its exponent, and P V multiplies it rounded to Element. So the divisor counts
-// it as rounded: a single key has weight 1. lse and states are relative to the maximum itself. `states`: where a split
-// in a cluster puts the state of the thread's first row; null where it is known that there is none.
+// Adds up a row's sum over its four lanes, stores lse or the state of a split, and returns the scale of the results.
+// The exponents' offset is rounded (softmax.cuh), so the largest exponential is not exactly 1, and P V uses it rounded
+// to Element once more. The divisor counts it as P V does, so that a single key has weight 1. lse and states are
+// relative to the maximum itself: their sum is divided by the largest exponential. `states`: where a split in a cluster
+// puts the state of the thread's first row; nullptr where no split is in a cluster.
 template <class Element, class States>
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, const ThreadRows& at,
                                                 const Rows2& rows, States states) {
@@ -101,8 +102,7 @@ __device__ __forceinline__ void write_rows(const ForwardParameters& p, const Que
 }
 
 // Stores the rows of a warp, the first of which is `query`, by TMA. `staged`: the warp's part of ForwardShared::out.
-// Its store before has left the shared memory, since the lane that issued it waits. Rows behind the last one are
-// dropped.
+// First it waits until TMA has read the warp's former tile from there. TMA drops rows behind the last query.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_by_tma(const ForwardParameters& p, const QueryTile& tile, int query,
                                              std::uint32_t staged, const float (&out)[kCount], const RowScale& scale) {

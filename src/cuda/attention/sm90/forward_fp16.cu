@@ -8,14 +8,14 @@ namespace fovea::cuda::sm90 {
 std::span<const ForwardInstance> forward_fp16() {
   static const ForwardInstance all[] = {
       forward_instance<__half, Forward64>(),
-      forward_instance<__half, Forward64FewRows>(),
+      forward_instance<__half, Forward64ShortSequences>(),
       forward_instance<__half, Forward64OneWarpgroup>(),
       forward_instance<__half, Forward128>(),
       forward_instance<__half, Forward128OneWarpgroup>(),
       forward_instance<__half, Forward192With128>(),
       forward_instance<__half, Forward192>(),
       forward_instance<__half, Forward256>(),
-      forward_instance<__half, Forward256FewKeys>(),
+      forward_instance<__half, Forward256ShortSequences>(),
       forward_instance<__half, Forward256OneWarpgroup>(),
   };
   return all;

@@ -7,7 +7,7 @@
 
 namespace fovea::cuda::sm90 {
 
-// Loads the keys of one tile, panel by panel, into the stage at `to`.
+// Loads the rows of one K or V tile, panel by panel, into the stage at `to`.
 template <int kRows, int kColumns>
 __device__ __forceinline__ void load_panels(std::byte* to, const CUtensorMap& map, std::uint64_t& full, int row,
                                             int head, int batch) {
@@ -57,8 +57,8 @@ struct ForwardProducer {
                                          kv_tile * kTile.keys, head_kv, tile.batch);
     v.advance();
   }
-  // The part of the next round that falls to this thread block: Q of its tile, and of the K/V tiles as many as the
-  // other query tiles of the head leave.
+  // Brings into the L2 cache: Q of this thread block's next tile, and every q_tiles-th K/V tile of its head. The thread
+  // blocks with the head's other query tiles bring the rest.
   __device__ __forceinline__ void prefetch(int number) {
     if (number >= p.order.numbers) return;
     const QueryTile tile = query_tile<Tile>(p, number);
@@ -73,7 +73,7 @@ struct ForwardProducer {
         ptx::tma_prefetch_4d(&p.v, column, kv_tile * kTile.keys, head_kv, tile.batch);
     }
   }
-  // All of a tile but its last V.
+  // Loads all of a query tile but its last V tile.
   __device__ __forceinline__ void load_tile(const QueryTile& tile, int head_kv, int number) {
     load_q(tile, head_kv);
     load_k(tile, head_kv, tile.kv_tiles.end - 1);

@@ -1,6 +1,6 @@
 // A key warpgroup of backward: all MMAs of 64 keys. A step makes S^T, dP^T, dV and dK of one query tile, then half of
-// dQ = dS K of the step before. So the two warpgroups never wait for the same step, and one's arithmetic runs under the
-// other's MMAs.
+// dQ = dS K of the step before. dQ needs dS of both warpgroups. One step later the other's dS is usually there, so
+// neither waits, and the arithmetic of one runs under the MMAs of the other.
 #pragma once
 
 #include "cuda/attention/sm90/backward_dq.cuh"
@@ -170,7 +170,8 @@ class KeyWarpgroup {
     arrive_warp(shared_.ds_barriers.full[slot_.stage()]);
   }
 
-  // Both key warpgroups have stored dS of the step before. Its slot's phase is the other one if this step began a round.
+  // Waits until both key warpgroups have stored dS of the step before. If this step uses slot 0, the step before used
+  // slot 1 in the other phase.
   __device__ __forceinline__ void wait_slot_before() {
     const unsigned slot = slot_.stage() ^ 1;
     ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase() ^ slot);
@@ -204,7 +205,7 @@ class KeyWarpgroup {
   RingPosition<Tile::kStages> stage_;
   RingPosition<kDsSlots> slot_;
   RingPosition<kTurnSlots> turn_slot_;
-  Range unmasked_;  // query tiles wholly visible; rows beyond the last query have lse = +inf
+  Range unmasked_;  // query tiles that need no mask; rows beyond the last query have lse = +inf, so P = 0
   std::uint64_t k_rows_, v_rows_;
 };
 

@@ -41,14 +41,14 @@ struct RowPacking {
   FastDivmod heads_divmod = fast_divmod(1);
 };
 
-// How query tiles are dealt out. A section is `section_heads` neighbouring sequences, whose K and V stay in the L2
-// cache together. In a section the last query rows of all heads come first, since a causal mask leaves them the most
-// keys. The splits of a tile are neighbours. Thread blocks take the next one from `counter`, or every gridDim.x-th if
-// it is null.
+// How query tiles are dealt out. A sequence is a (batch, query head) pair; packed heads count as one. A section is
+// `section_sequences` neighbouring sequences, whose K and V stay in the L2 cache together. In a section the last query
+// rows of all sequences come first, since a causal mask leaves them the most keys. The splits of a tile are neighbours.
+// A thread block takes its next number from `counter`, or every gridDim.x-th number if it is null.
 struct TileOrder {
   int q_tiles = 1;
-  int sequences = 1;  // batch x query heads, packed heads counted once
-  int section_heads = 1;
+  int sequences = 1;
+  int section_sequences = 1;
   int numbers = 0;              // tiles x splits
   bool prefetches = false;      // the L2 cache gets the tile of the next round early; only without a counter
   unsigned* counter = nullptr;  // 0 when the kernel starts
@@ -58,7 +58,7 @@ struct TileOrder {
 struct ForwardTimes {
   double step;    // for a K/V tile
   double tile;    // for a query tile, beside its K/V tiles
-  double masked;  // more for a query tile, if K/V tiles are partly masked
+  double masked;  // added for a query tile, if query tiles visit different numbers of K/V tiles
 };
 
 // One compiled kernel.

@@ -1,4 +1,5 @@
-// Chooses the kernel instance and the order of tiles, and predicts the time.
+// Forward: chooses the kernel instance, packed heads, splits and the order of tiles by predicted time. The refusals
+// that forward and backward share are here too.
 #include "cuda/attention/sm90/plan.h"
 
 #include <algorithm>
@@ -40,16 +41,17 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   }
 }
 
-// Tries clusters, if all of them are on the chip at once.
+// Tries clusters, if the chip is not full without.
 void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
                   int sms) {
   const Visits visits = visits_of(p, one.tile, packed_heads);
-  const int device = p.device.index;
-  for (int splits = 2; splits <= kMaxCluster && visits.tiles * splits <= sms; ++splits) {
-    if (splits > visits.longest) return;
-    resident_ctas(one.function, one.tile.threads(), one.shared_bytes, device);
-    if (visits.tiles > resident_clusters(one.function, one.tile.threads(), one.shared_bytes, splits, device)) continue;
-    const Division division{.packed_heads = packed_heads, .splits = splits, .in_cluster = true};
+  if (visits.tiles >= sms) return;
+  const int threads = one.tile.threads(), device = p.device.index;
+  resident_ctas(one.function, threads, one.shared_bytes, device);
+  for (int splits = 2; splits <= std::min<std::int64_t>(kMaxCluster, visits.longest); ++splits) {
+    const int resident = resident_clusters(one.function, threads, one.shared_bytes, splits, device);
+    if (resident == 0) continue;
+    const Division division{.packed_heads = packed_heads, .splits = splits, .in_cluster = true, .resident = resident};
     const double seconds = seconds_of(p, one, division, visits, sms);
     if (seconds < best.seconds) best = {&one, division, seconds};
   }
@@ -89,23 +91,23 @@ std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
          std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
 }
 
-// Sequences whose K and V take at most kSectionBytes; fewer if they are short, which keeps their results in the L2
-// cache.
-std::int64_t section_heads_of(const AttentionProblem& p, std::int64_t packed_heads) {
+// As many sequences as have K and V of at most kSectionBytes. Up to 128 columns of V also at most kShortSectionHeads
+// query heads, or one group: then the results of short sequences stay in the L2 cache too.
+std::int64_t section_sequences_of(const AttentionProblem& p, std::int64_t packed_heads) {
   const std::int64_t bytes = p.len_k * (p.dim_qk + p.dim_v) * 2, group = p.heads_q / p.heads_kv;
   const std::int64_t fit = std::max<std::int64_t>(kSectionBytes / bytes, 1) * group;
   return (p.dim_v > 128 ? fit : std::min(fit, std::max(kShortSectionHeads, group))) / packed_heads;
 }
 
-// Without a mask all tiles are equally long: head by head. Else long tiles come first within a section, and a counter
-// gives thread blocks the next one.
+// Equally long tiles go head by head, at fixed numbers. Otherwise long tiles come first within a section, and thread
+// blocks take the next one from a counter.
 TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
-  const auto [packed_heads, splits, in_cluster] = choice.division;
+  const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
   const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
   return {.q_tiles = static_cast<int>(q_tiles),
           .sequences = static_cast<int>(sequences),
-          .section_heads = equal ? 1 : static_cast<int>(std::min(section_heads_of(p, packed_heads), sequences)),
+          .section_sequences = equal ? 1 : static_cast<int>(std::min(section_sequences_of(p, packed_heads), sequences)),
           .numbers = static_cast<int>(q_tiles * sequences * splits),
           .prefetches = equal && splits == 1};
 }
@@ -118,7 +120,7 @@ RowPacking packing_of(const ForwardChoice& choice) {
 }
 
 any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
-  const auto [packed_heads, splits, in_cluster] = choice.division;
+  const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const ForwardTile& tile = choice.kernel->tile;
   return {.splits_divmod = fast_divmod(splits),
           .splits = static_cast<int>(splits),
@@ -169,8 +171,7 @@ std::string refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (p.dtype == DType::fp32) return "dtype fp32, takes bf16 and fp16";
   if (p.unaligned)
     return "q, k, v or dout unaligned, takes rows that start at multiples of 16 bytes and strides from 16 to below "
-           "2^40 "
-           "bytes";
+           "2^40 bytes";
   if (p.scale <= 0) return "scale " + std::to_string(p.scale) + ", takes positive scales";
   if (std::string reason = attention::scale_refusal(p.scale); !reason.empty()) return reason;
   if (std::string reason = size_refusal(p, max_dim); !reason.empty()) return reason;

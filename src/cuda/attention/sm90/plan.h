@@ -60,8 +60,8 @@ struct ForwardChoice {
   double seconds = HUGE_VAL;
 };
 
-// The plan of a choice, also of one that the library would not make, for a GPU with `sms` SMs. The GPU has the kernels'
-// code.
+// The plan of a choice, also of one that the library would not make, for a GPU with `sms` SMs. Requires that
+// code_refusal() is empty.
 std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& problem, const ForwardChoice& choice, int sms);
 
 // The library's choice, or why these kernels do not take the problem. There is one variant.

@@ -1,6 +1,6 @@
-// Forward is one kernel, with a memset of its tile counter before it under a mask and the combine behind it if splits of
-// the keys are not the thread blocks of a cluster. Backward is a preprocess and one kernel; with more than 128 columns, two kernels. Enqueued on the caller's
-// stream; the host waits for nothing.
+// Enqueues the kernels of a plan on the caller's stream; the host waits for nothing. Forward is one kernel. A memset of
+// the tile counter comes before it if tiles differ, and the combine after it if splits combine in memory. Backward is
+// the preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fails unless TMA can read the tensor.
+// Fails unless the tensor's map is `encoded`.
 void check_map(bool encoded, const core::Plan& plan, std::string_view name, bool aligned) {
   if (encoded) return;
   core::fail({.status = Status::unsupported,

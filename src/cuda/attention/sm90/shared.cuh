@@ -52,8 +52,8 @@ __device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, 
   }
 }
 
-// A position in a ring. Stage s is used in phases 0, 1, 0, ... ; the producer and the consumers keep one each. One
-// number, since consumers have no register to spare.
+// A position in a ring. Stage s is used in phases 0, 1, 0, ... The producer keeps a position, and so does every
+// consumer thread. It is one number, since consumers have no register to spare.
 template <int kStages>
 struct RingPosition {
   static_assert(kStages >= 1 && kStages <= 4);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, 
   if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
 }
 
-// All lanes of the warp have done their part: one arrival.
+// One arrival for the warp, after all its lanes have come here.
 __device__ __forceinline__ void arrive_warp(const std::uint64_t& barrier) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_address(&barrier));

@@ -15,9 +15,9 @@ __device__ __forceinline__ constexpr int row_of(int i) { return i / 2 % 2; }
 
 // The state of two rows.
 struct Rows2 {
-  float maximum[2] = {-kInfinity, -kInfinity};
-  float sum[2] = {0.0f, 0.0f};  // of this thread's columns
-  float factor[2] = {1.0f, 1.0f};
+  float maximum[2] = {-kInfinity, -kInfinity};  // of the scores, not scaled
+  float sum[2] = {0.0f, 0.0f};                  // of this thread's columns
+  float factor[2] = {1.0f, 1.0f};               // by which the next rescale() multiplies O
 };
 
 // Keys that the mask hides become -inf. `queries`: of the thread's rows. `key`: its first column.
@@ -38,10 +38,11 @@ __device__ __forceinline__ void apply_mask(float (&scores)[kCount], const Shape&
   }
 }
 
-// What exponents are relative to: maximum x scale x log2(e), rounded, so that all uses agree.
+// What is subtracted from exponents: the maximum times `scale`, rounded here, so that all uses agree. In this file
+// `scale` is the problem's scale times log2(e).
 __device__ __forceinline__ float offset_of(float maximum, float scale) { return __fmul_rn(finite_max(maximum), scale); }
 
-// Updates the maximum, and rescales the sum. `factor` is what the accumulator must be multiplied by.
+// Updates the maximum, and rescales the sum. rescale() applies `factor` to O later.
 template <int kCount>
 __device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Rows2& rows, float scale) {
 #pragma unroll
@@ -71,7 +72,7 @@ __device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& row
   rows.sum[0] += second[0], rows.sum[1] += second[1];
 }
 
-// Exponentials as the A operand of P V.
+// Exponentials as the A operand of P V: the accumulator's layout is the operand's.
 template <class Element, int kCount>
 __device__ __forceinline__ void pack_operand(std::uint32_t (&p)[kCount / 2], const float (&scores)[kCount]) {
 #pragma unroll

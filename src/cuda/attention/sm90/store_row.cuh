@@ -1,5 +1,5 @@
-// Stores of one row of a wgmma accumulator: `row` 0 is the thread's first row, 1 the row eight further; `lane` is one of
-// the four that share it.
+// Stores of one row of a wgmma accumulator: `row` 0 is the thread's first row, 1 the row eight further; `lane` is one
+// of the four that share it.
 #pragma once
 
 #include "cuda/device/store.cuh"
@@ -46,8 +46,7 @@ __device__ __forceinline__ void store_row_16bit(const TensorRef& t, std::int64_t
 // One row in stores of two columns: fp32, or rows that are not aligned. Adds to fp32 memory if `accumulate`.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_row_pairs(const TensorRef& t, std::int64_t offset, const float (&out)[kCount],
-                                                int row, float factor, int dim, int lane,
-                                                bool accumulate) {
+                                                int row, float factor, int dim, int lane, bool accumulate) {
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4) {
     const float pair[2] = {out[i] * factor, out[i + 1] * factor};
@@ -59,9 +58,8 @@ __device__ __forceinline__ void store_row_pairs(const TensorRef& t, std::int64_t
 // Stores both rows of the thread, if `valid`. `offsets`: of the rows in the tensor. Every value is multiplied by
 // `factor`.
 template <class Element, int kCount>
-__device__ __forceinline__ void store_rows(const TensorRef& t, const std::int64_t (&offsets)[2],
-                                           const bool (&valid)[2], const float (&values)[kCount], float factor, int dim,
-                                           bool accumulate) {
+__device__ __forceinline__ void store_rows(const TensorRef& t, const std::int64_t (&offsets)[2], const bool (&valid)[2],
+                                           const float (&values)[kCount], float factor, int dim, bool accumulate) {
   const bool whole = t.kind != ElementKind::fp32 && t.aligned && dim % 8 == 0;
   const int lane = static_cast<int>(threadIdx.x % 4);
 #pragma unroll

@@ -50,11 +50,11 @@ bool encode_tensor_map(CUtensorMap& map, const ConstTensorRef& t, const TensorMa
 }
 
 bool encode_query_map(CUtensorMap& map, const ConstTensorRef& t, const QueryMapShape& shape) {
-  return encode<5>(map, t,
-                   {.sizes = {shape.dim, shape.group, shape.len, shape.heads_kv, shape.batch},
-                    .strides = {t.head_stride, t.row_stride, t.head_stride * shape.group, t.batch_stride},
-                    .box = {kBoxColumns, static_cast<cuuint32_t>(shape.box_heads),
-                            static_cast<cuuint32_t>(shape.box_rows), 1, 1}});
+  return encode<5>(
+      map, t,
+      {.sizes = {shape.dim, shape.group, shape.len, shape.heads_kv, shape.batch},
+       .strides = {t.head_stride, t.row_stride, t.head_stride * shape.group, t.batch_stride},
+       .box = {kBoxColumns, static_cast<cuuint32_t>(shape.box_heads), static_cast<cuuint32_t>(shape.box_rows), 1, 1}});
 }
 
 }  // namespace fovea::cuda::sm90

@@ -24,7 +24,7 @@ struct QueryMapShape {
   int box_heads, box_rows;  // the product is 1 to 256
 };
 
-// Both: false if the driver has no tensor maps or refuses this one. Sizes are at least 1 and at most 2^32; `t` is aligned.
+// Both: false if the driver has no tensor maps or refuses this one. Sizes are 1 to 2^32; `t` is aligned.
 bool encode_tensor_map(CUtensorMap& map, const ConstTensorRef& t, const TensorMapShape& shape);
 bool encode_query_map(CUtensorMap& map, const ConstTensorRef& t, const QueryMapShape& shape);
 

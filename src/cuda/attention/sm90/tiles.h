@@ -1,5 +1,5 @@
-// The tiles of the forward kernel, and their times on one H200: fitted to dense cells, those of one warpgroup estimated
-// (docs/kernels/sm90_forward_notebook.md, step 6).
+// The tiles of the forward kernel, and their times on one H200. The times are fitted to dense cells; those of tiles
+// with one warpgroup are estimates (docs/kernels/sm90_forward_notebook.md, step 5).
 #pragma once
 
 #include "cuda/attention/sm90/parameters.h"
@@ -18,8 +18,8 @@ struct Forward64 {
   static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .masked = 0.70e-6};
 };
 
-// For short sequences: less of a tile lies behind their end or a causal mask.
-struct Forward64FewRows {
+// For short sequences: with 128 rows less of a tile lies behind their end or a causal mask than with 192.
+struct Forward64ShortSequences {
   static constexpr ForwardTile kTile{.dim_qk = 64,
                                      .dim_v = 64,
                                      .keys = 128,
@@ -107,7 +107,7 @@ struct Forward256 {
 };
 
 // For short sequences: 512 keys are 8 tiles of 64, or 6.4 of 80.
-struct Forward256FewKeys {
+struct Forward256ShortSequences {
   static constexpr ForwardTile kTile{.dim_qk = 256,
                                      .dim_v = 256,
                                      .keys = 64,

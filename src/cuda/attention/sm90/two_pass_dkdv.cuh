@@ -18,12 +18,12 @@ struct DkDvShared {
   std::byte v[Tile::kVBytes];
   std::byte q[kStages][Tile::kQkBytes];
   std::byte dout[kStages][Tile::kVBytes];
-  // P^T, as the threads of a warpgroup hold it: a thread writes it for the thread of its number in the other warpgroup.
+  // P^T in accumulator order: thread i of the first warpgroup writes it for thread i of the second.
   float p[kPSlots][kTwoPassRows * kTwoPassRows];
   alignas(128) float lse[kStages][kTwoPassRows];
   float delta[kStages][kTwoPassRows];
-  StageBarriers<kStages> q_barriers, dout_barriers;  // of Q with lse, and of dO with delta
-  StageBarriers<kPSlots> p_barriers;  // every thread arrives
+  StageBarriers<kStages> q_barriers, dout_barriers;  // of Q with lse, and of dO with delta; every warp arrives
+  StageBarriers<kPSlots> p_barriers;                 // every thread of a warpgroup arrives
 };
 
 // A K/V tile, and the query tiles that see any of it.
@@ -61,7 +61,7 @@ struct DkDvWalk {
 
 template <class Tile>
 __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared<Tile>& shared, const DkDvWork& work) {
-  constexpr int kRowFloats = kTwoPassRows * 4;
+  constexpr int kRowStatisticsBytes = kTwoPassRows * 4;  // lse or delta of a query tile
   DkDvWalk walk(work, p.shape);
   RingPosition<DkDvShared<Tile>::kStages> at;
 #pragma unroll 1
@@ -72,16 +72,16 @@ __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared
     const unsigned stage = at.stage();
     wait_empty(shared.q_barriers, at);
     const std::uint32_t q_full = shared_address(&shared.q_barriers.full[stage]);
-    ptx::mbarrier_arrive_expect(q_full, Tile::kQkBytes * (step == 0 ? 2 : 1) + kRowFloats);
+    ptx::mbarrier_arrive_expect(q_full, Tile::kQkBytes * (step == 0 ? 2 : 1) + kRowStatisticsBytes);
     if (step == 0) load_tile_panels<Tile::kDimQk>(shared.k, p.k, q_full, work.first_key, work.head_kv, work.batch);
     load_tile_panels<Tile::kDimQk>(shared.q[stage], p.q, q_full, first, walk.head, work.batch);
-    ptx::bulk_load(shared_address(shared.lse[stage]), p.lse + row, kRowFloats, q_full);
+    ptx::bulk_load(shared_address(shared.lse[stage]), p.lse + row, kRowStatisticsBytes, q_full);
     wait_empty(shared.dout_barriers, at);
     const std::uint32_t dout_full = shared_address(&shared.dout_barriers.full[stage]);
-    ptx::mbarrier_arrive_expect(dout_full, Tile::kVBytes * (step == 0 ? 2 : 1) + kRowFloats);
+    ptx::mbarrier_arrive_expect(dout_full, Tile::kVBytes * (step == 0 ? 2 : 1) + kRowStatisticsBytes);
     if (step == 0) load_tile_panels<Tile::kDimV>(shared.v, p.v, dout_full, work.first_key, work.head_kv, work.batch);
     load_tile_panels<Tile::kDimV>(shared.dout[stage], p.dout, dout_full, first, walk.head, work.batch);
-    ptx::bulk_load(shared_address(shared.delta[stage]), p.delta + row, kRowFloats, dout_full);
+    ptx::bulk_load(shared_address(shared.delta[stage]), p.delta + row, kRowStatisticsBytes, dout_full);
     walk.advance(work);
     at.advance();
   }
@@ -214,7 +214,7 @@ class DkDvWarpgroup {
   const TwoPassParameters& p_;
   DkDvShared<Tile>& shared_;
   const DkDvWork& work_;
-  const KeyFragment f_;
+  const KeyFragment f_;  // of warpgroup 0 for both: they have the same 64 keys
   DkDvWalk walk_;
   RingPosition<2> at_;  // in the rings of Q, dO and P alike
 };

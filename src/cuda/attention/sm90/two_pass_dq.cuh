@@ -14,13 +14,13 @@ namespace fovea::cuda::sm90 {
 
 template <class Tile>
 struct DqShared {
-  // Slots hold V and K tiles in turns: V is needed for a short time, K for a longer one.
+  // Slots hold V and K tiles alternately. V is free after dP, K only after dQ.
   static constexpr int kSlotBytes = Tile::kQkBytes > Tile::kVBytes ? Tile::kQkBytes : Tile::kVBytes;
   static constexpr int kSlots = kSlotBytes > 24 * 1024 ? 3 : 4;
   alignas(1024) std::byte q[2][Tile::kQkBytes];  // of each warpgroup
   std::byte dout[2][Tile::kVBytes];
   std::byte slots[kSlots][kSlotBytes];
-  std::uint64_t q_full[2], dout_full[2];
+  std::uint64_t q_full[2], dout_full[2];  // of each warpgroup; used once
   StageBarriers<kSlots> slot_barriers;
 };
 
@@ -199,10 +199,10 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dq(const __grid_c
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   const DqWork work = dq_work(p);
-  if (!p.rows_are_ready) ptx::griddepcontrol_wait();
+  if (!p.rows_are_ready) ptx::griddepcontrol_wait();  // for lse and delta
   if (warp < 4) {
     ptx::decrease_registers<24>();
-    // One warp of the grid waits for the kernels ahead, so that this one ends after them.
+    // One warp of the grid waits for the kernel of dK and dV, so that this kernel ends after it.
     if (blockIdx.x == 0 && warp == 1) ptx::griddepcontrol_wait();
     if (warp == 0 && ptx::elect_one()) load_dq<Tile>(p, shared, work);
     return;

@@ -1,4 +1,4 @@
-// A prediction: the preprocess, then the steps of both kernels, which overlap only at their seam.
+// The two-pass prediction: the preprocess, then the steps of both kernels, which overlap only at their seam.
 #include "cuda/attention/sm90/two_pass_estimate.h"
 
 #include <algorithm>
@@ -12,22 +12,22 @@ namespace {
 // on one H200.
 constexpr double kLaunches = 2.0e-6;      // of all kernels, up to the first product, and the end of the last grid
 constexpr double kMemoryRate = 2.05e12;   // bytes per second of the preprocess
-constexpr double kTail = 0.35;            // of the longest thread block: what the last ones work alone
+constexpr double kTail = 0.35;            // share of the longest thread block's time in which the last ones run alone
 constexpr double kProductRate = 3.86e12;  // multiply-adds per second of an SM
-constexpr double kStep = 0.29e-6;         // of a step, beside its products
-constexpr double kColumn = 13.5e-9;       // of a thread block, per column of K and V, beside its steps
+constexpr double kStep = 0.29e-6;         // seconds of a step, beside its products
+constexpr double kColumn = 13.5e-9;       // seconds of a thread block, per column of K and V, beside its steps
 
 struct KernelWork {
   TileVisits visits;  // of one sequence
   double sequences;
-  double visits_per_tile = 1;  // query heads that a key tile walks
-  double step, tile;           // seconds
+  double heads = 1;   // query heads that a thread block walks; it makes a step for each visit and head
+  double step, tile;  // seconds
 };
 
 double seconds_of(const KernelWork& work, double sms) {
   const double tiles = static_cast<double>(work.visits.tiles) * work.sequences, ctas = std::min(tiles, sms);
-  const double longest = work.visits.longest * work.visits_per_tile * work.step + work.tile;
-  const double all = work.visits.all * work.sequences * work.visits_per_tile * work.step + tiles * work.tile;
+  const double longest = work.visits.longest * work.heads * work.step + work.tile;
+  const double all = work.visits.all * work.sequences * work.heads * work.step + tiles * work.tile;
   if (tiles <= ctas) return longest;
   return std::max(longest, all / ctas + kTail * longest);
 }
@@ -46,7 +46,7 @@ double seconds_of(const AttentionProblem& p, const TwoPassInstance& kernels, int
                                              .streamed_tile = kTwoPassRows,
                                              .window = query_window(window)}),
                         .sequences = batch * heads_kv,
-                        .visits_per_tile = heads_q / heads_kv,
+                        .heads = heads_q / heads_kv,
                         .step = kStep + pairs * 2 * (dim_qk + dim_v) / kProductRate,
                         .tile = tile};
   const KernelWork dq{.visits = visits_of({.stationary = p.len_q,

@@ -1,4 +1,4 @@
-// Counts visits of tiles. Of very many tiles only some are counted.
+// Counts visits of tiles. Of more than 1,024 tiles only a sample is counted.
 #include "cuda/attention/sm90/visits.h"
 
 #include <algorithm>

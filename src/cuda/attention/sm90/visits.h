@@ -1,4 +1,4 @@
-// How many streamed tiles the stationary tiles of a kernel visit.
+// How many streamed tiles the stationary tiles of backward's kernels visit.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct StreamedRows {
 };
 
 struct TileVisits {
-  std::int64_t tiles = 0;  // stationary ones
+  std::int64_t tiles = 0;  // stationary tiles of a sequence
   double all = 0;          // visits of all of them
-  double longest = 0;      // of the one that visits most
+  double longest = 0;      // visits of the one that makes most
   bool equal() const { return all >= 0.999 * longest * static_cast<double>(tiles); }
 };
 TileVisits visits_of(const StreamedRows& rows);

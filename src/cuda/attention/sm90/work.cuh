@@ -16,23 +16,25 @@ struct alignas(16) QueryTile {
 };
 constexpr int kNoTile = -1;  // as `batch`: no tile is left
 
-// The number in the order of tiles that this thread block takes after its first one, blockIdx.x; order.numbers or more:
-// none is left.
+// Work is numbered from 0 to order.numbers - 1. A thread block begins with number blockIdx.x; this is the number that
+// it takes after `number`. At order.numbers or more nothing is left.
 __device__ __forceinline__ int next_number(const TileOrder& order, int number) {
   const int ctas = static_cast<int>(gridDim.x);
   return order.counter == nullptr ? number + ctas : ctas + static_cast<int>(atomicAdd(order.counter, 1u));
 }
 
-// The tile of a number.
+// The tile of a number. Numbers count, from the fastest to the slowest: the splits of a tile, the sequences of a
+// section, the query tiles of a sequence from the last to the first, the sections.
 template <class Tile>
 __device__ __forceinline__ QueryTile query_tile(const ForwardParameters& p, int number) {
   constexpr int kKeys = Tile::kTile.keys;
   const TileOrder& order = p.order;
   const int tile_number = static_cast<int>(quotient(static_cast<unsigned>(number), p.split.splits_divmod));
-  const int section_numbers = order.section_heads * order.q_tiles, section = tile_number / section_numbers;
-  const int first = section * order.section_heads, heads = min(order.section_heads, order.sequences - first);
-  const int within = tile_number - section * section_numbers, place = within / heads;
-  const int sequence = first + within - place * heads, heads_of_batch = p.shape.heads_q / p.packing.heads;
+  const int section_numbers = order.section_sequences * order.q_tiles, section = tile_number / section_numbers;
+  const int first = section * order.section_sequences;
+  const int sequences = min(order.section_sequences, order.sequences - first);
+  const int within = tile_number - section * section_numbers, place = within / sequences;
+  const int sequence = first + within - place * sequences, heads_of_batch = p.shape.heads_q / p.packing.heads;
   QueryTile tile;
   tile.batch = sequence / heads_of_batch;
   tile.head = (sequence - tile.batch * heads_of_batch) * p.packing.heads;
