@@ -20,7 +20,7 @@ constexpr double kCombineColumn = 4.1e-9;  // per column and split: a warp combi
 constexpr double kClusterBarriers = 1.0e-6;
 constexpr double kClusterRate = 2.0e10;   // bytes of results per second that a thread block gives to its cluster
 constexpr double kNoKeys = 0.5e-6;        // of a split without keys
-constexpr std::int64_t kDealtOut = 4096;  // most splits that are dealt out one by one
+constexpr std::int64_t kDealtOut = 512;  // most splits that are dealt out one by one
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
