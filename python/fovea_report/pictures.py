@@ -84,7 +84,7 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
 def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[Series]:
     laws = fit_power_laws(rows) if fits else {}
     for name, own in study.each(rows):
-        missing = [(row.x, study.vocabulary.status(row.status)) for row in own[~own.timed].itertuples()]
+        missing = [(x, study.vocabulary.status(word)) for x, word in own[~own.timed][["x", "status"]].values]
         points = own[own.timed & own.y.notna()]
         if len(points) or missing:
             yield Series(name, points, missing, laws.get(name))

@@ -35,12 +35,21 @@ std::string Verdict::reason() const {
   return text;
 }
 
+void Expectation::include_rest() {
+  if (measure_rest) measure_rest(*this);
+  measure_rest = {};
+}
+
 Verdict compare(const Expectation& expected, const TensorSet& results) {
   Verdict verdict = compare_once(expected, results);
-  if (verdict.ok || !expected.measure_more) return verdict;
+  if (verdict.ok) return verdict;
   Expectation remeasured = expected;
-  remeasured.measure_more(remeasured);
-  return compare_once(remeasured, results);
+  for (const auto& measure : {expected.measure_rest, expected.measure_more}) {
+    if (verdict.ok || !measure) continue;
+    measure(remeasured);
+    verdict = compare_once(remeasured, results);
+  }
+  return verdict;
 }
 
 }  // namespace fovea::verification

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,27 +61,34 @@ inline verification::CaseTensors solved_by(const std::string& engine, std::strin
   return solved_by(engine, verification::attention_case(line));
 }
 
-// Right by the contract's accuracy rule, forward and backward as the case says.
-inline void expect_right(const std::string& engine, std::string_view line) {
-  SCOPED_TRACE(engine + ": " + std::string(line));
+// Right by the contract's accuracy rule, forward and backward as the case says, on every named engine.
+inline void expect_right(const std::vector<std::string>& engines, std::string_view line) {
   const verification::AttentionCase c = verification::attention_case(line);
-  const verification::CaseTensors tensors = solved_by(engine, c);
-  const verification::Verdict forward = verification::check_forward(c.problem, tensors.forward(), c.seed);
-  EXPECT_TRUE(forward.ok) << forward.reason();
-  EXPECT_TRUE(tensors.padding_intact());
-  if (c.pass == verification::CasePass::fwd) return;
-  const verification::Verdict backward =
-      verification::check_backward(backward_of(c.problem), tensors.backward(), c.seed);
-  EXPECT_TRUE(backward.ok) << backward.reason();
+  const verification::CaseTensors inputs = verification::make_tensors(c);
+  std::optional<verification::Expectation> forward;  // the same for all; that of backward depends on out and lse
+  for (const std::string& engine : engines) {
+    SCOPED_TRACE(engine + ": " + std::string(line));
+    const verification::CaseTensors tensors = solved_by(engine, c);
+    if (!forward) forward = verification::expect_forward(c.problem, inputs.forward(), c.seed);
+    const verification::Verdict out = verification::compare(*forward, tensors.forward());
+    EXPECT_TRUE(out.ok) << out.reason();
+    EXPECT_TRUE(tensors.padding_intact());
+    if (c.pass == verification::CasePass::fwd) continue;
+    const verification::Verdict gradients =
+        verification::check_backward(backward_of(c.problem), tensors.backward(), c.seed);
+    EXPECT_TRUE(gradients.ok) << gradients.reason();
+  }
 }
 
 // The same for every engine that takes the problem; `backward` asks for both passes.
 inline void expect_right_everywhere(const std::string& line) {
   const verification::AttentionCase c = verification::attention_case(line);
-  for (const std::string& engine : engines()) {
-    if (takes(engine, c.problem) && (c.pass == verification::CasePass::fwd || takes(engine, backward_of(c.problem))))
-      expect_right(engine, line);
-  }
+  std::vector<std::string> takers = engines();
+  std::erase_if(takers, [&c](const std::string& engine) {
+    return !takes(engine, c.problem) ||
+           (c.pass != verification::CasePass::fwd && !takes(engine, backward_of(c.problem)));
+  });
+  expect_right(takers, line);
 }
 
 inline float at(const MutableTensorView& view, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c) {

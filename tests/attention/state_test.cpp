@@ -58,8 +58,8 @@ TEST(State, ChangingOneAttributeChangesTheCall) {
     for (int round = 0; round < 2; ++round) {
       for (const char* change : {"", "scale=0.5", "mask=causal", "dtype=bf16", "layout=blhd", "d=32 dv=64",
                                  "lk=65 mask=none", "place=strided", "data=peaked", "hkv=1"}) {
-        expect_right(engine, "pass=e2e b=1 hq=2 lq=64 " +
-                                 std::string(std::strstr(change, "d=32") != nullptr ? "" : "d=64 ") + change);
+        expect_right({engine}, "pass=e2e b=1 hq=2 lq=64 " +
+                                   std::string(std::strstr(change, "d=32") != nullptr ? "" : "d=64 ") + change);
       }
     }
   }
@@ -147,7 +147,7 @@ TEST(State, ACallAfterForkWorks) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << engine << " status " << status;
-    expect_right(engine, line);  // and the parent goes on
+    expect_right({engine}, line);  // and the parent goes on
   }
 }
 
@@ -167,7 +167,7 @@ TEST(State, ARaisedCancelFlagEndsTheCall) {
       }
     }
     EXPECT_EQ(core::memory_count().current, 0) << engine;
-    expect_right(engine, "pass=e2e b=2 hq=4 lq=40 d=32");
+    expect_right({engine}, "pass=e2e b=2 hq=4 lq=40 d=32");
   }
 }
 

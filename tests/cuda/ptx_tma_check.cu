@@ -135,7 +135,7 @@ __global__ void move_box(const __grid_constant__ MoveParameters p) {
     if (threadIdx.x == 0) {
       ptx::tma_store_4d(&p.to, address_of(box), 0, p.row, 0, p.batch);
       ptx::bulk_commit();
-      ptx::bulk_wait<0>();
+      ptx::bulk_wait_read<0>();
     }
   }
 }

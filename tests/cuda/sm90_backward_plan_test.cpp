@@ -110,7 +110,7 @@ TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
       const std::vector<std::int64_t> begins = {plan->delta, plan->turns, plan->dq_sum, plan->workspace_bytes};
       for (std::size_t i = 0; i < ends.size(); ++i) EXPECT_LE(ends[i], begins[i]);
       if (plan->order.key_tiles > 1) {
-        EXPECT_GE(plan->workspace_bytes - plan->dq_sum, places * kKeyWarpgroups * kChunkBytes);
+        EXPECT_GE(plan->workspace_bytes - plan->dq_sum, places * kKeyWarpgroups * kChunkFloats * 4);
       }
       for (const std::int64_t offset : begins) EXPECT_EQ(offset % 256, 0);
     }

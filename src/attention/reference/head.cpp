@@ -29,15 +29,6 @@ void add_scaled(double* sum, double factor, const double* row, std::int64_t n) {
 
 }  // namespace
 
-bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
-  const auto& [alignment, left, right] = problem.mask;
-  // How many keys j is after the row's own key. With bottom right, the last query's own key is the last key.
-  const std::int64_t ahead =
-      alignment == Mask::Alignment::bottom_right ? (problem.len_q - 1 - i) - (problem.len_k - 1 - j) : j - i;
-  if (ahead < 0) return left == Mask::kUnlimited || -ahead <= left;
-  return right == Mask::kUnlimited || ahead <= right;
-}
-
 std::int64_t Head::doubles(const AttentionProblem& p) {
   return p.len_q * (p.dim_qk + p.dim_v + 2) + p.len_k * (p.dim_qk + p.dim_v + 1) + p.dim_v;
 }

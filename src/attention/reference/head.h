@@ -8,7 +8,14 @@
 namespace fovea::reference {
 
 // May query row i see key j? Written from the contract's rule for each mask; no kernel shares this code.
-bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
+inline bool visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
+  const auto& [alignment, left, right] = problem.mask;
+  // How many keys j is after the row's own key. With bottom right, the last query's own key is the last key.
+  const std::int64_t ahead =
+      alignment == Mask::Alignment::bottom_right ? (problem.len_q - 1 - i) - (problem.len_k - 1 - j) : j - i;
+  if (ahead < 0) return left == Mask::kUnlimited || -ahead <= left;
+  return right == Mask::kUnlimited || ahead <= right;
+}
 
 // One query head of one batch element together with the key head that it reads, widened to double. If backward tensors
 // lack lse, or lack both out and delta, the missing rows are computed.

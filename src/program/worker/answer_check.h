@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "fovea/problem.h"
 #include "program/record/record.h"
 #include "program/worker/shared_tensors.h"
 #include "verification/expectation.h"
@@ -42,6 +43,7 @@ class AnswerChecker {
   AnswerCheck check(const SharedBlock& outputs, const TensorPlaces& places, BackwardReads reads, bool foreign);
 
  private:
+  verification::Expectation expectation_of(Pass pass, const verification::TensorSet& given) const;
   verification::Verdict check_forward(const verification::TensorSet& tensors);
   verification::Verdict check_backward(const verification::TensorSet& tensors, BackwardReads reads);
   verification::Verdict judge(const verification::Expectation& expected, const verification::TensorSet& results);

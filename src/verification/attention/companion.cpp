@@ -67,6 +67,9 @@ TensorView Companion::moved(const TensorView& view, std::int64_t heads, std::int
   const bool by_value = keeps_.shape && view.dtype == DType::fp32;
   std::vector<double> values;
   std::vector<std::uint64_t> marks;  // elements with the same mark are moved by the same part
+  const auto count = static_cast<std::size_t>(problem_.batch * heads * rows * view.sizes[3]);
+  values.reserve(count);
+  marks.reserve(count);
   double sum = 0, finite = 0;
   for (std::int64_t b = batch_; b < batch_ + problem_.batch; ++b) {
     for (std::int64_t h = key_head_ * heads; h < (key_head_ + 1) * heads; ++h) {

@@ -176,11 +176,7 @@ std::vector<RowIndex> every_query(const AttentionProblem& p) {
 }
 
 void round_to(DType type, RowValues& values) {
-  for (double& value : values.values) {
-    float rounded = 0;
-    core::store_from_float(&rounded, type, 0, static_cast<float>(value));
-    value = core::load_as_float(&rounded, type, 0);
-  }
+  for (double& value : values.values) value = rounded_to(type, static_cast<float>(value));
 }
 
 void add_before(const Gradients& before, BackwardValues& values, bool rounds) {

@@ -12,8 +12,6 @@
 namespace fovea::verification {
 namespace {
 
-constexpr int kProductsOfTensorCores = 16;
-
 float rounded_toward_zero(double value) {
   const auto nearest = static_cast<float>(value);
   return std::isfinite(value) && std::abs(static_cast<double>(nearest)) > std::abs(value)
@@ -22,9 +20,9 @@ float rounded_toward_zero(double value) {
 }
 
 // From the first visible index to behind the last.
-template <class Range, class IsVisible>
-Range range_of(std::int64_t count, const IsVisible& is_visible) {
-  Range range{0, 0};
+template <class IsVisible>
+IndexRange range_of(std::int64_t count, const IsVisible& is_visible) {
+  IndexRange range{0, 0};
   for (std::int64_t n = 0; n < count; ++n) {
     if (is_visible(n)) range = {range.end == 0 ? n : range.begin, n + 1};
   }
@@ -45,19 +43,6 @@ PlainVariant plain_variant(std::int64_t repeat) {
           .divided_last = form >= 2};
 }
 
-void RowSums::add(float factor, const float* row) {
-  if (variant_.tensor_cores) {
-    for (std::size_t n = 0; n < sums_.size(); ++n)
-      pending_[n] += static_cast<double>(factor) * static_cast<double>(row[n]);
-    if (++rows_ == kProductsOfTensorCores) finish();
-  } else if (variant_.fused) {  // the product is not rounded: that of two fp32 numbers is exact in double
-    for (std::size_t n = 0; n < sums_.size(); ++n)
-      sums_[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(row[n]) + sums_[n]);
-  } else {
-    for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] += factor * row[n];
-  }
-}
-
 std::vector<float>& RowSums::finish() {
   if (rows_ > 0) {
     for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] = rounded_toward_zero(sums_[n] + pending_[n]);
@@ -70,42 +55,41 @@ std::vector<float>& RowSums::finish() {
 PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
   Matrix m{view.sizes[2], view.sizes[3], {}, {}};
   m.values.resize(static_cast<std::size_t>(m.rows * m.columns));
-  m.transposed.resize(m.values.size());
   const std::int64_t first = batch * view.strides[0] + head * view.strides[1];
+  const DType type = view.dtype;
   for (std::int64_t i = 0; i < m.rows; ++i) {
-    for (std::int64_t c = 0; c < m.columns; ++c) {
-      const float value = core::load_as_float(view.data, view.dtype, first + i * view.strides[2] + c);
-      m.values[static_cast<std::size_t>(i * m.columns + c)] = value;
-      m.transposed[static_cast<std::size_t>(c * m.rows + i)] = value;
-    }
+    const std::int64_t from = first + i * view.strides[2];
+    float* const row = m.values.data() + i * m.columns;
+    for (std::int64_t c = 0; c < m.columns; ++c) row[c] = core::load_as_float(view.data, type, from + c);
   }
   return m;
 }
 
-PlainHead::Range PlainHead::keys_seen_by(std::int64_t query) const {
-  return range_of<Range>(problem_.len_k, [&](std::int64_t j) { return reference::visible(problem_, query, j); });
-}
-
-PlainHead::Range PlainHead::queries_that_see(std::int64_t key) const {
-  return range_of<Range>(problem_.len_q, [&](std::int64_t i) { return reference::visible(problem_, i, key); });
-}
-
-void PlainHead::multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const {
-  RowSums sums(range.end - range.begin, variant_);
-  for (std::int64_t n = 0; n < matrix.columns; ++n) {
-    const std::int64_t c = variant_(n, matrix.columns);
-    sums.add(row[c], matrix.transposed.data() + c * matrix.rows + range.begin);
+void PlainHead::Matrix::transpose() {
+  transposed.resize(values.size());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t c = 0; c < columns; ++c) transposed[static_cast<std::size_t>(c * rows + i)] = row(i)[c];
   }
-  products.assign(static_cast<std::size_t>(matrix.rows), 0.0f);
+}
+
+IndexRange PlainHead::keys_seen_by(std::int64_t query) const {
+  return range_of(problem_.len_k, [&](std::int64_t j) { return reference::visible(problem_, query, j); });
+}
+
+IndexRange PlainHead::queries_that_see(std::int64_t key) const {
+  return range_of(problem_.len_q, [&](std::int64_t i) { return reference::visible(problem_, i, key); });
+}
+
+void PlainHead::multiply(const float* row, const Matrix& matrix, IndexRange range, std::vector<float>& products) const {
+  RowSums sums(range.end - range.begin, variant_);
+  variant_.for_each(matrix.columns, {0, matrix.columns}, [&](std::int64_t c) {
+    sums.add(row[c], matrix.transposed.data() + c * matrix.rows + range.begin);
+  });
+  products.resize(static_cast<std::size_t>(matrix.rows));
   std::copy(sums.finish().begin(), sums.finish().end(), products.begin() + range.begin);
 }
 
-float PlainHead::stored(float value) const {
-  if (problem_.dtype == DType::fp32 || variant_.fused) return value;
-  std::uint16_t bits = 0;
-  core::store_from_float(&bits, problem_.dtype, 0, value);
-  return core::load_as_float(&bits, problem_.dtype, 0);
-}
+float PlainHead::stored(float value) const { return variant_.fused ? value : rounded_to(problem_.dtype, value); }
 
 PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tensors, std::int64_t batch,
                      std::int64_t head, PlainVariant variant)
@@ -114,6 +98,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const ForwardTensors& tens
   q_ = read(tensors.q, batch, head);
   k_ = read(tensors.k, batch, key_head);
   v_ = read(tensors.v, batch, key_head);
+  k_.transpose();
   largest_.resize(static_cast<std::size_t>(problem.len_q));
   sum_.resize(static_cast<std::size_t>(problem.len_q));
 }
@@ -123,6 +108,7 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
     : PlainHead(problem, ForwardTensors{.q = tensors.q, .k = tensors.k, .v = tensors.v}, batch, head, variant) {
   const AttentionProblem& p = problem;
   dout_ = read(tensors.dout, batch, head);
+  for (Matrix* const one : {&q_, &v_, &dout_}) one->transpose();
   if (tensors.delta) delta_ = read(tensors.delta, batch, head).values;
   const bool given_lse = bool(tensors.lse);
   if (given_lse) {
@@ -155,29 +141,22 @@ PlainHead::PlainHead(const AttentionProblem& problem, const BackwardTensors& ten
 double PlainHead::forward_row(std::int64_t i, double* out) {
   const AttentionProblem& p = problem_;
   constexpr float kNone = -std::numeric_limits<float>::infinity();
-  multiply(q_.values.data() + i * p.dim_qk, k_, keys_seen_by(i), scores_);
-  float largest = kNone, sum = 0;
-  bool any = false;
-  for (std::int64_t j = 0; j < p.len_k; ++j) {
-    if (!reference::visible(p, i, j)) continue;
-    any = true;
-    largest = std::max(largest, scores_[static_cast<std::size_t>(j)] * factor());
-  }
+  const IndexRange seen = keys_seen_by(i);
   std::fill(out, out + p.dim_v, 0.0);
-  if (!any) return kNone;
+  if (seen.begin == seen.end) return kNone;
+  multiply(q_.values.data() + i * p.dim_qk, k_, seen, scores_);
+  float largest = kNone, sum = 0;
+  for (std::int64_t j = seen.begin; j < seen.end; ++j)
+    largest = std::max(largest, scores_[static_cast<std::size_t>(j)] * factor());
   largest_[static_cast<std::size_t>(i)] = largest;
-  for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = variant_(n, p.len_k);
-    if (reference::visible(p, i, j)) sum += exponential(i, scores_[static_cast<std::size_t>(j)]);
-  }
+  variant_.for_each(p.len_k, seen,
+                    [&](std::int64_t j) { sum += exponential(i, scores_[static_cast<std::size_t>(j)]); });
   sum_[static_cast<std::size_t>(i)] = sum;
   RowSums out_sums(p.dim_v, variant_);
-  for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = variant_(n, p.len_k);
-    if (!reference::visible(p, i, j)) continue;
+  variant_.for_each(p.len_k, seen, [&](std::int64_t j) {
     const float score = scores_[static_cast<std::size_t>(j)];
     out_sums.add(variant_.divided_last ? stored(exponential(i, score)) : probability(i, score), v_.row(j));
-  }
+  });
   const std::vector<float>& sums = out_sums.finish();
   for (std::size_t c = 0; c < sums.size(); ++c) out[c] = variant_.divided_last ? sums[c] / sum : sums[c];
   return variant_.base_2 ? (largest + std::log2(sum)) * std::numbers::ln2_v<float> : largest + std::log(sum);
@@ -199,21 +178,19 @@ float PlainHead::probability(std::int64_t i, float score) const {
 
 void PlainHead::query_gradient(std::int64_t i, double* dq) {
   const AttentionProblem& p = problem_;
-  const Range seen = keys_seen_by(i);
+  const IndexRange seen = keys_seen_by(i);
   multiply(q_.values.data() + i * p.dim_qk, k_, seen, scores_);
   multiply(dout_.values.data() + i * p.dim_v, v_, seen, dp_);
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
   RowSums dq_sums(p.dim_qk, variant_);
   if (variant_.fused) std::copy(dq, dq + p.dim_qk, dq_sums.finish().begin());  // continues the former values
-  for (std::int64_t n = 0; n < p.len_k; ++n) {
-    const std::int64_t j = variant_(n, p.len_k);
-    if (!reference::visible(p, i, j)) continue;
+  variant_.for_each(p.len_k, seen, [&](std::int64_t j) {
     const auto at = static_cast<std::size_t>(j);
     const float p_ij = probability(i, scores_[at]);
     const float ds =
         stored(p_ij * (dp_[at] - delta_[static_cast<std::size_t>(i)]) * first) * (variant_.fused ? scale : 1.0f);
     dq_sums.add(ds, k_.row(j));
-  }
+  });
   const std::vector<float>& sums = dq_sums.finish();
   for (std::int64_t c = 0; c < p.dim_qk; ++c)
     dq[c] = sums[static_cast<std::size_t>(c)] * (variant_.scaled_first || variant_.fused ? 1.0f : scale);
@@ -222,7 +199,7 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
 void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const AttentionProblem& p = problem_;
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
-  const Range seeing = queries_that_see(j);
+  const IndexRange seeing = queries_that_see(j);
   multiply(k_.values.data() + j * p.dim_qk, q_, seeing, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, seeing, dp_);
   RowSums dk_sums(p.dim_qk, variant_), dv_sums(p.dim_v, variant_);
@@ -230,15 +207,13 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
     std::copy(dk, dk + p.dim_qk, dk_sums.finish().begin());
     std::copy(dv, dv + p.dim_v, dv_sums.finish().begin());
   }
-  for (std::int64_t n = 0; n < p.len_q; ++n) {
-    const std::int64_t i = variant_(n, p.len_q);
-    if (!reference::visible(p, i, j)) continue;
+  variant_.for_each(p.len_q, seeing, [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     const float p_ij = probability(i, scores_[at]);
     const float ds = stored(p_ij * (dp_[at] - delta_[at]) * first) * (variant_.fused ? scale : 1.0f);
     dv_sums.add(p_ij, dout_.row(i));
     dk_sums.add(ds, q_.row(i));
-  }
+  });
   const std::vector<float>&sums_k = dk_sums.finish(), &sums_v = dv_sums.finish();
   for (std::size_t c = 0; c < sums_v.size(); ++c)
     dv[c] = variant_.fused ? sums_v[c] : static_cast<float>(dv[c]) + sums_v[c];

@@ -2,12 +2,19 @@
 // reference bounds the error of every implementation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "core/float16.h"
 #include "fovea/attention.h"
 
 namespace fovea::verification {
+
+// The indices from `begin` to before `end`.
+struct IndexRange {
+  std::int64_t begin, end;
+};
 
 // Choices that the formula leaves open. The rounding error of one variant is a matter of luck, so several are measured.
 struct PlainVariant {
@@ -29,7 +36,29 @@ struct PlainVariant {
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
+  // Calls work(index) for the range's part of `count` indices, in this order.
+  template <class Work>
+  void for_each(std::int64_t count, IndexRange range, const Work& work) const {
+    if (count == 0) return;
+    // Where the order goes on at the other end.
+    const std::int64_t turn = fused ? count - start % count : start % count;
+    const std::int64_t low = std::clamp(turn, range.begin, range.end);
+    if (fused) {
+      for (std::int64_t n = low; n-- > range.begin;) work(n);
+      for (std::int64_t n = range.end; n-- > low;) work(n);
+    } else {
+      for (std::int64_t n = low; n < range.end; ++n) work(n);
+      for (std::int64_t n = range.begin; n < low; ++n) work(n);
+    }
+  }
 };
+
+// The value rounded to the type.
+inline float rounded_to(DType type, float value) {
+  if (type == DType::fp32) return value;
+  return type == DType::bf16 ? core::bf16_to_float(core::float_to_bf16(value))
+                             : core::fp16_to_float(core::float_to_fp16(value));
+}
 
 // The n-th variant that is measured. Eight consecutive ones have every form.
 PlainVariant plain_variant(std::int64_t n);
@@ -39,11 +68,24 @@ class RowSums {
  public:
   RowSums(std::int64_t count, const PlainVariant& variant)
       : variant_(variant), sums_(static_cast<std::size_t>(count)), pending_(variant.tensor_cores ? sums_.size() : 0) {}
-  void add(float factor, const float* row);
+  void add(float factor, const float* row) {
+    if (variant_.tensor_cores) {
+      for (std::size_t n = 0; n < sums_.size(); ++n)
+        pending_[n] += static_cast<double>(factor) * static_cast<double>(row[n]);
+      if (++rows_ == kProductsOfTensorCores) finish();
+    } else if (variant_.fused) {  // the product is not rounded: that of two fp32 numbers is exact in double
+      for (std::size_t n = 0; n < sums_.size(); ++n)
+        sums_[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(row[n]) + sums_[n]);
+    } else {
+      for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] += factor * row[n];
+    }
+  }
   // The sums, once all rows are added.
   std::vector<float>& finish();
 
  private:
+  static constexpr int kProductsOfTensorCores = 16;
+
   const PlainVariant& variant_;
   std::vector<float> sums_;
   std::vector<double> pending_;  // exact sums of the last rows
@@ -65,17 +107,16 @@ class PlainHead {
  private:
   struct Matrix {
     std::int64_t rows, columns;
-    std::vector<float> values, transposed;
+    std::vector<float> values, transposed;  // the latter where it is multiplied by rows
     const float* row(std::int64_t n) const { return values.data() + n * columns; }
-  };
-  struct Range {
-    std::int64_t begin, end;
+    void transpose();
   };
   Matrix read(const TensorView& view, std::int64_t batch, std::int64_t head) const;
-  Range keys_seen_by(std::int64_t query) const;
-  Range queries_that_see(std::int64_t key) const;
+  // Both are without gaps: a mask hides what is before and after them.
+  IndexRange keys_seen_by(std::int64_t query) const;
+  IndexRange queries_that_see(std::int64_t key) const;
   // products[n] = row . (row n of the matrix) for n in the range.
-  void multiply(const float* row, const Matrix& matrix, Range range, std::vector<float>& products) const;
+  void multiply(const float* row, const Matrix& matrix, IndexRange range, std::vector<float>& products) const;
   float stored(float value) const;                       // rounds to the inputs' type, unless fused
   float unit() const;                                    // of exponents: 1, or log2(e) in base 2
   float factor() const;                                  // of scores: the scale in that unit

@@ -20,6 +20,7 @@ constexpr double kCompanionFlops = 4e8;  // larger problems have enough numbers 
 // If an answer is beyond its bound: for repeating the problem, and as much again for companions of its own shape.
 constexpr double kFurtherFlops = 2e9;
 constexpr std::int64_t kFurtherCompanions = 32;
+constexpr std::int64_t kForms = 4;     // consecutive repeats that have every form in one of its bases
 constexpr std::int64_t kVariants = 8;  // consecutive repeats that have every form of the plain evaluation
 
 // Of a companion, which has one key head and no mask.
@@ -62,8 +63,11 @@ class PlainErrors {
               std::vector<float> lse = {})
       : problem_(problem), tensors_(tensors), sample_(std::move(sample)), before_(before), lse_(std::move(lse)) {}
 
-  void measure(Expectation& expected) const {
-    measure_problem(0, repeats_of_problem(), expected);
+  void measure(Expectation& expected) const { measure_problem(0, std::min(repeats_of_problem(), kForms), expected); }
+
+  // Further repeats, and companions.
+  void measure_rest(Expectation& expected) const {
+    measure_problem(kForms, repeats_of_problem() - kForms, expected);
     const double of_one = companion_flops(problem_);
     if (!has_companions(of_one)) return;
     const std::int64_t moving = std::min(repeats(of_one), kMaxCompanions);
@@ -148,6 +152,7 @@ class PlainErrors {
 template <class Tensors>
 void measure(std::shared_ptr<const PlainErrors<Tensors>> errors, Expectation& expected) {
   errors->measure(expected);
+  expected.measure_rest = [errors](Expectation& again) { errors->measure_rest(again); };
   expected.measure_more = [errors = std::move(errors)](Expectation& again) { errors->measure_more(again); };
 }
 

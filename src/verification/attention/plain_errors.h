@@ -10,7 +10,8 @@
 
 namespace fovea::verification {
 
-// Both raise the bounds of `expected`, which holds the references, and set its `measure_more`. `before`: the former
+// Both raise the bounds of `expected`, which holds the references, and set its `measure_rest` and `measure_more`: most
+// answers pass without these. `before`: the former
 // values of gradients that are accumulated into. `lse`: the memory behind `inputs.lse`, if the caller does not keep it.
 void measure_plain(const AttentionProblem& problem, const ForwardTensors& inputs, const Sample& sample,
                    Expectation& expected);
