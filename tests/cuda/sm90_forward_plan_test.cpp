@@ -91,7 +91,8 @@ TEST(HopperPlan, SplitsTheKeysOfFewQueries) {
 // The chip has 15 clusters of 8, as an H200. The splits of a few query rows form clusters, which need no workspace.
 TEST(HopperPlan, SplitsTheKeysOfFewQueriesOverClusters) {
   describe_device(9, 132, kH200Shared, 1, 15);
-  for (const auto& c : verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=4k d=64,128,256 dtype=bf16,fp16")) {
+  for (const auto& c :
+       verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=4k d=64,128,256 dtype=bf16,fp16")) {
     const core::Prepared prepared = prepare(on_gpu(c.problem), 0);
     ASSERT_EQ(prepared.refusal, "");
     const ForwardPlan& plan = plan_of(prepared);

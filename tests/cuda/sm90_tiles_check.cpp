@@ -1,6 +1,6 @@
-// Every forward tile of cuda.sm90 against the reference: heads packed or not; without splits, with splits that combine in
-// memory, and in clusters. Thread blocks are so few that each works on many tiles. The plans of this GPU never choose
-// some of these.
+// Every forward tile of cuda.sm90 against the reference: heads packed or not; without splits, with splits that combine
+// in memory, and in clusters. Thread blocks are so few that each works on many tiles. The plans of this GPU never
+// choose some of these.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>

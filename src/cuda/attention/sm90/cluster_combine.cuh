@@ -13,11 +13,11 @@ template <class Element, class Tile>
 struct ClusterCombine {
   static constexpr ForwardTile kTile = Tile::kTile;
   static constexpr int kWarps = 4 * kTile.warpgroups;
-  static constexpr int kPitch = kTile.dim_v + 8;                 // floats of a row: float2 writes without bank conflicts
-  static constexpr int kLanes = kTile.dim_v <= 64 ? 16 : 32;     // of a row; each sums four neighbouring columns
-  static constexpr int kRowsAtOnce = 32 / kLanes;                // of a warp
-  static constexpr int kBarrier = 1 + kTile.warpgroups;          // named; those before are the warpgroups' turns
-  static constexpr int kAtOnce = 8;                              // loads of a lane in flight
+  static constexpr int kPitch = kTile.dim_v + 8;              // floats of a row: float2 writes without bank conflicts
+  static constexpr int kLanes = kTile.dim_v <= 64 ? 16 : 32;  // of a row; each sums four neighbouring columns
+  static constexpr int kRowsAtOnce = 32 / kLanes;             // of a warp
+  static constexpr int kBarrier = 1 + kTile.warpgroups;       // named; those before are the warpgroups' turns
+  static constexpr int kAtOnce = 8;                           // loads of a lane in flight
   static_assert(kMaxCluster <= kLanes && kMaxCluster % kAtOnce == 0);
   static_assert(kTile.rows() * kPitch * 4 <= ForwardShared<Tile>::kStageBytes);
 
@@ -66,7 +66,8 @@ struct ClusterCombine {
   // One row of kLanes lanes; all lanes of a warp call. Lane n reads the state of split n.
   __device__ __forceinline__ void combine_row(const QueryTile& tile, int row) const {
     const Shape& s = p.shape;
-    const int at = lane % kLanes, position = static_cast<int>(quotient(static_cast<unsigned>(row), p.packing.heads_divmod));
+    const int at = lane % kLanes,
+              position = static_cast<int>(quotient(static_cast<unsigned>(row), p.packing.heads_divmod));
     const int query = tile.first_query + position, head = tile.head + row - position * p.packing.heads;
     const bool valid = row < kTile.rows() && position < p.packing.queries && query < s.len_q;
     float2 state = {-kInfinity, 0.0f};

@@ -18,8 +18,8 @@ constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread blo
 constexpr double kCombine = 8.8e-6;        // launch of the combine, and its first reads, of cold memory
 constexpr double kCombineColumn = 4.1e-9;  // per column and split: a warp combines a row split by split
 constexpr double kClusterBarriers = 1.0e-6;
-constexpr double kClusterRate = 2.0e10;   // bytes of results per second that a thread block gives to its cluster
-constexpr double kNoKeys = 0.5e-6;        // of a split without keys
+constexpr double kClusterRate = 2.0e10;  // bytes of results per second that a thread block gives to its cluster
+constexpr double kNoKeys = 0.5e-6;       // of a split without keys
 constexpr std::int64_t kDealtOut = 512;  // most splits that are dealt out one by one
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
@@ -76,9 +76,10 @@ double dealt_out(const AttentionProblem& p, const ForwardTile& tile, const Divis
   return chip.end();
 }
 
-// Seconds of the busiest thread block, or cluster, of `places` that the chip has.
+// Seconds of the busiest thread block, or cluster, of `places` that the chip has. Only a lower bound if it is `worth`
+// or more: dealing out takes time.
 double busiest(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
-               const Visits& visits, std::int64_t places) {
+               const Visits& visits, std::int64_t places, double worth) {
   const ForwardTimes& times = instance.times;
   double rest = times.tile + (visits.equal() ? 0 : times.masked);
   if (division.in_cluster)
@@ -87,10 +88,13 @@ double busiest(const AttentionProblem& p, const ForwardInstance& instance, const
   const std::int64_t splits = visits.tiles * division.splits, pieces = division.in_cluster ? visits.tiles : splits;
   if (visits.equal() || pieces <= places) return static_cast<double>(divide_up(pieces, places)) * longest;
   const double reset = division.in_cluster ? 0 : kCounterReset;
+  const double steps = division.in_cluster ? visits.all / static_cast<double>(division.splits) : visits.all;
+  const double even = (steps * times.step + static_cast<double>(visits.tiles) * rest) / static_cast<double>(places);
+  if (const double least = reset + std::max(longest, even); least >= worth) return least;
   if (splits <= kDealtOut)
     return reset + dealt_out(p, instance.tile, division, {times.step, rest}, visits.longest, places);
-  const double even = (visits.all * times.step + static_cast<double>(pieces) * rest) / static_cast<double>(places);
-  return reset + std::max(longest, even + kTail * longest);
+  const double others = static_cast<double>(pieces - visits.tiles) * rest / static_cast<double>(places);
+  return reset + std::max(longest, even + others + kTail * longest);
 }
 
 }  // namespace
@@ -112,10 +116,11 @@ Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_
 }
 
 double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
-                  const Visits& visits, int sms) {
+                  const Visits& visits, int sms, double worth) {
   const std::int64_t ctas = std::min<std::int64_t>(visits.tiles * division.splits, sms);
   const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));
-  const double work = busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas);
+  const double work =
+      busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, worth - kLaunch);
   const double seconds = kLaunch + std::max(work, bytes(p) / memory_rate);
   if (division.splits == 1 || division.in_cluster) return seconds;
   // Every split writes fp32 partials, which the combine reads.

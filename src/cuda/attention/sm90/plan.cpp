@@ -36,7 +36,7 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   for (std::int64_t splits = 1; splits == 1 || splits <= most; ++splits) {
     if (splits > 1 && divide_up(visits.longest, divide_up(visits.longest, splits)) != splits) continue;
     const Division division{.packed_heads = packed_heads, .splits = splits};
-    const double seconds = seconds_of(p, one, division, visits, sms);
+    const double seconds = seconds_of(p, one, division, visits, sms, best.seconds);
     if (seconds < best.seconds) best = {&one, division, seconds};
   }
 }
@@ -52,7 +52,7 @@ void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardI
     const int resident = resident_clusters(one.function, threads, one.shared_bytes, splits, device);
     if (resident == 0) continue;
     const Division division{.packed_heads = packed_heads, .splits = splits, .in_cluster = true, .resident = resident};
-    const double seconds = seconds_of(p, one, division, visits, sms);
+    const double seconds = seconds_of(p, one, division, visits, sms, best.seconds);
     if (seconds < best.seconds) best = {&one, division, seconds};
   }
 }

@@ -75,7 +75,8 @@ void set_results(ForwardParameters& p, const ForwardPlan& plan, const ForwardTen
     p.out = ref(t.out);
     const TensorMapShape shape{t.out.sizes[3], t.out.sizes[2], t.out.sizes[1], t.out.sizes[0], kWarpRows};
     p.tma_out =
-        plan.kernel->tile.stages_out && plan.packing.heads == 1 && plan.split.splits == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
+        plan.kernel->tile.stages_out && plan.packing.heads == 1 && plan.split.splits == 1 &&
+        p.out.kind != ElementKind::fp32 && p.out.aligned &&
         encode_tensor_map(
             p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride, p.out.row_stride, p.out.kind, true}, shape);
     return;
