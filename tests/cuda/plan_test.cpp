@@ -28,9 +28,9 @@ int major_capability = 9, sm_count = 132, shared_limit = kH200Shared, most_resid
 
 }  // namespace
 
-void describe_device(int compute_capability, int processors, int shared, int resident) {
+void describe_device(int compute_capability, int processors, int shared, int resident, int clusters) {
   major_capability = compute_capability, sm_count = processors;
-  shared_limit = shared, most_resident = resident, most_clusters = INT_MAX;
+  shared_limit = shared, most_resident = resident, most_clusters = clusters;
 }
 
 // In the place of the library's own, which ask the driver.

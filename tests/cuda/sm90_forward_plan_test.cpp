@@ -59,17 +59,18 @@ TEST(HopperPlan, CountsEveryQueryTileOnce) {
     const std::int64_t numbers = (p.len_q + queries - 1) / queries * sequences * plan.split.splits;
     EXPECT_LE(plan.packing.heads * queries, plan.kernel->tile.rows());
     EXPECT_EQ(plan.order.numbers, numbers);
-    EXPECT_EQ(plan.ctas, std::min<std::int64_t>(numbers, 132));
+    EXPECT_EQ(plan.ctas, plan.split.in_cluster ? numbers : std::min<std::int64_t>(numbers, 132));
     EXPECT_GE(plan.kernel->tile.dim_qk, p.dim_qk);
     EXPECT_GE(plan.kernel->tile.dim_v, p.dim_v);
-    EXPECT_EQ(plan.has_counter || plan.split.splits > 1, plan.workspace_bytes > 0);
+    EXPECT_EQ(plan.has_counter || plan.combines_in_memory(), plan.workspace_bytes > 0);
     EXPECT_GT(plan.seconds, 0);
   }
 }
 
-// Every split of few query rows has keys, and together they have all. The rows of a group share a tile.
+// Every split of few query rows has keys, and together they have all. The rows of a group share a tile. Without
+// clusters they combine in memory.
 TEST(HopperPlan, SplitsTheKeysOfFewQueries) {
-  describe_device(9, 132, kH200Shared, 1);
+  describe_device(9, 132, kH200Shared, 1, 0);
   for (const auto& c : verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=10007,32k d=64,128,256 "
                                                      "dtype=bf16,fp16")) {
     const AttentionProblem p = on_gpu(c.problem);
@@ -84,6 +85,23 @@ TEST(HopperPlan, SplitsTheKeysOfFewQueries) {
     const std::int64_t rows = plan.split.splits * p.heads_q * p.len_q;
     EXPECT_GE(plan.partial_state - plan.partial_out, rows * p.dim_v * 4);
     EXPECT_GE(plan.workspace_bytes - plan.partial_state, rows * 8);
+  }
+}
+
+// The chip has 15 clusters of 8, as an H200. The splits of a few query rows form clusters, which need no workspace.
+TEST(HopperPlan, SplitsTheKeysOfFewQueriesOverClusters) {
+  describe_device(9, 132, kH200Shared, 1, 15);
+  for (const auto& c :
+       verification::attention_sweep("pass=fwd hq=32 hkv=8 lq=1,5 lk=4k d=64,128,256 dtype=bf16,fp16")) {
+    const core::Prepared prepared = prepare(on_gpu(c.problem), 0);
+    ASSERT_EQ(prepared.refusal, "");
+    const ForwardPlan& plan = plan_of(prepared);
+    EXPECT_TRUE(plan.split.in_cluster);
+    EXPECT_EQ(plan.packing.heads, 4);
+    EXPECT_LE(plan.split.splits, 16);
+    EXPECT_EQ(plan.ctas % plan.split.splits, 0);
+    EXPECT_EQ(plan.workspace_bytes, 0);
+    EXPECT_NE(plan.tiles.find("clusters of " + std::to_string(plan.split.splits)), std::string::npos);
   }
 }
 
@@ -104,9 +122,9 @@ TEST(HopperPlan, PredictsWhereItIsFaster) {
   }
 }
 
-// Calls with splits, as one H200 took them (docs/kernels/sm90_forward_notebook.md, step 6).
+// Calls with splits in memory, as one H200 took them (docs/kernels/sm90_forward_notebook.md, step 5).
 TEST(HopperPlan, PredictsTheTimesOfSplits) {
-  describe_device(9, 132, kH200Shared, 2);
+  describe_device(9, 132, kH200Shared, 2, 0);
   const struct {
     const char* problem;
     double seconds;

@@ -1,5 +1,6 @@
-// Every forward tile of cuda.sm90 against the reference: heads packed or not, with splits and without, on so few thread
-// blocks that each works on many tiles; also where the plans of this GPU never choose them.
+// Every forward tile of cuda.sm90 against the reference: heads packed or not; without splits, with splits that combine
+// in memory, and in clusters. Thread blocks are so few that each works on many tiles. The plans of this GPU never
+// choose some of these.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "cuda/measure/device_memory.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
 #include "device_call.h"
 #include "fovea/error.h"
 #include "on_device.h"
@@ -61,6 +63,7 @@ class Problem {
   // Empty, or what is wrong.
   std::string wrong_answer(const ForwardInstance& one, const Division& division) {
     try {
+      resident_clusters(one.function, one.tile.threads(), one.shared_bytes, static_cast<int>(division.splits), 0);
       const auto plan = sm90::plan_forward(problem_, {.kernel = &one, .division = division}, kThreadBlocks);
       DeviceMemory workspace(std::max<std::int64_t>(plan->workspace_bytes, 256));
       workspace.poison();
@@ -89,14 +92,18 @@ struct Count {
   // Every division by one instance. Prints the first failures.
   void add(const ForwardInstance& one, Problem& problem) {
     for (const int heads : {1, 3}) {
-      for (const int splits : {1, 2, 5}) {
-        const std::string wrong = problem.wrong_answer(one, {.packed_heads = heads, .splits = splits});
-        ++(wrong.empty() ? passed : failed);
-        if (!wrong.empty() && failed <= kPrinted)
-          std::printf("HOPPER TILE %dx%d, %d packed heads, %d splits, %s: %s\n", one.tile.rows(), one.tile.keys, heads,
-                      splits, problem.line().c_str(), wrong.c_str());
-      }
+      for (const int splits : {1, 2, 5}) add(one, {.packed_heads = heads, .splits = splits}, problem);
+      for (const int splits : {2, 3, 8, 16})
+        add(one, {.packed_heads = heads, .splits = splits, .in_cluster = true}, problem);
     }
+  }
+  void add(const ForwardInstance& one, const Division& division, Problem& problem) {
+    const std::string wrong = problem.wrong_answer(one, division);
+    ++(wrong.empty() ? passed : failed);
+    if (!wrong.empty() && failed <= kPrinted)
+      std::printf("HOPPER TILE %dx%d, %d packed heads, %d %s, %s: %s\n", one.tile.rows(), one.tile.keys,
+                  static_cast<int>(division.packed_heads), static_cast<int>(division.splits),
+                  division.in_cluster ? "splits in a cluster" : "splits", problem.line().c_str(), wrong.c_str());
   }
 
   // With results of the inputs' type and of fp32.

@@ -16,6 +16,7 @@
 namespace fovea::cuda {
 namespace {
 
+constexpr int kPortableCluster = 8;  // thread blocks of a cluster that every GPU with clusters has
 constexpr int kPdlAndClusters = 90;  // from sm_90 on: ptx/grid_dependency.cuh, ptx/cluster.cuh
 
 // Whether the code that the current device runs was compiled with PDL and clusters. A device newer than this build runs
@@ -87,6 +88,8 @@ int resident_clusters(const void* function, int threads, int shared_bytes, int c
   const CurrentDevice current(device);
   int clusters = 0;
   if (has_pdl_and_clusters(function)) {
+    if (cluster > kPortableCluster)
+      check(cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cudaFuncSetAttribute");
     cudaLaunchAttribute attribute = cluster_of(cluster);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(cluster));

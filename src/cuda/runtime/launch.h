@@ -30,7 +30,8 @@ bool pdl_enabled();
 enum class Carveout : std::uint8_t { as_needed, max_shared };
 
 // Clusters of `cluster` thread blocks that fit the device at once; 0 if the device or the kernel's code has no
-// clusters. The driver is asked once per set of arguments. Call after resident_ctas.
+// clusters. The driver is asked once per set of arguments. Call after resident_ctas, and before the first launch with
+// more than 8 thread blocks in a cluster, which this allows.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
 
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.

@@ -1,6 +1,7 @@
 // Predicted time of the forward kernel with one of its tiles.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/attention/sm90/parameters.h"
@@ -10,9 +11,12 @@ namespace fovea::cuda::sm90 {
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys.
+// How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys, which may be
+// the thread blocks of a cluster.
 struct Division {
   std::int64_t packed_heads = 1, splits = 1;
+  bool in_cluster = false;
+  std::int64_t resident = 0;  // clusters that fit the chip at once
 };
 
 // How many K/V tiles the query tiles visit. Backward counts with TileVisits (visits.h).
@@ -25,8 +29,8 @@ struct Visits {
 Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
 // Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: with the instance's tile and the packed
-// heads.
+// heads. An answer of `worth` or more is only a lower bound.
 double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
-                  const Visits& visits, int sms);
+                  const Visits& visits, int sms, double worth = HUGE_VAL);
 
 }  // namespace fovea::cuda::sm90

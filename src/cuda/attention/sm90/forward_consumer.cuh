@@ -2,6 +2,7 @@
 // registers as the A operand of P V, and keeps O in registers to the end.
 #pragma once
 
+#include "cuda/attention/sm90/cluster_combine.cuh"
 #include "cuda/attention/sm90/forward_epilogue.cuh"
 #include "cuda/attention/sm90/shared.cuh"
 #include "cuda/attention/sm90/softmax.cuh"
@@ -182,9 +183,10 @@ struct ForwardConsumer {
     write_rows<Element>(p, tile, rows_of(tile), out, scale);
   }
 
-  __device__ __forceinline__ RowScale finish_current(const Rows2& rows) {
+  template <class States>
+  __device__ __forceinline__ RowScale finish_current(const Rows2& rows, States states) {
     const QueryTile tile = current_tile();
-    return finish_rows<Element>(p, tile, rows_of(tile), rows);
+    return finish_rows<Element>(p, tile, rows_of(tile), rows, states);
   }
   __device__ __forceinline__ void store_current(Out& out, const RowScale& scale) {
     store_out(out, current_tile(), scale);
@@ -193,18 +195,24 @@ struct ForwardConsumer {
   __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows) {
     wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
-    const RowScale scale = finish_current(rows);
+    const RowScale scale = finish_current(rows, shared.states + warp_row() + thread % 32 / 4);
     wait_products<0>(out);
     release(shared.v_barriers, kv, first_lane());
-    store_current(out, scale);
+    if (p.split.in_cluster)
+      combine().put(out, scale);
+    else
+      store_current(out, scale);
+  }
+  __device__ __forceinline__ ClusterCombine<Element, Tile> combine() const {
+    return {p, shared, warp_row() / kWarpRows, thread % 32};
   }
 
-  // From one query tile to the next: S of the next one runs beside the last O of this one. Where registers are few,
-  // results are stored before the next tile's softmax.
+  // From one query tile to the next, which a split in a cluster does not have: S of the next one runs beside the last O
+  // of this one. Where registers are few, results are stored before the next tile's softmax.
   __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
     RowScale scale;
-    if constexpr (kTile.turns) scale = finish_current(rows);  // while this warpgroup waits for its turn
+    if constexpr (kTile.turns) scale = finish_current(rows, nullptr);  // while this warpgroup waits for its turn
     wait_full(shared.q_barriers, q);
     wait_full(shared.k_barriers, kv.after());
     take_turn();
@@ -212,7 +220,7 @@ struct ForwardConsumer {
     wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
     end_turn();
-    if constexpr (!kTile.turns) scale = finish_current(rows);
+    if constexpr (!kTile.turns) scale = finish_current(rows, nullptr);
     if constexpr (!kStoreFirst) {
       wait_products<1>(scores);
       release(shared.k_barriers, kv.after(), first_lane());
@@ -246,9 +254,9 @@ struct ForwardConsumer {
     }
   }
 
-  __device__ __forceinline__ void run() {
-    give_first_turn();
-    if (!find_next()) return;
+  // All tiles of this thread block; false if none has keys.
+  __device__ __forceinline__ bool run_tiles() {
+    if (!find_next()) return false;
     Scores scores;
     Probabilities probabilities;
     Out out;
@@ -262,6 +270,16 @@ struct ForwardConsumer {
       change_tile(scores, probabilities, out, rows);
     }
     finish(probabilities, out, rows);
+    return true;
+  }
+
+  __device__ __forceinline__ void run() {
+    give_first_turn();
+    const bool has_results = run_tiles();
+    if (p.split.in_cluster) {
+      if (!has_results) combine().put_no_keys();
+      combine().run();
+    }
     if constexpr (kTile.stages_out) ptx::bulk_wait_read<0>();
   }
 };

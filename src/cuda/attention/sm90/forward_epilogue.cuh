@@ -2,6 +2,9 @@
 // bits go through shared memory to TMA, if the tile has room for it.
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+
 #include "cuda/attention/sm90/shared.cuh"
 #include "cuda/attention/sm90/softmax.cuh"
 #include "cuda/attention/sm90/store_row.cuh"
@@ -44,10 +47,11 @@ __device__ __forceinline__ ThreadRows rows_of_thread(const ForwardParameters& p,
 // Adds up a row's sum over its four lanes, stores lse or the state of a split, and returns the scale of the results.
 // The exponents' offset is rounded (softmax.cuh), so the largest exponential is not exactly 1, and P V uses it rounded
 // to Element once more. The divisor counts it as P V does, so that a single key has weight 1. lse and states are
-// relative to the maximum itself: their sum is divided by the largest exponential.
-template <class Element>
+// relative to the maximum itself: their sum is divided by the largest exponential. `states`: where a split in a cluster
+// puts the state of the thread's first row; nullptr where no split is in a cluster.
+template <class Element, class States>
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, const ThreadRows& at,
-                                                const Rows2& rows) {
+                                                const Rows2& rows, States states) {
   const Shape& s = p.shape;
   const bool stores = threadIdx.x % 4 == 0;
   RowScale scale;
@@ -58,8 +62,14 @@ __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, cons
         ptx::exp2_approx(fmaf(finite_max(maximum), s.scale_log2e, -offset_of(maximum, s.scale_log2e)));
     const float sum = raw / largest, rounding = static_cast<float>(static_cast<Element>(largest)) - largest;
     const float inverse = 1.0f / (raw + rounding);
-    if (p.partial_state != nullptr) {
+    if (p.split.splits > 1) {
       scale.factor[i] = raw == 0.0f ? 0.0f : sum * inverse;
+      if constexpr (!std::is_same_v<States, std::nullptr_t>) {
+        if (p.split.in_cluster) {
+          if (stores) states[8 * i] = {maximum, sum};
+          continue;
+        }
+      }
       const std::int64_t sequence = (std::int64_t{tile.split} * s.batch + tile.batch) * s.heads_q + at.head[i];
       if (stores && at.valid[i]) p.partial_state[sequence * s.len_q + at.query[i]] = {maximum, sum};
       continue;
@@ -126,7 +136,7 @@ __device__ __forceinline__ void store_by_tma(const ForwardParameters& p, const Q
 template <class Element>
 __device__ __forceinline__ void write_empty_rows(const ForwardParameters& p, const QueryTile& tile,
                                                  const ThreadRows& at) {
-  if (p.partial_state != nullptr) return;
+  if (p.split.splits > 1) return;
   const float zeros[2] = {0.0f, 0.0f};
   const int lane = static_cast<int>(threadIdx.x % 4);
 #pragma unroll

@@ -15,6 +15,7 @@ constexpr int kWarpgroup = 128;     // threads
 constexpr int kPanelColumns = 64;   // 16-bit columns of a panel in shared memory: rows of 128 bytes
 constexpr int kWarpgroupRows = 64;  // rows that one warpgroup multiplies
 constexpr int kWarpRows = 16;       // of them, those of one warp
+constexpr int kMaxCluster = 16;     // thread blocks; more than the 8 that every GPU has
 
 // The tile of one kernel instance. `warpgroups` consumer warpgroups own 64 query rows each; one producer warp loads.
 struct ForwardTile {

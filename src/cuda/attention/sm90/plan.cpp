@@ -36,7 +36,23 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   for (std::int64_t splits = 1; splits == 1 || splits <= most; ++splits) {
     if (splits > 1 && divide_up(visits.longest, divide_up(visits.longest, splits)) != splits) continue;
     const Division division{.packed_heads = packed_heads, .splits = splits};
-    const double seconds = seconds_of(p, one, division, visits, sms);
+    const double seconds = seconds_of(p, one, division, visits, sms, best.seconds);
+    if (seconds < best.seconds) best = {&one, division, seconds};
+  }
+}
+
+// Tries clusters, if the chip is not full without.
+void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
+                  int sms) {
+  const Visits visits = visits_of(p, one.tile, packed_heads);
+  if (visits.tiles >= sms) return;
+  const int threads = one.tile.threads(), device = p.device.index;
+  resident_ctas(one.function, threads, one.shared_bytes, device);
+  for (int splits = 2; splits <= std::min<std::int64_t>(kMaxCluster, visits.longest); ++splits) {
+    const int resident = resident_clusters(one.function, threads, one.shared_bytes, splits, device);
+    if (resident == 0) continue;
+    const Division division{.packed_heads = packed_heads, .splits = splits, .in_cluster = true, .resident = resident};
+    const double seconds = seconds_of(p, one, division, visits, sms, best.seconds);
     if (seconds < best.seconds) best = {&one, division, seconds};
   }
 }
@@ -47,8 +63,12 @@ ForwardChoice choice_for(const AttentionProblem& p, int sms, int shared_limit) {
   ForwardChoice best;
   for (const ForwardInstance& one : p.dtype == DType::bf16 ? forward_bf16() : forward_fp16()) {
     if (!fits(p, one, shared_limit)) continue;
-    try_splits(best, p, one, 1, sms);
-    if (group > 1 && group <= one.tile.rows()) try_splits(best, p, one, group, sms);
+    for (const std::int64_t heads : {std::int64_t{1}, group}) {
+      if (heads > one.tile.rows()) continue;
+      try_splits(best, p, one, heads, sms);
+      try_clusters(best, p, one, heads, sms);
+      if (group == 1) break;
+    }
   }
   return best;
 }
@@ -82,7 +102,7 @@ std::int64_t section_sequences_of(const AttentionProblem& p, std::int64_t packed
 // Equally long tiles go head by head, at fixed numbers. Otherwise long tiles come first within a section, and thread
 // blocks take the next one from a counter.
 TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
-  const auto [packed_heads, splits] = choice.division;
+  const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
   const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
   return {.q_tiles = static_cast<int>(q_tiles),
@@ -100,20 +120,21 @@ RowPacking packing_of(const ForwardChoice& choice) {
 }
 
 any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
-  const auto [packed_heads, splits] = choice.division;
+  const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const ForwardTile& tile = choice.kernel->tile;
   return {.splits_divmod = fast_divmod(splits),
           .splits = static_cast<int>(splits),
           .tiles_per_split = static_cast<int>(divide_up(visits.longest, splits)),
           .rows = static_cast<std::int16_t>(tile.rows() / packed_heads),
-          .streamed_rows = static_cast<std::int16_t>(tile.keys)};
+          .streamed_rows = static_cast<std::int16_t>(tile.keys),
+          .in_cluster = in_cluster};
 }
 
-// The counter, and behind it the partials of all splits.
+// The counter, and behind it the partials of splits that combine in memory.
 void lay_out_workspace(ForwardPlan& plan, const AttentionProblem& p) {
   constexpr std::int64_t kCounterBytes = 256;
   plan.workspace_bytes = plan.has_counter ? kCounterBytes : 0;
-  if (plan.split.splits == 1) return;
+  if (!plan.combines_in_memory()) return;
   const std::int64_t rows = plan.split.splits * p.batch * p.heads_q * p.len_q;
   plan.partial_out = plan.workspace_bytes;
   plan.partial_state = plan.partial_out + divide_up(rows * p.dim_v * 4, 256) * 256;
@@ -128,6 +149,7 @@ std::string text_of(const ForwardPlan& plan) {
                      std::to_string(plan.kernel->shared_bytes) + " bytes shared, " + std::to_string(plan.ctas) +
                      " persistent thread blocks";
   if (plan.packing.heads > 1) text += ", rows of " + std::to_string(plan.packing.heads) + " heads in a tile";
+  if (plan.split.in_cluster) return text + ", clusters of " + std::to_string(plan.split.splits);
   if (plan.split.splits > 1)
     text += ", " + std::to_string(plan.split.splits) + " splits of " + std::to_string(plan.split.tiles_per_split) +
             " tiles";
@@ -139,7 +161,7 @@ std::string text_of(const ForwardPlan& plan) {
 void load_kernels(const ForwardPlan& plan) {
   const ForwardInstance& kernel = *plan.kernel;
   resident_ctas(kernel.function, kernel.tile.threads(), kernel.shared_bytes, plan.device.index);
-  if (plan.split.splits > 1)
+  if (plan.combines_in_memory())
     threads_allowed(any::combine_forward_function(kind_of(plan.problem.dtype)), plan.device.index);
 }
 
@@ -174,8 +196,9 @@ std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const Forwa
   plan->packing = packing_of(choice);
   plan->split = split_of(choice, visits);
   plan->order = order_of(p, choice, visits.equal());
-  plan->ctas = std::min<std::int64_t>(plan->order.numbers, sms);
-  plan->has_counter = !visits.equal() && plan->order.numbers > sms;
+  // A thread block of a cluster has one tile.
+  plan->ctas = plan->split.in_cluster ? plan->order.numbers : std::min<std::int64_t>(plan->order.numbers, sms);
+  plan->has_counter = !visits.equal() && plan->order.numbers > plan->ctas;
   lay_out_workspace(*plan, p);
   plan->tiles = text_of(*plan);
   load_kernels(*plan);

@@ -24,7 +24,9 @@ struct ForwardPlan final : attention::Plan {
   TileOrder order;           // its counter is the start of the workspace
   bool has_counter = false;  // it must be set to 0 before the launch
   std::int64_t ctas = 0;
-  std::int64_t partial_out = 0, partial_state = 0;  // byte offsets into the workspace, if there are splits
+  std::int64_t partial_out = 0, partial_state = 0;  // byte offsets into the workspace, if splits combine in memory
+
+  bool combines_in_memory() const { return split.splits > 1 && !split.in_cluster; }
 };
 
 struct BackwardPlan final : attention::Plan {

@@ -1,6 +1,6 @@
 // Enqueues the kernels of a plan on the caller's stream; the host waits for nothing. Forward is one kernel. A memset of
-// the tile counter comes before it if tiles differ, and the combine after it if the keys are split. Backward is the
-// preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
+// the tile counter comes before it if tiles differ, and the combine after it if splits combine in memory. Backward is
+// the preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
@@ -68,14 +68,15 @@ void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, const
          Carveout::max_shared);
 }
 
-// Results go to partials if the keys are split, else to `out`, by TMA if it can write them.
+// Results go to partials if splits combine in memory, else to `out`, by TMA if it can write them.
 void set_results(ForwardParameters& p, const ForwardPlan& plan, const ForwardTensors& t, void* workspace) {
   const Shape& s = plan.shape;
-  if (plan.split.splits == 1) {
+  if (!plan.combines_in_memory()) {
     p.out = ref(t.out);
     const TensorMapShape shape{t.out.sizes[3], t.out.sizes[2], t.out.sizes[1], t.out.sizes[0], kWarpRows};
     p.tma_out =
-        plan.kernel->tile.stages_out && plan.packing.heads == 1 && p.out.kind != ElementKind::fp32 && p.out.aligned &&
+        plan.kernel->tile.stages_out && plan.packing.heads == 1 && plan.split.splits == 1 &&
+        p.out.kind != ElementKind::fp32 && p.out.aligned &&
         encode_tensor_map(
             p.out_map, {p.out.data, p.out.batch_stride, p.out.head_stride, p.out.row_stride, p.out.kind, true}, shape);
     return;
@@ -168,8 +169,8 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
     check(cudaMemsetAsync(p.order.counter, 0, sizeof(unsigned), stream), "cudaMemsetAsync");
   }
   launch(plan.kernel->function, plan.ctas, tile.threads(), plan.kernel->shared_bytes, stream, &p, Dependency::full,
-         Carveout::max_shared);
-  if (plan.split.splits > 1) launch_combine(plan, p, t, stream);
+         Carveout::max_shared, plan.split.in_cluster ? plan.split.splits : 1);
+  if (plan.combines_in_memory()) launch_combine(plan, p, t, stream);
 }
 
 void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::RunContext& context) {

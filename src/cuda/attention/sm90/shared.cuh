@@ -26,8 +26,10 @@ struct ForwardShared {
   alignas(1024) std::byte q[kTile.q_stages][kQBytes];
   std::byte k[kTile.kv_stages][kKBytes];
   std::byte v[kTile.kv_stages][kVBytes];
+  static constexpr int kStageBytes = kTile.q_stages * kQBytes + kTile.kv_stages * (kKBytes + kVBytes);
   static constexpr int kOutBytes = kTile.stages_out ? kTile.rows() * kTile.dim_v * 2 : 16;
-  std::byte out[kOutBytes];  // for each warp its 16 rows, panel by panel
+  std::byte out[kOutBytes];                            // for each warp its 16 rows, panel by panel
+  alignas(16) any::PartialState states[kTile.rows()];  // of a split in a cluster
   StageBarriers<kTile.q_stages> q_barriers;
   StageBarriers<kTile.kv_stages> k_barriers, v_barriers;
   // The tiles that follow, from the producer to the consumers; and for each consumer warp the tile in work.
