@@ -16,6 +16,7 @@ from .tables import captions, passes_of, time_cell, varying
 from .vocabulary import Key, listed, short
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
+MOST_BARS = 36  # per panel; more bars make several panels
 
 
 @dataclass
@@ -27,6 +28,9 @@ class Series:
     look: str = ""  # whose colour and marker, if not the name's
     dashed: bool = False
 
+    def lengths(self) -> set[float]:
+        return {*self.points.x, *(x for x, _ in self.missing)}
+
 
 @dataclass
 class Panel:
@@ -36,7 +40,7 @@ class Panel:
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
 
     def lengths(self) -> list[float]:
-        return sorted({x for series in self.series for x in (*series.points.x, *(x for x, _ in series.missing))})
+        return sorted(set().union(*(series.lengths() for series in self.series)))
 
 
 @dataclass
@@ -150,10 +154,17 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):
-        panels = [(group, panel_of(study, title, group))
+        panels = [(part, panel_of(study, f"{title}{which}", part))
                   for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
-                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
+                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1
+                  for which, part in by_bars(group)]
         yield from split(study, "rate", pass_, panels)
+
+
+def by_bars(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Neighbouring lengths, as many as have room for their bars."""
+    for _, words, lengths in parts(sorted(rows.x.unique()), max(1, MOST_BARS // rows.groupby("x").impl.nunique().max())):
+        yield words, rows[rows.x.isin(lengths)]
 
 
 def heat_maps(study: Study) -> Iterator[Table]:

@@ -103,16 +103,24 @@ def test_a_number_that_is_not_whole_is_refused_by_name(write, vocabulary, key, v
         make_study([write([wrong])], vocabulary)
 
 
-def test_a_row_of_the_wrong_type_is_refused_by_name(write, vocabulary):
-    with pytest.raises(Refused, match="`threads`"):
-        make_study([write([row("naive", threads=1.5)])], vocabulary)
+WRONG = {"threads": 1.5, "time_s": 0.1, "clock_mhz": [1], "power_w": "much", "tflops": -1, "ceiling": 2e11,
+         "flags": [["noisy"]], "error": {"out": 3}, "source": {"commit": "a", "dirty": "no"}}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_a_value_of_the_wrong_type_is_refused_by_name(write, vocabulary, key):
+    said = {"error": "out", "source": "dirty"}.get(key, key)
+    with pytest.raises(Refused, match=f"`{said}`"):
+        make_study([write([row("naive") | {key: WRONG[key]}])], vocabulary)
+
+
+def test_a_row_that_was_timed_has_a_time(write, vocabulary):
     wrong = row("naive")
     wrong["time_s"]["median"] = None
+    with pytest.raises(Refused, match="`median`"):
+        make_study([write([wrong])], vocabulary)
     with pytest.raises(Refused, match="no time"):
-        make_study([write([wrong])], vocabulary)
-    wrong["time_s"] = 0.1
-    with pytest.raises(Refused, match="`time_s`"):
-        make_study([write([wrong])], vocabulary)
+        make_study([write([wrong | {"time_s": None}])], vocabulary)
 
 
 def test_titles_name_the_threads_if_records_differ(study):

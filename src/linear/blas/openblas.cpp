@@ -1,4 +1,4 @@
-// Opens the file that the build found.
+// Opens the library by the name that every machine's loader knows, or else the file that the build found.
 #include "linear/blas/openblas.h"
 
 #include <dlfcn.h>
@@ -19,10 +19,16 @@ namespace {
               .wanted = "the library of the build, and memory for it"});
 }
 
+void* open_library() {
+  for (const char* name : {FOVEA_OPENBLAS_NAME, FOVEA_OPENBLAS_FILE}) {
+    if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  refuse();
+}
+
 OpenBlas load() {
   OpenBlas result;
-  void* const library = dlopen(FOVEA_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) refuse();
+  void* const library = open_library();
   const auto find = [library](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     if (function == nullptr) refuse();
