@@ -4,7 +4,7 @@ import pytest
 from conftest import line, row
 
 from fovea_report.observations import headline
-from fovea_report.pictures import heat_maps, pictures_of
+from fovea_report.pictures import pictures_of
 from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, short_machines, speed_ups
 from fovea_report.tables import memory_table, rate_tables, time_tables
 from fovea_report.vocabulary import Refused
@@ -62,7 +62,7 @@ def test_labels_name_as_few_words_of_a_machine_as_tell_it_from_the_others(study)
     assert short_machines([a, b]) == {a: "16 processors", b: "32 processors"}
     assert len(set(short_machines([a, b, c]).values())) == 3 and short_machines(["x, y", "x"])["x"] == "x"
     made = study([row("naive", 2) | {"machine": a}, row("naive", 1) | {"machine": b}])
-    labels = [line[0].text for line in next(heat_maps(made)).rows]
+    labels = [table.title for table in time_tables(made)]
     assert len(set(labels)) == 2 and not any("NVIDIA" in label for label in labels)
 
 
@@ -184,8 +184,6 @@ def test_labels_name_every_key_that_varies(study, keys):
     for picture in pictures_of(made, []):
         labels = [panel.title for panel in picture.panels]
         assert len(labels) == len(set(labels)), picture.name
-    for heat in heat_maps(made):
-        assert len({line[0].text for line in heat.rows}) == len(heat.rows), heat.rows
     for table in [*time_tables(made), *rate_tables(made), memory_table(made)]:
         heads = [n for n, column in enumerate(table.columns) if not column.unit]
         lines = [tuple(one[n].text for n in heads) for one in table.rows]
@@ -208,5 +206,6 @@ def test_records_of_two_operations_make_one_report(study):
             "data=normal place=contiguous seed=0")
     linear = [row("cpu.own", 1, problem=line.format(pass_, m)) for pass_ in ("fwd", "bwd") for m in (32, 64)]
     made = study([row("naive", 2), row("naive", 2, lq=256), *linear])
-    titles = [f"Time in ms, {words}" for words in ("attention, forward", "linear, forward", "linear, backward")]
-    assert [heat.title for heat in heat_maps(made)] == titles
+    titles = [table.title for table in time_tables(made)]
+    for words in ("attention, forward", "linear, forward", "linear, backward"):
+        assert sum(title.startswith(words) for title in titles) == 1, titles
