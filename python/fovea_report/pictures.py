@@ -162,7 +162,8 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
 
 def by_bars(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Neighbouring lengths, as many as have room for their bars."""
-    for _, words, lengths in parts(sorted(rows.x.unique()), max(1, MOST_BARS // rows.groupby("x").impl.nunique().max())):
+    most = rows.groupby("x").impl.nunique().max()
+    for _, words, lengths in parts(sorted(rows.x.unique()), max(1, MOST_BARS // most)):
         yield words, rows[rows.x.isin(lengths)]
 
 

@@ -13,8 +13,8 @@ KINDS = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
 RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values() if "schema" in kind["properties"]}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}
 TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
-COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads", "timer",
-          "machine")
+COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads",
+          "timer", "machine")
 
 
 def is_a(value: Any, word: str) -> bool:

@@ -22,8 +22,9 @@ def environment(version):
 
 
 def row(impl, seconds, dtype="fp32", which="fwd", flags=()):
-    return {"schema": "fovea.bench/1", "problem": f"op=attention pass={which} lq=512 dtype={dtype} mask=none", "impl": impl,
-            "status": "ok" if seconds else "oom", "flags": list(flags), "time_s": {"median": seconds} if seconds else None}
+    return {"schema": "fovea.bench/1", "problem": f"op=attention pass={which} lq=512 dtype={dtype} mask=none",
+            "impl": impl, "status": "ok" if seconds else "oom", "flags": list(flags),
+            "time_s": {"median": seconds} if seconds else None}
 
 
 class Blocks(unittest.TestCase):
