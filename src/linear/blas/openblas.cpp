@@ -12,10 +12,13 @@ namespace fovea::linear::blas {
 namespace {
 
 [[noreturn]] void refuse() {
-  const char* const reason = dlerror();
-  core::fail({.status = Status::unsupported,
+  const char* const said = dlerror();
+  const std::string reason = said == nullptr ? FOVEA_OPENBLAS_FILE : said;
+  const bool no_memory = reason.find("annot allocate memory") != std::string::npos ||  // as the loader of glibc says it
+                         reason.find("failed to map segment") != std::string::npos;
+  core::fail({.status = no_memory ? Status::out_of_memory : Status::unsupported,
               .problem = "OpenBLAS cannot be loaded",
-              .got = reason == nullptr ? FOVEA_OPENBLAS_FILE : reason,
+              .got = reason,
               .wanted = "the library of the build, and memory for it"});
 }
 
