@@ -109,7 +109,7 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
     for path in paths:
         rows, of_sessions, warning = read_file(path)
         if others := {record["schema"] for _, record in rows} - {"fovea.bench/1"}:
-            raise Refused(f"{path}: holds {', '.join(others)}, which has a report without other rows")
+            raise Refused(f"{path}: holds {', '.join(others)}, which a report of times does not show")
         found += [{**flat(record, len(environments) + number, vocabulary), "file": path} for number, record in rows]
         environments += of_sessions
         warnings += [warning] if warning else []

@@ -123,6 +123,15 @@ def test_a_row_that_was_timed_has_a_time(write, vocabulary):
         make_study([write([wrong | {"time_s": None}])], vocabulary)
 
 
+def test_rows_of_a_profile_are_refused_by_their_schema(write, vocabulary):
+    sizes = dict.fromkeys(("batch", "context", "parameters", "state_bytes", "activation_bytes", "workspace_bytes",
+                           "planned_bytes", "flops", "threads"), 1)
+    profile = {"schema": "fovea.profile/1", "model": "sm", "sizes": "layers=1", "passes": "step", "status": "oom",
+               "reason": "no memory", "times_s": {}, "parts": {}, **sizes}
+    with pytest.raises(Refused, match="holds fovea.profile/1"):
+        make_study([write([profile])], vocabulary)
+
+
 def test_titles_name_the_threads_if_records_differ(study):
     assert set(study([row("naive"), row("naive", threads=1)]).rows.title) == {
         "forward, fp32, causal, batch 1, heads 1, 2 threads", "forward, fp32, causal, batch 1, heads 1, 1 thread"}
