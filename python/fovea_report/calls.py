@@ -5,11 +5,12 @@ from typing import Iterator
 
 import pandas as pd
 
-from .study import Study, at_most, configurations, in_order, plural, versus, where
+from .study import Study, configurations, in_order, plural, versus
 from .table import NOTHING, Cell, Column, Table, figure
-from .tables import by_cell, captioned, key_cells, key_columns, passes_of, ratio_cell, time_cell, varying
+from .tables import by_cell, captioned, key_cells, key_columns, ratio_cell, time_cell, varying
 
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
+WORDS = {"cuda_graph": "In a graph of dependent calls", "cuda_host": "On the host, a call of"}
 LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
             "pooled_beyond": "beyond the launches with the pool, us"}
 
@@ -51,35 +52,13 @@ def call_tables(study: Study) -> list[Table]:
 
 
 def said_of_calls(study: Study) -> Iterator[str]:
+    """The range of the times. Their parts stand in the tables."""
     for timer, rows in ways(study):
-        for name in study.own(rows):
-            timed = rows[(rows.impl == name) & rows.timed]
-            if timer == "cuda_graph":
-                yield from said_of_graph(study, name, timed, others_beaten(rows))
-            elif len(timed):
-                yield said_of_host(study, name, timed)
-
-
-def microseconds(seconds: float) -> str:
-    return f"{figure(seconds * 1e6)} us"
-
-
-def said_of_host(study: Study, name: str, rows: pd.DataFrame) -> str:
-    text = (f"A call of {name} keeps the host busy for at most {microseconds(rows['median'].max())} in "
-            f"{plural(len(rows), 'cell')}")
-    if rows.beyond.notna().any():
-        worst = at_most(rows, "beyond")
-        text += f"; beyond its kernel launches, at most {microseconds(worst.beyond)} ({where(study, worst)})"
-    if rows.pooled_beyond.notna().any():
-        text += f"; with the library's workspace pool, at most {microseconds(rows.pooled_beyond.max())}"
-    return f"{text}."
-
-
-def said_of_graph(study: Study, name: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> Iterator[str]:
-    lost = pairs[(pairs.impl == name) & pairs.counted & (pairs.ratio < 1)]
-    for pass_ in passes_of(rows):
-        times, slower = rows[rows.pass_ == pass_]["median"], (lost.pass_ == pass_).sum()
-        verdict = f"slower than another implementation in {slower} of them" if slower else (
-            "never slower than another implementation")
-        yield (f"In a graph of dependent calls {name} takes {figure(times.min() * 1e6)} to {microseconds(times.max())} "
-               f"{study.word(pass_)} in {plural(len(times), 'cell')}, {verdict}.")
+        pairs = others_beaten(rows)
+        lost = pairs[pairs.counted & (pairs.ratio < 1)]
+        for name, own in study.each(rows[(rows.kind == "library") & rows.timed]):
+            for pass_, cells in own.groupby("pass_", sort=False):
+                times, losses = cells["median"] * 1e6, ((lost.impl == name) & (lost.pass_ == pass_)).sum()
+                others = f", slower than another implementation in {losses} of them" if timer == "cuda_graph" else ""
+                yield (f"{WORDS[timer]} {name} takes {figure(times.min())} to {figure(times.max())} us "
+                       f"{study.word(pass_)} in {plural(len(times), 'cell')}{others}.")

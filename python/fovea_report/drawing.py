@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import offset_copy
 from PIL import Image
 
 from . import looks as style
@@ -69,8 +69,7 @@ def frame(figure: Figure, picture: Picture, handles: list) -> None:
 
 def handles_of(picture: Picture, looks: Looks) -> list:
     names = looks.in_order(picture.names())
-    handles = [Patch(color=looks[name].colour, label=name) if picture.kind == "rate" else
-               looks.handle(name, picture.kind != "roofline") for name in names]
+    handles = [looks.handle(name, picture.kind not in ("rate", "roofline")) for name in names]
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
@@ -78,8 +77,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
         handles += [mark("here", linestyle="-"),
                     mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
     elif not all(series.points.clean.all() for series in every):
-        handles.append(Patch(color=style.SOFT, alpha=0.5, label="pale: flagged") if picture.kind == "rate" else
-                       mark("hollow: flagged", markerfacecolor=style.PAPER))
+        handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
@@ -139,18 +137,24 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
 
 
 def bars(axes, panel: Panel, looks: Looks) -> None:
-    lengths = panel.lengths()
-    width = 0.84 / len(panel.series)
-    for n, series in enumerate(panel.series):
-        colour, points = looks[series.name].colour, series.points
-        place = {length: number + (n + 0.5) * width - 0.42 for number, length in enumerate(lengths)}
-        axes.bar(points.x.map(place), points.y, width, color=[(colour, 1 if clean else 0.5) for clean in points.clean],
-                 edgecolor=style.PAPER, linewidth=0.3)
+    """Beside each other at each length: the implementations that ran it. A bar has its marker above it."""
+    names = {x: [series.name for series in panel.series if x in series.lengths()] for x in panel.lengths()}
+    width = 0.84 / max(map(len, names.values()))
+    above = offset_copy(axes.transData, axes.figure, y=4, units="points")
+    for series in panel.series:
+        look, points = looks[series.name], series.points
+        place = {x: n + (of.index(series.name) + 0.5 - len(of) / 2) * width
+                 for n, (x, of) in enumerate(names.items()) if series.name in of}
+        axes.bar(points.x.map(place), points.y, width, edgecolor=style.PAPER, linewidth=0.3,
+                 color=[(look.colour, 1 if clean else 0.5) for clean in points.clean])
+        dots(axes, points.assign(x=points.x.map(place)), look.colour, look.marker, markersize=3.5, transform=above)
         for x, word in series.missing:
-            size = min(max(6, 240 * width / len(lengths)), 8)  # points; a bar is about as wide
-            axes.text(place[x], 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=size, color=colour)
-    axes.set_xticks(range(len(lengths)), [short(one) for one in lengths])
-    axes.set_xlim(-0.6, len(lengths) - 0.4)
+            axes.plot(place[x], 0, marker=look.marker, color=look.colour, markersize=3.5, transform=above)
+            axes.annotate(word, (place[x], 0), xytext=(0, 9), textcoords="offset points", rotation=90, ha="center",
+                          va="bottom", fontsize=min(max(6, 240 * width / len(names)), 8), color=look.colour)
+    axes.set_xticks(range(len(names)), [short(x) for x in names])
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.margins(y=0.09)
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))

@@ -27,10 +27,12 @@ class Look:
 
 
 class Looks:
-    """The look of each name, the same in every picture of a report; the names in `first` get the first looks."""
+    """The look of each name, the same in every picture of a report; the names in `first` get the first looks. Legends
+    have the order of `names`, as bars and tables do."""
 
     def __init__(self, names: list[str], first: list[str] = ()) -> None:
         self.of: dict[str, Look] = {}
+        self.order = list(names)
         for name in [*first, *names]:
             self.__getitem__(name)
         if first:  # beside published figures, this library's implementation is called flash
@@ -42,8 +44,7 @@ class Looks:
                                              DASHES[n // len(COLOURS) % len(DASHES)]))
 
     def in_order(self, names: list[str]) -> list[str]:
-        order = list(self.of)
-        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+        return sorted(names, key=lambda name: self.order.index(name) if name in self.order else len(self.order))
 
     def glyph(self, name: str) -> str:
         return MARKERS[self[name].marker]

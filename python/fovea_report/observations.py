@@ -5,8 +5,8 @@ from typing import Iterator
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import (PASSES, Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural,
-                    speed_ups, versus, where)
+from .study import (Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
+                    versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
 
@@ -36,8 +36,7 @@ def winners(study: Study) -> list[str]:
 def observations(study: Study) -> list[str]:
     if study.rows.empty:
         return [*said_of_calls(study), *failures(study)]
-    rules = (over_the_baseline, against_the_best, against_each_baseline, growth, memory, ceilings, accuracy, sums,
-             said_of_calls, failures, flags)
+    rules = (over_the_baseline, against_the_best, growth, memory, ceilings, accuracy, said_of_calls, failures, flags)
     return [*winners(study)[1:6], *(said for rule in rules for said in rule(study))]
 
 
@@ -72,15 +71,6 @@ def against_the_best(study: Study) -> Iterator[str]:
         if found := speed_ups(pairs):
             span = extremes(study, pairs, "{0.rival_impl}, ")
             yield f"{name} over the fastest other implementation: {verdicts(found)}{span}."
-
-
-def against_each_baseline(study: Study) -> Iterator[str]:
-    """Forward by type, since each type has its own kernels."""
-    for baseline in (name for name in study.present(study.rows) if study.vocabulary.kind(name) == "baseline"):
-        ups = versus(study.rows, study.rows[study.rows.impl == baseline])
-        ups = ups[(ups.pass_ == "fwd") & (ups.kind == "library") & (baseline != study.baseline)]
-        for (name, kind), pairs in ups.groupby([ups.impl, ups.case.map(lambda case: case.get("dtype", ""))]):
-            yield f"{name} over {baseline}, forward, {kind}: {verdicts(speed_ups(pairs))}."
 
 
 def curves(study: Study, rows: pd.DataFrame):
@@ -133,17 +123,6 @@ def accuracy(study: Study) -> Iterator[str]:
                                   for tensor, error in row.error.items()), key=lambda one: one[0])
         yield (f"The error of {name} is at most {ratio(worst)} the error of a plain evaluation in the same type "
                f"({tensor}, {where(study, row)}).")
-
-
-def sums(study: Study) -> Iterator[str]:
-    """Forward and backward together should take as long as the sum of the two."""
-    quiet = study.rows[study.rows.clean]
-    times = quiet.pivot_table("median", ["shape", "impl", "timer", "threads", "system"], "pass_", "last")
-    times = times.reindex(columns=PASSES)
-    shares = (times.e2e / (times.fwd + times.bwd)).dropna()
-    if len(shares):
-        yield (f"Forward and backward together take 0.9 to 1.2 times the sum of the two alone in "
-               f"{shares.between(0.9, 1.2).sum()} of {plural(len(shares), 'cell')}.")
 
 
 def failures(study: Study) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Callable, Iterator
 
 import pandas as pd
@@ -10,12 +10,12 @@ import pandas as pd
 from .observations import curves
 from .published import Book
 from .published_pages import Page
-from .study import PowerLaw, Row, Study, conditions, configurations, fit_power_laws, groups, over_baseline
-from .table import Cell, Column, Table
-from .tables import captions, passes_of, time_cell, varying
-from .vocabulary import Key, listed, short
+from .study import PowerLaw, Row, Study, conditions, fit_power_laws, groups, over_baseline
+from .tables import captions, passes_of, varying
+from .vocabulary import Key, listed
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
+MOST_BARS = 36  # per panel; more bars make several panels
 
 
 @dataclass
@@ -27,6 +27,9 @@ class Series:
     look: str = ""  # whose colour and marker, if not the name's
     dashed: bool = False
 
+    def lengths(self) -> set[float]:
+        return {*self.points.x, *(x for x, _ in self.missing)}
+
 
 @dataclass
 class Panel:
@@ -36,7 +39,7 @@ class Panel:
     ceilings: tuple[float, float] | None = None  # operations and bytes per second
 
     def lengths(self) -> list[float]:
-        return sorted({x for series in self.series for x in (*series.points.x, *(x for x, _ in series.missing))})
+        return sorted(set().union(*(series.lengths() for series in self.series)))
 
 
 @dataclass
@@ -150,34 +153,18 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):
-        panels = [(group, panel_of(study, title, group))
+        panels = [(part, panel_of(study, f"{title}{which}", part))
                   for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
-                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1]
+                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1
+                  for which, part in by_bars(group)]
         yield from split(study, "rate", pass_, panels)
 
 
-def heat_maps(study: Study) -> Iterator[Table]:
-    """Implementation by configuration, for each operation and pass; shaded by the time over the fastest of the row."""
-    for pass_ in passes_of(study.rows):
-        for op, rows in groups(study, study.rows[study.rows.pass_ == pass_], "op"):
-            keys, names = varying(study, rows, ("pass",)), study.present(rows)
-            title = listed("Time in ms", study.op_word(op), study.word(pass_))
-            yield Table("", title, "", [Column("problem", number=False), *map(Column, names)],
-                        [[Cell(row_label(keys, row)), *heat_cells(study, [cells.get(name) for name in names])]
-                         for row, cells in configurations(rows)])
-
-
-def row_label(keys: list[Key], row: Row) -> str:
-    """Words first, then sizes, as short as possible."""
-    said = [key.values.get(str(row.case[key.word]), str(row.case[key.word])) for key in keys if key.kind == "word"]
-    said += [f"{key.word}={short(row.case[key.word])}" for key in keys if key.kind != "word" and key.word in row.case]
-    return " ".join(filter(None, [*said, row.setting]))
-
-
-def heat_cells(study: Study, rows: list[Row | None]) -> list[Cell]:
-    times = [row.median if row is not None and row.possible else math.nan for row in rows]
-    least = min((time for time in times if time > 0), default=math.nan)
-    return [replace(time_cell(study, row), shade=time / least) for row, time in zip(rows, times)]
+def by_bars(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Neighbouring lengths, as many as have room for their bars."""
+    most = rows.groupby("x").impl.nunique().max()
+    for _, words, lengths in parts(sorted(rows.x.unique()), max(1, MOST_BARS // most)):
+        yield words, rows[rows.x.isin(lengths)]
 
 
 def roofline(study: Study) -> Iterator[Picture]:

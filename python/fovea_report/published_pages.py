@@ -5,7 +5,7 @@ import math
 import string
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -118,34 +118,28 @@ def best_cell(book: Book, published: bool, measurement: tuple, pass_: str) -> Ce
 
 
 def comparisons(book: Book) -> list[str]:
-    """Geometric mean of the speed-up of flash over the eager form, here and published, where both have one."""
+    """Speed-ups of flash over the eager form, here and published: the mean, and from which length on it is faster."""
     said, eager = [], book.report.says.get("eager")
-    for pass_ in PASSES if eager else []:
-        pairs = pd.DataFrame([[book.speed_up(published, measurement, pass_) for published in (False, True)]
-                              for measurement in book.cases], columns=["here", "published"]).dropna()
-        if len(pairs):
-            said.append(f"{book.study.word(pass_)}: geometric mean speed-up of flash over {eager} in "
-                        f"{plural(len(pairs), 'shared configuration')}: {ratio(geometric_mean(pairs.here))} here, "
-                        f"{ratio(geometric_mean(pairs.published))} published.")
-    said += [sentence for pass_ in (PASSES if eager else []) for sentence in crossings(book, pass_)]
+    ups = pd.DataFrame([(pass_, case.get("dtype", ""), book.study.operations[case["op"]].axis(case)[1],
+                         *(book.speed_up(published, measurement, pass_) for published in (False, True)))
+                        for pass_ in (PASSES if eager else []) for measurement, case in book.cases.items()],
+                       columns=["pass_", "kind", "x", "here", "published"])
+    for pass_, pairs in ups.dropna().groupby("pass_", sort=False):
+        said.append(f"{book.study.word(pass_)}: geometric mean speed-up of flash over {eager} in "
+                    f"{plural(len(pairs), 'shared configuration')}: {ratio(geometric_mean(pairs.here))} here, "
+                    f"{ratio(geometric_mean(pairs.published))} published.")
+    for (pass_, kind), rows in ups.groupby(["pass_", "kind"], sort=False):
+        here, published = (faster_from(rows.x, rows[side]) for side in ("here", "published"))
+        if here and published:
+            said.append(f"{book.study.word(pass_)}, {kind}: flash is faster at every d {here} (here) and {published} "
+                        "(published).")
     return said + (memory_against_formula(book) if "formula" in book.report.says else [])
 
 
-def crossings(book: Book, pass_: str) -> Iterator[str]:
-    """The length from which on flash is faster than the eager form, by type; here and published."""
-    for kind in dict.fromkeys(case.get("dtype", "") for case in book.cases.values()):
-        found = []
-        for published in (False, True):
-            ups = pd.DataFrame([(book.study.operations[case["op"]].axis(case)[1],
-                                 book.speed_up(published, measurement, pass_))
-                                for measurement, case in book.cases.items() if case.get("dtype", "") == kind],
-                               columns=["x", "ratio"]).dropna()
-            won = ups.ratio.gt(1).groupby(ups.x).all()
-            above = [x for x in won.index if x > max(won.index[~won], default=0)]
-            found.append(f"from length {short(min(above))} on" if above else "at no length" if len(won) else "")
-        if all(found):
-            yield (f"{book.study.word(pass_)}, {kind}: flash is faster at every d {found[0]} (here) and {found[1]} "
-                   "(published).")
+def faster_from(lengths: pd.Series, ratios: pd.Series) -> str:
+    won = ratios.dropna().gt(1).groupby(lengths).all()
+    above = [x for x in won.index if x > max(won.index[~won], default=0)]
+    return f"from length {short(min(above))} on" if above else "at no length" if len(won) else ""
 
 
 def memory_against_formula(book: Book) -> list[str]:

@@ -8,38 +8,51 @@ import pandas as pd
 
 from .vocabulary import Refused, Vocabulary, parse_case
 
+SCHEMA = Path(__file__).resolve().parents[2] / "docs/record.schema.json"
+KINDS = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
+RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values() if "schema" in kind["properties"]}
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}
 TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
-ENV_KEYS = {"machine": str, "date": str, "command": str, "source": dict, "version": str, "threads": int, "facts": dict,
-            "ceilings": dict}
-ROW_KEYS = {"problem": str, "impl": str, "status": str, "reason": str, "flags": list, "flops": (int, float),
-            "bytes": (int, float), "error": dict, "threads": int, "source": dict, "timer": str, "machine": str}
-STEP_KEYS = {"step": int, "loss": (int, float), "learning_rate": (int, float), "gradient_norm": (int, float),
-             "seconds": (int, float), "bytes": int}
-WHOLE_KEYS = ("threads", "workspace_bytes", "saved_bytes", "memory_before_backward_bytes")
-KEYS = {"fovea.env/1": ENV_KEYS, "fovea.bench/1": ROW_KEYS, "fovea.train/1": STEP_KEYS}
+COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads",
+          "timer", "machine")
 
 
-def is_whole(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63 and value % 1 == 0
+def is_a(value: Any, word: str) -> bool:
+    """Whether a value has a type of JSON schema. 2.0 is an integer if 64 bits hold it."""
+    if word == "integer":
+        return is_a(value, "number") and abs(value) < 2**63 and value % 1 == 0
+    return isinstance(value, TYPES[word]) and not (word == "number" and isinstance(value, bool))
+
+
+def check(value: Any, kind: dict[str, Any], key: str) -> None:
+    """Refuses, by its key, a value that is missing, of another type than the schema says, or too small."""
+    if "oneOf" in kind:
+        kind = kind["oneOf"][0 if value is None else 1]
+    if "$ref" in kind:
+        kind = KINDS[kind["$ref"].rpartition("/")[2]]
+    types = kind.get("type", [])
+    if types and not any(is_a(value, one) for one in ([types] if isinstance(types, str) else types)):
+        raise ValueError(f"a record whose key `{key}` has the wrong type")
+    if is_a(value, "number") and value < kind.get("minimum", value):
+        raise ValueError(f"a record whose key `{key}` is below {kind['minimum']}")
+    if isinstance(value, list) and "items" in kind:
+        for one in value:
+            check(one, kind["items"], key)
+    elif isinstance(value, dict):
+        if missing := [name for name in kind.get("required", []) if name not in value]:
+            raise ValueError(f"a record without the key `{missing[0]}`")
+        for name, one in value.items():  # keys of a newer version are not checked
+            check(one, kind.get("properties", {}).get(name) or kind.get("additionalProperties") or {}, name)
 
 
 def parse_line(line: str) -> dict[str, Any]:
     record = json.loads(line, parse_constant=lambda word: float("nan"))
     if not isinstance(record, dict):
         raise ValueError("no object")
-    if (wanted := KEYS.get(record.get("schema"))) is None:
-        raise ValueError(f"the schema `{record.get('schema')}`, which is none of {', '.join(KEYS)}")
-    for key, kind in wanted.items():
-        if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
-            raise ValueError(f"a record whose `{key}` is missing or of the wrong type")
-    if wanted is not ROW_KEYS:
-        return record
-    if not isinstance(times := record.get("time_s") or {}, dict):
-        raise ValueError("a record whose key `time_s` is no object")
-    for key, value in [("n", times.get("n")), *((key, record.get(key)) for key in WHOLE_KEYS)]:
-        if value is not None and not is_whole(value):
-            raise ValueError(f"a record whose key `{key}` is no whole number")
-    if record["status"] == "ok" and not ({type(times.get(k)) for k in TIMES} <= {int, float} and times["median"] > 0):
+    if (kind := RECORDS.get(record.get("schema"))) is None:
+        raise ValueError(f"the schema `{record.get('schema')}`, which is none of {', '.join(RECORDS)}")
+    check(record, kind, "record")
+    if kind is KINDS["row"] and record["status"] == "ok" and not (record["time_s"] or {"median": 0})["median"] > 0:
         raise ValueError("a row with status ok that has no time")
     return record
 
@@ -72,22 +85,18 @@ def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
 
 def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> dict[str, Any]:
     """A record as a row of the table: one value per column."""
-    case = parse_case(record["problem"])
-    times = record.get("time_s") or {}
-    launches = record.get("launches") or {}
-    flags = tuple(record["flags"])
-    timed = record["status"] == "ok" and bool(times)
+    case, flags = parse_case(record["problem"]), tuple(record["flags"])
+    times, launches = record["time_s"] or {}, record.get("launches", {})
+    timed, on_gpu = record["status"] == "ok", case.get("device") == "cuda"
     return {
-        **{key: record[key] for key in ROW_KEYS if key != "source"}, **{name: times.get(name) for name in TIMES},
+        **{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES},
         "case": case, "op": case["op"], "pass_": case.get("pass", ""), "kind": vocabulary.kind(record["impl"]),
         "flags": flags, "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
-        "pooled_beyond": launches.get("pooled_beyond_s"), "tflops": record.get("tflops"),
-        "ceiling_share": record.get("ceiling_share"), "ceiling": (record.get("ceiling") or {}).get("flops_per_s"),
-        "workspace": record.get("workspace_bytes"), "saved": record.get("saved_bytes"),
-        "held": record.get("memory_before_backward_bytes"), "peer": record.get("peer", ""),
-        "on_gpu": (on_gpu := case.get("device") == "cuda"), "cpu_threads": 0 if on_gpu else record["threads"],
-        "commit": record["source"].get("commit", "unknown"), "dirty": bool(record["source"].get("dirty")),
-        "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
+        "pooled_beyond": launches.get("pooled_beyond_s"), "ceiling": (record["ceiling"] or {}).get("flops_per_s"),
+        "workspace": record["workspace_bytes"], "saved": record["saved_bytes"],
+        "held": record["memory_before_backward_bytes"], "peer": record.get("peer", ""),
+        "on_gpu": on_gpu, "cpu_threads": 0 if on_gpu else record["threads"],
+        **record["source"], "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
         "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
     }
 
@@ -99,8 +108,8 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
     warnings: list[str] = []
     for path in paths:
         rows, of_sessions, warning = read_file(path)
-        if any(record["schema"] == "fovea.train/1" for _, record in rows):
-            raise Refused(f"{path}: holds steps of a training, which have a report without other rows")
+        if others := {record["schema"] for _, record in rows} - {"fovea.bench/1"}:
+            raise Refused(f"{path}: holds {', '.join(others)}, which a report of times does not show")
         found += [{**flat(record, len(environments) + number, vocabulary), "file": path} for number, record in rows]
         environments += of_sessions
         warnings += [warning] if warning else []

@@ -18,7 +18,7 @@ from . import drawing
 from .calls import call_tables
 from .looks import Looks
 from .observations import headline, observations
-from .pictures import Picture, heat_maps, pictures_of
+from .pictures import Picture, pictures_of
 from .published_pages import Page
 from .records import TIMES
 from .study import Study, conditions
@@ -46,11 +46,10 @@ class Report:
         self.warnings, self.headline, self.observations = study.warnings, headline(study), observations(study)
         self.accuracy, self.failures = accuracy_table(study), failures_table(study)
         self.conditions = conditions(study, study.all)
-        self.summary, self.memory, self.times, self.heat_maps = None, None, call_tables(study), []
+        self.summary, self.memory, self.times = None, None, call_tables(study)
         if len(study.rows):
             self.summary, self.memory = summary_table(study), memory_table(study)
             self.times = [*rate_tables(study), *self.times, *time_tables(study)]
-            self.heat_maps = list(heat_maps(study))
 
     def tables(self) -> list[Table]:
         pages = [table for page in self.pages for table in page.tables]

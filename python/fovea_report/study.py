@@ -114,6 +114,8 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
+    possible = timing["median"].astype(float).where(timing.possible)
+    timing["over_fastest"] = possible / possible.groupby(timing["at"]).transform("min")
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy
     return study
@@ -157,12 +159,8 @@ def short_machines(machines: list[str]) -> dict[str, str]:
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted by pass, then as the operation sorts its cases; rows of a configuration stay together."""
     def order(row: Row) -> tuple:
-        return row.op, pass_order(row.pass_), study.operation(row).order(row.case), row.at
+        return row.op, [*PASSES, row.pass_].index(row.pass_), study.operation(row).order(row.case), row.at
     return rows.loc[[row.Index for row in sorted(rows.itertuples(), key=order)]]
-
-
-def pass_order(pass_: str) -> int:
-    return PASSES.index(pass_) if pass_ in PASSES else len(PASSES)
 
 
 def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple]:
@@ -267,16 +265,11 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
     samples = sorted(set(rows[rows.timed].n.astype(int)))
     least, most = (samples[0], plural(samples[-1], "sample")) if samples else (0, "")
     commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
-    load = max(map(other_load, used.values()), default=0)
+    loads = [(pd.to_numeric(one["facts"].get("load", 0), errors="coerce"), one["threads"]) for one in used.values()]
+    load = max((load for load, threads in loads if np.round(load) > threads), default=0)  # more than the session's own
     return "; ".join(filter(None, [
         ", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0})),
         f"{f'{least} to ' if len(samples) > 1 else ''}{most} a cell" if samples else "",
         ", ".join(sorted(set(rows.peer) - {""})),
         ", ".join(sorted({one["date"][:10] for one in used.values()})), f"commit {', '.join(sorted(commits))}",
         f"other work on the machine: load {load:.0f}" if load else ""]))
-
-
-def other_load(environment: dict[str, Any]) -> float:
-    """The load when the session began, if it was higher than the session's own threads cause."""
-    load = np.round(pd.to_numeric(environment["facts"].get("load", 0), errors="coerce"))
-    return load if load > environment["threads"] else 0

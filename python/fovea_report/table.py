@@ -70,10 +70,6 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{min(max(digits - 1 - magnitude, 0), 9)}f}"
 
 
-def milliseconds(seconds: float, digits: int = 3) -> str:
-    return figure(seconds * 1e3, digits)
-
-
 def ratio(value: float) -> str:
     return f"{figure(value)}\u00d7"
 

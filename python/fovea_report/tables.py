@@ -7,9 +7,9 @@ from typing import Callable, Iterable
 
 import pandas as pd
 
-from .study import (Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
-                    pass_order, speed_ups, versus, where)
-from .table import NOTHING, Cell, Column, Table, figure, identifier, milliseconds, rate, ratio, size, value_cell
+from .study import (PASSES, Row, Study, conditions, configurations, groups, in_order, over_baseline, over_peers,
+                    speed_ups, versus, where)
+from .table import NOTHING, Cell, Column, Table, figure, identifier, rate, ratio, size, value_cell
 from .vocabulary import Key, listed
 
 OVER_PEERS = "over the fastest peer"
@@ -37,7 +37,7 @@ def status_cell(study: Study, row: Row) -> Cell:
 
 
 def time_note(study: Study, row: Row) -> str:
-    mean, std, least = map(milliseconds, (row.mean, row.std, row.min))
+    mean, std, least = (figure(1e3 * seconds) for seconds in (row.mean, row.std, row.min))
     said = [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
     return "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *said])
 
@@ -52,7 +52,7 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
     detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
     return Cell(figure(row.median * scale) + study.vocabulary.marks(row.flags), row.median * scale, style, detail,
-                time_note(study, row))
+                time_note(study, row), getattr(row, "over_fastest", math.nan))
 
 
 def ratio_cell(study: Study, pair: Row | None, *sides: Row | None) -> Cell:
@@ -131,7 +131,7 @@ def rate_cell(study: Study, row: Row | None) -> Cell:
         return time_cell(study, row)
     tflops = row.flops / row.median / 1e12
     style = "muted" if not row.ranked else "best" if row.best else ""
-    return Cell(figure(tflops), tflops, style, f"{milliseconds(row.median)} ms")
+    return Cell(figure(tflops), tflops, style, f"{figure(1e3 * row.median)} ms")
 
 
 def summary_table(study: Study) -> Table:
@@ -159,7 +159,7 @@ def summary_table(study: Study) -> Table:
 
 
 def passes_of(rows: pd.DataFrame) -> list[str]:
-    return sorted(dict.fromkeys(rows.pass_), key=pass_order)
+    return sorted(dict.fromkeys(rows.pass_), key=lambda pass_: [*PASSES, pass_].index(pass_))
 
 
 def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:

@@ -113,7 +113,10 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("N");
   verb->add_flag("--coverage", options->coverage, "also print how many cases of each kind ran")->excludes(problem);
   verb->add_flag("--json", options->json, "print one JSON object instead of text");
-  verb->footer(verification::problem_line_help());
+  verb->footer(
+      "Exit code: 0 no call failed; 1 a call failed, or memory ran out for every call,\n"
+      "so that nothing was judged; 2 bad input; 4 no such device.\n\n" +
+      verification::problem_line_help());
   verb->callback([options, &action] {
     action = [options] {
       const std::vector<Case> replayed = replayed_cases(*options);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -9,6 +10,7 @@
 #include <system_error>
 
 #include "cuda/measure/device_memory.h"
+#include "program/machine/short_memory.h"
 #include "program/verbs.h"
 #include "program/worker/protocol.h"
 #include "program/worker/shared_tensors.h"
@@ -178,11 +180,22 @@ Json guarded_answer(Worker& worker, const std::string& line) {
   }
 }
 
+// The parent reads the last line of a process that crashed.
+void report_short_memory(int signal_number) {
+  signal(signal_number, SIG_DFL);
+  if (memory_is_short()) {
+    (void)!write(STDERR_FILENO, "\n", 1);
+    (void)!write(STDERR_FILENO, kShortMemory, sizeof kShortMemory - 1);
+  }
+  raise(signal_number);  // the process ends by it when this handler returns
+}
+
 int serve(const std::string& spec) {
   if (fcntl(protocol::kCommands, F_GETFD) < 0 || fcntl(protocol::kReplies, F_GETFD) < 0) {
     std::fprintf(stderr, "fovea worker: is started by `fovea bench` only\n");
     return 2;
   }
+  for (const int number : {SIGSEGV, SIGBUS}) signal(number, report_short_memory);
   std::FILE* const commands = fdopen(protocol::kCommands, "r");
   std::FILE* const replies = fdopen(protocol::kReplies, "w");
   Worker worker(spec);

@@ -3,21 +3,27 @@
 #include "linear/blas/blas.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/float16.h"
 #include "core/memory.h"
 #include "core/never_destroyed.h"
+#include "fovea/error.h"
 #include "linear/blas/faster_library.h"
 #include "linear/blas/matmul_primitive.h"
+#include "linear/blas/openblas.h"
 #include "linear/packed_product.h"
 
 namespace fovea::linear {
@@ -185,6 +191,33 @@ TEST(Products, AChildForkedWhileAThreadTimesLibrariesTimesItsOwn) {
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
+
+// Sanitizers need more address space than this.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Products, AnOpenBlasThatFindsNoMemoryIsNotCalledMissing) {
+  std::ifstream maps("/proc/self/maps");
+  const std::string mapped(std::istreambuf_iterator<char>(maps), {});
+  if (mapped.find("openblas") != std::string::npos) GTEST_SKIP() << "another test has loaded it";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const auto limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (4 << 20));
+    const rlimit little{limit, limit};
+    setrlimit(RLIMIT_AS, &little);
+    try {
+      blas::openblas_library();
+    } catch (const Error& error) {
+      _exit(error.status() == Status::out_of_memory ? 0 : 1);
+    }
+    _exit(2);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 TEST(Products, TakeFactorsOfTwoTypes) {
   const Matrix a(20, 30, 0, DType::bf16, false, 1), b(30, 10, 0, DType::fp32, false, 2);

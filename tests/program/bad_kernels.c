@@ -198,6 +198,12 @@ int runs_out_of_memory(const call_t* c) {
   return FOVEA_BENCH_ERROR;
 }
 
+/* As a library does that does not ask whether it got memory. */
+int writes_to_no_memory(const call_t* c) {
+  while (c->len_q > 16) memset(malloc((size_t)64 << 20), 1, 1);
+  return right(c);
+}
+
 int is_killed(const call_t* c) { return raise(SIGKILL) == 0 && c->size > 0; }
 
 int returns_9(const call_t* c) { return c->size > 0 ? 9 : 0; }

@@ -215,6 +215,14 @@ TEST(Bench, OutOfMemoryEndsTheCellAndNotTheSweep) {
   EXPECT_EQ(rows[2].status, "ok") << "the known answer after it: " << rows[2].reason;
 }
 
+TEST(Bench, ACrashWithoutMemorySaysSo) {
+  const auto rows = bench("lq=32 d=4", bad_kernel("writes_to_no_memory"), 1, {"--memory-limit", "300M"});
+  EXPECT_EQ(rows.at(0).status, "crashed");
+  EXPECT_NE(rows[0].reason.find("less than 128 MiB of memory were left"), std::string::npos) << rows[0].reason;
+  for (const auto& row : bench("lq=32 d=4", bad_kernel("crashes_above_16"), 1, {"--memory-limit", "1G"}))
+    EXPECT_EQ(row.reason.find("memory"), std::string::npos) << row.reason;
+}
+
 TEST(Bench, AnEstimateBeyondTheMemoryLimitIsOom) {
   const auto rows = bench("lq=64k,8 d=64 b=64 hq=16", "reference", 0, {"--memory-limit", "64M"});
   ASSERT_EQ(rows.size(), 2u);

@@ -102,6 +102,14 @@ TEST(OwnKernel, NamesTheFrameworkItMeasures) {
   EXPECT_EQ(rows.at(0).peer, "Framework 1.2");
 }
 
+// A program that is copied to another machine finds the library where that machine has it.
+TEST(MatrixLibrary, IsLoadedByItsNameAndNotByThePathOfTheBuild) {
+  const Ended run = fovea({"verify", "--impl", "cpu.openblas", "--problem", "op=linear m=8 k=8 n=8 dtype=fp32"},
+                          {.environment = {"LD_DEBUG=libs"}});
+  EXPECT_EQ(run.code, 0) << run.out;
+  EXPECT_NE(run.err.find("find library=libopenblas"), std::string::npos);
+}
+
 TEST(OwnKernel, AMissingPythonIsARowToo) {
   const auto rows =
       bench("lq=8 d=4", FOVEA_SOURCE_FOLDER "/examples/my_kernel.py:attention", 1, {"--python", "/no/such/python"});

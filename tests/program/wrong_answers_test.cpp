@@ -131,12 +131,20 @@ TEST(Memory, AProgramWithoutRoomForThreadsEndsInWords) {
 
 // Its workspace of 256 MiB is beyond the limit: the results are neither right nor wrong.
 TEST(Memory, VerifyJudgesNoCallWithoutMemory) {
-  const std::vector<std::string> words = {"verify", "--impl", "naive", "--problem", "lq=8k d=16"};
+  const std::vector<std::string> words = {"verify", "--impl", "naive", "--problem", "lq=8,8k d=16"};
   const Ended run = fovea(words, {.address_limit = 200'000'000});
   EXPECT_EQ(run.code, 0) << run.err;
   for (const char* part :
-       {"not judged: naive on", "could not be allocated", "0 failed", "1 not judged: memory ran out"})
+       {"not judged: naive on", "could not be allocated", "1 passed, 0 failed\n", "1 not judged: memory ran out"})
     EXPECT_NE(run.out.find(part), std::string::npos) << run.out;
+}
+
+TEST(Memory, VerifyThatJudgesNothingIsNoSuccess) {
+  const Ended run = fovea({"verify", "--impl", "naive", "--problem", "lq=8k d=16"}, {.address_limit = 200'000'000});
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.out.find("0 passed, 0 failed: nothing was judged, since memory ran out\n"), std::string::npos)
+      << run.out;
+  EXPECT_NE(fovea({"verify", "--help"}).out.find("memory ran out for every call"), std::string::npos);
 }
 
 // First the tensors, then the copies of the inputs beside them, are beyond the limit.

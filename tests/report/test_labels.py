@@ -8,7 +8,7 @@ import pytest
 from conftest import ENVIRONMENT, ROOT, line, row
 
 from fovea_report.observations import observations
-from fovea_report.pictures import heat_maps, pictures_of
+from fovea_report.pictures import pictures_of
 from fovea_report.published_pages import pages
 from fovea_report.render import Report
 from fovea_report.study import Study, make_study, where
@@ -42,8 +42,7 @@ def test_tables_of_the_committed_records_name_each_row_once(committed):
     report = Report(committed, pages(committed, ROOT / "data/published"))
     tables = report.tables()
     assert repeated([one.id for one in tables]) == [] and repeated([one.title for one in tables]) == []
-    rows_of = [*report.times, *report.heat_maps, *([report.memory] if report.memory else [])]
-    for one in rows_of:
+    for one in [*report.times, *([report.memory] if report.memory else [])]:
         heads = [column.head for column in one.columns]
         keys = next(n for n, head in enumerate(heads) if head in committed.implementations)
         assert repeated([tuple(cell.text for cell in cells[:keys]) for cells in one.rows]) == [], one.title
@@ -111,7 +110,7 @@ def test_times_of_a_gpu_are_named_by_the_gpu_alone(tmp_path: Path, vocabulary):
     made = make_study([path], vocabulary)
     titles = [panel.title for one in pictures_of(made, []) for panel in one.panels]
     assert any("GPU A" in one for one in titles) and any("GPU B" in one for one in titles)
-    tables = [*Report(made, []).tables(), *heat_maps(made)]
+    tables = Report(made, []).tables()
     assert not any("processors" in one or "GiB" in one for one in [*titles, *(table.title for table in tables)])
     assert repeated([one.title for one in tables]) == []
     assert ambiguous(made) == [] and sum(made.rows.x == 2048) == 4, "two kinds of GPU, two implementations"

@@ -86,7 +86,7 @@ def test_sections_fold_and_only_the_summary_is_open(page_of_h200):
     sections = re.findall(r'<details class="section" id="([^"]+)"( open)?>', page_of_h200)
     assert [name for name, is_open in sections if is_open] == ["summary-section"]
     reports = re.findall(r'href="#(report-[^"]+)"', page_of_h200)
-    assert {"heat", "times", "memory-section", "failures", "conditions", *reports} <= {name for name, _ in sections}
+    assert {"times", "memory-section", "failures", "conditions", *reports} <= {name for name, _ in sections}
     assert len(reports) >= 4 and page_of_h200.count('<details class="section"') <= page_of_h200.count("</details>")
     outside = re.sub(r"<details class=\"section\".*</details>", "", page_of_h200, flags=re.DOTALL)
     assert "<table" not in outside, "every table is in a section"

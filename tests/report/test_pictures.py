@@ -63,7 +63,7 @@ def looks_of(lines) -> set[tuple]:
             if one.get_marker() not in ("None", "") and one.get_color() in looks.COLOURS}
 
 
-@pytest.mark.parametrize("kind", ["growth", "speedup", "memory", "roofline"])
+@pytest.mark.parametrize("kind", ["rate", "growth", "speedup", "memory", "roofline"])
 def test_the_legend_shows_the_points_as_they_are_drawn(study, kind):
     made, style = study(rows_of_lengths()), looks.Looks(["naive", "cpu.avx2"])
     chosen = [one for one in pictures_of(made, []) if one.kind == kind]
@@ -159,6 +159,30 @@ def test_words_of_missing_bars_stand_inside_the_panel(study):
     for text in axes.texts:
         box = text.get_window_extent()
         assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1
+
+
+def test_the_legend_has_the_order_of_the_bars(study):
+    names = ["naive", "fused", "torch.sdpa", "cpu.avx2"]
+    made = study([row(impl, 1, lq=n) for impl in names for n in (512, 1024)])
+    rate = next(one for one in pictures_of(made, []) if one.kind == "rate")
+    style = looks.Looks(made.implementations, made.own(made.all))
+    axes = drawing.together(rate, style).axes[0]
+    bars = sorted((bar.get_x(), n) for n, one in enumerate(axes.containers) for bar in one)
+    assert [names[n] for _, n in bars] == names * 2
+    assert style.in_order(rate.names()) == names
+
+
+def test_many_bars_make_several_panels_and_lengths_of_few_have_no_gaps(study):
+    many = [f"torch.{n}" for n in range(9)]
+    made = study([row(impl, 1, lq=512 << n) for impl in many for n in range(6)])
+    panels = next(one for one in pictures_of(made, []) if one.kind == "rate").panels
+    assert [panel.lengths() for panel in panels] == [[512, 1024, 2048], [4096, 8192, 16384]]
+    assert len({panel.title for panel in panels}) == 2
+    made = study([row(impl, 1, lq=n) for impl, n in (("naive", 512), ("fused", 1024), ("cpu.avx2", 512),
+                                                     ("cpu.avx2", 1024))])
+    rate = next(one for one in pictures_of(made, []) if one.kind == "rate")
+    axes = drawing.together(rate, looks.Looks(["naive", "fused", "cpu.avx2"])).axes[0]
+    assert all(bar.get_width() == pytest.approx(0.42) for one in axes.containers for bar in one)
 
 
 @pytest.mark.parametrize("missing", [[512], [512, 1024, 2048, 4096]])

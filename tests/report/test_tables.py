@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 
 from conftest import line, row
 
@@ -34,6 +35,15 @@ def test_speed_ups_losses_and_marks(study):
     table = time_tables(study([row("naive", 1), row("cpu.avx2", 2, flags=("noisy",))]))[0]
     assert cells(table)[0]["cpu.avx2 (ms)"] == "2.00 n" and cells(table)[0]["cpu.avx2 (speed-up)"] == "0.500\u00d7"
     assert table.rows[0][-1].style == "loss"
+
+
+def test_times_are_shaded_by_the_ratio_to_the_fastest(study):
+    made = study([row("naive", 4), row("fused", status="oom"), row("cpu.avx2", 1),
+                  row("torch.sdpa", 0.1, flags=("impossible",))])
+    table = time_tables(made)[0]
+    shades = {column.title: cell.shade for column, cell in zip(table.columns, table.rows[0])}
+    assert (shades["naive (ms)"], shades["cpu.avx2 (ms)"]) == (4, 1)
+    assert math.isnan(shades["fused (ms)"]) and math.isnan(shades["torch.sdpa (ms)"])
 
 
 def test_csv_has_full_precision(study):

@@ -76,4 +76,4 @@ def test_a_baseline_and_damage_are_refused(write, steps, tmp_path: Path):
     wrong = [{key: value for key, value in steps[0].items() if key != "loss"}]
     broken.write_text("".join(json.dumps(one) + "\n" for one in [ENVIRONMENT, *wrong]))
     ended = report(broken, "-o", out)
-    assert ended.returncode == 2 and "`loss` is missing" in ended.stderr and not out.exists()
+    assert ended.returncode == 2 and "without the key `loss`" in ended.stderr and not out.exists()

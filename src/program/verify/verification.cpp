@@ -16,6 +16,7 @@
 #include "program/bench/short_lines.h"
 #include "program/machine/device.h"
 #include "program/machine/machine.h"
+#include "program/machine/short_memory.h"
 #include "program/terminal_text.h"
 #include "program/verify/device_calls.h"
 #include "verification/problem_line.h"
@@ -37,10 +38,13 @@ constexpr std::int64_t kManyCases = 200;  // fewer run in one process
 char crash_note[2048];
 
 void report_crash(int signal_number) {
-  const char* const name = signal_number == SIGSEGV  ? "\nmemory outside a tensor was touched (SIGSEGV)"
+  const bool segv = signal_number == SIGSEGV, is_short = segv && memory_is_short();
+  const char* const name = is_short                  ? "\ncrashed (SIGSEGV): "
+                           : segv                    ? "\nmemory outside a tensor was touched (SIGSEGV)"
                            : signal_number == SIGFPE ? "\na division by zero (SIGFPE)"
                                                      : "\ncrashed";
   (void)!write(STDOUT_FILENO, name, std::strlen(name));
+  if (is_short) (void)!write(STDOUT_FILENO, kShortMemory, sizeof kShortMemory - 1);
   (void)!write(STDOUT_FILENO, crash_note, std::strlen(crash_note));
   _exit(1);
 }
@@ -237,7 +241,8 @@ void Verification::print_summary() {
     return;
   }
   const std::string whose = options_.drawn.size() > 1 ? std::string(operation_.name()) + ": " : "";
-  fmt::print("{}{} passed, {} failed\n", whose, tally_.passed, tally_.failed);
+  const char* const none = tally_.judged_nothing() ? ": nothing was judged, since memory ran out" : "";
+  fmt::print("{}{} passed, {} failed{}\n", whose, tally_.passed, tally_.failed, none);
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
@@ -321,7 +326,7 @@ int Verification::run() {
     }
   }
   print_summary();
-  return tally_.failed == 0 ? 0 : 1;
+  return tally_.failed > 0 || tally_.judged_nothing() ? 1 : 0;
 }
 
 }  // namespace fovea::program

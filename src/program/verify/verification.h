@@ -35,6 +35,9 @@ struct Tally {
   std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0, out_of_memory = 0;
   nlohmann::json failures = nlohmann::json::array();
 
+  // No call that had memory is left to tell success from failure.
+  bool judged_nothing() const { return out_of_memory > 0 && passed + failed == 0; }
+
   nlohmann::json json() const {
     return {{"passed", passed},
             {"failed", failed},

@@ -1,0 +1,60 @@
+# The blocks that scripts/readme makes of records: readme_test.py ROOT
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+LOADER = importlib.machinery.SourceFileLoader("readme", str(ROOT / "scripts/readme"))
+readme = importlib.util.module_from_spec(importlib.util.spec_from_loader("readme", LOADER))
+LOADER.exec_module(readme)
+
+
+def environment(version):
+    return {"schema": "fovea.env/1", "version": version, "threads": 2, "date": "2026-01-31T12:00:00Z",
+            "facts": {"cpu": "Some CPU"}}
+
+
+def row(impl, seconds, dtype="fp32", which="fwd", flags=()):
+    return {"schema": "fovea.bench/1", "problem": f"op=attention pass={which} lq=512 dtype={dtype} mask=none",
+            "impl": impl, "status": "ok" if seconds else "oom", "flags": list(flags),
+            "time_s": {"median": seconds} if seconds else None}
+
+
+class Blocks(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def record(self, *lines):
+        path = self.folder / "run.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    def test_baselines_that_miss_the_goal_are_counted_and_named(self):
+        times = {("fp32", "fwd"): 1.0, ("fp32", "bwd"): 1.1, ("bf16", "fwd"): 0.5, ("bf16", "bwd"): 1.2}
+        block = readme.peers_block([self.record(environment("1"), *(
+            row(impl, seconds * ratio, *of) for of, ratio in times.items()
+            for impl, seconds in (("naive", ratio), ("fused", 1), ("torch.eager", 1 / ratio), ("torch.compile", 1))))])
+        self.assertIn("| `fused` / `torch.compile` | 1.00-1.00 (1 cells) |", block)
+        self.assertIn("`naive` in 2 of 4 cells (bf16 backward, no mask; fp32 backward, no mask) and `fused` in 0 of 4",
+                      " ".join(block.split()))
+
+    def test_noise_is_a_share_of_the_timed_cells(self):
+        record = self.record(environment("1"), row("naive", 1), row("fused", 1, flags=["noisy"]), row("flash", None))
+        self.assertEqual(readme.noise([record]), "1 of 2 timed cells are noisy, 50 %")
+
+    def test_records_of_an_older_version_are_called_older(self):
+        self.assertTrue(readme.age_block(self.record(environment("0.0.1"))).startswith(
+            "These older figures of version 0.0.1 compare Fovea with its own baselines only (Some CPU, 2 threads)."))
+        self.assertTrue(readme.age_block(self.record(environment(readme.VERSION))).startswith("These figures compare"))
+
+
+if __name__ == "__main__":
+    unittest.main()
