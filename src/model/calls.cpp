@@ -21,6 +21,9 @@ LayerProblem attention_problem(const Config& c, const Extent& e, Device device, 
                  .heads_kv = c.heads,
                  .dim_qk = c.head_dim(),
                  .dim_v = c.head_dim(),
+                 .dtype = c.dtype,
+                 .result_dtype = c.dtype,
+                 .parameter_dtype = pass == Pass::forward ? c.dtype : DType::fp32,
                  .mask = Mask::causal,
                  .scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim())),
                  .device = device,
@@ -33,10 +36,22 @@ LayerProblem attention_problem(const Config& c, const Extent& e, Device device, 
   return p;
 }
 
-LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device,
-                              Pass pass) {
-  LinearProblem p{.pass = pass, .len = rows, .dim_in = columns_in, .dim_out = columns_out, .device = device};
-  p.accumulate = pass == Pass::backward;
+LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, DType dtype,
+                              DType result, Device device) {
+  return {.len = rows,
+          .dim_in = columns_in,
+          .dim_out = columns_out,
+          .dtype = dtype,
+          .result_dtype = result,
+          .parameter_dtype = result,
+          .device = device};
+}
+
+LinearProblem backward_of(LinearProblem p) {
+  p.pass = Pass::backward;
+  p.result_dtype = p.dtype;
+  p.parameter_dtype = DType::fp32;
+  p.accumulate = true;
   return p;
 }
 
@@ -46,27 +61,30 @@ LayerOptions attention_options(const Config& c) {
   return {.kind = LayerKind::mha_fused, .heads_q = c.heads, .mask = Mask::causal, .rotary = rotary_of(c)};
 }
 
-ProductCalls::ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device)
-    : forward(prepare(product_problem(rows, columns_in, columns_out, device, Pass::forward))),
-      backward(prepare(product_problem(rows, columns_in, columns_out, device, Pass::backward))),
-      forward_flops(flops(product_problem(rows, columns_in, columns_out, device, Pass::forward))),
-      backward_flops(flops(product_problem(rows, columns_in, columns_out, device, Pass::backward))) {}
+ProductCalls::ProductCalls(const LinearProblem& p)
+    : forward(prepare(p)),
+      backward(prepare(backward_of(p))),
+      forward_flops(flops(p)),
+      backward_flops(flops(backward_of(p))) {}
 
 Calls::Calls(const Config& c, const Extent& e, Device on)
     : device(on),
       attention_forward(prepare(attention_problem(c, e, on, Pass::forward))),
       attention_backward(prepare(attention_problem(c, e, on, Pass::backward))),
       attention_saved_bytes(saved_bytes(attention_problem(c, e, on, Pass::forward))),
-      gate_up(e.rows(), c.width, 2 * c.hidden, on),
-      down(e.rows(), c.hidden, c.width, on),
-      head(e.rows(), c.width, c.vocabulary, on) {
+      gate_up(product_problem(e.rows(), c.width, 2 * c.hidden, c.dtype, c.dtype, on)),
+      down(product_problem(e.rows(), c.hidden, c.width, c.dtype, c.dtype, on)),
+      head(product_problem(e.rows(), c.width, c.vocabulary, c.dtype, DType::fp32, on)) {
   attention_forward_flops = flops(attention_problem(c, e, on, Pass::forward));
   attention_backward_flops = flops(attention_problem(c, e, on, Pass::backward));
   const auto layers = static_cast<double>(c.layers);
   forward_flops = head.forward_flops + layers * (attention_forward_flops + gate_up.forward_flops + down.forward_flops);
   backward_flops =
       head.backward_flops + layers * (attention_backward_flops + gate_up.backward_flops + down.backward_flops);
+  if (c.checkpoints_activations) backward_flops += (layers - 1) * recomputed_flops();
 }
+
+double Calls::recomputed_flops() const { return attention_forward_flops + gate_up.forward_flops; }
 
 std::int64_t Calls::workspace_bytes() const {
   std::int64_t most = 0;

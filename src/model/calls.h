@@ -12,9 +12,9 @@ namespace fovea::model {
 // The attention layer of a block, without tensors.
 LayerOptions attention_options(const Config& config);
 
-// A product y = x weight^T without bias, and its gradients: dx is written, dweight is added to.
+// A product y = x weight^T without bias, and its gradients: dx is written, dweight is added to in fp32.
 struct ProductCalls {
-  ProductCalls(std::int64_t rows, std::int64_t columns_in, std::int64_t columns_out, Device device);
+  explicit ProductCalls(const LinearProblem& forward_problem);
 
   Plan forward, backward;
   double forward_flops = 0, backward_flops = 0;
@@ -29,8 +29,9 @@ struct Calls {
   std::int64_t attention_saved_bytes = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
   ProductCalls gate_up, down, head;
-  double forward_flops = 0, backward_flops = 0;  // of all calls of a pass
+  double forward_flops = 0, backward_flops = 0;  // of all calls of a pass, those that run again included
 
+  double recomputed_flops() const;       // of one block that runs again
   std::int64_t workspace_bytes() const;  // of the call that needs most
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/names.h"
 #include "core/tensor_checks.h"
 #include "fovea/rotary.h"
 
@@ -69,6 +70,9 @@ void check(const Config& c, std::string_view call) {
   if (!(c.epsilon > 0) || !std::isfinite(c.epsilon))
     validator.refuse("epsilon", "not a positive number", std::to_string(c.epsilon), "a finite number above 0",
                      "1e-5 is usual");
+  if (c.dtype == DType::fp16)
+    validator.refuse("dtype", "a type that training cannot use", std::string(core::name_of(c.dtype)), "fp32 or bf16",
+                     "gradients in fp16 need a scaled loss");
   if (c.context > Rotary::kMaxPosition)
     validator.refuse("context", "beyond the positions of the rotary embedding", core::to_string(c.context),
                      "at most " + core::to_string(Rotary::kMaxPosition), "fovea/rotary.h tells why");
@@ -104,6 +108,7 @@ std::string line_of(const Config& c) {
                                    {"vocabulary", c.vocabulary},
                                    {"context", c.context}})
     line += (line.empty() ? "" : " ") + std::string(name) + "=" + core::to_string(size);
+  if (c.dtype != DType::fp32) line += " dtype=" + std::string(core::name_of(c.dtype));
   return line;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/tensor.h"
+
 namespace fovea::model {
 
 struct Config {
@@ -18,6 +20,8 @@ struct Config {
   std::int64_t context = 256;  // the longest sequence
   double theta = 1e4;          // of the rotary embedding
   double epsilon = 1e-5;       // of RMSNorm
+  DType dtype = DType::fp32;   // of products, attention and what they read; bf16: docs/kernels/model.md has all types
+  bool checkpoints_activations = false;  // blocks run again before backward, to the same bits, in less memory
 
   std::int64_t head_dim() const { return width / heads; }
   bool operator==(const Config&) const = default;
@@ -43,7 +47,8 @@ const Preset* find_preset(std::string_view name);
 void check(const Config& config, std::string_view call);
 void check(const Config& config, const Extent& extent, std::string_view call);
 
-// "layers=4 width=256 heads=4 hidden=1024 vocabulary=256 context=256"
+// What decides the numbers: "layers=4 width=256 heads=4 hidden=1024 vocabulary=256 context=256", in bf16 also
+// "dtype=bf16".
 std::string line_of(const Config& config);
 
 }  // namespace fovea::model

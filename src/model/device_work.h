@@ -53,6 +53,8 @@ class DeviceWork {
   virtual void gather(const cpu::GatherTask& task, const core::RunContext& context) const = 0;
   virtual void scatter(const cpu::ScatterTask& task, const core::RunContext& context) const = 0;
   virtual void cross_entropy(const cpu::CrossEntropyTask& task, const core::RunContext& context) const = 0;
+  virtual void round(std::uint16_t* to, const float* from, std::int64_t count,
+                     const core::RunContext& context) const = 0;  // to bf16
   virtual void update(const Update& update, const core::RunContext& context) const = 0;
 };
 

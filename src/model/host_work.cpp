@@ -44,6 +44,9 @@ class HostWork final : public DeviceWork {
   void gather(const cpu::GatherTask& t, const RunContext& c) const override { model::gather(t, c); }
   void scatter(const cpu::ScatterTask& t, const RunContext& c) const override { model::scatter(t, c); }
   void cross_entropy(const cpu::CrossEntropyTask& t, const RunContext& c) const override { model::cross_entropy(t, c); }
+  void round(std::uint16_t* to, const float* from, std::int64_t count, const RunContext& c) const override {
+    model::round(to, from, count, c);
+  }
 
   void update(const Update& u, const RunContext& c) const override {
     const double norm = norm_of(u.gradients, c);

@@ -4,11 +4,10 @@
 #include "model/device_work.h"
 
 namespace fovea::model {
-namespace {
 
-class Offsets {
+class MemoryPlan::Offsets {
  public:
-  explicit Offsets(std::int64_t alignment) : alignment_(alignment) {}
+  Offsets(std::int64_t alignment, DType type) : alignment_(alignment), type_(type) {}
 
   std::int64_t bytes(std::int64_t count) {
     const std::int64_t begin = end_;
@@ -16,39 +15,55 @@ class Offsets {
     return begin;
   }
   std::int64_t floats(std::int64_t count) { return bytes(count * static_cast<std::int64_t>(sizeof(float))); }
+  std::int64_t numbers(std::int64_t count) { return bytes(count * size_of(type_)); }  // of the model's type
   std::int64_t end() const { return end_; }
 
  private:
   std::int64_t alignment_, end_ = 0;
+  DType type_;
 };
 
-}  // namespace
+void MemoryPlan::add_activations(const Config& c, const Extent& e, const Calls& calls, Offsets& next) {
+  const std::int64_t rows = e.rows(), inverses = calls.device.kind == DeviceKind::cuda ? 0 : rows;
+  const auto add_norm = [&] {
+    return NormMemory{
+        .x = next.floats(rows * c.width), .inverse = next.floats(inverses), .y = next.numbers(rows * c.width)};
+  };
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    if (i > 0 && c.checkpoints_activations) {
+      norms.insert(norms.end(), {norms[0], norms[1]});
+      norms[static_cast<std::size_t>(2 * i)].x = next.floats(rows * c.width);
+      blocks.push_back(blocks[0]);
+      continue;
+    }
+    for (int norm = 0; norm < 2; ++norm) norms.push_back(add_norm());
+    blocks.push_back({.attention_saved = next.bytes(calls.attention_saved_bytes),
+                      .gate_up = next.numbers(rows * 2 * c.hidden),
+                      .hidden = next.numbers(rows * c.hidden)});
+  }
+  norms.push_back(add_norm());
+}
 
 MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map, const Calls& calls) {
   const std::int64_t rows = e.rows();
   const DeviceKind kind = calls.device.kind;
-  const bool on_gpu = kind == DeviceKind::cuda;
-  Offsets next(on_gpu ? 256 : 64);
+  const bool is_fp32 = c.dtype == DType::fp32;
+  Offsets next(kind == DeviceKind::cuda ? 256 : 64, c.dtype);
   for (std::int64_t* const array : {&weights, &gradients, &first_moment, &second_moment})
     *array = next.floats(map.floats());
+  rounded = next.numbers(is_fp32 ? 0 : map.floats());
   state_bytes = next.end();
-  for (std::int64_t i = 0; i < 2 * c.layers + 1; ++i)
-    norms.push_back({.x = next.floats(rows * c.width),
-                     .inverse = next.floats(on_gpu ? 0 : rows),
-                     .y = next.floats(rows * c.width)});
-  for (std::int64_t i = 0; i < c.layers; ++i)
-    blocks.push_back({.attention_saved = next.bytes(calls.attention_saved_bytes),
-                      .gate_up = next.floats(rows * 2 * c.hidden),
-                      .hidden = next.floats(rows * c.hidden)});
+  add_activations(c, e, calls, next);
   logits = next.floats(rows * c.vocabulary);
   losses = next.bytes(rows * static_cast<std::int64_t>(sizeof(cpu::RowLoss)));
   tokens = next.bytes(2 * rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
   activation_bytes = next.end() - state_bytes;
-  branch = next.floats(rows * c.width);
+  branch = next.numbers(rows * c.width);
   dstream = next.floats(rows * c.width);
-  dy = next.floats(rows * c.width);
-  dhidden = next.floats(rows * c.hidden);
-  dgate_up = next.floats(rows * 2 * c.hidden);
+  dbranch = is_fp32 ? dstream : next.numbers(rows * c.width);
+  dy = next.numbers(rows * c.width);
+  dhidden = next.numbers(rows * c.hidden);
+  dgate_up = next.numbers(rows * 2 * c.hidden);
   partials = next.floats(partial_count(kind, rows, c.width));
   square_sums = next.floats(square_sum_count(kind, map.floats()));
   clipping = next.bytes(static_cast<std::int64_t>(sizeof(Clipping)));

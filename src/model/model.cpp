@@ -33,6 +33,7 @@ Model::Model(const Config& config, const Extent& extent, std::uint64_t seed, Dev
   work_->clear(work_->memory(), memory_.state_bytes, {});
   if (device.kind == DeviceKind::cpu) {
     initialize(map_, seed, weights());
+    round_weights({});
   } else {
     std::vector<float> first(weights().size());
     initialize(map_, seed, first);
@@ -42,7 +43,7 @@ Model::Model(const Config& config, const Extent& extent, std::uint64_t seed, Dev
 
 std::span<float> Model::state(State which) {
   const std::int64_t offsets[] = {memory_.weights, memory_.gradients, memory_.first_moment, memory_.second_moment};
-  return {at(offsets[static_cast<std::size_t>(which)]), static_cast<std::size_t>(map_.floats())};
+  return {floats(offsets[static_cast<std::size_t>(which)]), static_cast<std::size_t>(map_.floats())};
 }
 
 std::vector<float> Model::read(State which, const core::RunContext& context) {
@@ -58,6 +59,11 @@ void Model::write(State which, std::span<const float> values, const core::RunCon
                                   core::to_string(static_cast<std::int64_t>(values.size())),
                                   core::to_string(map_.floats()), "its layout is the parameter map");
   work_->write(state(which).data(), values.data(), static_cast<std::int64_t>(values.size_bytes()), context);
+  if (which == State::weights) round_weights(context);
+}
+
+void Model::round_weights(const core::RunContext& context) {
+  if (rounded() != nullptr) work_->round(rounded(), weights().data(), map_.floats(), context);
 }
 
 // The parts of a pass over one batch.
@@ -70,20 +76,42 @@ struct Model::Run {
   std::int64_t rows = model.extent_.rows();
   Buffer workspace{model.at(memory.workspace), memory.workspace_bytes};
 
-  float* at(std::int64_t offset) const { return model.at(offset); }
-  float* weight(std::int64_t offset) const { return at(memory.weights) + offset; }
-  float* gradient(std::int64_t offset) const { return at(memory.gradients) + offset; }
+  cpu::Element element = c.dtype == DType::fp32 ? cpu::Element::fp32 : cpu::Element::bf16;
+
+  void* at(std::int64_t offset) const { return model.at(offset); }
+  float* floats(std::int64_t offset) const { return model.floats(offset); }
+  float* weight(std::int64_t offset) const { return floats(memory.weights) + offset; }
+  float* gradient(std::int64_t offset) const { return floats(memory.gradients) + offset; }
+  // Of a matrix that products read, and its gradient.
+  MutableTensorView weights(std::int64_t offset, std::int64_t lines, std::int64_t columns) const {
+    void* const data = model.rounded() == nullptr ? static_cast<void*>(weight(offset)) : model.rounded() + offset;
+    return matrix(data, lines, columns);
+  }
+  MutableTensorView gradients(std::int64_t offset, std::int64_t lines, std::int64_t columns) const {
+    return matrix(gradient(offset), lines, columns, DType::fp32);
+  }
+
+  bool recomputes = false;  // parts are then told as one
 
   void ended(std::string_view part, double flops = 0) const {
-    if (model.watch_) model.watch_({part, flops});
+    if (model.watch_ && !recomputes) model.watch_({part, flops});
   }
 
-  MutableTensorView matrix(float* data, std::int64_t lines, std::int64_t columns) const {
-    return contiguous(data, DType::fp32, {1, 1, lines, columns}, model.device());
+  MutableTensorView matrix(void* data, std::int64_t lines, std::int64_t columns, DType dtype) const {
+    return contiguous(data, dtype, {1, 1, lines, columns}, model.device());
+  }
+  MutableTensorView matrix(void* data, std::int64_t lines, std::int64_t columns) const {
+    return matrix(data, lines, columns, c.dtype);
+  }
+  // In bf16 the gradient fills the first half of each row.
+  MutableTensorView logit_gradient() const {
+    MutableTensorView view = matrix(at(memory.logits), rows, c.vocabulary);
+    view.strides[2] = c.vocabulary * size_of(DType::fp32) / size_of(c.dtype);
+    return view;
   }
   // Rows as the attention layer counts them.
-  MutableTensorView sequences(float* data) const {
-    return contiguous(data, DType::fp32, {model.extent_.batch, 1, model.extent_.length, c.width}, model.device());
+  MutableTensorView sequences(void* data) const {
+    return contiguous(data, c.dtype, {model.extent_.batch, 1, model.extent_.length, c.width}, model.device());
   }
 
   LinearOptions options_of(const Plan& plan) const {
@@ -106,63 +134,68 @@ struct Model::Run {
     return options;
   }
 
-  void multiply(const ProductCalls& calls, float* x, std::int64_t columns_in, std::int64_t offset, float* y,
-                std::int64_t columns_out) const {
-    linear_forward({.x = matrix(x, rows, columns_in),
-                    .weight = matrix(weight(offset), columns_out, columns_in),
-                    .y = matrix(y, rows, columns_out)},
-                   options_of(calls.forward));
+  // The weight at `offset` has the columns of y as rows.
+  void multiply(const ProductCalls& calls, const MutableTensorView& x, std::int64_t offset,
+                const MutableTensorView& y) const {
+    linear_forward({.x = x, .weight = weights(offset, y.sizes[3], x.sizes[3]), .y = y}, options_of(calls.forward));
   }
 
-  void multiply_backward(const ProductCalls& calls, float* x, float* dx, std::int64_t columns_in, std::int64_t offset,
-                         float* dy, std::int64_t columns_out) const {
-    linear_backward({.x = matrix(x, rows, columns_in),
-                     .weight = matrix(weight(offset), columns_out, columns_in),
-                     .dy = matrix(dy, rows, columns_out),
-                     .dx = matrix(dx, rows, columns_in),
-                     .dweight = matrix(gradient(offset), columns_out, columns_in),
+  void multiply_backward(const ProductCalls& calls, const MutableTensorView& x, const MutableTensorView& dx,
+                         std::int64_t offset, const MutableTensorView& dy) const {
+    linear_backward({.x = x,
+                     .weight = weights(offset, dy.sizes[3], x.sizes[3]),
+                     .dy = dy,
+                     .dx = dx,
+                     .dweight = gradients(offset, dy.sizes[3], x.sizes[3]),
                      .accumulate = true},
                     options_of(calls.backward));
   }
 
-  // Norm `index`: the first one reads the embedded tokens, every other one adds the branch before it to the stream.
-  void norm(std::size_t index, std::int64_t offset) const {
+  // Norm `index` reads the stream; if it `adds`, it adds the branch before it first.
+  void norm(std::size_t index, std::int64_t offset, bool adds) const {
     const NormMemory& m = memory.norms[index];
-    const bool adds = index > 0;
-    work.rms_norm({.x = at(adds ? memory.norms[index - 1].x : m.x),
+    work.rms_norm({.x = floats(adds ? memory.norms[index - 1].x : m.x),
                    .branch = adds ? at(memory.branch) : nullptr,
-                   .sum = adds ? at(m.x) : nullptr,
+                   .sum = adds ? floats(m.x) : nullptr,
                    .weight = weight(offset),
                    .y = at(m.y),
-                   .inverse = at(m.inverse),
+                   .inverse = floats(m.inverse),
                    .rows = rows,
                    .columns = c.width,
-                   .epsilon = static_cast<float>(c.epsilon)},
+                   .epsilon = static_cast<float>(c.epsilon),
+                   .element = element},
                   context);
     ended("norm");
+  }
+
+  // The gradient of the stream for products, if they cannot read the one in fp32.
+  std::uint16_t* rounded_stream() const {
+    return c.dtype == DType::fp32 ? nullptr : static_cast<std::uint16_t*>(at(memory.dbranch));
   }
 
   // Adds the gradient of norm `index` to the gradient of the stream, which the last norm begins.
   void norm_backward(std::size_t index, std::int64_t offset) const {
     const NormMemory& m = memory.norms[index];
-    work.rms_norm_backward({.x = at(m.x),
+    work.rms_norm_backward({.x = floats(m.x),
                             .weight = weight(offset),
-                            .inverse = at(m.inverse),
+                            .inverse = floats(m.inverse),
                             .dy = at(memory.dy),
-                            .dx = at(memory.dstream),
+                            .dx = floats(memory.dstream),
                             .accumulate = index + 1 < memory.norms.size(),
                             .dweight = gradient(offset),
                             .rows = rows,
                             .columns = c.width,
-                            .epsilon = static_cast<float>(c.epsilon)},
-                           at(memory.partials), context);
+                            .epsilon = static_cast<float>(c.epsilon),
+                            .element = element,
+                            .rounded = index == 0 ? nullptr : rounded_stream()},
+                           floats(memory.partials), context);
     ended("norm");
   }
 
   LayerParameters attention_parameters(const BlockOffsets& block) const {
     LayerParameters parameters;
-    parameters.qkv.weight = matrix(weight(block.qkv), 3 * c.width, c.width);
-    parameters.out.weight = matrix(weight(block.out), c.width, c.width);
+    parameters.qkv.weight = weights(block.qkv, 3 * c.width, c.width);
+    parameters.out.weight = weights(block.out, c.width, c.width);
     return parameters;
   }
 
@@ -178,75 +211,100 @@ struct Model::Run {
   void attend_backward(std::size_t index, const BlockOffsets& block) const {
     LayerBackwardTensors t{.x = sequences(at(memory.norms[2 * index].y)),
                            .parameters = attention_parameters(block),
-                           .dy = sequences(at(memory.dstream)),
+                           .dy = sequences(at(memory.dbranch)),
                            .dx = sequences(at(memory.dy)),
                            .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes},
                            .accumulate = true};
-    t.gradients.qkv.weight = matrix(gradient(block.qkv), 3 * c.width, c.width);
-    t.gradients.out.weight = matrix(gradient(block.out), c.width, c.width);
+    t.gradients.qkv.weight = gradients(block.qkv, 3 * c.width, c.width);
+    t.gradients.out.weight = gradients(block.out, c.width, c.width);
     layer_backward(t, attention_options_of(model.calls_.attention_backward));
     ended("attention", model.calls_.attention_backward_flops);
   }
 
-  void feed_forward(std::size_t index, const BlockOffsets& block) const {
+  // To the result of SwiGLU.
+  void gate(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
-    multiply(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), c.width, block.gate_up, at(m.gate_up),
-             2 * c.hidden);
+    multiply(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width), block.gate_up,
+             matrix(at(m.gate_up), rows, 2 * c.hidden));
     ended("gate_up", model.calls_.gate_up.forward_flops);
-    work.swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden}, context);
+    work.swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden, element}, context);
     ended("swiglu");
-    multiply(model.calls_.down, at(m.hidden), c.hidden, block.down, at(memory.branch), c.width);
+  }
+
+  // `begins`: the branch before is not in the stream yet.
+  void run_block(std::size_t index, bool begins) const {
+    const BlockOffsets& block = model.map_.blocks[index];
+    norm(2 * index, block.attention_norm, begins);
+    attend(index, block);
+    norm(2 * index + 1, block.feed_forward_norm, true);
+    gate(index, block);
+  }
+
+  void finish_block(std::size_t index) const {
+    multiply(model.calls_.down, matrix(at(memory.blocks[index].hidden), rows, c.hidden), model.map_.blocks[index].down,
+             matrix(at(memory.branch), rows, c.width));
     ended("down", model.calls_.down.forward_flops);
   }
 
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
-    multiply_backward(model.calls_.down, at(m.hidden), at(memory.dhidden), c.hidden, block.down, at(memory.dstream),
-                      c.width);
+    multiply_backward(model.calls_.down, matrix(at(m.hidden), rows, c.hidden),
+                      matrix(at(memory.dhidden), rows, c.hidden), block.down,
+                      matrix(at(memory.dbranch), rows, c.width));
     ended("down", model.calls_.down.backward_flops);
-    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden}, context);
+    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden, element}, context);
     ended("swiglu");
-    multiply_backward(model.calls_.gate_up, at(memory.norms[2 * index + 1].y), at(memory.dy), c.width, block.gate_up,
-                      at(memory.dgate_up), 2 * c.hidden);
+    multiply_backward(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width),
+                      matrix(at(memory.dy), rows, c.width), block.gate_up,
+                      matrix(at(memory.dgate_up), rows, 2 * c.hidden));
     ended("gate_up", model.calls_.gate_up.backward_flops);
   }
 
-  std::int32_t* tokens() const { return reinterpret_cast<std::int32_t*>(at(memory.tokens)); }
+  // A checkpointed block runs again, up to what backward reads. The arrays of the last one are still there.
+  void recompute(std::size_t index) const {
+    if (!c.checkpoints_activations || index + 1 == memory.blocks.size()) return;
+    Run again = *this;
+    again.recomputes = true;
+    again.run_block(index, false);
+    ended("recompute", model.calls_.recomputed_flops());
+  }
+
+  std::int32_t* tokens() const { return static_cast<std::int32_t*>(at(memory.tokens)); }
 
   // Up to the logits, then the losses; with a gradient, logits become theirs.
   void forward(const Batch& batch, double gradient_factor) const {
     const ParameterMap& map = model.map_;
     model.work_->send(tokens(), batch, context);
-    work.gather({weight(map.embedding), tokens(), at(memory.norms[0].x), rows, c.width}, context);
+    work.gather({weight(map.embedding), tokens(), floats(memory.norms[0].x), rows, c.width}, context);
     ended("embedding");
     for (std::size_t i = 0; i < map.blocks.size(); ++i) {
-      norm(2 * i, map.blocks[i].attention_norm);
-      attend(i, map.blocks[i]);
-      norm(2 * i + 1, map.blocks[i].feed_forward_norm);
-      feed_forward(i, map.blocks[i]);
+      run_block(i, i > 0);
+      finish_block(i);
     }
-    norm(memory.norms.size() - 1, map.norm);
-    multiply(model.calls_.head, at(memory.norms.back().y), c.width, map.head, at(memory.logits), c.vocabulary);
+    norm(memory.norms.size() - 1, map.norm, true);
+    multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head,
+             matrix(at(memory.logits), rows, c.vocabulary, DType::fp32));
     ended("head", model.calls_.head.forward_flops);
-    work.cross_entropy({at(memory.logits), tokens() + rows, reinterpret_cast<cpu::RowLoss*>(at(memory.losses)), rows,
-                        c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows))},
+    work.cross_entropy({floats(memory.logits), tokens() + rows, static_cast<cpu::RowLoss*>(at(memory.losses)), rows,
+                        c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows)), element},
                        context);
     ended("loss");
   }
 
   void backward() const {
     const ParameterMap& map = model.map_;
-    multiply_backward(model.calls_.head, at(memory.norms.back().y), at(memory.dy), c.width, map.head, at(memory.logits),
-                      c.vocabulary);
+    multiply_backward(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width),
+                      matrix(at(memory.dy), rows, c.width), map.head, logit_gradient());
     ended("head", model.calls_.head.backward_flops);
     norm_backward(memory.norms.size() - 1, map.norm);
     for (std::size_t i = map.blocks.size(); i-- > 0;) {
+      recompute(i);
       feed_forward_backward(i, map.blocks[i]);
       norm_backward(2 * i + 1, map.blocks[i].feed_forward_norm);
       attend_backward(i, map.blocks[i]);
       norm_backward(2 * i, map.blocks[i].attention_norm);
     }
-    work.scatter({at(memory.dstream), tokens(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
+    work.scatter({floats(memory.dstream), tokens(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
     ended("embedding");
   }
 };

@@ -1,11 +1,13 @@
-// A decoder-only transformer in fp32, on the CPU or a GPU: its weights, the loss of a batch, and all gradients.
+// A decoder-only transformer in fp32 or bf16, on the CPU or a GPU: its weights, the loss of a batch, and all gradients.
 //
 //   x = embedding[token]
 //   each block: x += attention(norm(x)), causal and rotary; x += down (silu(gate norm(x)) * (up norm(x)))
 //   logits = head norm(x), loss = the mean of -log softmax(logits)[target], natural logarithm
 //
 // Sources: Vaswani et al., arXiv 1706.03762; Xiong et al., arXiv 2002.04745 (norms before the branches); Touvron et
-// al., arXiv 2302.13971, 2.2 (RMSNorm, SwiGLU, rotary embedding); its parts name their own.
+// al., arXiv 2302.13971, 2.2 (RMSNorm, SwiGLU, rotary embedding); Micikevicius et al., arXiv 1710.03740, 3.1 (fp32
+// masters); Chen et al., arXiv 1604.06174 (checkpointed activations); its parts name their own.
+// docs/kernels/model.md has the types of all arrays.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,8 @@ namespace fovea::model {
 // Arrays that have a float for each parameter, in the order of the map.
 enum class State : std::uint8_t { weights, gradients, first_moment, second_moment };
 
-// A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss.
+// A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss; recompute, which is a
+// checkpointed block that ran again.
 struct PassPart {
   std::string_view name;
   double flops = 0;  // as forward_flops() counts them; 0 for parts without products
@@ -46,7 +49,8 @@ class Model {
   const MemoryPlan& memory() const { return memory_; }
   Device device() const { return calls_.device; }
 
-  // Memory of the device. Of a model on the CPU it may be read and written.
+  // Memory of the device. Of a model on the CPU it may be read and written; but weights of a bf16 model have a copy, so
+  // they are changed by write() and by the optimizer only.
   std::span<float> weights() { return state(State::weights); }
   std::span<float> gradients() { return state(State::gradients); }
   std::span<float> first_moment() { return state(State::first_moment); }
@@ -89,15 +93,19 @@ class Model {
 
   // For the optimizer.
   const DeviceWork& work() const { return *work_; }
-  float* square_sums() const { return at(memory_.square_sums); }
-  Clipping* clipping() const { return reinterpret_cast<Clipping*>(at(memory_.clipping)); }
+  float* square_sums() const { return floats(memory_.square_sums); }
+  Clipping* clipping() const { return static_cast<Clipping*>(at(memory_.clipping)); }
+  // The weights in bf16, with the map's layout; null in an fp32 model.
+  std::uint16_t* rounded() const {
+    return config_.dtype == DType::fp32 ? nullptr : static_cast<std::uint16_t*>(at(memory_.rounded));
+  }
 
  private:
   struct Run;
 
-  float* at(std::int64_t offset) const {
-    return reinterpret_cast<float*>(static_cast<char*>(work_->memory()) + offset);
-  }
+  void* at(std::int64_t offset) const { return static_cast<char*>(work_->memory()) + offset; }
+  float* floats(std::int64_t offset) const { return static_cast<float*>(at(offset)); }
+  void round_weights(const core::RunContext& context);
   void check_batch(const Batch& batch) const;
   std::vector<double> losses_of_rows(const core::RunContext& context) const;
 

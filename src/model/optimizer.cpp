@@ -24,11 +24,13 @@ void begin_update(Model& model, const AdamW& s, double learning_rate, std::int64
                            .beta2 = static_cast<float>(s.beta2),
                            .step_size = static_cast<float>(learning_rate / (1 - std::pow(s.beta1, t))),
                            .v_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta2, t))),
-                           .epsilon = static_cast<float>(s.epsilon)};
+                           .epsilon = static_cast<float>(s.epsilon),
+                           .rounded = model.rounded()};
   std::vector<cpu::AdamWTask> tasks;
   for (const Parameter& one : model.map().all()) {
     cpu::AdamWTask& task = tasks.emplace_back(all);
     task.weight += one.offset, task.m += one.offset, task.v += one.offset, task.gradient += one.offset;
+    if (task.rounded != nullptr) task.rounded += one.offset;
     task.count = one.count();
     task.decay = static_cast<float>(one.is_vector ? 1.0 : 1 - learning_rate * s.weight_decay);
   }

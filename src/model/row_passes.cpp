@@ -21,6 +21,14 @@ const cpu::ModelKernels& kernels() { return linear::host_kernels(DType::fp32).mo
 
 std::int64_t divide_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step; }
 
+// Element `index` of an array.
+const void* at(const void* data, cpu::Element element, std::int64_t index) {
+  return static_cast<const char*>(data) + index * (element == cpu::Element::fp32 ? 4 : 2);
+}
+void* at(void* data, cpu::Element element, std::int64_t index) {
+  return static_cast<char*>(data) + index * (element == cpu::Element::fp32 ? 4 : 2);
+}
+
 // run(first, count) for blocks of `step` items.
 void for_blocks(std::int64_t items, std::int64_t step, const core::RunContext& context,
                 const std::function<void(std::int64_t first, std::int64_t count)>& run) {
@@ -36,10 +44,10 @@ std::int64_t row_blocks(std::int64_t rows) { return divide_up(rows, kRows); }
 
 void rms_norm(const cpu::RmsNormTask& whole, const core::RunContext& context) {
   for_blocks(whole.rows, kRows, context, [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t at = first * whole.columns;
+    const std::int64_t begin = first * whole.columns;
     cpu::RmsNormTask t = whole;
-    t.x += at, t.y += at, t.inverse += first;
-    if (t.branch != nullptr) t.branch += at, t.sum += at;
+    t.x += begin, t.y = at(t.y, t.element, begin), t.inverse += first;
+    if (t.branch != nullptr) t.branch = at(t.branch, t.element, begin), t.sum += begin;
     t.rows = count;
     kernels().rms_norm(t);
   });
@@ -48,9 +56,10 @@ void rms_norm(const cpu::RmsNormTask& whole, const core::RunContext& context) {
 void rms_norm_backward(const cpu::RmsNormBackwardTask& whole, float* partials, const core::RunContext& context) {
   const std::int64_t blocks = row_blocks(whole.rows);
   for_blocks(whole.rows, kRows, context, [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t at = first * whole.columns;
+    const std::int64_t begin = first * whole.columns;
     cpu::RmsNormBackwardTask t = whole;
-    t.x += at, t.dy += at, t.dx += at, t.inverse += first;
+    t.x += begin, t.dy = at(t.dy, t.element, begin), t.dx += begin, t.inverse += first;
+    if (t.rounded != nullptr) t.rounded += begin;
     t.dweight = partials + first / kRows * whole.columns;
     t.rows = count;
     kernels().rms_norm_backward(t);
@@ -63,15 +72,22 @@ void rms_norm_backward(const cpu::RmsNormBackwardTask& whole, float* partials, c
 
 void swiglu(const cpu::SwigluTask& whole, const core::RunContext& context) {
   for_blocks(whole.rows, kRows, context, [&](std::int64_t first, std::int64_t count) {
-    kernels().swiglu(
-        {whole.gate_up + 2 * first * whole.columns, whole.out + first * whole.columns, count, whole.columns});
+    const std::int64_t begin = first * whole.columns;
+    cpu::SwigluTask t = whole;
+    t.gate_up = at(t.gate_up, t.element, 2 * begin), t.out = at(t.out, t.element, begin);
+    t.rows = count;
+    kernels().swiglu(t);
   });
 }
 
 void swiglu_backward(const cpu::SwigluBackwardTask& whole, const core::RunContext& context) {
   for_blocks(whole.rows, kRows, context, [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t at = first * whole.columns;
-    kernels().swiglu_backward({whole.gate_up + 2 * at, whole.dout + at, whole.dgate_up + 2 * at, count, whole.columns});
+    const std::int64_t begin = first * whole.columns;
+    cpu::SwigluBackwardTask t = whole;
+    t.gate_up = at(t.gate_up, t.element, 2 * begin), t.dout = at(t.dout, t.element, begin);
+    t.dgate_up = at(t.dgate_up, t.element, 2 * begin);
+    t.rows = count;
+    kernels().swiglu_backward(t);
   });
 }
 
@@ -99,15 +115,28 @@ void cross_entropy(const cpu::CrossEntropyTask& whole, const core::RunContext& c
   });
 }
 
+void round(std::uint16_t* to, const float* from, std::int64_t count, const core::RunContext& context) {
+  for_blocks(count, kElementsPerTask, context, [&](std::int64_t first, std::int64_t some) {
+    linear::host_kernels(DType::fp32)
+        .convert({.from = {from + first, cpu::Element::fp32, 0, some},
+                  .to = {to + first, cpu::Element::bf16, 0, some},
+                  .bias = {nullptr, cpu::Element::fp32, 0, 0},
+                  .rows = 1,
+                  .columns = some,
+                  .factor = 1.0f,
+                  .beta = 0.0f});
+  });
+}
+
 double norm_of(std::span<const float> values, const core::RunContext& context) {
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t pieces = divide_up(count, kElements);
   std::vector<float> sums(static_cast<std::size_t>(pieces));
   for_blocks(pieces, kSumsPerTask, context, [&](std::int64_t first, std::int64_t some) {
     for (std::int64_t piece = first; piece < first + some; ++piece) {
-      const std::int64_t at = piece * kElements;
+      const std::int64_t begin = piece * kElements;
       sums[static_cast<std::size_t>(piece)] =
-          kernels().sum_of_squares(values.data() + at, std::min(kElements, count - at));
+          kernels().sum_of_squares(values.data() + begin, std::min(kElements, count - begin));
     }
   });
   double sum = 0;
@@ -118,10 +147,11 @@ double norm_of(std::span<const float> values, const core::RunContext& context) {
 void adamw(const std::vector<cpu::AdamWTask>& whole, const core::RunContext& context) {
   std::vector<cpu::AdamWTask> tasks;
   for (const cpu::AdamWTask& one : whole) {
-    for (std::int64_t at = 0; at < one.count; at += kElementsPerTask) {
+    for (std::int64_t begin = 0; begin < one.count; begin += kElementsPerTask) {
       cpu::AdamWTask& task = tasks.emplace_back(one);
-      task.weight += at, task.m += at, task.v += at, task.gradient += at;
-      task.count = std::min(kElementsPerTask, one.count - at);
+      task.weight += begin, task.m += begin, task.v += begin, task.gradient += begin;
+      if (task.rounded != nullptr) task.rounded += begin;
+      task.count = std::min(kElementsPerTask, one.count - begin);
     }
   }
   for_blocks(static_cast<std::int64_t>(tasks.size()), 1, context,

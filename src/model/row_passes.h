@@ -25,6 +25,9 @@ void gather(const cpu::GatherTask& whole, const core::RunContext& context);
 void scatter(const cpu::ScatterTask& whole, const core::RunContext& context);
 void cross_entropy(const cpu::CrossEntropyTask& whole, const core::RunContext& context);
 
+// to = from, rounded to bf16.
+void round(std::uint16_t* to, const float* from, std::int64_t count, const core::RunContext& context);
+
 // The square root of the sum of squares. Pieces are summed in fp32, and their sums in double.
 double norm_of(std::span<const float> values, const core::RunContext& context);
 

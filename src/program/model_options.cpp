@@ -33,6 +33,21 @@ void add_size_options(CLI::App* verb, ModelSizes& sizes) {
   add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
 }
 
+model::Config ModelModes::applied_to(model::Config config) const {
+  config.dtype = dtype;
+  config.checkpoints_activations = checkpoints_activations;
+  return config;
+}
+
+void add_mode_options(CLI::App* verb, ModelModes& modes) {
+  verb->add_option_function<std::string>(
+          "--dtype", [&modes](const std::string& name) { modes.dtype = core::dtype_of(name).value_or(modes.dtype); },
+          "type of products, attention and activations;\nweights stay fp32 beside bf16 (fp32)")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  verb->add_flag("--checkpoint-activations", modes.checkpoints_activations,
+                 "keep only the input of each block and run the\nblock again in backward: less memory, same bits");
+}
+
 void add_device_option(CLI::App* verb, DeviceKind& device) {
   verb->add_option_function<std::string>(
           "--device", [&device](const std::string& name) { device = core::device_kind_of(name).value_or(device); },

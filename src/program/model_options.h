@@ -1,4 +1,4 @@
-// Options that choose the sizes of a transformer, which train and profile share.
+// Options that choose a transformer and how it computes, which train and profile share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,6 +18,14 @@ struct ModelSizes {
   bool any() const { return layers || width || heads || hidden || vocabulary; }
 };
 void add_size_options(CLI::App* verb, ModelSizes& sizes);
+
+// How the model computes.
+struct ModelModes {
+  DType dtype = DType::fp32;
+  bool checkpoints_activations = false;
+  model::Config applied_to(model::Config config) const;
+};
+void add_mode_options(CLI::App* verb, ModelModes& modes);
 
 void add_device_option(CLI::App* verb, DeviceKind& device);
 

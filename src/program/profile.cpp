@@ -39,6 +39,7 @@ struct ProfileOptions {
   ProfileSettings settings;
   std::vector<std::string> models;
   ModelSizes sizes;
+  ModelModes modes;
   std::string output;
   bool json = false;
   std::vector<std::string> typed;
@@ -54,8 +55,17 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
                 .wanted = "one of them"});
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
   if (models.empty()) models.push_back({"custom", o.sizes.applied_to({})});
-  for (ProfiledModel& one : models) one.config.context = std::max(one.config.context, o.settings.context);
+  for (ProfiledModel& one : models) {
+    one.config = o.modes.applied_to(one.config);
+    one.config.context = std::max(one.config.context, o.settings.context);
+  }
   return models;
+}
+
+// Of the rate that shares are of. A processor without a dot product of bf16 multiplies bf16 as fp32.
+std::string ceiling_name(const Environment& environment, DeviceKind device, DType dtype) {
+  if (device == DeviceKind::cuda) return product_name(device, dtype);
+  return dtype == DType::bf16 && environment.ceilings.contains("dot_bf16") ? "dot_bf16" : "fma_fp32";
 }
 
 int run_profile(const ProfileOptions& o) {
@@ -91,8 +101,8 @@ int run_profile(const ProfileOptions& o) {
     fmt::print("{}\n", json_line(environment));
     for (const ProfileRow& row : rows) fmt::print("{}\n", json_line(row));
   } else if (!rows.empty()) {
-    fmt::print("{}", profile_table(
-                         rows, environment.ceilings[on_gpu ? product_name(s.device.kind, DType::fp32) : "fma_fp32"]));
+    fmt::print("{}",
+               profile_table(rows, environment.ceilings[ceiling_name(environment, s.device.kind, o.modes.dtype)]));
   }
   return whole ? 0 : 130;
 }
@@ -110,6 +120,7 @@ void add_profile(CLI::App& app, Action& action) {
       ->type_name("LIST");
   add_size_options(verb, o->sizes);
   add_device_option(verb, o->settings.device.kind);
+  add_mode_options(verb, o->modes);
   const auto add_count = [verb](const char* name, std::int64_t& value, const char* help, std::uint64_t least) {
     verb->add_option(name, value, help)
         ->check(whole_number_within(least, std::numeric_limits<std::int32_t>::max()))

@@ -31,6 +31,7 @@ struct TrainOptions {
   TrainingSettings settings;
   std::string preset;
   ModelSizes sizes;
+  ModelModes modes;
   std::optional<std::int64_t> context;
 };
 
@@ -41,7 +42,7 @@ int run_train(const TrainOptions& o) {
     s.config = preset_named("--preset", o.preset);
     s.config.theta = theta;
   }
-  s.config = o.sizes.applied_to(s.config);
+  s.config = o.modes.applied_to(o.sizes.applied_to(s.config));
   s.config.context = o.context.value_or(s.config.context);
   if (s.schedule.warm_up > s.schedule.steps)
     core::fail({.status = Status::invalid_argument,
@@ -144,6 +145,7 @@ void add_train(CLI::App& app, Action& action) {
   options->settings.schedule = {.largest = 2e-3, .least = 1e-4, .warm_up = 100, .steps = 1000};
   add_model_options(verb, *options);
   add_device_option(verb, options->settings.device.kind);
+  add_mode_options(verb, options->modes);
   add_training_options(verb, *options);
   add_run_options(verb, *options);
   verb->footer(kTrainExamples);

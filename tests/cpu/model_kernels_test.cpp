@@ -1,11 +1,12 @@
 // The kernels of a transformer, of every instruction set: values against loops in double precision, gradients against
-// central differences of those loops.
+// central differences of those loops. In bf16 they give the bits of fp32 on the same numbers, rounded once.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 #include <vector>
 
+#include "core/float16.h"
 #include "core/random.h"
 #include "engine.h"
 
@@ -24,6 +25,20 @@ std::vector<const ModelKernels*> model_kernels() {
 Floats numbers(std::size_t count, std::uint64_t seed, float factor = 1.0f) {
   Floats all(count);
   for (std::size_t i = 0; i < count; ++i) all[i] = factor * core::approximate_normal(core::philox(seed, 0, i));
+  return all;
+}
+
+using Bits = std::vector<std::uint16_t>;
+
+Bits rounded(const Floats& values) {
+  Bits bits;
+  for (const float one : values) bits.push_back(core::float_to_bf16(one));
+  return bits;
+}
+
+Floats widened(const Bits& bits) {
+  Floats all;
+  for (const std::uint16_t one : bits) all.push_back(core::bf16_to_float(one));
   return all;
 }
 
@@ -203,6 +218,7 @@ TEST_P(ModelKernelSizes, AdamW) {
   for (const ModelKernels* kernels : model_kernels()) {
     EXPECT_NEAR(kernels->sum_of_squares(gradient.data(), columns), squares, 1e-6 * squares);
     Floats w = weight, first = m, second = v;
+    Bits copy(some);
     kernels->adamw({.weight = w.data(),
                     .m = first.data(),
                     .v = second.data(),
@@ -215,10 +231,73 @@ TEST_P(ModelKernelSizes, AdamW) {
                     .step_size = static_cast<float>(kRate / (1 - std::pow(kBeta1, kSteps))),
                     .v_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(kBeta2, kSteps))),
                     .epsilon = 1e-8f,
-                    .decay = static_cast<float>(1 - kRate * kDecay)});
+                    .decay = static_cast<float>(1 - kRate * kDecay),
+                    .rounded = copy.data()});
     expect_near(first, m_after, 1e-6, "m");
     expect_near(second, v_after, 1e-6, "v");
     expect_near(w, weight_after, 1e-6, "weight");
+    EXPECT_EQ(copy, rounded(w));
+  }
+}
+
+TEST_P(ModelKernelSizes, RmsNormInBf16) {
+  const Floats x = numbers(count, 1), weight = numbers(static_cast<std::size_t>(columns), 3);
+  const Bits branch = rounded(numbers(count, 2)), dy = rounded(numbers(count, 4));
+  const Floats wide_branch = widened(branch), wide_dy = widened(dy);
+  for (const ModelKernels* kernels : model_kernels()) {
+    Floats sum(count), y(count), inverse(kRows), bf16_sum(count), dx(count, 2.0f), bf16_dx = dx;
+    Floats dweight(static_cast<std::size_t>(columns)), bf16_dweight = dweight;
+    Bits bf16_y(count), rounded_dx(count);
+    kernels->rms_norm(
+        {x.data(), wide_branch.data(), sum.data(), weight.data(), y.data(), inverse.data(), kRows, columns, kEpsilon});
+    kernels->rms_norm({x.data(), branch.data(), bf16_sum.data(), weight.data(), bf16_y.data(), inverse.data(), kRows,
+                       columns, kEpsilon, Element::bf16});
+    EXPECT_EQ(bf16_sum, sum);
+    EXPECT_EQ(bf16_y, rounded(y));
+    kernels->rms_norm_backward({x.data(), weight.data(), inverse.data(), wide_dy.data(), dx.data(), true,
+                                dweight.data(), kRows, columns, kEpsilon});
+    kernels->rms_norm_backward({x.data(), weight.data(), inverse.data(), dy.data(), bf16_dx.data(), true,
+                                bf16_dweight.data(), kRows, columns, kEpsilon, Element::bf16, rounded_dx.data()});
+    EXPECT_EQ(bf16_dx, dx);
+    EXPECT_EQ(bf16_dweight, dweight);
+    EXPECT_EQ(rounded_dx, rounded(dx));
+  }
+}
+
+TEST_P(ModelKernelSizes, SwigluInBf16) {
+  const Bits gate_up = rounded(numbers(2 * count, 5, 2.0f)), dout = rounded(numbers(count, 6));
+  const Floats wide = widened(gate_up), wide_dout = widened(dout);
+  for (const ModelKernels* kernels : model_kernels()) {
+    Floats out(count), gradient(2 * count);
+    Bits bf16_out(count), in_place = gate_up;
+    kernels->swiglu({wide.data(), out.data(), kRows, columns});
+    kernels->swiglu({gate_up.data(), bf16_out.data(), kRows, columns, Element::bf16});
+    EXPECT_EQ(bf16_out, rounded(out));
+    kernels->swiglu_backward({wide.data(), wide_dout.data(), gradient.data(), kRows, columns});
+    kernels->swiglu_backward({in_place.data(), dout.data(), in_place.data(), kRows, columns, Element::bf16});
+    EXPECT_EQ(in_place, rounded(gradient));
+  }
+}
+
+TEST_P(ModelKernelSizes, TheGradientOfLogitsInBf16FillsHalfOfEachRow) {
+  const Floats logits = numbers(count, 7, 3.0f);
+  const std::vector<std::int32_t> targets{0, static_cast<std::int32_t>(columns - 1),
+                                          static_cast<std::int32_t>(columns / 2)};
+  for (const ModelKernels* kernels : model_kernels()) {
+    std::vector<RowLoss> rows(kRows), bf16_rows(kRows);
+    Floats gradient = logits, memory = logits;
+    kernels->cross_entropy({gradient.data(), targets.data(), rows.data(), kRows, columns, 0.25f});
+    kernels->cross_entropy({memory.data(), targets.data(), bf16_rows.data(), kRows, columns, 0.25f, Element::bf16});
+    const Bits wanted = rounded(gradient);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      EXPECT_EQ(bf16_rows[r].sum, rows[r].sum);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const std::size_t row = r * static_cast<std::size_t>(columns);
+        ASSERT_EQ(core::load_as_float(&memory[row], DType::bf16, c),
+                  core::bf16_to_float(wanted[row + static_cast<std::size_t>(c)]))
+            << r << " " << c;
+      }
+    }
   }
 }
 

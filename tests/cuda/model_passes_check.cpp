@@ -2,23 +2,17 @@
 // the CPU engine as the plain evaluation; the same bits again.
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/float16.h"
 #include "core/random.h"
-#include "cuda/runtime/device_info.h"
-#include "model/device_work.h"
-#include "model_verdicts.h"
+#include "model/plain_model.h"
+#include "pass_checks.h"
 
 namespace fovea::cuda {
 namespace {
-
-using model::DeviceWork;
-using Values = std::vector<float>;
-using Exact = std::vector<double>;
 
 constexpr float kEpsilon = 1e-5f;
 
@@ -26,6 +20,13 @@ Values random_values(std::int64_t count, std::uint64_t seed, float scale = 1.0f)
   Values all;
   for (std::int64_t i = 0; i < count; ++i)
     all.push_back(scale * core::approximate_normal(core::philox(seed, 3, static_cast<std::uint64_t>(i))));
+  return all;
+}
+
+// Numbers that the type can hold.
+Values random_values(std::int64_t count, std::uint64_t seed, float scale, Element element) {
+  Values all = random_values(count, seed, scale);
+  for (float& one : all) one = element == Element::fp32 ? one : model::rounded_to_bf16(one);
   return all;
 }
 
@@ -37,88 +38,18 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
   return all;
 }
 
-// Arrays in the memory of one device.
-class Arrays {
- public:
-  explicit Arrays(Device device) : work_(model::work_on(device, kBytes, kTokens)) {}
-
-  const DeviceWork& work() const { return *work_; }
-  void forget() { used_ = 0; }
-
-  template <class T>
-  T* put(const std::vector<T>& values) {
-    T* const to = room<T>(static_cast<std::int64_t>(values.size()));
-    work_->write(to, values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)), {});
-    return to;
-  }
-  template <class T = float>
-  T* room(std::int64_t count) {
-    auto* const to = reinterpret_cast<T*>(static_cast<char*>(work_->memory()) + used_);
-    used_ += (count * static_cast<std::int64_t>(sizeof(T)) + 255) / 256 * 256;
-    return to;
-  }
-  template <class T = float>
-  std::vector<T> get(const T* from, std::int64_t count) const {
-    std::vector<T> values(static_cast<std::size_t>(count));
-    work_->read(values.data(), from, count * static_cast<std::int64_t>(sizeof(T)), {});
-    return values;
-  }
-
- private:
-  static constexpr std::int64_t kBytes = std::int64_t{128} << 20, kTokens = 1 << 16;
-  std::unique_ptr<DeviceWork> work_;
-  std::int64_t used_ = 0;
-};
-
-struct Result {
-  std::string name;
-  std::int64_t columns;
-  Values values;
-};
-using Results = std::vector<Result>;
-
-class PassChecks {
- public:
-  explicit PassChecks(Verdicts& verdicts) : verdicts_(verdicts) {}
-
-  // `run` makes the same results on each device; `expected` has them in double precision.
-  void check(const std::string& what, double factor, const std::vector<Exact>& expected,
-             const std::function<Results(Arrays&)>& run) {
-    const Results plain = results_on(host_, run), got = results_on(gpu_, run), again = results_on(gpu_, run);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const auto reference = rows_of(expected[i], got[i].columns);
-      const auto error = verification::error_of(rows_of(plain[i].values, got[i].columns), reference);
-      verdicts_.judge(what + " " + got[i].name,
-                      fault_of(rows_of(got[i].values, got[i].columns), reference, error, factor));
-      verdicts_.judge(what + " " + got[i].name + " again", got[i].values == again[i].values ? "" : "other bits");
-    }
-  }
-
-  // For passes that compute the same sums in the same order on all devices.
-  void check_equal(const std::string& what, const std::function<Results(Arrays&)>& run) {
-    const Results wanted = results_on(host_, run), got = results_on(gpu_, run);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      verdicts_.judge(what + " " + got[i].name, got[i].values == wanted[i].values ? "" : "not the CPU's bits");
-  }
-
- private:
-  static Results results_on(Arrays& arrays, const std::function<Results(Arrays&)>& run) {
-    arrays.forget();
-    return run(arrays);
-  }
-
-  Verdicts& verdicts_;
-  Arrays host_{Device{}}, gpu_{Device{DeviceKind::cuda, current_device()}};
-};
-
-std::string words(const char* pass, std::int64_t rows, std::int64_t columns) {
-  return std::string(pass) + " " + std::to_string(rows) + "x" + std::to_string(columns);
+std::string words(const char* pass, std::int64_t rows, std::int64_t columns, Element element = Element::fp32) {
+  return std::string(pass) + " " + std::to_string(rows) + "x" + std::to_string(columns) +
+         (element == Element::fp32 ? "" : " bf16");
 }
+
+DType dtype_of(Element element) { return element == Element::fp32 ? DType::fp32 : DType::bf16; }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-void check_swiglu(PassChecks& checks, std::int64_t rows, std::int64_t columns) {
-  const Values gate_up = random_values(2 * rows * columns, 1, 3.0f), dout = random_values(rows * columns, 2);
+void check_swiglu(PassChecks& checks, std::int64_t rows, std::int64_t columns, Element element) {
+  const Values gate_up = random_values(2 * rows * columns, 1, 3.0f, element),
+               dout = random_values(rows * columns, 2, 1.0f, element);
   Exact out, dgate_up(gate_up.size());
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < columns; ++c) {
@@ -130,15 +61,15 @@ void check_swiglu(PassChecks& checks, std::int64_t rows, std::int64_t columns) {
       dgate_up[up_at] = d * gate * s;
     }
   }
-  checks.check(words("swiglu", rows, columns), 2, {out}, [&](Arrays& a) {
+  checks.check(words("swiglu", rows, columns, element), 2, {out}, [&](Arrays& a) {
     float* const to = a.room(rows * columns);
-    a.work().swiglu({a.put(gate_up), to, rows, columns}, {});
-    return Results{{"out", columns, a.get(to, rows * columns)}};
+    a.work().swiglu({a.put(gate_up, element), to, rows, columns, element}, {});
+    return Results{{"out", columns, a.get(to, rows * columns, element), dtype_of(element)}};
   });
-  checks.check(words("swiglu backward", rows, columns), 3, {dgate_up}, [&](Arrays& a) {
-    float* const both = a.put(gate_up);
-    a.work().swiglu_backward({both, a.put(dout), both, rows, columns}, {});
-    return Results{{"dgate_up", 2 * columns, a.get(both, 2 * rows * columns)}};
+  checks.check(words("swiglu backward", rows, columns, element), 3, {dgate_up}, [&](Arrays& a) {
+    void* const both = a.put(gate_up, element);
+    a.work().swiglu_backward({both, a.put(dout, element), both, rows, columns, element}, {});
+    return Results{{"dgate_up", 2 * columns, a.get(both, 2 * rows * columns, element), dtype_of(element)}};
   });
 }
 
@@ -172,59 +103,58 @@ ExactNorm expected_norm(const Values& x, const Values& branch, const Values& wei
 }
 
 // Backward reads the x that forward read, so its reference has no branch.
-void check_norm(PassChecks& checks, std::int64_t rows, std::int64_t columns, bool adds) {
+void check_norm(PassChecks& checks, std::int64_t rows, std::int64_t columns, bool adds, Element element) {
   const std::int64_t count = rows * columns;
-  const Values x = random_values(count, 5), branch = adds ? random_values(count, 6) : Values{},
-               dy = random_values(count, 7), weight = random_values(columns, 8),
+  const Values x = random_values(count, 5), branch = adds ? random_values(count, 6, 1.0f, element) : Values{},
+               dy = random_values(count, 7, 1.0f, element), weight = random_values(columns, 8),
                before = adds ? random_values(count, 9) : Values{};
   const ExactNorm forward = expected_norm(x, branch, weight, dy, {}, columns),
                   backward = expected_norm(x, {}, weight, dy, before, columns);
   const auto run_forward = [&](Arrays& a) {
     float *const sum = a.room(count), *const y = a.room(count);
     a.work().rms_norm({.x = a.put(x),
-                       .branch = adds ? a.put(branch) : nullptr,
+                       .branch = adds ? a.put(branch, element) : nullptr,
                        .sum = adds ? sum : nullptr,
                        .weight = a.put(weight),
                        .y = y,
                        .inverse = a.room(rows),
                        .rows = rows,
                        .columns = columns,
-                       .epsilon = kEpsilon},
+                       .epsilon = kEpsilon,
+                       .element = element},
                       {});
-    Results results{{"y", columns, a.get(y, count)}};
+    Results results{{"y", columns, a.get(y, count, element), dtype_of(element)}};
     if (adds) results.push_back({"sum", columns, a.get(sum, count)});
     return results;
   };
-  checks.check(words(adds ? "norm of a sum" : "norm", rows, columns), 2, {forward.y, forward.sum}, run_forward);
-  checks.check(words(adds ? "added norm backward" : "norm backward", rows, columns), 3, {backward.dx, backward.dweight},
-               [&](Arrays& a) {
-                 float *const inverse = a.room(rows), *const dx = adds ? a.put(before) : a.room(count),
-                              *const dweight = a.put(weight), *const from = a.put(x), *const w = a.put(weight);
-                 a.work().rms_norm({.x = from,
-                                    .branch = nullptr,
-                                    .sum = nullptr,
+  checks.check(words(adds ? "norm of a sum" : "norm", rows, columns, element), 2, {forward.y, forward.sum},
+               run_forward);
+  checks.check(
+      words(adds ? "added norm backward" : "norm backward", rows, columns, element), 3,
+      {backward.dx, backward.dweight, backward.dx}, [&](Arrays& a) {
+        float *const inverse = a.room(rows), *const dx = adds ? a.put(before) : a.room(count),
+                     *const dweight = a.put(weight), *const from = a.put(x), *const w = a.put(weight);
+        auto* const rounded = a.room<std::uint16_t>(count);
+        a.work().rms_norm({from, nullptr, nullptr, w, a.room(count), inverse, rows, columns, kEpsilon, element}, {});
+        const std::int64_t partials = std::max(model::partial_count(DeviceKind::cpu, rows, columns),
+                                               model::partial_count(DeviceKind::cuda, rows, columns));
+        a.work().rms_norm_backward({.x = from,
                                     .weight = w,
-                                    .y = a.room(count),
                                     .inverse = inverse,
+                                    .dy = a.put(dy, element),
+                                    .dx = dx,
+                                    .accumulate = adds,
+                                    .dweight = dweight,
                                     .rows = rows,
                                     .columns = columns,
-                                    .epsilon = kEpsilon},
-                                   {});
-                 const std::int64_t partials = std::max(model::partial_count(DeviceKind::cpu, rows, columns),
-                                                        model::partial_count(DeviceKind::cuda, rows, columns));
-                 a.work().rms_norm_backward({.x = from,
-                                             .weight = w,
-                                             .inverse = inverse,
-                                             .dy = a.put(dy),
-                                             .dx = dx,
-                                             .accumulate = adds,
-                                             .dweight = dweight,
-                                             .rows = rows,
-                                             .columns = columns,
-                                             .epsilon = kEpsilon},
-                                            a.room(partials), {});
-                 return Results{{"dx", columns, a.get(dx, count)}, {"dweight", columns, a.get(dweight, columns)}};
-               });
+                                    .epsilon = kEpsilon,
+                                    .element = element,
+                                    .rounded = rounded},
+                                   a.room(partials), {});
+        return Results{{"dx", columns, a.get(dx, count)},
+                       {"dweight", columns, a.get(dweight, columns)},
+                       {"dx, rounded", columns, a.get(rounded, count, Element::bf16), DType::bf16}};
+      });
 }
 
 void check_tokens(PassChecks& checks, std::int64_t rows, std::int64_t columns, std::int64_t vocabulary) {
@@ -249,7 +179,17 @@ Values losses_of(const std::vector<cpu::RowLoss>& rows) {
   return losses;
 }
 
-void check_loss(PassChecks& checks, std::int64_t rows, std::int64_t columns) {
+// A gradient in bf16 fills the first half of each row.
+Values gradients_of(const Values& memory, std::int64_t columns, Element element) {
+  if (element == Element::fp32) return memory;
+  Values all;
+  for (std::size_t row = 0; row < memory.size(); row += static_cast<std::size_t>(columns)) {
+    for (std::int64_t c = 0; c < columns; ++c) all.push_back(core::load_as_float(&memory[row], DType::bf16, c));
+  }
+  return all;
+}
+
+void check_loss(PassChecks& checks, std::int64_t rows, std::int64_t columns, Element element) {
   constexpr float kGradient = 0.25f;
   const Values logits = random_values(rows * columns, 13, 4.0f);
   const std::vector<std::int32_t> targets = random_tokens(rows, columns, 14);
@@ -268,13 +208,17 @@ void check_loss(PassChecks& checks, std::int64_t rows, std::int64_t columns) {
   const auto run = [&](Arrays& a, float gradient) {
     float* const to = a.put(logits);
     auto* const kept = a.room<cpu::RowLoss>(rows);
-    a.work().cross_entropy({to, a.put(targets), kept, rows, columns, gradient}, {});
-    Results results{{"losses", rows, losses_of(a.get(kept, rows))}, {"logits", columns, a.get(to, rows * columns)}};
-    return results;
+    a.work().cross_entropy({to, a.put(targets), kept, rows, columns, gradient, element}, {});
+    const Values after = a.get(to, rows * columns);
+    return Results{
+        {"losses", rows, losses_of(a.get(kept, rows))},
+        {"logits", columns, gradient == 0 ? after : gradients_of(after, columns, element), dtype_of(element)}};
   };
-  checks.check(words("loss", rows, columns), 2, {losses, gradients}, [&](Arrays& a) { return run(a, kGradient); });
+  checks.check(words("loss", rows, columns, element), 2, {losses, gradients},
+               [&](Arrays& a) { return run(a, kGradient); });
   const Exact unchanged(logits.begin(), logits.end());
-  checks.check(words("loss alone", rows, columns), 2, {losses, unchanged}, [&](Arrays& a) { return run(a, 0); });
+  checks.check(words("loss alone", rows, columns, element), 2, {losses, unchanged},
+               [&](Arrays& a) { return run(a, 0); });
 }
 
 struct ExactUpdate {
@@ -312,6 +256,8 @@ void check_update(PassChecks& checks, Verdicts& verdicts, std::int64_t count, do
     cpu::AdamWTask task = constants;
     task.weight = a.put(weight), task.m = a.put(m), task.v = a.put(v);
     const float* const from = a.put(gradient);
+    task.rounded = a.room<std::uint16_t>(count);
+    a.work().round(task.rounded, task.weight, count, {});
     task.gradient = from;
     auto* const clipping = a.room<model::Clipping>(1);
     a.work().update({.gradients = {from, gradient.size()},
@@ -323,9 +269,10 @@ void check_update(PassChecks& checks, Verdicts& verdicts, std::int64_t count, do
     found = a.get(clipping, 1)[0];
     return Results{{"weights", count, a.get(task.weight, count)},
                    {"m", count, a.get(task.m, count)},
-                   {"v", count, a.get(task.v, count)}};
+                   {"v", count, a.get(task.v, count)},
+                   {"rounded weights", count, a.get(task.rounded, count, Element::bf16), DType::bf16}};
   };
-  checks.check(what, 2, {e.weight, e.m, e.v}, [&](Arrays& a) { return run(a, g); });
+  checks.check(what, 2, {e.weight, e.m, e.v, e.weight}, [&](Arrays& a) { return run(a, g); });
   // 4096 squares: 16 in a thread, then 5 and 7 additions. The root halves the relative error of 28 roundings.
   verdicts.judge(what + " norm",
                  std::abs(found.norm - e.norm) <= 14 * 0x1p-24 * e.norm ? "" : std::to_string(found.norm));
@@ -339,19 +286,20 @@ void check_update(PassChecks& checks, Verdicts& verdicts, std::int64_t count, do
 
 void check_model_passes(Verdicts& verdicts) {
   PassChecks checks(verdicts);
-  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{67, 12}, {5, 1025}, {130, 2050}, {2, 333}})
-    check_swiglu(checks, rows, columns);
-  for (const auto& [rows, columns] :
-       {std::pair<std::int64_t, std::int64_t>{67, 12}, {64, 96}, {5, 770}, {1030, 129}, {8200, 64}, {2, 333}}) {
-    check_norm(checks, rows, columns, false);
-    check_norm(checks, rows, columns, true);
+  using Size = std::pair<std::int64_t, std::int64_t>;
+  for (const Element element : {Element::fp32, Element::bf16}) {
+    for (const auto& [rows, columns] : {Size{67, 12}, {5, 1025}, {130, 2050}, {2, 333}})
+      check_swiglu(checks, rows, columns, element);
+    for (const auto& [rows, columns] : {Size{67, 12}, {64, 96}, {5, 770}, {1030, 129}, {8200, 64}, {2, 333}}) {
+      check_norm(checks, rows, columns, false, element);
+      check_norm(checks, rows, columns, true, element);
+    }
+    for (const auto& [rows, columns] : {Size{90, 11}, {33, 256}, {40, 257}, {50, 10'000}, {300, 777}})
+      check_loss(checks, rows, columns, element);
   }
   check_tokens(checks, 700, 33, 9);
   check_tokens(checks, 513, 300, 10'000);
   check_tokens(checks, 3000, 7, 1);
-  for (const auto& [rows, columns] :
-       {std::pair<std::int64_t, std::int64_t>{90, 11}, {33, 256}, {40, 257}, {50, 10'000}, {300, 777}})
-    check_loss(checks, rows, columns);
   for (const std::int64_t count : {700, 4096, 100'001}) {
     check_update(checks, verdicts, count, 1.0);
     check_update(checks, verdicts, count, 1e9);

@@ -17,10 +17,6 @@
 namespace fovea::model {
 namespace {
 
-core::RunContext on(int threads) { return {.threads = threads}; }
-
-std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
-
 TEST(Model, LossAndGradientsAreRight) {
   const Extent extent{2, 5};
   const std::vector<std::int32_t> tokens = tokens_of(kTiny, extent.rows(), 1),

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "core/plan.h"
 #include "core/random.h"
 #include "model/parameters.h"
 
@@ -11,6 +13,10 @@ namespace fovea::model {
 
 constexpr Config kTiny{.vocabulary = 11, .layers = 2, .width = 12, .heads = 3, .hidden = 10, .context = 8};
 constexpr Config kSmall{.vocabulary = 70, .layers = 2, .width = 48, .heads = 4, .hidden = 80, .context = 32};
+
+inline core::RunContext on(int threads) { return {.threads = threads}; }
+
+inline std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
 
 inline std::vector<std::int32_t> tokens_of(const Config& config, std::int64_t count, std::uint64_t seed) {
   std::vector<std::int32_t> all;

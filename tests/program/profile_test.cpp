@@ -53,6 +53,32 @@ TEST(Profile, HasARowForEachPass) {
   EXPECT_EQ(rows[1].flops, rows[2].flops) << "of products and attention";
 }
 
+TEST(Profile, TakesATypeAndCheckpointedActivations) {
+  const Folder folder;
+  const auto row_of = [&](const std::vector<std::string>& more) {
+    const std::string file = folder / ("run" + std::to_string(more.size()) + ".jsonl");
+    std::vector<std::string> words = command({"--passes", "step", "--batch", "4", "-o", file});
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended run = fovea(words);
+    EXPECT_EQ(run.code, 0) << run.err;
+    expect_valid_records(file);
+    return program::load_records(file).profiles.at(0);
+  };
+  const program::ProfileRow fp32 = row_of({}), bf16 = row_of({"--dtype", "bf16"}),
+                            checkpointed = row_of({"--dtype", "bf16", "--checkpoint-activations"});
+  EXPECT_EQ(bf16.sizes, fp32.sizes + " dtype=bf16");
+  EXPECT_EQ(checkpointed.sizes, bf16.sizes + " activations=checkpointed");
+  EXPECT_GT(bf16.state_bytes, fp32.state_bytes);
+  EXPECT_LT(bf16.activation_bytes, fp32.activation_bytes);
+  EXPECT_LT(checkpointed.activation_bytes, bf16.activation_bytes);
+  EXPECT_EQ(bf16.flops, fp32.flops);
+  EXPECT_GT(checkpointed.flops, bf16.flops);
+  EXPECT_EQ(checkpointed.parts.at("backward.recompute").calls, 1) << "of two layers";
+  double flops = 0;
+  for (const auto& [name, part] : checkpointed.parts) flops += part.flops;
+  EXPECT_DOUBLE_EQ(flops, checkpointed.flops);
+}
+
 TEST(Profile, AModelThatDoesNotFitIsARowAndTheRunGoesOn) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";

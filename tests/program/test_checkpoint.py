@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 WIDTH, HIDDEN, LAYERS, VOCABULARY = 16, 24, 2, 256
 
@@ -32,11 +33,14 @@ def load_by_hand(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return tensors, metadata
 
 
-def test_a_checkpoint_is_readable_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_checkpoint_is_readable_elsewhere(tmp_path: Path, dtype: str) -> None:
+    """Whatever the model computes in, a checkpoint holds fp32."""
     (tmp_path / "text").write_text("a text that is long enough " * 20)
     subprocess.run([os.environ["FOVEA_PROGRAM"], "train", "--text", tmp_path / "text", "-o", tmp_path / "out",
                     "--layers", str(LAYERS), "--width", str(WIDTH), "--heads", "2", "--hidden", str(HIDDEN),
-                    "--context", "16", "--batch", "2", "--steps", "3", "--warm-up", "1"], check=True)
+                    "--context", "16", "--batch", "2", "--steps", "3", "--warm-up", "1",
+                    "--dtype", dtype], check=True)
     tensors, metadata = load(tmp_path / "out/checkpoint.safetensors")
     assert metadata["format"] == "fovea.checkpoint/1"
     assert metadata["step"] == "3"
@@ -49,7 +53,9 @@ def test_a_checkpoint_is_readable_elsewhere(tmp_path: Path) -> None:
             ("feed_forward.up", (HIDDEN, WIDTH)), ("feed_forward.down", (WIDTH, HIDDEN)))}
     for name, shape in shapes.items():
         for prefix in ("", "optimizer.m.", "optimizer.v."):
-            assert tensors.pop(prefix + name).shape == shape
+            tensor = tensors.pop(prefix + name)
+            assert tensor.shape == shape
+            assert tensor.dtype == np.float32
     assert not tensors, "a tensor without a meaning"
 
 

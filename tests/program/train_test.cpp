@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -88,6 +89,10 @@ TEST_F(Train, LearnsAndKeepsARecord) {
   EXPECT_LT(*records.steps.at(60).trigram, 2.0);
   EXPECT_EQ(records.environments.at(0).facts.at("text_sha256").size(), 64u);
   EXPECT_NE(run.out.find("a trigram count model"), std::string::npos) << run.out;
+  const std::size_t planned = run.out.find("memory: "), measured = run.out.find(" planned, ");
+  ASSERT_TRUE(planned < measured && measured != std::string::npos) << run.out;
+  const std::string size = run.out.substr(planned + 8, measured - planned - 8);
+  EXPECT_NE(run.out.find(size + " planned, " + size + " measured"), std::string::npos) << run.out;
   EXPECT_NE(run.err.find("[60/60]"), std::string::npos) << run.err;
   const Ended told = fovea(command("out", 60, {"--accumulate", "2", "--resume", "--json"}));
   EXPECT_EQ(told.out, program::json_line(records.steps.at(60)) + "\n") << "of a training that is complete";
@@ -102,6 +107,44 @@ TEST_F(Train, ThreadsDoNotChangeTheBits) {
   }
   ASSERT_EQ(fovea(command("other", 6, {"--seed", "1"})).code, 0);
   EXPECT_NE(read_text(checkpoint("other")), read_text(checkpoint("1")));
+}
+
+// The weights and moments of a checkpoint, without its header.
+std::string tensors_of(const std::string& path) {
+  const std::string bytes = read_text(path);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return bytes.substr(sizeof length + length);
+}
+
+TEST_F(Train, Bf16KeepsItsMastersAndContinuesToTheSameBits) {
+  const std::vector<std::string> bf16{"--dtype", "bf16", "--save-every", "5"};
+  std::vector<std::string> resumed = bf16, checkpointed = bf16, threads = bf16;
+  resumed.emplace_back("--resume");
+  checkpointed.emplace_back("--checkpoint-activations");
+  threads.insert(threads.end(), {"--threads", "3"});
+  ASSERT_EQ(fovea(command("whole", 40, bf16)).code, 0);
+  ASSERT_EQ(fovea(command("fp32", 40)).code, 0);
+  EXPECT_EQ(tensors_of(checkpoint("whole")).size(), tensors_of(checkpoint("fp32")).size()) << "in fp32, all of them";
+  EXPECT_NE(tensors_of(checkpoint("whole")), tensors_of(checkpoint("fp32")));
+  const auto loss = [&](const std::string& output) { return program::load_records(losses(output)).steps.at(40).loss; };
+  EXPECT_LT(loss("whole"), 4.5);
+  EXPECT_NEAR(loss("whole"), loss("fp32"), 0.05);
+  ASSERT_EQ(fovea(command("checkpointed", 40, checkpointed)).code, 0);
+  EXPECT_EQ(read_text(checkpoint("checkpointed")), read_text(checkpoint("whole")));
+  ASSERT_EQ(fovea(command("threads", 40, threads)).code, 0);
+  EXPECT_EQ(read_text(checkpoint("threads")), read_text(checkpoint("whole")));
+  const Ended killed = fovea(command("parts", 40, bf16), {.while_it_runs = [&](pid_t pid) {
+                               while (!std::filesystem::exists(checkpoint("parts")))
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                               kill(pid, SIGINT);
+                             }});
+  ASSERT_TRUE(killed.code == 130 || killed.code == 0) << killed.err;
+  ASSERT_EQ(fovea(command("parts", 40, resumed)).code, 0);
+  EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
+  const Ended other = fovea(command("parts", 40, {"--resume"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(flat(other.err).find("model differs"), std::string::npos) << other.err;
 }
 
 TEST_F(Train, AnInterruptedRunContinuesToTheSameBits) {

@@ -29,7 +29,9 @@ void adamw(const AdamWTask& t) {
     const Vec decayed = mul(load_floats(t.weight + i, count), decay);
     store_floats(t.m + i, count, m);
     store_floats(t.v + i, count, v);
-    store_floats(t.weight + i, count, sub(decayed, mul(step, ratio)));
+    const Vec weight = sub(decayed, mul(step, ratio));
+    store_floats(t.weight + i, count, weight);
+    if (t.rounded != nullptr) store_some(t.rounded, Element::bf16, i, count, weight);
   }
 }
 

@@ -5,11 +5,10 @@
 
 #include <stdint.h>
 
+#include "cpu/kernels/element.h"
 #include "cpu/kernels/model_kernels.h"
 
 namespace fovea::cpu {
-
-enum class Element : uint8_t { fp32, bf16, fp16 };
 
 // The rows of one (batch, key head). Query row r is position r / group of query head r % group, of the group of heads
 // that read this key head. For keys, group is 1. Strides count elements.

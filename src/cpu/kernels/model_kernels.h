@@ -1,44 +1,53 @@
 // The kernels of a transformer beside products and attention: norm, SwiGLU, token rows, loss, optimizer. All matrices
-// are dense fp32 [rows, columns]. The same rules as in kernels.h hold for this header.
+// are dense [rows, columns]; those that are void* have the task's `element`, fp32 or bf16. The same rules as in
+// kernels.h hold for this header.
 #pragma once
 
 #include <stdint.h>
+
+#include "cpu/kernels/element.h"
 
 namespace fovea::cpu {
 
 // y = x * inverse * weight, inverse = 1 / sqrt(mean of a row's x^2 + epsilon). Zhang, Sennrich, arXiv 1910.07467.
 struct RmsNormTask {
   const float* x;
-  const float* branch;  // added to x first; null: none
+  const void* branch;   // added to x first; null: none
   float* sum;           // x + branch; not written without a branch
   const float* weight;  // [columns]
-  float* y;
+  void* y;
   float* inverse;  // [rows]
   int64_t rows, columns;
   float epsilon;
+  Element element = Element::fp32;
 };
 
 // dx = inverse * (g - x * inverse^2 * mean of a row's g * x), g = dy * weight.
 struct RmsNormBackwardTask {
-  const float *x, *weight, *inverse, *dy;
+  const float *x, *weight, *inverse;
+  const void* dy;
   float* dx;
   bool accumulate;  // add to dx
   float* dweight;   // [columns]: the sum over these rows
   int64_t rows, columns;
   float epsilon;  // that `inverse` has; for devices that compute it again
+  Element element = Element::fp32;
+  uint16_t* rounded = nullptr;  // dx once more, in bf16; null: not wanted
 };
 
 // out = silu(gate) * up, silu(a) = a / (1 + exp(-a)). A row holds its gates, then its ups. Shazeer, arXiv 2002.05202.
 struct SwigluTask {
-  const float* gate_up;  // [rows, 2 columns]
-  float* out;            // [rows, columns]
+  const void* gate_up;  // [rows, 2 columns]
+  void* out;            // [rows, columns]
   int64_t rows, columns;
+  Element element = Element::fp32;
 };
 
 struct SwigluBackwardTask {
-  const float *gate_up, *dout;
-  float* dgate_up;  // may be gate_up
+  const void *gate_up, *dout;
+  void* dgate_up;  // may be gate_up
   int64_t rows, columns;
+  Element element = Element::fp32;
 };
 
 // rows[i] = table[tokens[i]].
@@ -62,13 +71,15 @@ struct RowLoss {
   float maximum, sum, logit;  // loss = log(sum of exp(x - maximum)) + (maximum - the target's logit)
 };
 
-// Softmax and cross-entropy. If `gradient` is not 0, logits become gradient * (softmax - one at the target).
+// Softmax and cross-entropy. If `gradient` is not 0, logits become gradient * (softmax - one at the target). As bf16
+// the gradient of a row fills the first half of the row's memory.
 struct CrossEntropyTask {
   float* logits;
   const int32_t* targets;  // [rows]
   RowLoss* losses;         // [rows]
   int64_t rows, columns;
   float gradient;
+  Element element = Element::fp32;  // of the gradient
 };
 
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2, for step t.
@@ -82,7 +93,8 @@ struct AdamWTask {
   float step_size;  // learning rate / (1 - beta1^t)
   float v_factor;   // 1 / sqrt(1 - beta2^t)
   float epsilon;
-  float decay;  // 1 - learning rate * weight decay
+  float decay;                  // 1 - learning rate * weight decay
+  uint16_t* rounded = nullptr;  // the new weights as bf16; null: not wanted
 };
 
 struct ModelKernels {

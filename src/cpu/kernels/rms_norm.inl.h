@@ -11,11 +11,10 @@ void rms_norm(const RmsNormTask& t) {
     const float* x = t.x + r * t.columns;
     Vec squares = zero();
     if (t.branch != nullptr) {
-      const float* const branch = t.branch + r * t.columns;
       float* const sum = t.sum + r * t.columns;
       for (int64_t c = 0; c < t.columns; c += kLanes) {
         const int64_t count = t.columns - c;
-        const Vec added = add(load_floats(x + c, count), load_floats(branch + c, count));
+        const Vec added = add(load_floats(x + c, count), load_some(t.branch, t.element, r * t.columns + c, count));
         store_floats(sum + c, count, added);
         squares = fma(added, added, squares);
       }
@@ -33,7 +32,8 @@ void rms_norm(const RmsNormTask& t) {
     for (int64_t c = 0; c < t.columns; c += kLanes) {
       const int64_t count = t.columns - c;
       const Vec weight = load_floats(t.weight + c, count);
-      store_floats(t.y + r * t.columns + c, count, mul(mul(load_floats(x + c, count), factor), weight));
+      const Vec y = mul(mul(load_floats(x + c, count), factor), weight);
+      store_some(t.y, t.element, r * t.columns + c, count, y);
     }
   }
 }
@@ -41,12 +41,12 @@ void rms_norm(const RmsNormTask& t) {
 void rms_norm_backward(const RmsNormBackwardTask& t) {
   for (int64_t r = 0; r < t.rows; ++r) {
     const int64_t row = r * t.columns;
-    const float *const x = t.x + row, *const dy = t.dy + row;
+    const float* const x = t.x + row;
     float* const dx = t.dx + row;
     Vec products = zero();
     for (int64_t c = 0; c < t.columns; c += kLanes) {
       const int64_t count = t.columns - c;
-      const Vec g = mul(load_floats(dy + c, count), load_floats(t.weight + c, count));
+      const Vec g = mul(load_some(t.dy, t.element, row + c, count), load_floats(t.weight + c, count));
       products = fma(g, load_floats(x + c, count), products);
     }
     const float scale = t.inverse[r];
@@ -54,11 +54,12 @@ void rms_norm_backward(const RmsNormBackwardTask& t) {
     const Vec inverse = broadcast(scale), back = broadcast(mean * scale * scale);
     for (int64_t c = 0; c < t.columns; c += kLanes) {
       const int64_t count = t.columns - c;
-      const Vec value = load_floats(x + c, count), up = load_floats(dy + c, count);
+      const Vec value = load_floats(x + c, count), up = load_some(t.dy, t.element, row + c, count);
       const Vec g = mul(up, load_floats(t.weight + c, count));
       Vec gradient = mul(inverse, sub(g, mul(value, back)));
       if (t.accumulate) gradient = add(gradient, load_floats(dx + c, count));
       store_floats(dx + c, count, gradient);
+      if (t.rounded != nullptr) store_some(t.rounded, Element::bf16, row + c, count, gradient);
       const Vec before = r == 0 ? zero() : load_floats(t.dweight + c, count);
       store_floats(t.dweight + c, count, fma(mul(value, inverse), up, before));
     }

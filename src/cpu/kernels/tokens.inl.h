@@ -35,6 +35,13 @@ float largest_of(const float* x, int64_t columns) {
   return largest;
 }
 
+// Rounds a row into the first half of its own memory, front to back: what is overwritten was read. A copy of bytes
+// keeps this order, which a store of another type would not.
+inline void round_in_place(float* x, Element element, int64_t columns) {
+  for (int64_t c = 0; c < columns; c += kLanes)
+    store_tail(x, element, c, smaller(kLanes, columns - c), load_floats(x + c, columns - c));
+}
+
 void cross_entropy(const CrossEntropyTask& t) {
   for (int64_t r = 0; r < t.rows; ++r) {
     float* const x = t.logits + r * t.columns;
@@ -61,6 +68,7 @@ void cross_entropy(const CrossEntropyTask& t) {
     for (int64_t c = 0; c < t.columns; c += kLanes)
       store_floats(x + c, t.columns - c, mul(load_floats(x + c, t.columns - c), factor));
     x[t.targets[r]] -= t.gradient;
+    if (t.element != Element::fp32) round_in_place(x, t.element, t.columns);
   }
 }
 

@@ -2,12 +2,23 @@
 // sizes decide.
 #include <cfloat>
 
+#include "cuda/device/element.cuh"
 #include "model/cuda/kernels.h"
 
 namespace fovea::model {
 namespace {
 
 constexpr int kWarps = kThreads / 32;
+
+using cpu::Element;
+static_assert(static_cast<int>(Element::bf16) == static_cast<int>(cuda::ElementKind::bf16));
+
+__device__ __forceinline__ float load(const void* data, Element element, std::int64_t index) {
+  return cuda::load_element(data, static_cast<cuda::ElementKind>(element), index);
+}
+__device__ __forceinline__ void store(void* data, Element element, std::int64_t index, float value) {
+  cuda::store_element(data, static_cast<cuda::ElementKind>(element), index, value);
+}
 
 // visit(row, column) for every element of a matrix.
 template <class Visit>
@@ -20,22 +31,25 @@ __device__ __forceinline__ void for_elements(std::int64_t rows, std::int64_t col
   }
 }
 
+template <Element kElement>
 __global__ void __launch_bounds__(kThreads) swiglu(const __grid_constant__ cpu::SwigluTask t) {
   for_elements(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
-    const float* const gate_up = t.gate_up + 2 * row * t.columns + column;
-    const float gate = gate_up[0], up = gate_up[t.columns];
-    t.out[row * t.columns + column] = gate / (1.0f + expf(-gate)) * up;
+    const std::int64_t at = 2 * row * t.columns + column;
+    const float gate = load(t.gate_up, kElement, at), up = load(t.gate_up, kElement, at + t.columns);
+    store(t.out, kElement, row * t.columns + column, gate / (1.0f + expf(-gate)) * up);
   });
 }
 
 // With s = sigmoid(gate): dgate = dout up s (1 + gate (1 - s)), dup = dout gate s.
+template <Element kElement>
 __global__ void __launch_bounds__(kThreads) swiglu_backward(const __grid_constant__ cpu::SwigluBackwardTask t) {
   for_elements(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
     const std::int64_t at = 2 * row * t.columns + column;
-    const float gate = t.gate_up[at], up = t.gate_up[at + t.columns], dout = t.dout[row * t.columns + column];
+    const float gate = load(t.gate_up, kElement, at), up = load(t.gate_up, kElement, at + t.columns);
+    const float dout = load(t.dout, kElement, row * t.columns + column);
     const float s = 1.0f / (1.0f + expf(-gate));
-    t.dgate_up[at] = dout * up * s * (1.0f + gate * (1.0f - s));
-    t.dgate_up[at + t.columns] = dout * gate * s;
+    store(t.dgate_up, kElement, at, dout * up * s * (1.0f + gate * (1.0f - s)));
+    store(t.dgate_up, kElement, at + t.columns, dout * gate * s);
   });
 }
 
@@ -112,6 +126,29 @@ __device__ __forceinline__ ExpSum sum_of_block(ExpSum sum) {
   return all;
 }
 
+// Replaces a row of logits by its gradient. As bf16 it fills the first half of the row: the thread block has read every
+// logit that it overwrites before it writes.
+__device__ __forceinline__ void write_gradient(const cpu::CrossEntropyTask& t, float* logits, std::int32_t target,
+                                               const ExpSum& all) {
+  constexpr int kEach = 4;
+  const float factor = t.gradient / all.sum;
+  for (std::int64_t first = 0; first < t.columns; first += kEach * kThreads) {
+    float values[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const std::int64_t column = first + i * kThreads + threadIdx.x;
+      if (column >= t.columns) continue;
+      values[i] = factor * expf(logits[column] - all.maximum) - (column == target ? t.gradient : 0.0f);
+    }
+    if (t.element != Element::fp32) __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const std::int64_t column = first + i * kThreads + threadIdx.x;
+      if (column < t.columns) store(logits, t.element, column, values[i]);
+    }
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) cross_entropy(const __grid_constant__ cpu::CrossEntropyTask t) {
   for (std::int64_t row = blockIdx.x; row < t.rows; row += gridDim.x) {
     float* const logits = t.logits + row * t.columns;
@@ -121,17 +158,20 @@ __global__ void __launch_bounds__(kThreads) cross_entropy(const __grid_constant_
     for (std::int64_t column = threadIdx.x; column < t.columns; column += kThreads) mine.add(logits[column]);
     const ExpSum all = sum_of_block(mine);
     if (threadIdx.x == 0) t.losses[row] = {all.maximum, all.sum, logit};
-    if (t.gradient == 0.0f) continue;
-    const float factor = t.gradient / all.sum;
-    for (std::int64_t column = threadIdx.x; column < t.columns; column += kThreads)
-      logits[column] = factor * expf(logits[column] - all.maximum) - (column == target ? t.gradient : 0.0f);
+    if (t.gradient != 0.0f) write_gradient(t, logits, target, all);
   }
 }
 
 __global__ void __launch_bounds__(kThreads) add(const __grid_constant__ AddParameters p) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.count; i += step)
-    p.to[i] = p.a[i] + p.b[i];
+    p.to[i] = p.a[i] + load(p.b, p.element, i);
+}
+
+__global__ void __launch_bounds__(kThreads) round_to_bf16(const __grid_constant__ RoundParameters p) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.count; i += step)
+    store(p.to, Element::bf16, i, p.from[i]);
 }
 
 // The sum over a thread block, in the first thread.
@@ -171,17 +211,26 @@ __global__ void __launch_bounds__(kThreads) adamw(const __grid_constant__ AdamWP
     const float m = fmaf(t.rest1, g - t.m[i], t.m[i]), v = fmaf(t.rest2 * g, g, t.beta2 * t.v[i]);
     t.m[i] = m;
     t.v[i] = v;
-    t.weight[i] = t.weight[i] * t.decay - t.step_size * (m / fmaf(sqrtf(v), t.v_factor, t.epsilon));
+    const float weight = t.weight[i] * t.decay - t.step_size * (m / fmaf(sqrtf(v), t.v_factor, t.epsilon));
+    t.weight[i] = weight;
+    if (t.rounded != nullptr) store(t.rounded, Element::bf16, i, weight);
   }
 }
 
 }  // namespace
 
-const void* swiglu_kernel() { return reinterpret_cast<const void*>(&swiglu); }
-const void* swiglu_backward_kernel() { return reinterpret_cast<const void*>(&swiglu_backward); }
+const void* swiglu_kernel(Element element) {
+  return element == Element::fp32 ? reinterpret_cast<const void*>(&swiglu<Element::fp32>)
+                                  : reinterpret_cast<const void*>(&swiglu<Element::bf16>);
+}
+const void* swiglu_backward_kernel(Element element) {
+  return element == Element::fp32 ? reinterpret_cast<const void*>(&swiglu_backward<Element::fp32>)
+                                  : reinterpret_cast<const void*>(&swiglu_backward<Element::bf16>);
+}
 const void* gather_kernel() { return reinterpret_cast<const void*>(&gather); }
 const void* scatter_kernel() { return reinterpret_cast<const void*>(&scatter); }
 const void* cross_entropy_kernel() { return reinterpret_cast<const void*>(&cross_entropy); }
+const void* round_kernel() { return reinterpret_cast<const void*>(&round_to_bf16); }
 const void* add_kernel() { return reinterpret_cast<const void*>(&add); }
 const void* square_sums_kernel() { return reinterpret_cast<const void*>(&square_sums); }
 const void* clip_kernel() { return reinterpret_cast<const void*>(&clip); }

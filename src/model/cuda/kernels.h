@@ -12,9 +12,9 @@ constexpr int kThreads = 256;  // of a thread block
 
 // These take tiles of kTileColumns columns of one row; a thread block takes one tile after another.
 constexpr std::int64_t kTileColumns = 1024;
-const void* swiglu_kernel();           // parameter: cpu::SwigluTask
-const void* swiglu_backward_kernel();  // parameter: cpu::SwigluBackwardTask
-const void* gather_kernel();           // parameter: cpu::GatherTask
+const void* swiglu_kernel(cpu::Element element);           // parameter: cpu::SwigluTask
+const void* swiglu_backward_kernel(cpu::Element element);  // parameter: cpu::SwigluBackwardTask
+const void* gather_kernel();                               // parameter: cpu::GatherTask
 
 // In these a thread block works on one row at a time.
 const void* cross_entropy_kernel();  // parameter: cpu::CrossEntropyTask
@@ -22,11 +22,21 @@ const void* scatter_kernel();        // parameter: cpu::ScatterTask
 
 // to = a + b.
 struct AddParameters {
-  const float *a = nullptr, *b = nullptr;
+  const float* a = nullptr;
+  const void* b = nullptr;
   float* to = nullptr;
   std::int64_t count = 0;
+  cpu::Element element = cpu::Element::fp32;  // of b
 };
 const void* add_kernel();
+
+// to = from, rounded to bf16.
+struct RoundParameters {
+  const float* from = nullptr;
+  std::uint16_t* to = nullptr;
+  std::int64_t count = 0;
+};
+const void* round_kernel();
 
 // The sum of squares of every kSquares neighbouring values; a thread block makes one sum.
 struct SquareSumParameters {

@@ -37,20 +37,21 @@ void enqueue(const void* kernel, std::int64_t ctas, const Parameters& parameters
 
 std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return rows * divide_up(columns, kTileColumns); }
 
-// Views of fp32 arrays on the GPU, as the row passes of src/heads take them.
-template <class Float>
-auto view(Float* data, const Sizes& sizes, std::int64_t head_stride, std::int64_t row_stride) {
-  using View = std::conditional_t<std::is_const_v<Float>, TensorView, MutableTensorView>;
-  return View{.data = data, .sizes = sizes, .strides = {0, head_stride, row_stride, 1}};
+// Views of arrays on the GPU, as the row passes of src/heads take them.
+template <class Number>
+auto view(Number* data, DType dtype, const Sizes& sizes, std::int64_t head_stride, std::int64_t row_stride) {
+  using View = std::conditional_t<std::is_const_v<Number>, TensorView, MutableTensorView>;
+  return View{.data = data, .dtype = dtype, .sizes = sizes, .strides = {0, head_stride, row_stride, 1}};
 }
-template <class Float>
-auto rows_of(Float* data, std::int64_t rows, std::int64_t columns) {
+template <class Number>
+auto rows_of(Number* data, std::int64_t rows, std::int64_t columns, cpu::Element element = cpu::Element::fp32) {
   const Sizes sizes = norm_sizes(rows, columns);
-  return view(data, sizes, columns, sizes[1] * columns);
+  const DType dtype = element == cpu::Element::fp32 ? DType::fp32 : DType::bf16;
+  return view(data, dtype, sizes, columns, sizes[1] * columns);
 }
-template <class Float>
-auto vector(Float* data, std::int64_t columns) {
-  return view(data, {1, 1, 1, columns}, 0, 0);
+template <class Number>
+auto vector(Number* data, std::int64_t columns) {
+  return view(data, DType::fp32, {1, 1, 1, columns}, 0, 0);
 }
 
 // Memory of a device, and pinned memory of the host with the event of the last copy from there.
@@ -125,10 +126,11 @@ class GpuWork final : public DeviceWork {
     const CurrentDevice current(device_);
     if (t.branch != nullptr) {
       const std::int64_t count = t.rows * t.columns;
-      enqueue(add_kernel(), divide_up(count, kTileColumns), AddParameters{t.x, t.branch, t.sum, count}, context);
+      enqueue(add_kernel(), divide_up(count, kTileColumns), AddParameters{t.x, t.branch, t.sum, count, t.element},
+              context);
     }
     heads::passes_on_gpu().forward({.from = rows_of(t.branch != nullptr ? t.sum : t.x, t.rows, t.columns),
-                                    .to = rows_of(t.y, t.rows, t.columns),
+                                    .to = rows_of(t.y, t.rows, t.columns, t.element),
                                     .weight = vector(t.weight, t.columns),
                                     .epsilon = t.epsilon},
                                    context);
@@ -137,7 +139,7 @@ class GpuWork final : public DeviceWork {
   void rms_norm_backward(const cpu::RmsNormBackwardTask& t, float* partials, const RunContext& context) const override {
     const CurrentDevice current(device_);
     heads::passes_on_gpu().backward({.x = rows_of(t.x, t.rows, t.columns),
-                                     .dy = rows_of(t.dy, t.rows, t.columns),
+                                     .dy = rows_of(t.dy, t.rows, t.columns, t.element),
                                      .dx = rows_of(t.dx, t.rows, t.columns),
                                      .weight = vector(t.weight, t.columns),
                                      .epsilon = t.epsilon,
@@ -149,16 +151,17 @@ class GpuWork final : public DeviceWork {
                                 .dweight = vector(t.dweight, t.columns),
                                 .accumulate = true},
                                context);
+    if (t.rounded != nullptr) round(t.rounded, t.dx, t.rows * t.columns, context);
   }
 
   void swiglu(const cpu::SwigluTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(swiglu_kernel(), tiles(t.rows, t.columns), t, context);
+    enqueue(swiglu_kernel(t.element), tiles(t.rows, t.columns), t, context);
   }
 
   void swiglu_backward(const cpu::SwigluBackwardTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(swiglu_backward_kernel(), tiles(t.rows, t.columns), t, context);
+    enqueue(swiglu_backward_kernel(t.element), tiles(t.rows, t.columns), t, context);
   }
 
   void gather(const cpu::GatherTask& t, const RunContext& context) const override {
@@ -174,6 +177,11 @@ class GpuWork final : public DeviceWork {
   void cross_entropy(const cpu::CrossEntropyTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
     enqueue(cross_entropy_kernel(), t.rows, t, context);
+  }
+
+  void round(std::uint16_t* to, const float* from, std::int64_t count, const RunContext& context) const override {
+    const CurrentDevice current(device_);
+    enqueue(round_kernel(), divide_up(count, kTileColumns), RoundParameters{from, to, count}, context);
   }
 
   void update(const Update& u, const RunContext& context) const override {

@@ -23,18 +23,19 @@ ProfileRow planned_row(const ProfiledModel& model, const ProfileSettings& s) {
   model::check(model.config, extent, "profile");
   const model::ParameterMap map(model.config);
   const model::MemoryPlan plan(model.config, extent, map, model::Calls(model.config, extent, s.device));
-  return {.model = model.name,
-          .sizes = model::line_of(model.config),
-          .batch = s.batch,
-          .context = s.context,
-          .device = std::string(core::name_of(s.device.kind)),
-          .status = "ok",
-          .parameters = map.count(),
-          .state_bytes = plan.state_bytes,
-          .activation_bytes = plan.activation_bytes,
-          .workspace_bytes = plan.workspace_bytes,
-          .planned_bytes = plan.total_bytes,
-          .threads = s.threads};
+  return {
+      .model = model.name,
+      .sizes = model::line_of(model.config) + (model.config.checkpoints_activations ? " activations=checkpointed" : ""),
+      .batch = s.batch,
+      .context = s.context,
+      .device = std::string(core::name_of(s.device.kind)),
+      .status = "ok",
+      .parameters = map.count(),
+      .state_bytes = plan.state_bytes,
+      .activation_bytes = plan.activation_bytes,
+      .workspace_bytes = plan.workspace_bytes,
+      .planned_bytes = plan.total_bytes,
+      .threads = s.threads};
 }
 
 // The seconds of each phase of one step after another.

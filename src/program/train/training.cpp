@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/check.h"
+#include "core/memory.h"
 #include "core/names.h"
 #include "program/bench/progress.h"
 #include "program/command_line.h"
@@ -87,6 +88,7 @@ Training::Training(const TrainingSettings& settings)
       held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
       trigram_(trigram_loss(text_)),
       words_(words_of(settings, text_)),
+      free_before_(free_bytes(settings.device.kind)),
       model_(settings.config, extent(), settings.seed, settings.device),
       step_(start()),
       losses_(losses_path(), environment(), settings.resume, settings.force),
@@ -193,6 +195,12 @@ int Training::run() {
   return 0;
 }
 
+// The most memory at once: on the CPU what the library took; on a GPU what is no longer free.
+std::int64_t Training::used_bytes() const {
+  const DeviceKind kind = settings_.device.kind;
+  return kind == DeviceKind::cpu ? core::memory_count().peak : free_before_ - free_bytes(kind);
+}
+
 void Training::print_summary() const {
   double sum = 0, seconds = 0;
   std::int64_t count = 0, bytes = 0;
@@ -211,6 +219,7 @@ void Training::print_summary() const {
   if (last.held_out) fmt::print("held out: {:.3f}; a trigram count model: {:.3f}\n", *last.held_out, *last.trigram);
   fmt::print("{} steps, {} bytes in {}; {:.0f} bytes a second\n", history_.size(), bytes, duration_text(seconds),
              static_cast<double>(bytes) / seconds);
+  fmt::print("memory: {} planned, {} measured\n", binary_size(model_.memory().total_bytes), binary_size(used_bytes()));
   fmt::print("checkpoint: {}\nlosses: {}\n", checkpoint_path(), losses_path());
 }
 

@@ -56,6 +56,7 @@ class Training {
   double held_out_loss();
   void save();
   int interrupted_at_step() const;
+  std::int64_t used_bytes() const;
   void print_summary() const;
 
   TrainingSettings settings_;
@@ -63,6 +64,7 @@ class Training {
   HeldOut held_out_;
   double trigram_;
   Metadata words_;
+  std::int64_t free_before_;  // memory of the device
   model::Model model_;
   std::int64_t step_;  // steps that were made
   RecordFile losses_;
