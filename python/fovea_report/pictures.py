@@ -195,7 +195,7 @@ def published_pictures(book: Book) -> Iterator[Picture]:
     if eager:
         others = [role for role in roles if role != eager]
         yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
-    else:
+    elif "formula" in book.report.says:
         yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
                                      lambda *place: book.side(*place).memory / 1e6)
     if book.report.says.get("draw_times"):

@@ -157,6 +157,8 @@ def short(value: Any) -> str:
     """4096 is 4k."""
     if not isinstance(value, (int, float)) or not float(value).is_integer():
         return str(value)
+    if value >= 1e7:
+        return f"{value / 1e6:.0f}M"
     return f"{int(value) // 1024}k" if value >= 1024 and value % 1024 == 0 else str(int(value))
 
 

@@ -50,6 +50,37 @@ Json key_words(const core::Key& key, const core::KeyTable& table) {
   return words;
 }
 
+// Rows of fovea profile, whose lines no verb parses. Sizes that a model's name determines are not mentioned.
+Json model_words() {
+  Json keys = Json::array();
+  const auto add = [&keys](std::string_view word, std::string_view kind, std::string_view help, std::string_view noun,
+                           std::string_view place) -> Json& {
+    keys.push_back({{"key", word},
+                    {"kind", kind},
+                    {"help", help},
+                    {"default", ""},
+                    {"noun", noun},
+                    {"place", place},
+                    {"values", Json::object()}});
+    return keys.back();
+  };
+  add("pass", "word", "phases of a step", "", "title")["values"] = {{"fwd", "forward"},
+                                                                    {"bwd", "backward"},
+                                                                    {"e2e", "forward + backward"},
+                                                                    {"step_fwd", "forward of a step"},
+                                                                    {"step_rest", "backward + optimizer"},
+                                                                    {"step", "step with optimizer"}};
+  add("model", "word", "preset, or custom", "", "column");
+  add("b", "count", "sequences", "batch", "title");
+  add("lq", "count", "tokens of a sequence", "context", "title");
+  for (const char* const size : {"layers", "width", "heads", "hidden", "vocabulary"})
+    add(size, "number", "of the model", size, "column")["follows"] = "model";
+  add("params", "count", "of the model", "parameters", "axis");
+  add("dtype", "word", "of weights and activations", "", "title");
+  add("device", "word", "that runs it", "device", "title")["usual"] = "cpu";
+  return {{"name", "model"}, {"keys", std::move(keys)}};
+}
+
 Json flag(std::string_view word, std::string_view mark, bool ranked, std::string_view help) {
   return {{"word", word}, {"mark", mark}, {"ranked", ranked}, {"help", help}};
 }
@@ -77,6 +108,7 @@ Json implementation_kinds() {
   add("*", "peer");
   add("cpu.*", "library");
   add("cuda.*", "library");
+  add("fovea", "library");
   for (const verification::Operation* const operation : verification::operations()) {
     for (const auto& one : operation->implementations()) {
       const bool known =
@@ -97,6 +129,7 @@ Json operation_words() {
     for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
     operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
   }
+  operations.push_back(model_words());
   return operations;
 }
 
