@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "program/record/model_line.h"
 #include "program/record/record.h"
 #include "verification/operation.h"
 
@@ -50,34 +51,24 @@ Json key_words(const core::Key& key, const core::KeyTable& table) {
   return words;
 }
 
-// Rows of fovea profile, whose lines no verb parses. Sizes that a model's name determines are not mentioned.
+// Rows of fovea profile. Sizes that a model's name determines are not mentioned.
 Json model_words() {
   Json keys = Json::array();
-  const auto add = [&keys](std::string_view word, std::string_view kind, std::string_view help, std::string_view noun,
-                           std::string_view place) -> Json& {
-    keys.push_back({{"key", word},
-                    {"kind", kind},
-                    {"help", help},
+  for (const ModelKey& key : model_keys()) {
+    Json values = Json::object();
+    for (const ModelPass& pass : model_passes()) {
+      if (key.name == "pass") values[std::string(pass.word)] = pass.meaning;
+    }
+    keys.push_back({{"key", key.name},
+                    {"kind", key.kind},
+                    {"help", key.help},
                     {"default", ""},
-                    {"noun", noun},
-                    {"place", place},
-                    {"values", Json::object()}});
-    return keys.back();
-  };
-  add("pass", "word", "phases of a step", "", "title")["values"] = {{"fwd", "forward"},
-                                                                    {"bwd", "backward"},
-                                                                    {"e2e", "forward + backward"},
-                                                                    {"step_fwd", "forward of a step"},
-                                                                    {"step_rest", "backward + optimizer"},
-                                                                    {"step", "step with optimizer"}};
-  add("model", "word", "preset, or custom", "", "column");
-  add("b", "count", "sequences", "batch", "title");
-  add("lq", "count", "tokens of a sequence", "context", "title");
-  for (const char* const size : {"layers", "width", "heads", "hidden", "vocabulary"})
-    add(size, "number", "of the model", size, "column")["follows"] = "model";
-  add("params", "count", "of the model", "parameters", "axis");
-  add("dtype", "word", "of weights and activations", "", "title");
-  add("device", "word", "that runs it", "device", "title")["usual"] = "cpu";
+                    {"noun", key.noun},
+                    {"place", key.place},
+                    {"values", std::move(values)}});
+    if (key.kind == "number") keys.back()["follows"] = "model";
+    if (key.name == "device") keys.back()["usual"] = "cpu";
+  }
   return {{"name", "model"}, {"keys", std::move(keys)}};
 }
 

@@ -7,6 +7,7 @@
 
 #include "program/bench/sampler.h"
 #include "program/profile/profile.h"
+#include "program/record/model_line.h"
 
 namespace fovea::program {
 namespace {
@@ -26,9 +27,9 @@ std::vector<TimedPass> timed_passes(const std::string& passes) {
 
 // The model's context is left out: it bounds the sequences, and costs nothing.
 std::string problem_of(const ProfileRow& row, const char* pass) {
-  return fmt::format("op=model pass={} model={} b={} lq={} {} params={} dtype=fp32 device={}", pass, row.model,
-                     row.batch, row.context, row.sizes.substr(0, row.sizes.find(" context=")), row.parameters,
-                     row.device);
+  return fmt::format("{}pass={} model={} b={} lq={} {} params={} dtype=fp32 device={}", kModelOperation, pass,
+                     row.model, row.batch, row.context, row.sizes.substr(0, row.sizes.find(" context=")),
+                     row.parameters, row.device);
 }
 
 }  // namespace

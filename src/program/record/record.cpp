@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "fovea/error.h"
+#include "program/record/model_line.h"
 #include "program/record/whole_number.h"
 #include "verification/problem_line.h"
 
@@ -112,6 +113,7 @@ RowCeiling ceiling_of(const Json& c) {
 
 std::string problem_of(const Json& object) {
   std::string line = value<std::string>(object, "problem");
+  if (line.starts_with(kModelOperation)) return check_model_line(line), line;
   try {
     (void)verification::parse_case(line);
   } catch (const Error& error) {
