@@ -67,6 +67,7 @@ Json model_words() {
                     {"place", key.place},
                     {"values", std::move(values)}});
     if (key.kind == "number") keys.back()["follows"] = "model";
+    if (key.name == "model") keys.back()["follows"] = "params";
     if (key.name == "device") keys.back()["usual"] = "cpu";
   }
   return {{"name", "model"}, {"keys", std::move(keys)}};
