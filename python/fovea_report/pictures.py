@@ -211,9 +211,10 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
         operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
         if word == "-":
             continue
-        shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
+        shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
         points.append({
-            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape,
+            "role": report.says.get("own", role) if role == "flash" else role,
             "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
             "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
     table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "clean", "word"])

@@ -73,7 +73,7 @@ class Operation:
 
     def order(self, case: Case) -> tuple:
         """Sorts cases: by words in the order of their list, then by sizes, the axis last."""
-        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word"]
+        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word" and not key.follows]
         sizes = [value if isinstance(value := case.get(key.word, 0), (int, float)) else math.inf  # unlimited
                  for place in ("title", "column", "axis") for key in self.shown(place) if key.kind != "word"]
         return (*words, *sizes)
