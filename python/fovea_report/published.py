@@ -175,7 +175,7 @@ class Book:
 
     def roles(self) -> list[str]:
         found, kind = set(self.rows.role), self.study.vocabulary.kind
-        peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer"]
+        peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != "flash"]
         order = [name for name in self.study.implementations if kind(name) == "baseline"]
         return [*peers, *(role for role in [*order, "flash"] if role in found)]
 
