@@ -10,6 +10,8 @@
 
 #include "core/names.h"
 #include "model/optimizer.h"
+#include "program/machine/device.h"
+#include "program/machine/machine.h"
 
 namespace fovea::program {
 namespace {
@@ -54,6 +56,7 @@ ModelPeer::ModelPeer(const ProfilePeer& peer, const ProfileSettings& settings)
 
 void ModelPeer::compare(model::Model& model, const model::Batch& batch, const core::RunContext& context) {
   try {
+    want_memory(model.map().floats() * static_cast<std::int64_t>(sizeof(float)));
     prepare(model, batch, context);
     process_.outputs().resize(model.map().floats() * static_cast<std::int64_t>(sizeof(float)));
     const Json reply = process_.call({{"command", "compare"}}, settings_.timeout);
@@ -68,6 +71,16 @@ void ModelPeer::compare(model::Model& model, const model::Batch& batch, const co
     fail({"oom", error.what()});
   }
   if (failed()) process_.kill();
+}
+
+// Two arrays of all parameters at once on their way from or to the worker, which has weights and gradients too. Linux
+// may end this process if it asks for more than there is.
+void ModelPeer::want_memory(std::int64_t parameter_bytes) const {
+  const std::int64_t wanted = (settings_.device.kind == DeviceKind::cpu ? 4 : 2) * parameter_bytes;
+  const std::int64_t free = free_bytes(DeviceKind::cpu);
+  if (wanted > free)
+    throw WorkerFailure{"oom",
+                        "wants " + binary_size(wanted) + " beside this library's model, free " + binary_size(free)};
 }
 
 // The worker copies the weights, so that their block can be given back.

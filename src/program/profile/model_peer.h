@@ -29,6 +29,7 @@ class ModelPeer {
   ProfileResult result(ProfileResult of_library) const;
 
  private:
+  void want_memory(std::int64_t parameter_bytes) const;
   void prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
   void judge(double own_loss, double loss, const model::ParameterMap& map, const std::vector<float>& own);
   void fail(const WorkerFailure& failure) { failure_ = failure; }
