@@ -195,7 +195,7 @@ def published_pictures(book: Book) -> Iterator[Picture]:
     if eager:
         others = [role for role in roles if role != eager]
         yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
-    else:
+    elif "formula" in book.report.says:
         yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
                                      lambda *place: book.side(*place).memory / 1e6)
     if book.report.says.get("draw_times"):
@@ -211,9 +211,10 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
         operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
         if word == "-":
             continue
-        shape = f"{operation.title(case, ('column',))}, {operation.title(case, without=('pass',))}"
+        shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
         points.append({
-            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "role": role,
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape,
+            "role": report.says.get("own", role) if role == "flash" else role,
             "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
             "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
     table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "clean", "word"])

@@ -14,6 +14,8 @@ from .table import figure
 from .tables import varying
 from .vocabulary import Key, parse_case
 
+PARTS = ("mean", "std", "min", "sum")  # figures of a cell; the sum is of all samples
+
 
 @dataclass
 class Published:
@@ -55,6 +57,7 @@ class Side:
     mean: float = math.nan
     std: float = math.nan
     min: float = math.nan
+    sum: float = math.nan
     memory: float = math.nan
     ranked: bool = True
     marks: str = ""
@@ -74,7 +77,7 @@ def read_published(description: Path) -> Published:
     for line in lines:
         for one in says["figures"]:
             name = one["name"].format(**line)
-            numbers = {part: milliseconds_of(line.get(one.get(part, ""), "")) for part in ("mean", "std", "min")}
+            numbers = {part: milliseconds_of(line.get(one.get(part, ""), "")) for part in PARTS}
             number = len(figures)
             for cut, problem in problems:
                 case = case_of(problem, {key: words.get(value, value) for key, value in line.items()})
@@ -144,11 +147,13 @@ class Book:
         if not row.timed:
             word = self.study.vocabulary.status(row.status)
             return Side(word, ranked=False, note=row.reason, row=row, name=row.role)
-        return Side("", row.mean, row.std, row.min, row.held, row.ranked, self.study.vocabulary.marks(row.flags),
-                    row.impl if row.role == "flash" else "", row, name=row.role)
+        is_own = row.role == "flash"
+        return Side("", row.mean, row.std, row.min, row.mean * row.n, row.held, row.ranked,
+                    self.study.vocabulary.marks(row.flags), row.impl if is_own else "", row,
+                    name=self.report.says.get("own", row.role) if is_own else row.role)
 
     def printed(self, one: Row) -> Side:
-        side = Side(one.word, one.mean, one.std, one.min, one.memory, name=one.name)
+        side = Side(one.word, one.mean, one.std, one.min, one.sum, one.memory, name=one.name)
         if not one.incomplete:
             return side
         below = " below" if one.mean < one.floor else ""
@@ -161,7 +166,7 @@ class Book:
         forward, backward = (self.side(published, measurement, one, role) for one in ("fwd", "bwd"))
         if forward.word or backward.word:
             return forward if forward.word else backward
-        return replace(backward, mean=forward.mean + backward.mean, std=math.nan, min=math.nan)
+        return replace(backward, mean=forward.mean + backward.mean, std=math.nan, min=math.nan, sum=math.nan)
 
     def speed_up(self, published: bool, measurement: tuple, pass_: str, role: str = "flash") -> float:
         """Over the eager form. NaN if one of the two has no time."""
@@ -169,9 +174,15 @@ class Book:
         return of[self.report.says["eager"]] / of[role]
 
     def roles(self) -> list[str]:
-        found = set(self.rows.role)
-        order = [name for name in self.study.implementations if self.study.vocabulary.kind(name) == "baseline"]
-        return [role for role in [*order, "flash"] if role in found]
+        found, kind = set(self.rows.role), self.study.vocabulary.kind
+        peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != "flash"]
+        order = [name for name in self.study.implementations if kind(name) == "baseline"]
+        return [*peers, *(role for role in [*order, "flash"] if role in found)]
+
+    def is_measured(self, one: Row) -> bool:
+        """Whether a printed figure, or this library beside a peer, was measured here."""
+        roles = [one.role, "flash"] if self.study.vocabulary.kind(one.role) == "peer" else [one.role]
+        return any((False, one.measurement, one.pass_.split("+")[-1], role) in self.sides for role in roles)
 
     def keys(self) -> list[Key]:
         """The operation, if the report has several, and the keys that vary in the printed table."""

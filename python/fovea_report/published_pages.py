@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from .published import Book, Published, Side, compute, facts_of, read_published
+from .published import PARTS, Book, Published, Side, compute, facts_of, read_published
 from .study import PASSES, Study, conditions, geometric_mean, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
 from .tables import CAPTIONS, key_columns, words
@@ -56,7 +56,7 @@ def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
 def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
     """A line per problem, side and implementation; for each pass its figures, then speed-ups."""
     report, keys, passes = book.report, book.keys(), book.report.passes
-    parts = [part for part in ("mean", "std", "min") if report.figures[part].notna().any()]
+    parts = [part for part in PARTS if report.figures[part].notna().any()]
     heads = {pass_: book.study.word(pass_) if "+" not in pass_ else "forward, then backward" for pass_ in passes}
     rated = report.says.get("speed_up_passes", passes) if report.over else []
     table = titled(book, cases, "", report.title)
@@ -188,8 +188,7 @@ def pages(study: Study, folder: Path) -> list[Page]:
     for description in sorted(folder.glob("*.toml")):
         report = read_published(description)
         book = Book(report, study)
-        here = [(False, one.measurement, one.pass_.split("+")[-1], one.role) in book.sides
-                for one in report.figures.itertuples()]
+        here = [book.is_measured(one) for one in report.figures.itertuples()]
         matched = report.figures[here].groupby("cut").number.nunique()
         if any(here):
             tables = [table(book, cases) for cases in (book.cases, book.cut) if cases

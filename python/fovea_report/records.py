@@ -12,6 +12,7 @@ SCHEMA = Path(__file__).resolve().parents[2] / "docs/record.schema.json"
 KINDS = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
 RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values() if "schema" in kind["properties"]}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}
+PARTS = "fovea.profile/1"  # the parts of a model's step, whose times are rows of their own
 TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
 COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads",
           "timer", "machine")
@@ -71,6 +72,8 @@ def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
             record = parse_line(line.decode())
             if record["schema"] == "fovea.env/1":
                 environments.append(record)
+            elif environments and record["schema"] == PARTS:
+                pass
             elif environments:
                 rows.append((len(environments) - 1, record))
             else:

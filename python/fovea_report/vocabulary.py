@@ -63,7 +63,7 @@ class Operation:
 
     def goes_without(self, key: Key, case: Case) -> bool:
         is_usual = bool(key.usual) and str(case[key.word]) == key.usual
-        return is_usual or (bool(key.follows) and (key.kind == "number" or case[key.word] == case.get(key.follows)))
+        return is_usual or (bool(key.follows) and (key.kind != "size" or case[key.word] == case.get(key.follows)))
 
     def label(self, case: Case, without: Iterable[str] = ("pass",)) -> str:
         """The whole case in words."""
@@ -73,7 +73,7 @@ class Operation:
 
     def order(self, case: Case) -> tuple:
         """Sorts cases: by words in the order of their list, then by sizes, the axis last."""
-        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word"]
+        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word" and not key.follows]
         sizes = [value if isinstance(value := case.get(key.word, 0), (int, float)) else math.inf  # unlimited
                  for place in ("title", "column", "axis") for key in self.shown(place) if key.kind != "word"]
         return (*words, *sizes)
@@ -126,7 +126,7 @@ class Vocabulary:
         """The operation as described, or else as its cases show it. Curves run over its axis, or else over the size
         that has the most values."""
         keys = self.operations[name].keys if name in self.operations else keys_of(cases)
-        keys = [replace(key, follows="") if key.kind == "number" and not follows(key, cases) else key for key in keys]
+        keys = [replace(key, follows="") if key.kind != "size" and not follows(key, cases) else key for key in keys]
         sizes = [key.word for key in keys if key.kind == "size" and key.word != "seed"]
         if sizes and not any(key.shown == "axis" for key in keys):
             most = max(sizes, key=lambda word: len({case.get(word) for case in cases}))
@@ -143,7 +143,7 @@ def keys_of(cases: list[Case]) -> list[Key]:
 
 
 def follows(key: Key, cases: list[Case]) -> bool:
-    """Whether another key determines this one: such a number is not mentioned."""
+    """Whether another key determines this one: such a number is not mentioned, such a word only in tables."""
     pairs = {(case.get(key.word), case.get(key.follows)) for case in cases}
     return len(pairs) == len({second for _, second in pairs})
 
@@ -157,6 +157,8 @@ def short(value: Any) -> str:
     """4096 is 4k."""
     if not isinstance(value, (int, float)) or not float(value).is_integer():
         return str(value)
+    if value >= 1e7:
+        return f"{value / 1e6:.0f}M"
     return f"{int(value) // 1024}k" if value >= 1024 and value % 1024 == 0 else str(int(value))
 
 

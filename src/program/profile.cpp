@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "fovea/threads.h"
+#include "program/bench/contender.h"
 #include "program/bench/table.h"
 #include "program/command_line.h"
 #include "program/interrupt.h"
@@ -20,6 +22,7 @@
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/model_options.h"
+#include "program/profile/presets.h"
 #include "program/record/record_file.h"
 #include "program/verbs.h"
 
@@ -29,7 +32,8 @@ namespace {
 constexpr const char* kProfileExamples = R"(Examples:
   fovea profile --model report-d1:sm
   fovea profile --model report-d1:sm,report-d1:md --batch 2 --context 512
-  fovea profile --model report-d1:sm --batch 4 --context 1024 --device cuda
+  fovea profile --preset report-d1 --with torch --python PATH -o run.jsonl
+  fovea profile --preset report-d1 --scale full --device cuda
   fovea profile --layers 4 --width 256 --heads 4 --hidden 1024 --batch 8
 Exit codes: 0 done, 2 bad usage or input, 3 the disk is full, 4 no such device,
 130 interrupted.
@@ -40,23 +44,70 @@ struct ProfileOptions {
   std::vector<std::string> models;
   ModelSizes sizes;
   ModelModes modes;
-  std::string output;
+  std::string preset, scale;
+  std::vector<std::string> peers;
+  std::string python = "python3";
+  std::string output, trace;
   bool json = false;
   std::vector<std::string> typed;
 };
 
+[[noreturn]] void refuse_option(const std::string& argument, const std::string& problem, const std::string& got,
+                                const std::string& wanted) {
+  core::fail(
+      {.status = Status::invalid_argument, .argument = argument, .problem = problem, .got = got, .wanted = wanted});
+}
+
+// What the preset says, where the command line says nothing.
+void take_preset(const CLI::App& verb, ProfileOptions& o) {
+  if (o.preset.empty()) {
+    if (!o.scale.empty()) refuse_option("--scale", "only presets have a scale", "no --preset", "--preset NAME");
+    return;
+  }
+  const ProfilePreset& preset = profile_preset(o.preset);
+  if (o.sizes.any())
+    refuse_option("--preset", "a preset has its own sizes", "--preset and sizes such as --layers", "one of them");
+  if (o.models.empty()) o.models = preset.models;
+  const ProfileScale& scale = preset.at(o.scale);
+  const auto take = [&verb](const char* name, std::int64_t& value, std::int64_t otherwise) {
+    if (verb.count(name) == 0) value = otherwise;
+  };
+  take("--batch", o.settings.batch, scale.batch);
+  take("--context", o.settings.context, scale.context);
+  take("--warm-up", o.settings.warm_up, scale.warm_up);
+  take("--steps", o.settings.steps, scale.steps);
+}
+
+// torch stands for all of them.
+std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
+  if (!o.peers.empty() && (o.modes.dtype != DType::fp32 || o.modes.checkpoints_activations))
+    refuse_option("--with", "peers run in fp32 and keep all activations", "--dtype bf16 or --checkpoint-activations",
+                  "neither of them");
+  const std::vector<std::string> known{"torch.eager", "torch.compile"};
+  std::vector<ProfilePeer> peers;
+  for (const std::string& word : o.peers) {
+    if (word != "torch" && std::ranges::find(known, word) == known.end())
+      refuse_option("--with", "no peer of this name", word.empty() ? "an empty word" : word,
+                    "torch, torch.eager or torch.compile");
+    for (const std::string& name : known) {
+      if (word != name && word != "torch") continue;
+      if (std::ranges::find(peers, name, &ProfilePeer::name) != peers.end())
+        refuse_option("--with", "named twice", name, "each name once");
+      peers.push_back({name, {o.python, python_script("model_worker.py"), name}});
+    }
+  }
+  return peers;
+}
+
 std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
   std::vector<ProfiledModel> models;
   if (!o.models.empty() && o.sizes.any())
-    core::fail({.status = Status::invalid_argument,
-                .argument = "--model",
-                .problem = "a preset has its own sizes",
-                .got = "--model and sizes such as --layers",
-                .wanted = "one of them"});
+    refuse_option("--model", "a preset has its own sizes", "--model and sizes such as --layers", "one of them");
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
   if (models.empty()) models.push_back({"custom", o.sizes.applied_to({})});
   for (ProfiledModel& one : models) {
     one.config = o.modes.applied_to(one.config);
+    if (o.modes.checkpoints_activations) one.name += "+checkpointed";
     one.config.context = std::max(one.config.context, o.settings.context);
   }
   return models;
@@ -68,8 +119,48 @@ std::string ceiling_name(const Environment& environment, DeviceKind device, DTyp
   return dtype == DType::bf16 && environment.ceilings.contains("dot_bf16") ? "dot_bf16" : "fma_fp32";
 }
 
+// Takes results as they come: into the file, and a line of progress for each.
+class Results {
+ public:
+  Results(const std::string& output, const Environment& environment, double rate, std::size_t expected)
+      : environment_(environment), rate_(rate), expected_(expected) {
+    if (!output.empty()) file_.emplace(output, environment, false, false);
+  }
+
+  void take(ProfileResult result) {
+    if (file_ && result.impl == kOwnName) file_->append(result.row);
+    for (const Row& row : rows_of(result, environment_, rate_)) {
+      if (file_) file_->append(row);
+    }
+    const auto total = total_of(result.seconds, {"forward", "backward", "optimizer"});
+    fmt::print(
+        stderr, "[{}/{}] {} {} {} {}\n", all_.size() + 1, expected_, result.row.model, result.row.passes, result.impl,
+        total.empty() ? result.status + ": " + core::printable(result.reason) : time_text(statistics_of(total).mean));
+    all_.push_back(std::move(result));
+  }
+
+  void print_records() const {
+    fmt::print("{}\n", json_line(environment_));
+    for (const ProfileResult& result : all_) {
+      if (result.impl == kOwnName) fmt::print("{}\n", json_line(result.row));
+      for (const Row& row : rows_of(result, environment_, rate_)) fmt::print("{}\n", json_line(row));
+    }
+  }
+  void print_tables() const {
+    if (!all_.empty()) fmt::print("{}", profile_table(all_, rate_));
+  }
+
+ private:
+  const Environment& environment_;
+  double rate_;
+  std::size_t expected_;
+  std::optional<RecordFile> file_;
+  std::vector<ProfileResult> all_;
+};
+
 int run_profile(const ProfileOptions& o) {
   ProfileSettings s = o.settings;
+  s.peers = peers_of(o);
   if (const std::string missing = missing_device(s.device.kind, "profile"); !missing.empty()) {
     fmt::print(stderr, "{}", missing);
     return kNoDevice;
@@ -79,31 +170,31 @@ int run_profile(const ProfileOptions& o) {
   const Machine machine = this_machine();
   s.free_bytes = free_bytes(s.device.kind);
   for (const ProfiledModel& one : models) model::check(one.config, {s.batch, s.context}, "profile");
+  if (!o.trace.empty()) write_trace(o.trace, {});  // a file that takes nothing is known before anything is timed
   watch_interrupts();
   s.stops = interrupted;
   Environment environment = session_environment(machine, o.typed, s.threads);
   const bool on_gpu = s.device.kind == DeviceKind::cuda;
   environment.ceilings = on_gpu ? probe_gpu(true) : probe_all(s.threads);
-  std::optional<RecordFile> file;
-  if (!o.output.empty()) file.emplace(o.output, environment, false, false);
-  std::vector<ProfileRow> rows;
+  const double rate = environment.ceilings[ceiling_name(environment, s.device.kind, o.modes.dtype)];
+  Results results(o.output, environment, rate, models.size() * s.passes.size() * (1 + s.peers.size()));
+  std::vector<Span> spans;
   bool whole = true;
   for (const ProfiledModel& one : models) {
-    whole = whole && profile(one, s, [&](ProfileRow row) {
-              if (file) file->append(row);
-              const auto total = row.times.find("total");
-              fmt::print(stderr, "[{}/{}] {} {} {}\n", rows.size() + 1, models.size() * s.passes.size(), row.model,
-                         row.passes, total == row.times.end() ? row.reason : time_text(total->second.mean));
-              rows.push_back(std::move(row));
-            });
+    if (!o.trace.empty()) {
+      s.on_span = [&](Span span) {
+        span.track = one.name + ", " + span.track;
+        spans.push_back(std::move(span));
+      };
+    }
+    whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
   }
   if (o.json) {
-    fmt::print("{}\n", json_line(environment));
-    for (const ProfileRow& row : rows) fmt::print("{}\n", json_line(row));
-  } else if (!rows.empty()) {
-    fmt::print("{}",
-               profile_table(rows, environment.ceilings[ceiling_name(environment, s.device.kind, o.modes.dtype)]));
+    results.print_records();
+  } else {
+    results.print_tables();
   }
+  if (!o.trace.empty()) write_trace(o.trace, spans);
   return whole ? 0 : 130;
 }
 
@@ -118,6 +209,11 @@ void add_profile(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->check(not_empty())
       ->type_name("LIST");
+  verb->add_option("--preset", o->preset, "report-d1: a published profile of three models")
+      ->check(not_empty())
+      ->type_name("NAME");
+  verb->add_option("--scale", o->scale, "scale of the preset (quick); what else is typed\ngoes before")
+      ->check(CLI::IsMember({"quick", "full"}));
   add_size_options(verb, o->sizes);
   add_device_option(verb, o->settings.device.kind);
   add_mode_options(verb, o->modes);
@@ -139,14 +235,24 @@ void add_profile(CLI::App& app, Action& action) {
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
       ->check(whole_number_within(1, 4096))
       ->type_name("N");
+  verb->add_option("--with", o->peers,
+                   "the same model in PyTorch, timed in turns: torch,\nor one of torch.eager and torch.compile")
+      ->delimiter(',')
+      ->check(not_empty())
+      ->type_name("LIST");
+  verb->add_option("--python", o->python, "Python that runs peers (python3)")->check(not_empty())->type_name("PATH");
   verb->add_option("-o,--output", o->output,
-                   "file of records: one JSON line per model and\npasses, with every step's times")
+                   "file of records: lines for each model and passes,\nwith every step's times")
+      ->check(not_empty())
+      ->type_name("FILE");
+  verb->add_option("--trace", o->trace, "file for ui.perfetto.dev: phases and parts of the\nmeasured steps")
       ->check(not_empty())
       ->type_name("FILE");
   verb->add_flag("--json", o->json, "print records instead of the tables");
   verb->footer(kProfileExamples);
-  verb->callback([o, &action] {
+  verb->callback([o, verb, &action] {
     o->typed = typed_words();
+    take_preset(*verb, *o);
     action = [o] { return run_profile(*o); };
   });
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "program/record/model_line.h"
 #include "program/record/record.h"
 #include "verification/operation.h"
 
@@ -50,6 +51,28 @@ Json key_words(const core::Key& key, const core::KeyTable& table) {
   return words;
 }
 
+// Rows of fovea profile. Sizes that a model's name determines are not mentioned.
+Json model_words() {
+  Json keys = Json::array();
+  for (const ModelKey& key : model_keys()) {
+    Json values = Json::object();
+    for (const ModelPass& pass : model_passes()) {
+      if (key.name == "pass") values[std::string(pass.word)] = pass.meaning;
+    }
+    keys.push_back({{"key", key.name},
+                    {"kind", key.kind},
+                    {"help", key.help},
+                    {"default", ""},
+                    {"noun", key.noun},
+                    {"place", key.place},
+                    {"values", std::move(values)}});
+    if (key.kind == "number") keys.back()["follows"] = "model";
+    if (key.name == "model") keys.back()["follows"] = "params";
+    if (key.name == "device") keys.back()["usual"] = "cpu";
+  }
+  return {{"name", "model"}, {"keys", std::move(keys)}};
+}
+
 Json flag(std::string_view word, std::string_view mark, bool ranked, std::string_view help) {
   return {{"word", word}, {"mark", mark}, {"ranked", ranked}, {"help", help}};
 }
@@ -77,6 +100,7 @@ Json implementation_kinds() {
   add("*", "peer");
   add("cpu.*", "library");
   add("cuda.*", "library");
+  add("fovea", "library");
   for (const verification::Operation* const operation : verification::operations()) {
     for (const auto& one : operation->implementations()) {
       const bool known =
@@ -97,6 +121,7 @@ Json operation_words() {
     for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
     operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
   }
+  operations.push_back(model_words());
   return operations;
 }
 

@@ -1,6 +1,10 @@
-// fovea profile: its rows, its table, a model that does not fit, and refusals.
+// fovea profile: its rows, its table, presets, peers, a model that does not fit, and refusals.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "run_program.h"
 
@@ -14,34 +18,45 @@ std::vector<std::string> command(const std::vector<std::string>& more) {
   return words;
 }
 
-TEST(Profile, HasARowForEachPass) {
+using Rows = std::vector<program::Row>;
+
+// The row of an implementation whose line has this pass; fails the test if there is not exactly one.
+program::Row row_of(const Rows& rows, const std::string& pass, const std::string& impl = "fovea") {
+  Rows found;
+  for (const program::Row& row : rows) {
+    if (row.impl == impl && row.problem.find("op=model pass=" + pass + " ") == 0) found.push_back(row);
+  }
+  EXPECT_EQ(found.size(), 1u) << pass << " of " << impl;
+  return found.empty() ? program::Row{} : found.front();
+}
+
+TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(command({"--batch", "3", "--vocabulary", "100", "-o", file}));
   ASSERT_EQ(run.code, 0) << run.err;
   expect_valid_records(file);
-  const auto rows = program::load_records(file).profiles;
+  const program::Records records = program::load_records(file);
+  const std::vector<program::ProfileRow>& rows = records.profiles;
   ASSERT_EQ(rows.size(), 3u);
-  const std::vector<std::string> passes{"forward", "forward+backward", "step"};
-  const std::vector<std::size_t> phases{2, 3, 4};  // with the total
+  const std::vector<std::string> passes{"forward", "forward+backward", "step"}, wholes{"fwd", "e2e", "step"};
+  const std::int64_t parameters = 2 * (4 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 2 * 100 * 32 + 32;
   for (std::size_t i = 0; i < 3; ++i) {
     const program::ProfileRow& row = rows[i];
+    const program::Row whole = row_of(records.rows, wholes[i]);
     EXPECT_EQ(row.passes, passes[i]);
     EXPECT_EQ(row.model, "custom");
     EXPECT_EQ(row.device, "cpu");
     EXPECT_EQ(row.sizes, "layers=2 width=32 heads=2 hidden=48 vocabulary=100 context=256");
-    EXPECT_EQ(row.parameters, 2 * (4 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 2 * 100 * 32 + 32);
-    EXPECT_EQ(row.times.size(), phases[i]);
-    double sum = 0;
-    for (const auto& [phase, time] : row.times) {
-      EXPECT_EQ(time.n, 4) << phase;
-      if (phase != "total") sum += time.mean;
-    }
-    EXPECT_NEAR(sum, row.times.at("total").mean, 1e-9) << "phases do not overlap, and nothing is between them";
+    EXPECT_EQ(whole.problem, "op=model pass=" + wholes[i] +
+                                 " model=custom b=3 lq=16 layers=2 width=32 heads=2 hidden=48 vocabulary=100 params=" +
+                                 std::to_string(parameters) + " dtype=fp32 device=cpu");
+    EXPECT_EQ(row.parameters, parameters);
+    EXPECT_EQ(whole.flops, row.flops);
     double parts = 0, flops = 0;
     for (const auto& [name, part] : row.parts) parts += part.seconds, flops += part.flops;
-    EXPECT_LE(parts, row.times.at("total").mean * (1 + 1e-9));
-    EXPECT_GT(parts, row.times.at("total").mean / 2) << "little is between the parts";
+    EXPECT_LE(parts, whole.time_s->mean * (1 + 1e-9));
+    EXPECT_GT(parts, whole.time_s->mean / 2) << "little is between the parts";
     EXPECT_DOUBLE_EQ(flops, row.flops);
     EXPECT_EQ(row.parts.at("forward.norm").calls, 5);
     EXPECT_EQ(row.parts.contains("backward.attention"), i > 0);
@@ -55,17 +70,25 @@ TEST(Profile, HasARowForEachPass) {
 
 TEST(Profile, TakesATypeAndCheckpointedActivations) {
   const Folder folder;
-  const auto row_of = [&](const std::vector<std::string>& more) {
+  std::vector<std::string> lines;
+  const auto profiled = [&](const std::vector<std::string>& more) {
     const std::string file = folder / ("run" + std::to_string(more.size()) + ".jsonl");
     std::vector<std::string> words = command({"--passes", "step", "--batch", "4", "-o", file});
     words.insert(words.end(), more.begin(), more.end());
     const Ended run = fovea(words);
     EXPECT_EQ(run.code, 0) << run.err;
     expect_valid_records(file);
-    return program::load_records(file).profiles.at(0);
+    const program::Records records = program::load_records(file);
+    lines.push_back(row_of(records.rows, "step").problem);
+    return records.profiles.at(0);
   };
-  const program::ProfileRow fp32 = row_of({}), bf16 = row_of({"--dtype", "bf16"}),
-                            checkpointed = row_of({"--dtype", "bf16", "--checkpoint-activations"});
+  const program::ProfileRow fp32 = profiled({}), bf16 = profiled({"--dtype", "bf16"}),
+                            checkpointed = profiled({"--dtype", "bf16", "--checkpoint-activations"});
+  EXPECT_NE(lines[0].find(" model=custom b=4 "), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find(" dtype=fp32 "), std::string::npos) << lines[0];
+  EXPECT_NE(lines[1].find(" model=custom b=4 "), std::string::npos) << lines[1];
+  EXPECT_NE(lines[1].find(" dtype=bf16 "), std::string::npos) << lines[1];
+  EXPECT_NE(lines[2].find(" model=custom+checkpointed b=4 "), std::string::npos) << lines[2];
   EXPECT_EQ(bf16.sizes, fp32.sizes + " dtype=bf16");
   EXPECT_EQ(checkpointed.sizes, bf16.sizes + " activations=checkpointed");
   EXPECT_GT(bf16.state_bytes, fp32.state_bytes);
@@ -79,19 +102,144 @@ TEST(Profile, TakesATypeAndCheckpointedActivations) {
   EXPECT_DOUBLE_EQ(flops, checkpointed.flops);
 }
 
+TEST(Profile, PhasesOfAStepAddUp) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  ASSERT_EQ(fovea(command({"-o", file})).code, 0);
+  const Rows rows = program::load_records(file).rows;
+  ASSERT_EQ(rows.size(), 6u);
+  const auto samples = [&](const char* pass) { return row_of(rows, pass).time_s->samples; };
+  const auto first = samples("step_fwd"), rest = samples("step_rest"), whole = samples("step");
+  ASSERT_EQ(whole.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(first[i] + rest[i], whole[i], 1e-12);
+  EXPECT_EQ(row_of(rows, "bwd").flops, row_of(rows, "e2e").flops - row_of(rows, "fwd").flops);
+  EXPECT_EQ(row_of(rows, "step_rest").flops, row_of(rows, "bwd").flops);
+  const program::ProfileRow plan = program::load_records(file).profiles.front();
+  EXPECT_EQ(row_of(rows, "bwd").memory_before_backward_bytes, plan.state_bytes + plan.activation_bytes);
+  EXPECT_EQ(*row_of(rows, "bwd").memory_before_backward_bytes + *row_of(rows, "bwd").workspace_bytes,
+            plan.planned_bytes);
+}
+
 TEST(Profile, AModelThatDoesNotFitIsARowAndTheRunGoesOn) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea({"profile", "--model", "cs336-2026:10b,report-d1:sm", "--context", "1", "--warm-up", "0",
                            "--steps", "3", "--passes", "forward", "-o", file});
   ASSERT_EQ(run.code, 0) << run.err;
-  const auto rows = program::load_records(file).profiles;
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].status, "oom");
-  EXPECT_TRUE(rows[0].times.empty());
-  EXPECT_NE(rows[0].reason.find("planned "), std::string::npos) << rows[0].reason;
-  EXPECT_EQ(rows[1].status, rows[1].times.empty() ? "oom" : "ok");
+  const program::Records records = program::load_records(file);
+  ASSERT_EQ(records.profiles.size(), 2u);
+  EXPECT_EQ(records.profiles[0].status, "oom");
+  EXPECT_NE(records.profiles[0].reason.find("planned "), std::string::npos) << records.profiles[0].reason;
+  ASSERT_EQ(records.rows.size(), 2u);
+  EXPECT_EQ(records.rows[0].status, "oom");
+  EXPECT_EQ(records.rows[0].reason, records.profiles[0].reason);
+  EXPECT_FALSE(records.rows[0].time_s);
+  EXPECT_EQ(records.rows[1].status, records.profiles[1].status);
   expect_valid_records(file);
+}
+
+TEST(Profile, APresetSaysWhatTheCommandLineDoesNot) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  const Ended run = fovea({"profile", "--preset", "report-d1", "--scale", "full", "--model", "report-d1:sm", "--passes",
+                           "forward", "--context", "2", "--warm-up", "0", "-o", file});
+  ASSERT_EQ(run.code, 0) << run.err;
+  const program::Row row = row_of(program::load_records(file).rows, "fwd");
+  EXPECT_NE(row.problem.find(" model=report-d1:sm b=2 lq=2 "), std::string::npos) << row.problem;
+  EXPECT_EQ(row.status == "ok" ? row.time_s->n : 10, 10);
+}
+
+// A stand-in for Python with torch: it answers as the worker does, with the loss and the seconds that it is told.
+std::string stand_in(const Folder& folder, const std::string& loss) {
+  const std::string path = folder / "stand_in";
+  write_text(path,
+             "#!/bin/sh\nwhile read -r line <&5; do case \"$line\" in\n"
+             "*prepare*) echo '{\"ok\":true,\"peer\":\"Stand-in 1\"}' >&6;;\n"
+             "*compare*) echo '{\"ok\":true,\"loss\":" +
+                 loss +
+                 "}' >&6;;\n"
+                 "*) echo '{\"ok\":true,\"seconds\":{\"forward\":0.5}}' >&6;;\nesac; done\n");
+  chmod(path.c_str(), 0755);
+  return path;
+}
+
+TEST(Profile, APeerWithAnotherLossOrWithoutGradientsIsNotTimed) {
+  const std::vector<std::pair<std::string, std::string>> wrong{{"1.5", "its loss is 1.5"}, {"null", "its loss is nan"}};
+  for (const auto& [loss, said] : wrong) {
+    const Folder folder;
+    const std::string file = folder / "run.jsonl";
+    const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, loss), "-o", file}));
+    ASSERT_EQ(run.code, 0) << run.err;
+    expect_valid_records(file);
+    const Rows rows = program::load_records(file).rows;
+    ASSERT_EQ(rows.size(), 12u);
+    for (const char* const pass : {"fwd", "bwd", "e2e", "step_fwd", "step_rest", "step"}) {
+      EXPECT_EQ(row_of(rows, pass).status, "ok");
+      const program::Row peer = row_of(rows, pass, "torch.eager");
+      EXPECT_EQ(peer.status, "mismatch") << peer.reason;
+      EXPECT_NE(peer.reason.find(said), std::string::npos) << peer.reason;
+      EXPECT_EQ(peer.peer, "Stand-in 1");
+      EXPECT_FALSE(peer.time_s);
+    }
+    EXPECT_NE(run.out.find("mismatch"), std::string::npos) << run.out;
+  }
+}
+
+TEST(Profile, APeerThatGivesNoGradientsIsAMismatch) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  // Random tokens and small weights: the loss is close to ln(vocabulary), which the first run tells exactly.
+  const Ended first = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, "0"), "-o", file}));
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string reason = row_of(program::load_records(file).rows, "fwd", "torch.eager").reason;
+  const std::string own = reason.substr(reason.rfind(' ') + 1);
+  const std::string again = folder / "again.jsonl";
+  const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, own), "-o", again}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const program::Row peer = row_of(program::load_records(again).rows, "fwd", "torch.eager");
+  EXPECT_EQ(peer.status, "mismatch");
+  EXPECT_EQ(peer.reason, "the gradient of embedding.weight differs by 1 of its norm");
+}
+
+TEST(Profile, APeerThatDoesNotStartIsARowWithItsReason) {
+  const Folder folder;
+  const std::string file = folder / "run.jsonl";
+  const Ended run = fovea(command({"--with", "torch.eager", "--python", "/bin/false", "-o", file}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Rows rows = program::load_records(file).rows;
+  EXPECT_EQ(row_of(rows, "fwd").status, "ok");
+  EXPECT_EQ(row_of(rows, "fwd", "torch.eager").status, "crashed");
+}
+
+TEST(Profile, ATraceHasTheMeasuredSteps) {
+  const Folder folder;
+  const std::string file = folder / "trace.json";
+  ASSERT_EQ(fovea(command({"--passes", "forward,step", "--trace", file})).code, 0);
+  const auto trace = nlohmann::json::parse(read_text(file));
+  std::map<std::string, int> names;
+  double end = 0;  // of the phase before
+  for (const auto& event : trace["traceEvents"]) {
+    ++names[event["name"]];
+    if (event["name"] == "optimizer") {
+      EXPECT_GT(event["ts"], end);
+      end = event["ts"].get<double>() + event["dur"].get<double>();
+    }
+  }
+  EXPECT_EQ(names["thread_name"], 2);
+  EXPECT_EQ(names["forward"], 4 + 4);
+  EXPECT_EQ(names["backward"], 4);
+  EXPECT_EQ(names["norm"], 4 * 5 + 4 * 10) << "two layers have five norms, of which a step also runs backward";
+  const Ended full = fovea(command({"--trace", "/dev/full"}));
+  EXPECT_EQ(full.code, 3) << full.err;
+}
+
+TEST(Profile, TwoProfilesAreCompared) {
+  const Folder folder;
+  for (const char* const name : {"a.jsonl", "b.jsonl"}) ASSERT_EQ(fovea(command({"-o", folder / name})).code, 0);
+  const Ended run = fovea({"compare", folder / "a.jsonl", folder / "b.jsonl"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("step_rest"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("0 faster, 0 slower"), std::string::npos) << "one build\n" << run.out;
 }
 
 TEST(Profile, PrintsRecords) {
@@ -117,6 +265,12 @@ TEST(Profile, RefusesWhatItCannotProfile) {
   EXPECT_NE(refusal({"profile", "--device", "tpu"}).find("--device"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--model", "report-d1:sm", "--layers", "2"}).find("a preset has its own sizes"),
             std::string::npos);
+  EXPECT_NE(refusal({"profile", "--preset", "report-d1", "--layers", "2"}).find("a preset has its own sizes"),
+            std::string::npos);
+  EXPECT_NE(refusal({"profile", "--preset", "report-c"}).find("wanted: report-d1"), std::string::npos);
+  EXPECT_NE(refusal({"profile", "--scale", "full"}).find("only presets have a scale"), std::string::npos);
+  EXPECT_NE(refusal(command({"--with", "jax"})).find("torch.eager or torch.compile"), std::string::npos);
+  EXPECT_NE(refusal(command({"--with", "torch,torch.eager"})).find("named twice"), std::string::npos);
 }
 
 TEST(Profile, SaysThatThereIsNoGpu) {

@@ -1,4 +1,5 @@
 // Prints what the program's own code says of presets and records, for the tests that hold the reports against it:
+// facts profiles NAME and facts profile_cuts NAME: those of a preset of fovea profile;
 // facts presets NAME: the problem lines of a preset at full scale; facts cuts NAME: at the quick scale; facts verdicts
 // FILE: for each row of a file its problem, implementation, whether it is the fastest, and whether it wins against
 // naive, loses, ties or is not counted.
@@ -7,8 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "model/parameters.h"
 #include "program/bench/presets.h"
 #include "program/bench/ranking.h"
+#include "program/profile/presets.h"
+#include "program/profile/profile.h"
 #include "program/record/record_file.h"
 #include "verification/layers/operation.h"
 #include "verification/linear/operation.h"
@@ -44,6 +48,23 @@ void print_verdicts(const std::string& file) {
   }
 }
 
+void print_profile(const std::string& name, const std::string& scale) {
+  const ProfilePreset& preset = profile_preset(name);
+  for (const std::string& model : preset.models) {
+    const fovea::model::Config& config = fovea::model::find_preset(model)->config;
+    for (const char* const passes : kPasses) {
+      ProfileResult result{.row = {.model = model,
+                                   .sizes = fovea::model::line_of(config),
+                                   .passes = passes,
+                                   .batch = preset.at(scale).batch,
+                                   .context = preset.at(scale).context,
+                                   .parameters = fovea::model::ParameterMap(config).count()},
+                           .status = "oom"};
+      for (const Row& row : rows_of(result, {}, 0)) std::printf("%s\n", row.problem.c_str());
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +76,8 @@ int main(int argc, char** argv) {
   } else if (what == "presets" || what == "cuts") {
     for (const auto& one : preset_cases(argv[2], what == "cuts" ? Scale::quick : Scale::full))
       std::printf("%s\n", fovea::verification::line_of(one).c_str());
+  } else if (what == "profiles" || what == "profile_cuts") {
+    print_profile(argv[2], what == "profiles" ? "full" : "quick");
   } else {
     return 2;
   }

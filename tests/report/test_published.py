@@ -10,7 +10,7 @@ from fovea_report.published_pages import findings, pages
 from fovea_report.vocabulary import parse_case
 
 FOLDER = ROOT / "data/published"
-FIGURES = {"A": 48 * 3, "B": 56 * 6, "C": 15 * 9, "D2": 20 * 2, "D3": 54 * 6, "E": 96}
+FIGURES = {"A": 48 * 3, "B": 56 * 6, "C": 15 * 9, "D1": 3 * 4, "D2": 20 * 2, "D3": 54 * 6, "E": 96}
 REPORTS = [read_published(one) for one in sorted(FOLDER.glob("*.toml"))]
 
 
@@ -28,8 +28,12 @@ def test_every_table_names_its_source_and_the_docs_do_too(report):
 
 
 def measured(report, scale: str) -> set:
-    printed = subprocess.run([FACTS, scale, report.preset], capture_output=True, text=True, check=True)
-    return {(report.measurement(case), case["pass"]) for case in map(parse_case, printed.stdout.splitlines())}
+    is_profile = report.says.get("verb") == "profile"
+    asked = {"presets": "profiles", "cuts": "profile_cuts"}[scale] if is_profile else scale
+    printed = subprocess.run([FACTS, asked, report.preset], capture_output=True, text=True, check=True)
+    more = {"bwd", "e2e"} if is_profile else set()  # without the optimizer, which the report does not tell apart
+    return {(report.measurement(case), case["pass"]) for case in map(parse_case, printed.stdout.splitlines())
+            if case["pass"] not in more}
 
 
 def wanted(report, cut: bool) -> set:
@@ -43,8 +47,10 @@ def test_a_preset_measures_exactly_the_figures_of_its_report(report):
 
 
 def test_the_quick_scale_measures_the_smaller_sizes_that_a_description_names():
-    c = next(one for one in REPORTS if one.letter == "C")
-    assert measured(c, "cuts") == wanted(c, cut=True)
+    cut = [one for one in REPORTS if "cut" in one.says]
+    assert [one.letter for one in cut] == ["C", "D1"]
+    for report in cut:
+        assert measured(report, "cuts") == wanted(report, cut=True)
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.letter)
@@ -142,3 +148,31 @@ def test_smaller_sizes_have_their_own_tables(study):
     assert (page.matched, page.matched_cut) == (0, 4) and not page.comparisons
     assert [one.id for one in page.tables] == ["published-c-cut", "published-c-best-cut"]
     assert "length 512" in page.tables[0].conditions
+
+
+def profile_row(impl: str, pass_: str, ms: float | None = None, **keys) -> dict:
+    sizes = {"layers": 12, "width": 768, "heads": 12, "hidden": 3072, "vocabulary": 10000, "params": 128625408}
+    said = line("model", **{"pass": pass_, "model": "report-d1:sm", "b": 2, "lq": 512, **sizes, "dtype": "fp32",
+                            "device": "cuda", **keys})
+    return row(impl, ms, problem=said, status="ok" if ms else "oom")
+
+
+def test_a_profile_stands_beside_report_d1(study):
+    rows = [profile_row("fovea", "fwd", 10), profile_row("torch.eager", "fwd", 20), profile_row("fovea", "step", 40),
+            profile_row("torch.eager", "step"), profile_row("fovea", "step_rest", 30)]
+    page = next(one for one in pages(study(rows), FOLDER) if one.report.letter == "D1")
+    assert page.matched == 3 and page.matched_cut == 0
+    found = cells(page.tables[0])
+    assert set(found) == {("here", "torch.eager"), ("here", "fovea"), ("published", "torch")}
+    published, own = found["published", "torch"], found["here", "fovea"]
+    assert published["forward of a step (mean)"].text == "22.5"
+    assert published["step with optimizer (mean)"].text == "64.5"
+    assert own["forward (speed-up)"].text == "2.00\u00d7" and own["forward (sum)"].text == "30.3"
+    assert found["here", "torch.eager"]["step with optimizer (mean)"].text == "OOM"
+
+
+def test_this_library_alone_stands_beside_report_d1_at_smaller_sizes_too(study):
+    page = next(one for one in pages(study([profile_row("fovea", "step", 40, b=1, lq=128)]), FOLDER)
+                if one.report.letter == "D1")
+    assert page.matched == 0 and page.matched_cut == 1
+    assert set(cells(page.tables[0])) == {("here", "fovea"), ("published", "torch")}

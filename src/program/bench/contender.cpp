@@ -26,15 +26,7 @@ constexpr std::string_view kTorchGpuRows[] = {"torch.flash", "torch.cudnn", "tor
                                               "torch.math",  "torch.eager", "torch.compile"};
 constexpr std::string_view kWithoutScores[] = {"torch.flash", "torch.cudnn", "torch.efficient"};
 
-// The Python worker: next to an installed program, or else in the sources that it was built from.
-std::string worker_script() {
-  if (const char* folder = std::getenv("FOVEA_PYTHON_FOLDER")) return std::string(folder) + "/bench/fovea_worker.py";
-  std::error_code none;
-  const fs::path installed =
-      fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share/fovea/python/bench/fovea_worker.py";
-  return fs::exists(installed, none) ? installed.string()
-                                     : std::string(kSourceFolder) + "/python/bench/fovea_worker.py";
-}
+std::string worker_script() { return python_script("fovea_worker.py"); }
 
 [[noreturn]] void refuse(const std::string& argument, const std::string& problem, const std::string& got,
                          const std::string& wanted, const std::string& hint = {}) {
@@ -82,6 +74,14 @@ std::vector<std::string> torch_rows(DeviceKind device) {
 }
 
 }  // namespace
+
+std::string python_script(const std::string& name) {
+  if (const char* folder = std::getenv("FOVEA_PYTHON_FOLDER")) return std::string(folder) + "/bench/" + name;
+  std::error_code none;
+  const fs::path installed =
+      fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share/fovea/python/bench" / name;
+  return fs::exists(installed, none) ? installed.string() : std::string(kSourceFolder) + "/python/bench/" + name;
+}
 
 std::vector<std::string> known_names(const Operations& operations) {
   std::vector<std::string> names{"flash"};

@@ -18,6 +18,9 @@ struct Contender {
   std::string old_version = {};      // the older program's version
 };
 
+// A script of python/bench: next to an installed program, or else in the sources that it was built from.
+std::string python_script(const std::string& name);
+
 // An older `fovea`, whose implementations are timed along with ours of the same names. Throws Error(invalid_argument)
 // if the file is not a fovea program.
 struct OldProgram {

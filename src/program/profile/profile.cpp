@@ -1,7 +1,8 @@
-// One model for all passes; its memory is planned before it is made.
+// One model for all passes; its memory is planned before it is made. Peers make their steps in turns with it.
 #include "program/profile/profile.h"
 
 #include <chrono>
+#include <list>
 #include <map>
 #include <optional>
 
@@ -9,14 +10,14 @@
 #include "core/random.h"
 #include "fovea/error.h"
 #include "model/optimizer.h"
+#include "program/interrupt.h"
 #include "program/machine/machine.h"
+#include "program/profile/model_peer.h"
 
 namespace fovea::program {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kLearningRate = 3e-4;
 
 ProfileRow planned_row(const ProfiledModel& model, const ProfileSettings& s) {
   const model::Extent extent{s.batch, s.context};
@@ -41,13 +42,9 @@ ProfileRow planned_row(const ProfiledModel& model, const ProfileSettings& s) {
 // The seconds of each phase of one step after another.
 class Phases {
  public:
-  Phases(model::Model& model, std::string passes, int threads)
-      : model_(model), passes_(std::move(passes)), context_{.threads = threads} {
+  Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads)
+      : model_(model), batch_(batch), passes_(std::move(passes)), context_{.threads = threads} {
     if (!times_parts_alone()) watch_parts();
-    for (std::int64_t i = 0; i < 2 * model.extent().rows(); ++i) {
-      const std::uint32_t random = core::philox(1, 0, static_cast<std::uint64_t>(i))[0];
-      tokens_.push_back(static_cast<std::int32_t>(random % static_cast<std::uint32_t>(model.config().vocabulary)));
-    }
   }
 
   ~Phases() { model_.watch_parts({}); }
@@ -61,28 +58,26 @@ class Phases {
     model_.watch_parts([this](const model::PassPart& part) { end_part(part); });
   }
 
-  double flops() const { return model_.forward_flops() + (has_backward() ? model_.backward_flops() : 0); }
+  double backward_flops() const { return has_backward() ? model_.backward_flops() : 0; }
 
   void step() {
-    const auto rows = static_cast<std::size_t>(model_.extent().rows());
-    const std::span<const std::int32_t> all(tokens_);
-    const model::Batch batch{all.first(rows), all.last(rows)};
     spent_.clear();
     step_parts_.clear();
+    step_spans_.clear();
     phase_begin_ = part_begin_ = Clock::now();
     phase_ = "forward";
-    model_.forward(batch, has_backward() ? 1.0 : 0.0, context_);
+    model_.forward(batch_, has_backward() ? 1.0 : 0.0, context_);
     end_phase();
     if (has_backward()) {
       phase_ = "backward";
       model::clear_gradients(model_, context_);
       tell("clear gradients");
-      model_.backward(batch, context_);
+      model_.backward(batch_, context_);
       end_phase();
     }
     if (passes_ == "step") {
       phase_ = "optimizer";
-      model::update(model_, {}, kLearningRate, steps_++, context_);
+      model::update(model_, {}, kProfileLearningRate, steps_++, context_);
       tell("clip and AdamW");
       end_phase();
     }
@@ -90,12 +85,13 @@ class Phases {
 
   // Keep what the last step took.
   void keep_phases() {
-    double total = 0;
-    for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds), total += seconds;
-    samples_["total"].push_back(total);
+    for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds);
   }
-  void keep_parts() {
+  void keep_parts(const std::function<void(Span)>& on_span) {
     ++steps_with_parts_;
+    for (Span& span : step_spans_) {
+      if (on_span) on_span(std::move(span));
+    }
     for (const auto& [name, part] : step_parts_) {
       PartTimes& sum = parts_[name];
       sum.calls = part.calls, sum.flops = part.flops;
@@ -110,11 +106,7 @@ class Phases {
     return means;
   }
 
-  std::map<std::string, TimeStatistics> statistics() const {
-    std::map<std::string, TimeStatistics> all;
-    for (const auto& [phase, samples] : samples_) all[phase] = statistics_of(samples);
-    return all;
-  }
+  const PhaseSeconds& seconds() const { return samples_; }
 
  private:
   bool has_backward() const { return passes_ != "forward"; }
@@ -128,6 +120,7 @@ class Phases {
     model_.wait(context_);
     const auto now = Clock::now();
     spent_[phase_] = std::chrono::duration<double>(now - phase_begin_).count();
+    keep_span(phase_, phase_begin_, now);
     phase_begin_ = part_begin_ = now;
   }
 
@@ -138,38 +131,58 @@ class Phases {
     ++times.calls;
     times.seconds += std::chrono::duration<double>(now - part_begin_).count();
     times.flops += part.flops;
+    keep_span(std::string(part.name), part_begin_, now);
     part_begin_ = now;
   }
 
+  void keep_span(const std::string& name, Clock::time_point begin, Clock::time_point end) {
+    const std::chrono::duration<double> since = begin.time_since_epoch(), lasted = end - begin;
+    step_spans_.push_back({passes_, name, since.count(), lasted.count()});
+  }
+
   model::Model& model_;
+  model::Batch batch_;
   std::string passes_;
   core::RunContext context_;
-  std::vector<std::int32_t> tokens_;
   std::int64_t steps_ = 0, steps_with_parts_ = 0;
   bool is_watching_ = false;
   std::string phase_;
   Clock::time_point phase_begin_, part_begin_;
   std::map<std::string, double> spent_;  // of this step
   std::map<std::string, PartTimes> step_parts_;
-  std::map<std::string, std::vector<double>> samples_;  // of all measured steps
+  std::vector<Span> step_spans_;  // their track is the kind of step
+  PhaseSeconds samples_;          // of all measured steps
   std::map<std::string, PartTimes> parts_;
 };
 
-// Returns false if it was stopped.
-bool measure(Phases& phases, const ProfileSettings& s) {
+// Tokens, then targets, at random.
+std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_t rows) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < 2 * rows; ++i) {
+    const std::uint32_t random = core::philox(1, 0, static_cast<std::uint64_t>(i))[0];
+    tokens.push_back(static_cast<std::int32_t>(random % static_cast<std::uint32_t>(config.vocabulary)));
+  }
+  return tokens;
+}
+
+// Steps of this library and of the peers take turns, so that the machine's speed is the same for all. Returns false if
+// it was stopped.
+bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& passes, const ProfileSettings& s) {
   const bool alone = phases.times_parts_alone();
+  for (ModelPeer& peer : peers) peer.begin_pass();
   for (std::int64_t i = 0; i < s.warm_up + s.steps; ++i) {
     if (s.stops && s.stops()) return false;
     phases.step();
+    for (ModelPeer& peer : peers) peer.step(passes, i >= s.warm_up);
     if (i < s.warm_up) continue;
     phases.keep_phases();
-    if (!alone) phases.keep_parts();
+    if (!alone) phases.keep_parts(s.on_span);
   }
   if (alone) phases.watch_parts();
   for (std::int64_t i = 0; alone && i < s.steps; ++i) {
     if (s.stops && s.stops()) return false;
     phases.step();
-    phases.keep_parts();
+    phases.keep_parts(s.on_span);
   }
   return true;
 }
@@ -190,26 +203,42 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
 
 }  // namespace
 
-bool profile(const ProfiledModel& profiled, const ProfileSettings& s, const std::function<void(ProfileRow)>& done) {
+bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
+             const std::function<void(ProfileResult)>& done) try {
   const ProfileRow planned = planned_row(profiled, s);
+  const std::vector<std::int32_t> tokens = random_tokens(profiled.config, s.batch * s.context);
+  const std::span<const std::int32_t> all(tokens);
+  const model::Batch batch{all.first(tokens.size() / 2), all.last(tokens.size() / 2)};
   std::optional<model::Model> model;
+  std::list<ModelPeer> peers;
   for (const std::string& passes : s.passes) {
-    ProfileRow row = planned;
-    row.passes = passes;
-    row.reason = no_room(model, profiled, planned, s);
-    if (!row.reason.empty()) {
-      row.status = "oom";
-      done(std::move(row));
+    ProfileResult result{.row = planned};
+    result.row.passes = passes;
+    result.reason = result.row.reason = no_room(model, profiled, planned, s);
+    if (!result.reason.empty()) {
+      result.status = result.row.status = "oom";
+      done(std::move(result));
       continue;
     }
-    Phases phases(*model, passes, s.threads);
-    if (!measure(phases, s)) return false;
-    row.times = phases.statistics();
-    row.parts = phases.parts();
-    row.flops = phases.flops();
-    done(std::move(row));
+    if (peers.empty()) {
+      for (const ProfilePeer& peer : s.peers)
+        peers.emplace_back(peer, s).compare(*model, batch, {.threads = s.threads});
+    }
+    Phases phases(*model, batch, passes, s.threads);
+    if (!measure(phases, peers, passes, s)) return false;
+    result.seconds = phases.seconds();
+    result.row.parts = phases.parts();
+    result.forward_flops = model->forward_flops();
+    result.backward_flops = phases.backward_flops();
+    result.row.flops = result.forward_flops + result.backward_flops;
+    result.held_bytes = planned.state_bytes + planned.activation_bytes;
+    result.more_bytes = planned.planned_bytes - *result.held_bytes;
+    done(result);
+    for (const ModelPeer& peer : peers) done(peer.result(result));
   }
   return true;
+} catch (const Interrupted&) {
+  return false;
 }
 
 }  // namespace fovea::program

@@ -1,21 +1,33 @@
 // Times a model's forward, backward and optimizer, each as an interval of its own, and tells what memory they need.
+// Peers run the same model in turns with this library.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/config.h"
+#include "program/profile/trace.h"
 #include "program/record/record.h"
 
 namespace fovea::program {
 
 inline constexpr const char* kPasses[] = {"forward", "forward+backward", "step"};
+inline constexpr const char* kOwnName = "fovea";
+inline constexpr double kProfileLearningRate = 3e-4;
 
 struct ProfiledModel {
   std::string name;  // of a preset, or custom
   model::Config config;
+};
+
+// Another implementation of the model, in a process of its own.
+struct ProfilePeer {
+  std::string name;                  // torch.eager
+  std::vector<std::string> command;  // starts its worker
 };
 
 struct ProfileSettings {
@@ -25,16 +37,42 @@ struct ProfileSettings {
   std::int64_t free_bytes = 0;           // a plan beyond it is a row with status oom
   Device device;
   int threads = 1;
-  std::function<bool()> stops = {};  // asked before each step
+  std::vector<ProfilePeer> peers = {};
+  double timeout = 600;                    // seconds until a peer must answer; its first steps may compile
+  std::function<bool()> stops = {};        // asked before each step
+  std::function<void(Span)> on_span = {};  // phases and parts of the measured steps of this library
 };
 
-// A row for each pass, given to `done` as soon as it is there. Tokens are random. Phases: forward; backward, which
-// first clears the gradients; optimizer, which clips them and makes a step of AdamW. Each ends when its work has ended.
-// On a GPU parts are timed in as many further steps, in which the host waits for each of them. Returns false if it was
-// stopped.
-bool profile(const ProfiledModel& model, const ProfileSettings& settings, const std::function<void(ProfileRow)>& done);
+// Seconds of each measured step, by phase: forward, backward, optimizer.
+using PhaseSeconds = std::map<std::string, std::vector<double>>;
 
-// The rows as a table for a terminal. `fma_rate` in flops/s is what shares are of; 0: no shares.
-std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate);
+// What one implementation took for one kind of step.
+struct ProfileResult {
+  ProfileRow row;                                      // of this library's model, also beside a peer
+  std::string impl = kOwnName, peer;                   // and the framework of a peer, with its version
+  std::string status = "ok", reason;                   // of kRowStatuses
+  PhaseSeconds seconds;                                // only if status is ok
+  double forward_flops = 0, backward_flops = 0;        // of products and attention
+  std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
+  std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
+};
+
+// A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
+// forward; backward, which first clears the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
+// when its work has ended. On a GPU parts are timed in as many further steps, in which the host waits for each of them.
+// A peer gets this library's weights, and is timed only if its loss and all gradients agree. Returns false if it was
+// stopped.
+bool profile(const ProfiledModel& model, const ProfileSettings& settings,
+             const std::function<void(ProfileResult)>& done);
+
+// The sum of some phases, for each step.
+std::vector<double> total_of(const PhaseSeconds& seconds, const std::vector<std::string>& phases);
+
+// Rows of op=model. Forward alone is pass=fwd; with backward, that alone is bwd and both are e2e; a step has step_fwd,
+// step_rest (backward and optimizer) and step. Shares are of `rate` in flops/s; 0: no shares.
+std::vector<Row> rows_of(const ProfileResult& result, const Environment& environment, double rate);
+
+// The results as tables for a terminal.
+std::string profile_table(const std::vector<ProfileResult>& results, double rate);
 
 }  // namespace fovea::program

@@ -14,37 +14,47 @@ namespace {
 
 using Cells = std::vector<std::vector<std::string>>;
 
-std::string milliseconds(const ProfileRow& row, const std::string& phase) {
-  const auto found = row.times.find(phase);
-  if (found == row.times.end()) return row.status == "ok" ? "-" : row.status;
-  const double ms = found->second.mean * 1e3, spread = found->second.std * 1e3;
-  return fmt::format("{:.{}f} ± {:.{}f}", ms, ms < 100 ? 2 : 0, spread, ms < 100 ? 2 : 0);
+double mean_of(const ProfileResult& result, const std::vector<std::string>& phases) {
+  const std::vector<double> total = total_of(result.seconds, phases);
+  return total.empty() ? 0 : statistics_of(total).mean;
 }
 
-std::vector<std::string> times_of(const ProfileRow& row, double fma_rate) {
-  std::vector<std::string> cells{row.passes};
-  for (const char* phase : {"forward", "backward", "optimizer"}) cells.push_back(milliseconds(row, phase));
-  const auto total = row.times.find("total");
-  if (total == row.times.end()) {
-    cells.insert(cells.end(), {row.status, row.status, "-"});
+std::string milliseconds(const ProfileResult& result, const std::string& phase) {
+  const auto found = result.seconds.find(phase);
+  if (found == result.seconds.end()) return result.status == "ok" ? "-" : result.status;
+  const TimeStatistics t = statistics_of(found->second);
+  const int digits = t.mean < 0.1 ? 2 : 0;
+  return fmt::format("{:.{}f} ± {:.{}f}", t.mean * 1e3, digits, t.std * 1e3, digits);
+}
+
+const std::vector<std::string> kPhases{"forward", "backward", "optimizer"};
+
+std::vector<std::string> times_of(const ProfileResult& result, double fma_rate, bool has_peers) {
+  std::vector<std::string> cells{result.row.passes};
+  if (has_peers) cells.push_back(result.impl);
+  for (const std::string& phase : kPhases) cells.push_back(milliseconds(result, phase));
+  const double seconds = mean_of(result, kPhases);
+  if (seconds <= 0) {
+    cells.insert(cells.end(), {result.status, result.status, "-"});
     return cells;
   }
-  const double seconds = total->second.mean, rate = row.flops / seconds;
-  cells.push_back(fmt::format("{:.0f}", static_cast<double>(row.batch * row.context) / seconds));
+  const double rate = result.row.flops / seconds;
+  cells.push_back(fmt::format("{:.0f}", static_cast<double>(result.row.batch * result.row.context) / seconds));
   cells.push_back(fmt::format("{:.1f}", rate / 1e9));
   cells.push_back(fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-");
   return cells;
 }
 
 // The parts of the pass that has most of them, the longest first.
-std::string parts_table(const ProfileRow& row, double fma_rate) {
+std::string parts_table(const ProfileResult& result, double fma_rate) {
+  const ProfileRow& row = result.row;
   std::vector<std::pair<std::string, PartTimes>> parts(row.parts.begin(), row.parts.end());
   std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   Cells table{{"part", "calls", "ms", "share", "GFLOP/s", "of peak"}};
   for (const auto& [name, part] : parts) {
     const double rate = part.seconds > 0 ? part.flops / part.seconds : 0;
     table.push_back({name, std::to_string(part.calls), fmt::format("{:.3f}", part.seconds * 1e3),
-                     fmt::format("{:.1f} %", 100 * part.seconds / row.times.at("total").mean),
+                     fmt::format("{:.1f} %", 100 * part.seconds / mean_of(result, kPhases)),
                      rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
                      rate > 0 && fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-"});
   }
@@ -53,27 +63,31 @@ std::string parts_table(const ProfileRow& row, double fma_rate) {
 
 }  // namespace
 
-std::string profile_table(const std::vector<ProfileRow>& rows, double fma_rate) {
+std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
+  const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
   std::map<std::string, Cells> times;
   std::vector<std::string> models;
   Cells memory{{"model", "parameters", "state", "activations", "workspace", "all"}};
-  for (const ProfileRow& row : rows) {
+  for (const ProfileResult& result : results) {
+    const ProfileRow& row = result.row;
     Cells& table = times[row.model];
     if (table.empty()) {
       table.push_back({"passes", "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "of peak"});
+      if (has_peers) table[0].insert(table[0].begin() + 1, "by");
       models.push_back(row.model);
       memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
                         binary_size(row.state_bytes), binary_size(row.activation_bytes),
                         binary_size(row.workspace_bytes), binary_size(row.planned_bytes)});
     }
-    table.push_back(times_of(row, fma_rate));
+    table.push_back(times_of(result, fma_rate, has_peers));
   }
   std::string text;
   for (const std::string& model : models) {
     text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n";
-    const ProfileRow* longest = nullptr;
-    for (const ProfileRow& row : rows) {
-      if (row.model == model && row.parts.size() > (longest == nullptr ? 0 : longest->parts.size())) longest = &row;
+    const ProfileResult* longest = nullptr;
+    for (const ProfileResult& one : results) {
+      const std::size_t most = longest == nullptr ? 0 : longest->row.parts.size();
+      if (one.row.model == model && one.impl == kOwnName && one.row.parts.size() > most) longest = &one;
     }
     if (longest != nullptr) text += parts_table(*longest, fma_rate);
   }

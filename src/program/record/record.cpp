@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "fovea/error.h"
+#include "program/record/model_line.h"
 #include "program/record/whole_number.h"
 #include "verification/problem_line.h"
 
@@ -112,6 +113,7 @@ RowCeiling ceiling_of(const Json& c) {
 
 std::string problem_of(const Json& object) {
   std::string line = value<std::string>(object, "problem");
+  if (line.starts_with(kModelOperation)) return check_model_line(line), line;
   try {
     (void)verification::parse_case(line);
   } catch (const Error& error) {
@@ -216,8 +218,6 @@ std::string json_line(const TrainingStep& s) {
 }
 
 std::string json_line(const ProfileRow& row) {
-  Json times = Json::object();
-  for (const auto& [phase, time] : row.times) times[phase] = json_of(time);
   Json parts = Json::object();
   for (const auto& [name, part] : row.parts)
     parts[name] = {{"calls", part.calls}, {"seconds", part.seconds}, {"flops", part.flops}};
@@ -230,7 +230,6 @@ std::string json_line(const ProfileRow& row) {
                   {"device", row.device},
                   {"status", row.status},
                   {"reason", row.reason},
-                  {"times_s", times},
                   {"parts", parts},
                   {"parameters", row.parameters},
                   {"state_bytes", row.state_bytes},
@@ -261,14 +260,11 @@ ProfileRow profile_row_from(const Json& j) {
                  .planned_bytes = amount<std::int64_t>(j, "planned_bytes"),
                  .flops = amount<double>(j, "flops"),
                  .threads = amount<int>(j, "threads")};
-  if (!member(j, "times_s").is_object()) refuse("key `times_s` has the wrong type");
-  for (const auto& [phase, time] : member(j, "times_s").items()) row.times[phase] = time_of(time);
   if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");
   for (const auto& [name, part] : member(j, "parts").items())
     row.parts[name] = {amount<std::int64_t>(part, "calls"), amount<double>(part, "seconds"),
                        amount<double>(part, "flops")};
-  if ((row.status == "ok") != row.times.contains("total"))
-    refuse("times where status is `" + row.status + "`, or none");
+  if ((row.status == "ok") == row.parts.empty()) refuse("parts where status is `" + row.status + "`, or none");
   return row;
 }
 

@@ -100,16 +100,15 @@ struct PartTimes {
   double seconds = 0, flops = 0;
 };
 
-// Times of one model in one kind of step.
+// Memory and parts of one model in one kind of step. The times of its phases are rows of their own (op=model).
 struct ProfileRow {
   std::string model;   // the name of a preset, or custom
   std::string sizes;   // layers=12 width=768 ..
   std::string passes;  // forward, forward+backward or step
   std::int64_t batch = 0, context = 0;
-  std::string device = "cpu";                   // or cuda
-  std::string status, reason;                   // ok; oom: the plan is larger than the free memory
-  std::map<std::string, TimeStatistics> times;  // forward, backward, optimizer, total: seconds of each measured step
-  std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..
+  std::string device = "cpu";              // or cuda
+  std::string status, reason;              // ok; oom: the plan is larger than the free memory
+  std::map<std::string, PartTimes> parts;  // forward.norm, backward.attention, ..
   std::int64_t parameters = 0;
   std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
   double flops = 0;  // of a step's products and attention

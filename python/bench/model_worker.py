@@ -1,0 +1,197 @@
+"""Child process of `fovea profile`: the model of src/model/model.h in PyTorch, with the weights that it is given.
+
+    model_worker.py torch.eager|torch.compile
+
+Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
+writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. Products are true
+fp32. q, k and v are one product, as are gate and up. Attention is PyTorch's best for the device, sines and cosines are
+tabled, and AdamW is the fused one.
+"""
+
+import json
+import mmap
+import os
+import sys
+import time
+
+INPUTS, OUTPUTS, COMMANDS, REPLIES = 3, 4, 5, 6
+SETTLE = 10e-3  # seconds of untimed products before a step on a CPU: threads of a process that was stopped wake slowly
+
+
+def transformer(torch, c):
+    """The module, which returns the mean loss of a batch. Parameters have this library's names; gate_up is both."""
+    from torch import nn
+    from torch.nn import functional as F
+
+    def matrix(inputs, outputs):
+        return nn.Linear(inputs, outputs, bias=False)
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = matrix(c["width"], 3 * c["width"]), matrix(c["width"], c["width"])
+
+        def forward(self, x, cos, sin):
+            batch, length, width = x.shape
+            q, k, v = self.qkv(x).view(batch, length, 3, c["heads"], -1).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(rotated(q, cos, sin), rotated(k, cos, sin), v, is_causal=True)
+            return self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+    def rotated(x, cos, sin):
+        """Neighbouring columns are a pair."""
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    class FeedForward(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_up, self.down = matrix(c["width"], 2 * c["hidden"]), matrix(c["hidden"], c["width"])
+
+        def forward(self, x):
+            gate, up = self.gate_up(x).chunk(2, -1)
+            return self.down(F.silu(gate) * up)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention_norm, self.attention = nn.RMSNorm(c["width"], c["epsilon"]), Attention()
+            self.feed_forward_norm, self.feed_forward = nn.RMSNorm(c["width"], c["epsilon"]), FeedForward()
+
+        def forward(self, x, cos, sin):
+            x = x + self.attention(self.attention_norm(x), cos, sin)
+            return x + self.feed_forward(self.feed_forward_norm(x))
+
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(c["vocabulary"], c["width"])
+            self.layers = nn.ModuleList(Block() for _ in range(c["layers"]))
+            self.norm, self.head = nn.RMSNorm(c["width"], c["epsilon"]), matrix(c["width"], c["vocabulary"])
+            columns = c["width"] // c["heads"]
+            rates = c["theta"] ** (-torch.arange(columns // 2, dtype=torch.float64) * 2 / columns)
+            angles = torch.arange(c["length"], dtype=torch.float64)[:, None] * rates
+            self.register_buffer("cos", angles.cos().float())
+            self.register_buffer("sin", angles.sin().float())
+
+        def forward(self, tokens, targets):
+            x = self.embedding(tokens)
+            for layer in self.layers:
+                x = layer(x, self.cos, self.sin)
+            return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+    return Transformer()
+
+
+class Worker:
+    def __init__(self, name):
+        if name not in ("torch.eager", "torch.compile"):
+            raise ValueError(f"no peer `{name}`")
+        self.compiles = name == "torch.compile"
+
+    def prepare(self, command):
+        import torch
+
+        self.torch, self.command, self.device = torch, command, command["device"]
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise NotImplementedError("this Python has no torch that sees a GPU")
+        torch.set_num_threads(command["threads"])
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+        with torch.device("meta"):
+            self.model = transformer(torch, command)
+        self.model = self.model.to_empty(device=self.device)
+        fresh = transformer(torch, {**command, "layers": 0, "vocabulary": 1})  # the tables, which to_empty dropped
+        self.model.cos.copy_(fresh.cos)
+        self.model.sin.copy_(fresh.sin)
+        self.take_inputs()
+        decays = [one for one in self.model.parameters() if one.dim() > 1]
+        others = [one for one in self.model.parameters() if one.dim() == 1]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
+            lr=command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
+        self.run = torch.compile(self.model, dynamic=False) if self.compiles else self.model
+        return {"peer": f"PyTorch {torch.__version__}"}
+
+    def offset(self, name):
+        return self.command["parameters"][name.replace("gate_up", "gate")]
+
+    def take_inputs(self):
+        torch, c = self.torch, self.command
+        rows = c["batch"] * c["length"]
+        with mmap.mmap(INPUTS, 4 * (c["floats"] + 2 * rows), access=mmap.ACCESS_COPY) as inputs:
+            weights = torch.frombuffer(inputs, dtype=torch.float32, count=c["floats"])
+            for name, one in self.model.named_parameters():
+                one.data.copy_(weights[self.offset(name):][:one.numel()].view(one.shape))
+            tokens = torch.frombuffer(inputs, dtype=torch.int32, offset=4 * c["floats"]).to(self.device, torch.int64)
+            del weights  # the block cannot be closed while a tensor shows it
+        self.tokens, self.targets = tokens.view(2, c["batch"], c["length"])
+
+    def compare(self, command):
+        self.optimizer.zero_grad()
+        loss = self.run(self.tokens, self.targets)
+        loss.backward()
+        with mmap.mmap(OUTPUTS, 4 * self.command["floats"]) as outputs:
+            gradients = self.torch.frombuffer(outputs, dtype=self.torch.float32)
+            for name, one in self.model.named_parameters():
+                gradients[self.offset(name):][:one.numel()].copy_(one.grad.flatten())
+            del gradients
+        return {"loss": loss.item()}
+
+    def settle(self):
+        matrix, end = self.torch.ones(256, 256), time.perf_counter() + SETTLE
+        while self.device == "cpu" and time.perf_counter() < end:
+            matrix @ matrix
+
+    def now(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def step(self, command):
+        torch, passes = self.torch, command["passes"]
+        if self.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        self.settle()
+        held, times = None, [self.now()]
+        with torch.set_grad_enabled(passes != "forward"):
+            loss = self.run(self.tokens, self.targets)
+        times.append(self.now())
+        if passes != "forward":
+            held = torch.cuda.memory_allocated() if self.device == "cuda" else None
+            self.optimizer.zero_grad()
+            loss.backward()
+            times.append(self.now())
+        if passes == "step":
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.command["largest_norm"])
+            self.optimizer.step()
+            times.append(self.now())
+        spans = [end - begin for begin, end in zip(times, times[1:])]
+        return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "held_bytes": held,
+                "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}
+
+    def answer(self, command):
+        try:
+            return {"ok": True, **getattr(self, command["command"])(command)}
+        except NotImplementedError as error:
+            return {"ok": False, "status": "unsupported", "reason": str(error)}
+        except MemoryError as error:
+            return {"ok": False, "status": "oom", "reason": str(error) or "an allocation failed"}
+        except Exception as error:  # torch and its compiler may raise anything
+            text = f"{type(error).__name__}: {error}"
+            memory = "out of memory" in text.lower() or "can't allocate memory" in text
+            return {"ok": False, "status": "oom" if memory else "error", "reason": text[:2000]}
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("model_worker.py: is started by `fovea profile` only")
+    worker = Worker(sys.argv[1])
+    with os.fdopen(COMMANDS, "r") as commands, os.fdopen(REPLIES, "w") as replies:
+        for line in commands:
+            replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
+            replies.flush()
+    os._exit(0)  # torch's threads need no farewell
+
+
+if __name__ == "__main__":
+    main()

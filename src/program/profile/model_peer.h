@@ -1,0 +1,48 @@
+// A peer's model in a worker process: it gets this library's weights, is compared with it, and makes steps when asked.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "model/model.h"
+#include "program/profile/profile.h"
+#include "program/worker/process.h"
+
+namespace fovea::program {
+
+class ModelPeer {
+ public:
+  ModelPeer(const ProfilePeer& peer, const ProfileSettings& settings);
+
+  const std::string& name() const { return name_; }
+  bool failed() const { return !failure_.status.empty(); }
+
+  // Starts the worker with the model's weights, and compares loss and gradients of the batch, which the model computes
+  // too. A peer that fails here or later is not asked again.
+  void compare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
+
+  void begin_pass() { seconds_.clear(); }
+  // One step; its times count if it is measured.
+  void step(const std::string& passes, bool is_measured);
+
+  // Of the pass, with the row and the flops of this library's.
+  ProfileResult result(ProfileResult of_library) const;
+
+ private:
+  void want_memory(std::int64_t parameter_bytes) const;
+  void prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
+  void judge(double own_loss, double loss, const model::ParameterMap& map, const std::vector<float>& own);
+  void fail(const WorkerFailure& failure) { failure_ = failure; }
+
+  std::string name_;
+  const ProfileSettings& settings_;
+  SharedBlock inputs_{"fovea weights"};
+  WorkerProcess process_;
+  std::string framework_;
+  WorkerFailure failure_;
+  PhaseSeconds seconds_;
+  std::map<std::string, ErrorFigures> error_;
+  std::optional<std::int64_t> held_bytes_, peak_bytes_;
+};
+
+}  // namespace fovea::program
