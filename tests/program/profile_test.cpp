@@ -1,4 +1,6 @@
 // fovea profile: its rows, its table, presets, peers, a model that does not fit, and refusals.
+#include "program/profile/profile.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -118,6 +120,26 @@ TEST(Profile, PhasesOfAStepAddUp) {
   EXPECT_EQ(row_of(rows, "bwd").memory_before_backward_bytes, plan.state_bytes + plan.activation_bytes);
   EXPECT_EQ(*row_of(rows, "bwd").memory_before_backward_bytes + *row_of(rows, "bwd").workspace_bytes,
             plan.planned_bytes);
+}
+
+// The model fits, and would fit beside its peer's; the peer's program does not.
+TEST(Profile, APeerWithoutRoomIsARowAndIsNotStarted) {
+  model::Config config;
+  config.layers = 1, config.width = 32, config.heads = 2, config.hidden = 48, config.vocabulary = 100;
+  const program::ProfileSettings settings{.context = 16,
+                                          .passes = {"forward"},
+                                          .warm_up = 0,
+                                          .steps = 1,
+                                          .free_bytes = std::int64_t{1} << 29,
+                                          .peers = {{"torch.eager", {"/does/not/exist"}}}};
+  std::vector<program::ProfileResult> results;
+  ASSERT_TRUE(program::profile({"custom", config}, settings,
+                               [&](program::ProfileResult one) { results.push_back(std::move(one)); }));
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].status, "ok");
+  EXPECT_EQ(results[1].impl, "torch.eager");
+  EXPECT_EQ(results[1].status, "oom");
+  EXPECT_NE(results[1].reason.find("GiB, free 512 MiB"), std::string::npos) << results[1].reason;
 }
 
 TEST(Profile, AModelThatDoesNotFitIsARowAndTheRunGoesOn) {

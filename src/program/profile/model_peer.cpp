@@ -73,6 +73,11 @@ void ModelPeer::compare(model::Model& model, const model::Batch& batch, const co
   if (failed()) process_.kill();
 }
 
+void ModelPeer::leave_out(std::int64_t wanted_bytes, std::int64_t free_bytes) {
+  fail({"oom", "with its model the run wants " + binary_size(wanted_bytes) + ", free " + binary_size(free_bytes)});
+  process_.kill();
+}
+
 // Two arrays of all parameters at once on their way from or to the worker, which has weights and gradients too. Linux
 // may end this process if it asks for more than there is.
 void ModelPeer::want_memory(std::int64_t parameter_bytes) const {

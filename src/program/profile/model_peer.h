@@ -21,6 +21,9 @@ class ModelPeer {
   // too. A peer that fails here or later is not asked again.
   void compare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
 
+  // In its place, if this library and its peers have no room beside one another.
+  void leave_out(std::int64_t wanted_bytes, std::int64_t free_bytes);
+
   void begin_pass() { seconds_.clear(); }
   // One step; its times count if it is measured.
   void step(const std::string& passes, bool is_measured);

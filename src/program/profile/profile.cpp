@@ -201,6 +201,24 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
   }
 }
 
+// A peer is taken to need what this library plans, and its program beside that. Moments, and what activations need, are
+// not there before the first steps, so what is free then tells too little.
+void add_peers(std::list<ModelPeer>& peers, model::Model& model, const model::Batch& batch, const ProfileRow& planned,
+               const ProfileSettings& s) {
+  constexpr std::int64_t kProgramBytes = std::int64_t{1} << 30;
+  std::int64_t wanted = planned.planned_bytes;
+  for (const ProfilePeer& peer : s.peers) {
+    ModelPeer& one = peers.emplace_back(peer, s);
+    const std::int64_t with_it = wanted + planned.planned_bytes + kProgramBytes;
+    if (with_it > s.free_bytes) {
+      one.leave_out(with_it, s.free_bytes);
+      continue;
+    }
+    one.compare(model, batch, {.threads = s.threads});
+    if (!one.failed()) wanted = with_it;
+  }
+}
+
 }  // namespace
 
 bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
@@ -220,10 +238,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
       done(std::move(result));
       continue;
     }
-    if (peers.empty()) {
-      for (const ProfilePeer& peer : s.peers)
-        peers.emplace_back(peer, s).compare(*model, batch, {.threads = s.threads});
-    }
+    if (peers.empty()) add_peers(peers, *model, batch, planned, s);
     Phases phases(*model, batch, passes, s.threads);
     if (!measure(phases, peers, passes, s)) return false;
     result.seconds = phases.seconds();
