@@ -59,7 +59,11 @@ class HostWork final : public DeviceWork {
   }
 
  private:
-  core::WorkspaceLease block_;
+  // A model is large: after it the block leaves the cache of workspaces, else the next model would come beside it.
+  struct GivesBack {
+    ~GivesBack() { core::release_cached_memory(); }
+  } gives_back_;
+  core::WorkspaceLease block_;  // goes first
 };
 
 }  // namespace

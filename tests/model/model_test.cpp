@@ -2,9 +2,11 @@
 #include "model/model.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
 
 #include "core/memory.h"
@@ -149,6 +151,27 @@ std::string refusal(const std::function<void()>& call) {
   }
   return "accepted";
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory for a while
+// Bytes of this process that are in memory.
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(Model, GivesItsMemoryBackToTheSystem) {
+  Config config = kTiny;
+  config.width = 480, config.vocabulary = 4000;
+  const std::int64_t before = resident_bytes();
+  {
+    const Model model(config, {1, 4}, 0);
+    ASSERT_GT(resident_bytes(), before + (std::int64_t{48} << 20));
+  }
+  EXPECT_LT(resident_bytes(), before + (std::int64_t{16} << 20));
+}
+#endif
 
 TEST(Model, RefusesBadSizesAndTokens) {
   const auto with = [](auto change) {
