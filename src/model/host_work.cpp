@@ -59,11 +59,11 @@ class HostWork final : public DeviceWork {
   }
 
  private:
-  // A model is large: after it the block leaves the cache of workspaces, else the next model would come beside it.
+  // A model is large. Kept in the cache of workspaces, its block would still be there beside the next model's.
   struct GivesBack {
     ~GivesBack() { core::release_cached_memory(); }
   } gives_back_;
-  core::WorkspaceLease block_;  // goes first
+  core::WorkspaceLease block_;  // destroyed before gives_back_, so in the cache by then
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/float16.h"
 #include "core/memory.h"
+#include "expect_accumulation.h"
 #include "fovea/error.h"
 #include "plain_model.h"
 #include "tiny_models.h"
@@ -112,23 +113,8 @@ TEST(MixedModel, CheckpointedActivationsChangeNoBit) {
   }
 }
 
-TEST(MixedModel, AccumulationEqualsOneBatch) {
-  const Config config = with(kSmall, DType::bf16, true);
-  const Tokens batch(config, {4, 32}, 1);
-  Model whole(config, {4, 32}, 3), half(config, {2, 32}, 3);
-  const double loss = whole.add_gradients(batch, 1.0, on(2));
-  double sum = 0;
-  for (const std::size_t first : {0, 64}) {
-    const std::span<const std::int32_t> some(batch.tokens), following(batch.targets);
-    sum += half.add_gradients({some.subspan(first, 64), following.subspan(first, 64)}, 0.5, on(2)) / 2;
-  }
-  EXPECT_NEAR(sum, loss, 1e-6);
-  double largest = 0;
-  for (const float one : whole.gradients()) largest = std::max(largest, std::abs(static_cast<double>(one)));
-  // Each token has the same bf16 numbers in both; only fp32 sums over tokens differ.
-  for (std::size_t i = 0; i < whole.gradients().size(); ++i)
-    ASSERT_NEAR(half.gradients()[i], whole.gradients()[i], 1e-5 * largest) << i;
-}
+// Each token has the same bf16 numbers in both; only fp32 sums over tokens differ.
+TEST(MixedModel, AccumulationEqualsOneBatch) { expect_accumulation_equals_one_batch(with(kSmall, DType::bf16, true)); }
 
 TEST(MixedModel, LearnsARepeatedBatch) {
   const Extent extent{2, 16};

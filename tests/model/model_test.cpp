@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "core/memory.h"
+#include "expect_accumulation.h"
 #include "expected_model.h"
 #include "fovea/error.h"
 #include "model/optimizer.h"
@@ -54,21 +55,7 @@ TEST(Model, LossesAreThoseOfEachToken) {
   EXPECT_EQ(sum / static_cast<double>(losses.size()), model.add_gradients({tokens, targets}, 1.0, on(1)));
 }
 
-TEST(Model, AccumulationEqualsOneBatch) {
-  const std::vector<std::int32_t> tokens = tokens_of(kSmall, 128, 1), targets = tokens_of(kSmall, 128, 2);
-  Model whole(kSmall, {4, 32}, 3), half(kSmall, {2, 32}, 3);
-  const double loss = whole.add_gradients({tokens, targets}, 1.0, on(2));
-  double sum = 0;
-  for (const std::size_t first : {0, 64}) {
-    const std::span<const std::int32_t> some(tokens), following(targets);
-    sum += half.add_gradients({some.subspan(first, 64), following.subspan(first, 64)}, 0.5, on(2)) / 2;
-  }
-  EXPECT_NEAR(sum, loss, 1e-6);
-  double largest = 0;
-  for (const float one : whole.gradients()) largest = std::max(largest, std::abs(static_cast<double>(one)));
-  for (std::size_t i = 0; i < whole.gradients().size(); ++i)
-    ASSERT_NEAR(half.gradients()[i], whole.gradients()[i], 1e-5 * largest) << i;
-}
+TEST(Model, AccumulationEqualsOneBatch) { expect_accumulation_equals_one_batch(kSmall); }
 
 std::vector<float> weights_after_steps(int threads) {
   const Extent extent{3, 32};

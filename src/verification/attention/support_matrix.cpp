@@ -70,7 +70,8 @@ std::string support_matrix_markdown() {
       "to\n"
       "2.3e38 in size are left out: only `reference` takes them.\n\n"
       "Implementations on GPUs are not listed, since their limits depend on the GPU: see `fovea explain`. `cuda.any`\n"
-      "takes all types and passes up to d<=256.\n\n"
+      "takes all types and passes up to d<=256; `cuda.sm90`, on Hopper, bf16 and fp16 with head dimensions that are\n"
+      "multiples of 8 up to 256.\n\n"
       "| implementation | type | pass |";
   for (const DimClass& dims : dim_classes()) text += " " + std::string(dims.name) + " |";
   text += " bitwise equal for any number of threads |\n|---|---|---|";

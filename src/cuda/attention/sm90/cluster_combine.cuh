@@ -23,7 +23,7 @@ struct ClusterCombine {
 
   const ForwardParameters& p;
   ForwardShared<Tile>& shared;
-  int warp, lane;  // of the consumers
+  int warp, lane;  // the consumers' warps are counted from 0
 
   // The thread block's results take the place of its Q, K and V tiles, which no warpgroup needs any more.
   __device__ __forceinline__ float* results() const { return reinterpret_cast<float*>(&shared); }
@@ -66,8 +66,8 @@ struct ClusterCombine {
   // One row of kLanes lanes; all lanes of a warp call. Lane n reads the state of split n.
   __device__ __forceinline__ void combine_row(const QueryTile& tile, int row) const {
     const Shape& s = p.shape;
-    const int at = lane % kLanes,
-              position = static_cast<int>(quotient(static_cast<unsigned>(row), p.packing.heads_divmod));
+    const int at = lane % kLanes;
+    const int position = static_cast<int>(quotient(static_cast<unsigned>(row), p.packing.heads_divmod));
     const int query = tile.first_query + position, head = tile.head + row - position * p.packing.heads;
     const bool valid = row < kTile.rows() && position < p.packing.queries && query < s.len_q;
     float2 state = {-kInfinity, 0.0f};

@@ -9,7 +9,7 @@ namespace fovea::cuda::sm90 {
 namespace {
 
 // Fitted to dense cells, as the tiles' own times are (tiles.h), and to calls with splits; the runs are in
-// docs/kernels/sm90_forward_notebook.md, steps 2 and 5.
+// docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
 constexpr double kLaunch = 3.0e-6;         // up to the first product, and the end of the grid
 constexpr double kCounterReset = 1.5e-6;   // a memset ahead of the kernel
 constexpr double kTail = 0.15;             // share of the longest tile's time in which the last thread block runs alone
@@ -17,10 +17,10 @@ constexpr double kMemoryRate = 4.0e12;     // bytes per second
 constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
 constexpr double kCombine = 8.8e-6;        // launch of the combine, and its first reads, of cold memory
 constexpr double kCombineColumn = 4.1e-9;  // per column and split: a warp combines a row split by split
-constexpr double kClusterBarriers = 1.0e-6;
-constexpr double kClusterRate = 2.0e10;  // bytes of results per second that a thread block gives to its cluster
-constexpr double kNoKeys = 0.5e-6;       // of a split without keys
-constexpr std::int64_t kDealtOut = 512;  // most splits that are dealt out one by one
+constexpr double kClusterBarriers = 1.0e-6;   // both barriers of a cluster
+constexpr double kClusterRate = 2.0e10;       // bytes of results per second that a thread block gives to its cluster
+constexpr double kNoKeys = 0.5e-6;            // of a split without keys
+constexpr std::int64_t kMostSimulated = 512;  // splits of a schedule that is simulated
 
 std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
                             std::int64_t index) {
@@ -30,10 +30,10 @@ std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, 
   return begin < end ? divide_up(end, keys) - begin / keys : 0;
 }
 
-// The thread blocks of a chip, or its clusters: each takes the next work as soon as it is free.
-class Chip {
+// Simulates a schedule: the chip has `slots` thread blocks or clusters, and each takes the next work once it is free.
+class Schedule {
  public:
-  explicit Chip(std::int64_t places) : free_at_(static_cast<std::size_t>(places)) {}
+  explicit Schedule(std::int64_t slots) : free_at_(static_cast<std::size_t>(slots)) {}
   void take(double seconds) {
     std::ranges::pop_heap(free_at_, std::greater<>());
     free_at_.back() += seconds;
@@ -47,54 +47,55 @@ class Chip {
   double end_ = 0;
 };
 
-// What the pieces of a query tile take: all splits in a cluster together, or each split.
-struct PieceTimes {
+// Seconds of a split, or of a cluster: for each K/V tile, and beside them.
+struct WorkTimes {
   double step, rest;
 };
 
-// Seconds until the last piece ends, if query tiles are dealt out from the last rows to the first.
-double dealt_out(const AttentionProblem& p, const ForwardTile& tile, const Division& division, const PieceTimes& times,
-                 std::int64_t longest, std::int64_t places) {
+// Seconds until the last split ends, if query tiles are taken from the last rows to the first.
+double simulated_seconds(const AttentionProblem& p, const ForwardTile& tile, const Division& division,
+                         const WorkTimes& times, std::int64_t longest, std::int64_t slots) {
   const KeyWindow window = key_window(p);
   const std::int64_t queries = tile.rows() / division.packed_heads, q_tiles = divide_up(p.len_q, queries);
   const std::int64_t sequences = p.batch * (p.heads_q / division.packed_heads);
   const std::int64_t of_split = divide_up(longest, division.splits);
-  Chip chip(places);
+  Schedule schedule(slots);
   for (std::int64_t index = q_tiles - 1; index >= 0; --index) {
     const std::int64_t visits = visits_of_tile(p, window, tile.keys, queries, index);
     for (std::int64_t sequence = 0; sequence < sequences; ++sequence) {
       if (division.in_cluster) {
-        chip.take(static_cast<double>(divide_up(visits, division.splits)) * times.step + times.rest);
+        schedule.take(static_cast<double>(divide_up(visits, division.splits)) * times.step + times.rest);
         continue;
       }
       for (std::int64_t split = 0; split < division.splits; ++split) {
         const std::int64_t of_this = std::min(of_split, visits - split * of_split);
-        chip.take(of_this > 0 ? static_cast<double>(of_this) * times.step + times.rest : kNoKeys);
+        schedule.take(of_this > 0 ? static_cast<double>(of_this) * times.step + times.rest : kNoKeys);
       }
     }
   }
-  return chip.end();
+  return schedule.end();
 }
 
-// Seconds of the busiest thread block, or cluster, of `places` that the chip has. Only a lower bound if it is `worth`
-// or more: dealing out takes time.
+// Seconds of the busiest of `slots` thread blocks or clusters. An answer of `limit` or more is only a lower bound,
+// since a simulation takes time.
 double busiest(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
-               const Visits& visits, std::int64_t places, double worth) {
+               const Visits& visits, std::int64_t slots, double limit) {
   const ForwardTimes& times = instance.times;
   double rest = times.tile + (visits.equal() ? 0 : times.masked);
   if (division.in_cluster)
     rest += kClusterBarriers + static_cast<double>(instance.tile.rows() * instance.tile.dim_v * 4) / kClusterRate;
   const double longest = static_cast<double>(divide_up(visits.longest, division.splits)) * times.step + rest;
-  const std::int64_t splits = visits.tiles * division.splits, pieces = division.in_cluster ? visits.tiles : splits;
-  if (visits.equal() || pieces <= places) return static_cast<double>(divide_up(pieces, places)) * longest;
+  const std::int64_t splits = visits.tiles * division.splits, works = division.in_cluster ? visits.tiles : splits;
+  if (visits.equal() || works <= slots) return static_cast<double>(divide_up(works, slots)) * longest;
   const double reset = division.in_cluster ? 0 : kCounterReset;
   const double steps = division.in_cluster ? visits.all / static_cast<double>(division.splits) : visits.all;
-  const double even = (steps * times.step + static_cast<double>(visits.tiles) * rest) / static_cast<double>(places);
-  if (const double least = reset + std::max(longest, even); least >= worth) return least;
-  if (splits <= kDealtOut)
-    return reset + dealt_out(p, instance.tile, division, {times.step, rest}, visits.longest, places);
-  const double others = static_cast<double>(pieces - visits.tiles) * rest / static_cast<double>(places);
-  return reset + std::max(longest, even + others + kTail * longest);
+  // At least one split of a tile has keys.
+  const double even = (steps * times.step + static_cast<double>(visits.tiles) * rest) / static_cast<double>(slots);
+  if (const double least = reset + std::max(longest, even); least >= limit) return least;
+  if (splits <= kMostSimulated)
+    return reset + simulated_seconds(p, instance.tile, division, {times.step, rest}, visits.longest, slots);
+  const double later_splits = static_cast<double>(works - visits.tiles) * rest / static_cast<double>(slots);
+  return reset + std::max(longest, even + later_splits + kTail * longest);
 }
 
 }  // namespace
@@ -116,11 +117,11 @@ Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_
 }
 
 double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
-                  const Visits& visits, int sms, double worth) {
+                  const Visits& visits, int sms, double limit) {
   const std::int64_t ctas = std::min<std::int64_t>(visits.tiles * division.splits, sms);
   const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));
   const double work =
-      busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, worth - kLaunch);
+      busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, limit - kLaunch);
   const double seconds = kLaunch + std::max(work, bytes(p) / memory_rate);
   if (division.splits == 1 || division.in_cluster) return seconds;
   // Every split writes fp32 partials, which the combine reads.

@@ -29,8 +29,8 @@ struct Visits {
 Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
 // Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: with the instance's tile and the packed
-// heads. An answer of `worth` or more is only a lower bound.
+// heads. An answer of `limit` or more is only a lower bound.
 double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
-                  const Visits& visits, int sms, double worth = HUGE_VAL);
+                  const Visits& visits, int sms, double limit = HUGE_VAL);
 
 }  // namespace fovea::cuda::sm90
