@@ -103,7 +103,8 @@ class Worker {
         TimedSettings{.implementation = foreign ? spec_ : command.at("implementation").get<std::string>(),
                       .threads = command.at("threads").get<int>(),
                       .stream = prepared_->timer->stream(),
-                      .may_allocate = prepared_->timer->may_allocate()});
+                      .may_allocate = prepared_->timer->may_allocate(),
+                      .saves = command.value("saves", true)});
     return {{"ok", true}};
   }
 

@@ -28,6 +28,11 @@ DType Case::dtype() const { return *core::dtype_of(values["dtype"]); }
 DeviceKind Case::device() const { return *core::device_kind_of(values["device"]); }
 std::uint64_t Case::seed() const { return values.seed("seed"); }
 
+Case without_saved_state(Case c) {
+  c.variation.emplace_back("stateless");
+  return c;
+}
+
 Case with_word(Case c, std::string_view key, std::string_view word) {
   c.values.set(key, std::string(word));
   std::vector<bool> given;

@@ -51,6 +51,9 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
+// The case planned and called without saved state: backward has only what forward returns.
+Case without_saved_state(Case c);
+
 // The case with another word, and the line resolved again, because other keys may apply now.
 Case with_word(Case c, std::string_view key, std::string_view word);
 

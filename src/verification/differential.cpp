@@ -35,7 +35,7 @@ bool Differential::Tensor::is_written(Pass pass) const {
 
 Differential::Differential(const Case& c, const Trial& trial, MakeDeviceCall make_device_call)
     : case_(c), trial_(trial), make_device_call_(std::move(make_device_call)) {
-  if (c.pass() == CasePass::bwd) case_.variation.emplace_back("stateless");
+  if (c.pass() == CasePass::bwd) case_ = without_saved_state(c);
   for (TensorSpec& spec : c.operation->tensors(c)) {
     HostTensor memory(spec, c.place(), c.seed());
     if (is_read(spec.role)) fill(c, spec, memory.view());

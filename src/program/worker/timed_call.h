@@ -16,6 +16,7 @@ struct TimedSettings {
   int threads = 1;
   void* stream = nullptr;    // on a GPU
   bool may_allocate = true;  // false: calls may be captured in a graph
+  bool saves = true;         // false: forward saves no state for backward
 };
 
 class TimedCall {
