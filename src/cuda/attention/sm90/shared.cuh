@@ -52,10 +52,9 @@ __device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, 
   }
 }
 
-// A position in a ring of stages. phase() is the parity of the barrier's phase: 0 when a stage is first used, then 1,
-// 0,
-// ... The producer keeps a position, and so does every consumer thread. It is one number, since consumers have no
-// register to spare.
+// A position in a ring of stages. phase() is the parity of the barriers' phase: 0 at the first use of a stage, then 1,
+// then 0 again. The producer keeps a position, and so does every consumer thread. It is one number, since consumers
+// have no register to spare.
 template <int kStages>
 struct RingPosition {
   static_assert(kStages >= 1 && kStages <= 4);
