@@ -15,7 +15,9 @@ constexpr double kLaunches = 4.0e-6;    // of both kernels, up to the first prod
 constexpr double kMemoryRate = 1.5e12;  // bytes per second of the preprocess
 constexpr double kTail = 0.42;          // share of the longest thread block's time in which the last ones run alone
 constexpr double kTurn = 1.57e-6;       // from one key tile's addition to a query tile until the next one's
-constexpr double kEqualTiles = 1.13;    // factor of a step's time if all key tiles visit equally many query tiles
+// Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles, each
+// waiting for the one before.
+constexpr double kEqualTiles = 1.13;
 
 // Seconds of a thread block with the schedule `ring`. It walks the query tiles of each head. All key tiles add to a
 // query tile one after another (`chain`), beside the walk. So each head takes the longer of both. With a single query

@@ -1,5 +1,5 @@
-// A consumer warpgroup: 64 query rows of the thread block's tile. It multiplies Q by K from shared memory, keeps P in
-// registers as the A operand of P V, and keeps O in registers to the end.
+// A consumer warpgroup: 64 query rows of the thread block's tile. Both operands of Q K^T are in shared memory. P stays
+// in registers as the A operand of P V, and O stays there to the end.
 #pragma once
 
 #include "cuda/attention/sm90/accumulator.cuh"
