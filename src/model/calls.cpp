@@ -90,9 +90,9 @@ double Calls::recomputed_flops() const { return attention_forward_flops + gate_u
 
 std::int64_t Calls::workspace_bytes() const {
   std::int64_t most = 0;
-  for (const Plan* plan : {&attention_forward, &attention_backward, &gate_up.forward, &gate_up.backward, &down.forward,
-                           &down.backward, &head.forward, &head.backward, &qkv.forward, &qkv.backward, &out.forward,
-                           &out.backward})
+  for (const Plan* plan :
+       {&attention_forward, &attention_backward, &gate_up.forward, &gate_up.backward, &down.forward, &down.backward,
+        &head.forward, &head.backward, &qkv.forward, &qkv.backward, &out.forward, &out.backward})
     most = std::max(most, plan->workspace_bytes());
   return most;
 }

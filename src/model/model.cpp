@@ -224,8 +224,7 @@ struct Model::Run : Products {
       finish_block(i);
     }
     norm(memory.norms.size() - 1, map.norm, true);
-    multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head,
-             logits());
+    multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head, logits());
     ended("head", model.calls_.head.forward_flops);
     work.cross_entropy({floats(memory.logits), tokens() + rows, static_cast<cpu::RowLoss*>(at(memory.losses)), rows,
                         c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows)), element},

@@ -141,8 +141,8 @@ TEST(MixedModel, ProductsAloneLeaveTheModelAsItIs) {
       model.run_products(Pass::forward, on(2));
       model.run_products(Pass::backward, on(2));
       for (const Parameter& one : model.map().all()) {
-        const std::span<float> gradient = model.gradients().subspan(static_cast<std::size_t>(one.offset),
-                                                                    static_cast<std::size_t>(one.count()));
+        const std::span<float> gradient =
+            model.gradients().subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count()));
         const bool is_read = !one.is_vector && one.offset != model.map().embedding;
         EXPECT_EQ(std::ranges::any_of(gradient, [](float value) { return value != 0; }), is_read) << one.name;
       }
