@@ -88,6 +88,10 @@ class Model {
   // Forward, then backward.
   double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
 
+  // The products of a pass alone, to be timed beside the pass: in the same memory, in the same order. Activations and
+  // gradients are then no longer those of a batch. On a GPU it only enqueues work.
+  void run_products(Pass pass, const core::RunContext& context);
+
   // Returns when all work of the stream has ended.
   void wait(const core::RunContext& context) const { work_->wait(context); }
 
@@ -101,6 +105,7 @@ class Model {
   }
 
  private:
+  struct Products;
   struct Run;
 
   void* at(std::int64_t offset) const { return static_cast<char*>(work_->memory()) + offset; }

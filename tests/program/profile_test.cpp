@@ -65,6 +65,7 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
     EXPECT_GT(row.planned_bytes, row.state_bytes + row.activation_bytes + row.workspace_bytes);
     EXPECT_NE(run.out.find(passes[i]), std::string::npos) << run.out;
     EXPECT_NE(run.out.find("custom, step: parts of a step"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("custom: milliseconds, medians; products: fovea's alone"), std::string::npos) << run.out;
   }
   EXPECT_GT(rows[1].flops, 2.9 * rows[0].flops);
   EXPECT_EQ(rows[1].flops, rows[2].flops) << "of products and attention";

@@ -83,10 +83,20 @@ class Phases {
     }
   }
 
+  // The products of a step alone.
+  double products() {
+    const auto begin = Clock::now();
+    model_.run_products(Pass::forward, context_);
+    if (has_backward()) model_.run_products(Pass::backward, context_);
+    model_.wait(context_);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
   // Keep what the last step took.
   void keep_phases() {
     for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds);
   }
+  void keep_products(double seconds) { product_samples_.push_back(seconds); }
   void keep_parts(const std::function<void(Span)>& on_span) {
     ++steps_with_parts_;
     for (Span& span : step_spans_) {
@@ -107,6 +117,7 @@ class Phases {
   }
 
   const PhaseSeconds& seconds() const { return samples_; }
+  const std::vector<double>& product_seconds() const { return product_samples_; }
 
  private:
   bool has_backward() const { return passes_ != "forward"; }
@@ -152,6 +163,7 @@ class Phases {
   std::map<std::string, PartTimes> step_parts_;
   std::vector<Span> step_spans_;  // their track is the kind of step
   PhaseSeconds samples_;          // of all measured steps
+  std::vector<double> product_samples_;
   std::map<std::string, PartTimes> parts_;
 };
 
@@ -173,9 +185,11 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
   for (std::int64_t i = 0; i < s.warm_up + s.steps; ++i) {
     if (s.stops && s.stops()) return false;
     phases.step();
+    const double products = phases.products();
     for (ModelPeer& peer : peers) peer.step(passes, i >= s.warm_up);
     if (i < s.warm_up) continue;
     phases.keep_phases();
+    phases.keep_products(products);
     if (!alone) phases.keep_parts(s.on_span);
   }
   if (alone) phases.watch_parts();
@@ -242,6 +256,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     Phases phases(*model, batch, passes, s.threads);
     if (!measure(phases, peers, passes, s)) return false;
     result.seconds = phases.seconds();
+    result.products = phases.product_seconds();
     result.row.parts = phases.parts();
     result.forward_flops = model->forward_flops();
     result.backward_flops = phases.backward_flops();

@@ -61,6 +61,27 @@ std::string parts_table(const ProfileResult& result, double fma_rate) {
   return row.model + ", " + row.passes + ": parts of a step\n" + aligned(table) + "\n";
 }
 
+// What each implementation spends beside this library's products: medians, since steps are few.
+void add_beyond_products(Cells& table, const ProfileResult& result, double products) {
+  const std::vector<double> steps = total_of(result.seconds, kPhases);
+  if (steps.empty() || products <= 0) return;
+  const double step = statistics_of(steps).median;
+  table.push_back({result.row.passes, result.impl, fmt::format("{:.1f}", step * 1e3),
+                   fmt::format("{:.1f}", products * 1e3), fmt::format("{:.1f}", (step - products) * 1e3)});
+}
+
+std::string beyond_products_table(const std::vector<ProfileResult>& results, const std::string& model) {
+  Cells table{{"passes", "by", "step", "products", "beyond"}};
+  double products = 0;  // of the same passes: this library's result comes before those of peers
+  for (const ProfileResult& one : results) {
+    if (one.row.model != model) continue;
+    if (one.impl == kOwnName) products = one.products.empty() ? 0 : statistics_of(one.products).median;
+    add_beyond_products(table, one, products);
+  }
+  if (table.size() == 1) return {};
+  return model + ": milliseconds, medians; products: fovea's alone, in turns with the steps\n" + aligned(table) + "\n";
+}
+
 }  // namespace
 
 std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
@@ -90,6 +111,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
       if (one.row.model == model && one.impl == kOwnName && one.row.parts.size() > most) longest = &one;
     }
     if (longest != nullptr) text += parts_table(*longest, fma_rate);
+    text += beyond_products_table(results, model);
   }
   return text + "Memory, as planned\n" + aligned(memory);
 }
