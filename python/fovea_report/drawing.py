@@ -69,7 +69,7 @@ def frame(figure: Figure, picture: Picture, handles: list) -> None:
 
 def handles_of(picture: Picture, looks: Looks) -> list:
     names = looks.in_order(picture.names())
-    handles = [looks.handle(name, picture.kind not in ("rate", "roofline")) for name in names]
+    handles = [looks.handle(name, picture.kind not in ("rate", "roofline", "steps")) for name in names]
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
@@ -87,6 +87,8 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         bars(axes, panel, looks)
     elif picture.kind == "roofline":
         roofline(axes, panel, looks)
+    elif picture.kind == "steps":
+        boxes(axes, panel, looks)
     else:
         lines(axes, picture, panel, looks)
     axes.set_ylabel(CAPTIONS[f"picture-{picture.kind}"]["unit"])
@@ -158,6 +160,24 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
+
+
+def boxes(axes, panel: Panel, looks: Looks) -> None:
+    """Beside each other at each phase: the implementations."""
+    phases = list(dict.fromkeys(phase for series in panel.series for phase in series.points.x))
+    width = 0.8 / len(panel.series)
+    for n, series in enumerate(panel.series):
+        look, of = looks[series.name], dict(list(series.points.groupby("x", sort=False).y))
+        axes.boxplot(list(of.values()), positions=[phases.index(one) - 0.4 + (n + 0.5) * width for one in of],
+                     widths=0.7 * width, manage_ticks=False, patch_artist=True,
+                     boxprops={"facecolor": (look.colour, 0.3), "edgecolor": look.colour},
+                     flierprops={"marker": look.marker, "markeredgecolor": look.colour, "markersize": 3.5},
+                     **dict.fromkeys(("medianprops", "whiskerprops", "capprops"), {"color": look.colour}))
+    axes.set_xticks(range(len(phases)), phases)
+    axes.set_xlim(-0.6, len(phases) - 0.4)
+    axes.grid(False, axis="x")
+    axes.set_yscale("log")
+    log_labels(axes.yaxis)
 
 
 def roofline(axes, panel: Panel, looks: Looks) -> None:

@@ -72,6 +72,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         *by_length(study, "speedup", rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1,
                                                  clean=ups.counted)),
         *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
+        *boxes_of_steps(study),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
@@ -99,6 +100,17 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
         panels = [(group, panel_of(study, name, group, kind == "growth"))
                   for name, group in curves(study, rows[rows.pass_ == pass_]) if group.x.nunique() > 1]
         yield from split(study, kind, pass_, [one for one in panels if any(len(of.points) for of in one[1].series)])
+
+
+def boxes_of_steps(study: Study) -> Iterator[Picture]:
+    """The times of all steps of each model, by phase: what is told apart, and what the machine disturbed."""
+    rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
+    panels = []
+    for title, group in groups(study, rows, lambda row: study.label(row)):
+        steps = group.explode("samples")
+        steps = steps.assign(x=steps.pass_.map(study.word), y=1e3 * steps.samples.astype(float))
+        panels.append((group, Panel(title, [Series(name, own) for name, own in study.each(steps)], "phase")))
+    yield from split(study, "steps", "phases", panels)
 
 
 def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:

@@ -264,7 +264,7 @@ void Model::check_batch(const Batch& batch) const {
   }
 }
 
-std::vector<double> Model::losses_of_rows(const core::RunContext& context) const {
+std::vector<double> Model::token_losses(const core::RunContext& context) const {
   std::vector<cpu::RowLoss> rows(static_cast<std::size_t>(extent_.rows()));
   work_->read(rows.data(), at(memory_.losses), static_cast<std::int64_t>(rows.size() * sizeof(cpu::RowLoss)), context);
   std::vector<double> all;
@@ -274,7 +274,7 @@ std::vector<double> Model::losses_of_rows(const core::RunContext& context) const
 
 std::vector<double> Model::losses(const Batch& batch, const core::RunContext& context) {
   begin_forward(batch, 0, context);
-  return losses_of_rows(context);
+  return token_losses(context);
 }
 
 void Model::begin_forward(const Batch& batch, double factor, const core::RunContext& context) {
@@ -284,7 +284,7 @@ void Model::begin_forward(const Batch& batch, double factor, const core::RunCont
 
 double Model::mean_loss(const core::RunContext& context) {
   double sum = 0;
-  for (const double one : losses_of_rows(context)) sum += one;
+  for (const double one : token_losses(context)) sum += one;
   return sum / static_cast<double>(extent_.rows());
 }
 

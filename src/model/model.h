@@ -80,6 +80,8 @@ class Model {
   // The two halves of forward. On a GPU the first only enqueues work, and the second waits for it.
   void begin_forward(const Batch& batch, double factor, const core::RunContext& context);
   double mean_loss(const core::RunContext& context);
+  // Of each token, in the order of the batch, after begin_forward.
+  std::vector<double> token_losses(const core::RunContext& context) const;
 
   // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0. On a GPU
   // it only enqueues work.
@@ -112,7 +114,6 @@ class Model {
   float* floats(std::int64_t offset) const { return static_cast<float*>(at(offset)); }
   void round_weights(const core::RunContext& context);
   void check_batch(const Batch& batch) const;
-  std::vector<double> losses_of_rows(const core::RunContext& context) const;
 
   Config config_;
   Extent extent_;

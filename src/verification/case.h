@@ -33,6 +33,7 @@ struct Case {
   CasePass pass() const;
   bool forwards() const { return pass() != CasePass::bwd; }
   bool backwards() const { return pass() != CasePass::fwd; }
+  bool updates() const;  // backward then also updates weights
   DType dtype() const;
   DeviceKind device() const;
   const std::string& data() const { return values["data"]; }    // input family

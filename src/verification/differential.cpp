@@ -105,7 +105,9 @@ void Differential::clear_results(Pass pass) {
 void Differential::call(Pass pass, const CallSettings& settings) const {
   const auto run = [&](const TensorSet& tensors, const CallSettings& there) {
     const Call prepared = case_.operation->prepare(case_, tensors, there);
+    if (prepared.begin) prepared.begin();
     pass == Pass::forward ? prepared.forward() : prepared.backward();
+    if (prepared.end) prepared.end();
   };
   const TensorSet host = set();
   if (!make_device_call_) return run(host, settings);

@@ -57,6 +57,20 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
+def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
+    sizes = "b=1 lq=16 layers=1 width=8 heads=1 hidden=8 vocabulary=9 params=616 dtype=fp32 device=cpu"
+    rows = [row(impl, ms, problem=f"op=model pass={pass_} model=custom {sizes}")
+            for pass_, ms in (("step_fwd", 2), ("step_rest", 5), ("step", 7)) for impl in ("fovea", "torch.eager")]
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "steps")
+    panel, = picture.panels
+    assert [one.name for one in panel.series] == ["torch.eager", "fovea"]
+    for series in panel.series:
+        assert sorted(series.points.y) == pytest.approx([2, 2, 2, 5, 5, 5])
+        assert list(dict.fromkeys(series.points.x)) == ["forward of a step", "backward + optimizer"]
+    svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "steps.png")
+    assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
+
+
 def looks_of(lines) -> set[tuple]:
     """Colour and marker of whatever shows an implementation."""
     return {(one.get_color(), one.get_marker()) for one in lines

@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "program/profile/trace.h"
 #include "program/record/record.h"
+#include "verification/case.h"
 
 namespace fovea::program {
 
@@ -49,6 +50,7 @@ using PhaseSeconds = std::map<std::string, std::vector<double>>;
 // What one implementation took for one kind of step.
 struct ProfileResult {
   ProfileRow row;                                      // of this library's model, also beside a peer
+  verification::Case problem;                          // op=model, whatever its pass
   std::string impl = kOwnName, peer;                   // and the framework of a peer, with its version
   std::string status = "ok", reason;                   // of kRowStatuses
   PhaseSeconds seconds;                                // only if status is ok
@@ -57,6 +59,9 @@ struct ProfileResult {
   std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
   std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
 };
+
+// The line of op=model, as that of a step: it has all keys.
+verification::Case problem_of(const ProfiledModel& model, const ProfileSettings& settings);
 
 // A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
 // forward; backward, which first clears the gradients; optimizer, which clips them and makes a step of AdamW. Each ends

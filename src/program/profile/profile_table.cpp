@@ -82,13 +82,22 @@ std::string beyond_products_table(const std::vector<ProfileResult>& results, con
   return model + ": milliseconds, medians; products: fovea's alone, in turns with the steps\n" + aligned(table) + "\n";
 }
 
+// In any kind of step of the row's model.
+std::string most_measured(const std::vector<ProfileResult>& results, const ProfileRow& row) {
+  std::int64_t most = 0;
+  for (const ProfileResult& one : results) {
+    if (one.row.model == row.model) most = std::max(most, one.row.measured_bytes.value_or(0));
+  }
+  return most > 0 ? binary_size(most) : "-";
+}
+
 }  // namespace
 
 std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
   std::map<std::string, Cells> times;
   std::vector<std::string> models;
-  Cells memory{{"model", "parameters", "state", "activations", "workspace", "all"}};
+  Cells memory{{"model", "parameters", "state", "activations", "workspace", "all", "measured"}};
   for (const ProfileResult& result : results) {
     const ProfileRow& row = result.row;
     Cells& table = times[row.model];
@@ -98,7 +107,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
       models.push_back(row.model);
       memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
                         binary_size(row.state_bytes), binary_size(row.activation_bytes),
-                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes)});
+                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes), most_measured(results, row)});
     }
     table.push_back(times_of(result, fma_rate, has_peers));
   }
@@ -113,7 +122,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
     if (longest != nullptr) text += parts_table(*longest, fma_rate);
     text += beyond_products_table(results, model);
   }
-  return text + "Memory, as planned\n" + aligned(memory);
+  return text + "Memory, planned and measured\n" + aligned(memory);
 }
 
 }  // namespace fovea::program
