@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMaxTiles = 8;      // query tiles that read a key block while it is in the cache
 constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink, down to one tile, until there are this many tasks
+constexpr std::int64_t kFewTiles = 8;
 constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed K and V in one wave
 
 class ForwardRun {
@@ -100,6 +101,9 @@ TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p)
   const std::int64_t query_tiles = divide_up(rows, by.query_tile);
   const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMaxTiles);
   slab_rows = slab_tiles * by.query_tile;
+  // A few slabs, an odd number: one more makes them smaller and lets two threads do as much each.
+  if (sequences.count == 1 && query_tiles % 2 == 1 && query_tiles > 1 && query_tiles < kFewTiles)
+    slab_rows = divide_up(divide_up(rows, query_tiles + 1), by.lanes) * by.lanes;
   slabs = divide_up(rows, slab_rows);
   packs_itself = slabs <= 1;
   k_bytes = align_up(by.packed_k_bytes(shape) * blocks);

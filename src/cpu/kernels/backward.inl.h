@@ -207,7 +207,7 @@ FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, con
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-      const ScorePosition position{tile.first_row + n * kLanes, first_key + key + m, false};
+      const ScorePosition position{tile.first_row + n * kLanes, first_key + key + m, 1};
       const Vec product = p[m][n], score = Score::apply(shape, product, position);
       // Subtracting lse before exp makes the rounding error relative to the difference, even if scores are large.
       const Vec exponent = fma(score, rest, fms(score, scale, lse));

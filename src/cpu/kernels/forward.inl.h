@@ -126,7 +126,7 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
   keys.scores(x, key, tile.q, steps);
   FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m, false});
+      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m, 1});
     }
   }
   if (edge != nullptr) {

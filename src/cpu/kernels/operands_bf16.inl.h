@@ -14,6 +14,10 @@ constexpr bool kBf16Dot = true;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load_pairs(p); }
 FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store_pairs(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast_pair(p); }
+template <int kCount>
+FOVEA_INLINE OperandVec repeat_operands(const Operand* p) {
+  return repeat_pairs<kCount>(p);
+}
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return dot(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { sum = dot(a, b, sum); }
 

@@ -14,6 +14,10 @@ constexpr bool kBf16Dot = false;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
 FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
+template <int kCount>
+FOVEA_INLINE OperandVec repeat_operands(const Operand* p) {
+  return repeat<kCount>(p);
+}
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { add_product(a, b, sum); }
 

@@ -28,6 +28,15 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return x;
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  if constexpr (kCount == 1) return _mm256_set1_ps(*p);
+  if constexpr (kCount == 2) return _mm256_castsi256_ps(_mm256_broadcastq_epi64(_mm_loadu_si64(p)));
+  if constexpr (kCount == 4) return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+  if constexpr (kCount == 8) return load(p);
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }

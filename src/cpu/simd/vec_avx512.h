@@ -30,6 +30,16 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return x;
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  if constexpr (kCount == 1) return _mm512_set1_ps(*p);
+  if constexpr (kCount == 2) return _mm512_castsi512_ps(_mm512_broadcastq_epi64(_mm_loadu_si64(p)));
+  if constexpr (kCount == 4) return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+  if constexpr (kCount == 8) return _mm512_broadcast_f32x8(_mm256_loadu_ps(p));
+  if constexpr (kCount == 16) return load(p);
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }

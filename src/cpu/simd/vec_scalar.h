@@ -32,6 +32,14 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return load(x);
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  Vec x;
+  for (int i = 0; i < kLanes; ++i) x[i] = p[i % kCount];
+  return x;
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return a + b; }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return a * b; }
