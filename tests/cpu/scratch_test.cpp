@@ -18,7 +18,10 @@ TEST(Scratch, IsInWholeCacheLines) {
       const Shape shape = shape_of(verification::attention_case(line).problem);
       for (const bool packs_itself : {false, true})
         EXPECT_EQ(kernels->forward_scratch_bytes(shape, shape.len_q, packs_itself) % kLine, 0) << kernels->lanes;
-      EXPECT_EQ(kernels->backward_scratch_bytes(shape, shape.len_k) % kLine, 0) << kernels->lanes;
+      for (const bool own : {true, false})
+        EXPECT_EQ(kernels->backward_scratch_bytes(shape, shape.len_k, own, own) % kLine, 0) << kernels->lanes;
+      EXPECT_EQ(kernels->backward_tile_bytes(shape) % kLine, 0) << kernels->lanes;
+      EXPECT_EQ(kernels->dq_tile_floats(shape) * 4 % kLine, 0) << kernels->lanes;
       EXPECT_EQ(kernels->few_scratch_bytes(shape) % kLine, 0) << kernels->lanes;
       EXPECT_EQ(kernels->few_partial_bytes(shape) % kLine, 0) << kernels->lanes;
     }

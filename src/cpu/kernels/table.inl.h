@@ -22,9 +22,21 @@ int64_t forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_itsel
   return carve(shape, rows, packs_itself, nullptr, unused);
 }
 
-int64_t backward_scratch_bytes(const Shape& shape, int64_t keys) {
+int64_t query_pack_scratch_bytes(const Shape& shape) {
+  Scratch memory{nullptr, 0};
+  carve_query_pack(shape, memory);
+  return memory.used;
+}
+
+int64_t backward_scratch_bytes(const Shape& shape, int64_t keys, bool own_tiles, bool own_dq) {
   BackwardScratch unused;
-  return carve(shape, keys, nullptr, unused);
+  return carve(shape, keys, own_tiles, own_dq, nullptr, unused);
+}
+
+int64_t reduce_scratch_bytes(const Shape& shape) {
+  Scratch memory{nullptr, 0};
+  carve_reduce(shape, memory);
+  return memory.used;
 }
 
 int64_t pack_scratch_bytes(const Shape& shape) {
@@ -55,7 +67,13 @@ constexpr Kernels table() {
   t.few_scratch_bytes = few_scratch_bytes;
   t.few_queries = few_queries<PlainScore>;
   t.combine_partials = combine_partials;
+  t.chunk_step = kChunkStep;
+  t.backward_tile_bytes = backward_tile_bytes;
+  t.dq_tile_floats = dq_tile_floats;
+  t.query_pack_scratch_bytes = query_pack_scratch_bytes;
   t.backward_scratch_bytes = backward_scratch_bytes;
+  t.reduce_scratch_bytes = reduce_scratch_bytes;
+  t.pack_query_tile = pack_query_tile;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
   t.product_rows = kPanelRows;
