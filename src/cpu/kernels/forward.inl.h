@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cpu/kernels/exponential.inl.h"
-#include "cpu/kernels/panels.inl.h"
+#include "cpu/kernels/pack_keys.inl.h"
 #include "cpu/kernels/score.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -33,10 +33,6 @@ struct ForwardScratch {
   float* block_exact;  // [kQueries], of this block's P before rounding; null if P is not rounded
   float* factor;       // [kQueries], rescale factor of the earlier blocks' output and sums
 };
-
-int64_t key_steps(const Shape& s) { return steps_of(s.dim_qk); }  // of a panel of K
-int64_t operands_of_k(const Shape& s) { return kKeyBlock * key_steps(s); }
-int64_t operands_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
 
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, ForwardScratch& s) {
   Scratch memory{base, 0};
@@ -113,55 +109,44 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   store(s.block_sum + w, sum);
 }
 
-// A key block as packed for this loop, and as rows of K and V. S = K Q reads K by key and dimension, O += V P reads V
-// by dimension and key.
-struct PackedKeys {
-  const Operand* k;
-  const Operand* v;
-  int64_t k_steps;  // of a panel of K
-  static constexpr int kOutputRows = kTileRows;
-
-  template <int M, int N>
-  FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand* q, int64_t steps) const {
-    multiply(x, k + key * k_steps, 1, kTileRows, q, kQueries, steps);
-  }
-  template <int M, int N>
-  FOVEA_INLINE void output(Vec (&x)[M][N], int64_t d, int64_t key, const Operand* p, int64_t steps) const {
-    multiply(x, v + d * (kKeyBlock / kPairs) + key / kPairs * kTileRows, 1, kTileRows, p, kQueries, steps);
-  }
+// The vectors of a query tile from kFirstVector to kEndVector. With kMasked, some lanes do not see some of the keys.
+template <int kFirstVector, int kEndVector, bool kMasked>
+struct TilePart {
+  static constexpr int kFirst = kFirstVector, kCount = kEndVector - kFirstVector;
+  static constexpr bool kEdge = kMasked;
+  static constexpr int lane(int n) { return (kFirst + n) * kLanes; }
 };
 
 // Online softmax of kTileRows keys from `key` on: scores, then P. `key` is counted from `first_key`, the block's first.
-// With kEdge, some lanes do not see some of the keys.
-template <int N, bool kEdge, class Score, class Keys>
+template <class Part, class Score, class Keys>
 FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Keys& keys,
                                int64_t first_key, int64_t begin, int64_t key, const EdgeMask& edge) {
-  const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
+  constexpr int N = Part::kCount;
   Vec x[kTileRows][N];
   clear(x);
-  keys.scores(x, key, tile.q, steps);
+  keys.scores(x, key, tile.q + Part::lane(0), (shape.dim_qk + kPairs - 1) / kPairs);
   FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m, false});
-      if (kEdge) x[m][n] = select(edge.sees(key + m, n), x[m][n], broadcast(-kInfinity));
+      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + Part::lane(n), first_key + key + m, false});
+      if (Part::kEdge) x[m][n] = select(edge.sees(key + m, Part::kFirst + n), x[m][n], broadcast(-kInfinity));
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     Vec largest = x[0][n];
     FOVEA_UNROLL for (int m = 1; m < kTileRows; ++m) largest = max(largest, x[m][n]);
-    if (__builtin_expect(any(less(load(tile.limit + n * kLanes), largest)), 0))
-      raise_maximum(shape, tile, s, n, largest, begin, key);
+    if (__builtin_expect(any(less(load(tile.limit + Part::lane(n)), largest)), 0))
+      raise_maximum(shape, tile, s, Part::kFirst + n, largest, begin, key);
   }
   const Vec factor = broadcast(shape.log2_scale);
   Vec sum[N], exact[N];
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    sum[n] = load(s.block_sum + n * kLanes);
-    exact[n] = kBf16Dot ? load(s.block_exact + n * kLanes) : zero();
+    sum[n] = load(s.block_sum + Part::lane(n));
+    exact[n] = kBf16Dot ? load(s.block_exact + Part::lane(n)) : zero();
   }
   FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
     Vec p[N * kPairs];
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      const Vec maximum = load(tile.maximum + n * kLanes);
+      const Vec maximum = load(tile.maximum + Part::lane(n));
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) p[n * kPairs + i] = sub(x[m + i][n], maximum);
     }
     exp2_each(p, factor);
@@ -169,15 +154,15 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
         Vec& each = p[n * kPairs + i];
-        if (kEdge) each = select(edge.sees(key + m + i, n), each, zero());
+        if (Part::kEdge) each = select(edge.sees(key + m + i, Part::kFirst + n), each, zero());
         if (kBf16Dot) exact[n] = add(exact[n], each);
       }
-      sum[n] = add_operands(sum[n], store_key_operands(to + n * kLanes, p + n * kPairs));
+      sum[n] = add_operands(sum[n], store_key_operands(to + Part::lane(n), p + n * kPairs));
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    store(s.block_sum + n * kLanes, sum[n]);
-    if (kBf16Dot) store(s.block_exact + n * kLanes, exact[n]);
+    store(s.block_sum + Part::lane(n), sum[n]);
+    if (kBf16Dot) store(s.block_exact + Part::lane(n), exact[n]);
   }
 }
 
@@ -192,33 +177,76 @@ FOVEA_INLINE void rescale_output(const Shape& shape, const ForwardTile& tile, co
   }
 }
 
+// The end of the keys that each vector of a query tile sees in a block, in whole register tiles. Later vectors have later
+// rows, so they see as many keys or more.
+template <int N>
+struct VectorEnds {
+  int64_t end[N];
+
+  VectorEnds(const Visibility& v, int64_t first_key, int64_t begin) {
+    int64_t reached = begin;
+    for (int n = 0; n < N; ++n) {
+      for (int w = n * kLanes; w < (n + 1) * kLanes; ++w) reached = larger(reached, v.lane[w].end - first_key);
+      reached = smaller(kKeyBlock, round_up(reached, kTileRows));
+      end[n] = reached;
+    }
+  }
+};
+
+// x += V P of the keys from `begin` on, for vectors from kFirst on: each up to its own end.
+template <int kFirst, class Tile, class Keys>
+FOVEA_INLINE void add_output(Tile& x, const Keys& keys, int64_t d, int64_t begin, const int64_t* end,
+                             const Operand* probabilities) {
+  constexpr int M = Keys::kOutputRows, N = sizeof(x[0]) / sizeof(Vec);
+  const Operand* const p = probabilities + begin / kPairs * kQueries + kFirst * kLanes;
+  const int64_t steps = (end[kFirst] - begin) / kPairs;
+  if constexpr (kFirst == 0) {
+    keys.output(x, d, begin, p, steps);
+  } else if (steps > 0) {
+    Vec part[M][N - kFirst];
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      FOVEA_UNROLL for (int n = kFirst; n < N; ++n) part[m][n - kFirst] = x[m][n];
+    }
+    keys.output(part, d, begin, p, steps);
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      FOVEA_UNROLL for (int n = kFirst; n < N; ++n) x[m][n] = part[m][n - kFirst];
+    }
+  }
+  if constexpr (kFirst + 1 < N) add_output<kFirst + 1>(x, keys, d, end[kFirst], end, probabilities);
+}
+
 // One query tile against the key block that starts at `first_key`; N vectors hold queries.
 template <int N, class Score, class Keys>
 __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
                                              const Keys& keys, int64_t first_key) {
   const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
-  const int64_t end = smaller(kKeyBlock, round_up(tile.visible.any.end - first_key, kTileRows));
+  const VectorEnds<N> ends(tile.visible, first_key, begin);
   const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
   EdgeMask edge;
-  if (begin < common.begin || common.end < end) edge.set(tile.visible, first_key);
+  if (begin < common.begin || common.end < ends.end[N - 1]) edge.set(tile.visible, first_key);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     store(s.block_sum + n * kLanes, zero());
     if (kBf16Dot) store(s.block_exact + n * kLanes, zero());
     store(s.factor + n * kLanes, broadcast(1.0f));
   }
-  for (int64_t key = begin; key < end; key += kTileRows) {
-    const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    if (inside)
-      softmax_tile<N, false, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+  for (int64_t key = begin; key < ends.end[N - 1]; key += kTileRows) {
+    if (common.begin <= key && key + kTileRows <= common.end)
+      softmax_tile<TilePart<0, N, false>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+    else if (N == 1 || key < ends.end[0])
+      softmax_tile<TilePart<0, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+    else if (N > 2 && key < ends.end[1 % N])
+      softmax_tile<TilePart<N / 2, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
     else
-      softmax_tile<N, true, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+      softmax_tile<TilePart<N - 1, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
   }
   rescale_output<N>(shape, tile, s);
-  const int64_t steps = (end - begin) / kPairs;
   for (int64_t d = 0; d < shape.dim_v; d += Keys::kOutputRows) {
     Vec x[Keys::kOutputRows][N];
     clear(x);
-    keys.output(x, d, begin, s.probabilities + begin / kPairs * kQueries, steps);
+    if (ends.end[0] == ends.end[N - 1])
+      keys.output(x, d, begin, s.probabilities + begin / kPairs * kQueries, (ends.end[0] - begin) / kPairs);
+    else
+      add_output<0>(x, keys, d, begin, ends.end, s.probabilities);
     FOVEA_UNROLL for (int m = 0; m < Keys::kOutputRows; ++m) {
       FOVEA_UNROLL for (int n = 0; n < N; ++n) {
         float* out = tile.out + (d + m) * kQueries + n * kLanes;
@@ -273,58 +301,6 @@ void finalize_tile(const ForwardTask& task, const ForwardTile& tile, int64_t fir
   for (int64_t w = 0; w < tile.rows; w += kLanes)
     write_output(tile.out + w, tile.sum + w, task.out, shape.group, first_row + w, smaller(kLanes, tile.rows - w),
                  shape.dim_v);
-}
-
-template <int kFirst, int... kLane>
-FOVEA_INLINE auto lanes_from(Vec x, LaneList<kLane...>) {
-  return __builtin_shufflevector(x, x, (kFirst + kLane)...);
-}
-
-// Stores kTileRows lanes of x from lane kFirst on, the next ones `panel` operands later, and so on up to lane `count`.
-template <int kFirst>
-FOVEA_INLINE void store_to_panels(Operand* to, int64_t panel, OperandVec x, int64_t count) {
-  if (kFirst >= count) return;
-  const auto part = lanes_from<kFirst>(reinterpret_cast<Vec>(x), typename CountedLanes<kTileRows>::List{});
-  __builtin_memcpy(to, &part, sizeof part);
-  if constexpr (kFirst + kTileRows < kLanes) store_to_panels<kFirst + kTileRows>(to + panel, panel, x, count);
-}
-
-// Packs V as [dim_v / kTileRows][kKeyBlock / kPairs][kTileRows]. Keys from `keys` on are zero.
-template <Element kElement>
-void pack_values(const InputRows& v, int64_t first_key, int64_t keys, int64_t dim, Operand* to) {
-  constexpr int64_t kWidth = kElement == Element::fp32 ? 4 : 2, kPanel = kKeyBlock / kPairs * kTileRows;
-  const int64_t stride = v.row_stride * kWidth;
-  alignas(64) char rows[2][kLanes * 4];
-  const char* from = static_cast<const char*>(v.data) + first_key * stride;
-  for (int64_t key = 0; key < kKeyBlock; key += kPairs, from += kPairs * stride, to += kTileRows) {
-    for (int64_t d = 0; d < dim; d += kLanes) {
-      const char *row = from + d * kWidth, *next = row + stride;
-      if (d + kLanes > dim || key + kPairs > keys) {
-        const auto bytes = static_cast<uint64_t>(smaller(kLanes, dim - d) * kWidth);
-        __builtin_memset(rows, 0, sizeof rows);
-        if (key < keys) __builtin_memcpy(rows[0], row, bytes);
-        if (key + 1 < keys && kPairs > 1) __builtin_memcpy(rows[1], next, bytes);
-        row = rows[0], next = rows[1];
-      }
-      store_to_panels<0>(to + d / kTileRows * kPanel, kPanel, load_key_operands<kElement>(row, next), dim - d);
-    }
-  }
-}
-
-void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, Operand* packed_k,
-                Operand* packed_v) {
-  const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
-  for (int64_t r = 0; r < kKeyBlock; r += kTileRows, packed_k += key_steps(shape) * kTileRows)
-    pack_rows<kTileRows>(k, first_key + r, larger(0, smaller(kTileRows, keys - r)), shape.dim_qk, packed_k);
-  if constexpr (kBf16Dot) {
-    pack_values<Element::bf16>(v, first_key, keys, shape.dim_v, packed_v);
-  } else if (v.element == Element::fp32) {
-    pack_values<Element::fp32>(v, first_key, keys, shape.dim_v, packed_v);
-  } else if (v.element == Element::bf16) {
-    pack_values<Element::bf16>(v, first_key, keys, shape.dim_v, packed_v);
-  } else {
-    pack_values<Element::fp16>(v, first_key, keys, shape.dim_v, packed_v);
-  }
 }
 
 template <class Score>
