@@ -51,7 +51,6 @@ struct PackTask {
   int64_t first_key;  // of the block of kKeyBlock keys
   void* packed_k;
   void* packed_v;
-  void* scratch;  // pack_scratch_bytes
 };
 
 struct ForwardTask {

@@ -44,8 +44,8 @@ int64_t pack_scratch_bytes(const Shape& shape) {
 }
 
 void pack(const PackTask& task) {
-  pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<float*>(task.scratch),
-             static_cast<Operand*>(task.packed_k), static_cast<Operand*>(task.packed_v));
+  pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<Operand*>(task.packed_k),
+             static_cast<Operand*>(task.packed_v));
 }
 
 constexpr Kernels table() {

@@ -80,6 +80,13 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return _mm512_scalef_ps(p, n);
 }
 
+// The nearest whole number; multiply_by_power(p, power) is p times 2 to it.
+FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
+  power = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return power;
+}
+FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) { return _mm512_scalef_ps(p, power); }
+
 FOVEA_INLINE Vec load_bf16(const uint16_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
