@@ -4,8 +4,8 @@
 
 Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
 writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. Products are true
-fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are gate and up. Attention is PyTorch's
-best for the device, sines and cosines are tabled, and AdamW is the fused one.
+fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are gate and up. Attention is
+PyTorch's best for the device, sines and cosines are tabled, and AdamW is the fused one.
 """
 
 import json

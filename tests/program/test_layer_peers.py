@@ -1,5 +1,5 @@
-"""Attention layers in PyTorch: `fovea bench` checks their outputs and gradients like ours. Needs a Python with torch, which
-FOVEA_TORCH_PYTHON names; what is refused needs none."""
+"""Attention layers in PyTorch: `fovea bench` checks their outputs and gradients like ours. Needs a Python with torch,
+which FOVEA_TORCH_PYTHON names; what is refused needs none."""
 
 import json
 import os
@@ -17,8 +17,9 @@ import layer_peers  # noqa: E402
 PROGRAM = os.environ["FOVEA_PROGRAM"]
 PYTHON = os.environ.get("FOVEA_TORCH_PYTHON", "python3")
 HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
-LAYERS = ["op=mha_fused hq=2 d=16 bias=yes", "op=mha hq=2 d=16 lk=11 ekv=24 mask=none", "op=gqa hq=4 hkv=2 d=16 mask=causal",
-          "op=mqa hq=3 d=16 mask=window left=5 right=1", "op=mla hq=2 d=16 latent=24 mask=causal bias=yes"]
+LAYERS = ["op=mha_fused hq=2 d=16 bias=yes", "op=mha hq=2 d=16 lk=11 ekv=24 mask=none",
+          "op=gqa hq=4 hkv=2 d=16 mask=causal", "op=mqa hq=3 d=16 mask=window left=5 right=1",
+          "op=mla hq=2 d=16 latent=24 mask=causal bias=yes"]
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="no Python with torch")
