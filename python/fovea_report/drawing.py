@@ -5,6 +5,7 @@ import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ from PIL import Image
 
 from . import looks as style
 from .looks import Looks
-from .pictures import Panel, Picture
+from .pictures import Panel, Picture, Series
 from .tables import CAPTIONS
 from .vocabulary import short
 
@@ -82,7 +83,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
 
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    axes.set_title(style.wrap(panel.title, 46))
+    axes.set_title(style.wrap(panel.title, 44))
     if picture.kind == "rate":
         bars(axes, panel, looks)
     elif picture.kind == "roofline":
@@ -96,13 +97,15 @@ def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    for number, series in enumerate(panel.series):
+    for series in panel.series:
         look, points = looks[series.look or series.name], series.points
-        dashes = (0, (4, 2)) if series.dashed else look.dashes
-        # Lines that coincide are drawn with different widths, so that all show.
-        inner = len(panel.series) - 1 - number if picture.kind == "memory" and not series.dashed else 0
-        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + inner, zorder=3)
-        dots(axes, points, look.colour, look.marker, zorder=4)
+        dashes, above = ((0, (4, 2)), 0.5) if series.dashed else (look.dashes, 0)
+        same = [one.name for one in panel.series if picture.kind == "memory" and coincide(one, series)] or [series.name]
+        place, count = same.index(series.name), len(same)
+        if count > 1:  # dashes and markers in turn, so that all of them show
+            dashes = (4 * (count - place), (4, 4 * (count - 1)))
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, zorder=3 + above)
+        dots(axes, points[place::count], look.colour, look.marker, zorder=4 + above)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
@@ -112,8 +115,16 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     else:
         axes.set_yscale("log")
         log_labels(axes.yaxis)
-    mark_missing(axes, panel, looks)
     draw_fits(axes, panel, looks)
+    mark_missing(axes, panel, looks)
+
+
+def coincide(one: Series, other: Series) -> bool:
+    """Whether two lines lie on one another, to the eye. Dashed lines of published figures stand for themselves."""
+    if one is other or one.dashed or other.dashed:
+        return one is other
+    pairs = one.points[["x", "y"]].merge(other.points[["x", "y"]], on="x")
+    return len(pairs) > 0 and 0.9 < (pairs.y_x / pairs.y_y).median() < 1.1
 
 
 def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:
@@ -209,6 +220,7 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
     if not (rows := [series for series in panel.series if series.missing]):
         return
     low, high = axes.get_ylim()
+    axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])  # none beside the marks
     share = 0.02 + 0.065 * len(rows)
     axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
     first, (left, right) = min(panel.lengths()), axes.get_xlim()
@@ -241,6 +253,8 @@ def ratio_axis(axes) -> None:
     axes.set_ylim(low / 1.12, high * 1.22)
     if high / low < 3:  # too few powers of two
         ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
+    elif high / low < 8:
+        ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8]
     else:
         powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
         ticks = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
@@ -263,8 +277,19 @@ def log_labels(axis) -> None:
 def save_png(figure: Figure, path: Path) -> None:
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
-    few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
-    few.save(path, optimize=True)
+    few_colours(Image.open(pixels).convert("RGB")).save(path, optimize=True)
+
+
+def few_colours(whole: Image.Image) -> Image.Image:
+    """256 colours take half the bytes or less. Our own stay as they are; only shades between them are merged."""
+    own = [tuple(bytes.fromhex(colour[1:])) for colour in (*style.COLOURS, *style.DARK)]
+    few, pixels = whole.quantize(256 - len(own), dither=Image.Dither.NONE), np.asarray(whole)
+    index = np.asarray(few) + np.uint8(len(own))
+    for number, colour in enumerate(own):
+        index[(pixels == colour).all(axis=2)] = number
+    exact = Image.fromarray(index)
+    exact.putpalette([*sum(own, ()), *few.getpalette()])
+    return exact
 
 
 def svg_of(figure: Figure, name: str) -> str:

@@ -9,6 +9,7 @@ from .study import (Row, SpeedUps, Study, at_least, at_most, fit_power_laws, gro
                     versus, where)
 from .table import rate, ratio, size
 from .tables import passes_of
+from .vocabulary import short
 
 
 def headline(study: Study) -> str:
@@ -92,7 +93,8 @@ def growth(study: Study) -> list[str]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
             start, along = min(law.start for law in laws.values()), study.operations[rows.op.iloc[0]].along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
-            found[pass_] = reach, f"Time from {along} {start:.0f} to {reach:.0f} ({title}) grows as {text}{noisy}."
+            found[pass_] = reach, (f"Time from {along} {short(start)} to {short(reach)} ({title}) grows as {text}"
+                                   f"{noisy}.")
     return [said for _, said in found.values()]
 
 

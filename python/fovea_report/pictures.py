@@ -138,9 +138,10 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
         if all(is_sweep(group, others) for _, group in marked.groupby("sweep")) or not others:
             break
     for values, group in marked.groupby("sweep", sort=False):
-        words = operation.title(group.case.iloc[0], ("title", "column"), ["pass", *(key.word for key in sizes)])
-        spans = [span(key, group) for key in sizes]
-        yield listed(study.op_word(operation.name), words, *spans, group.setting.iloc[0]), group
+        case = group.case.iloc[0]
+        words = [span(key, group) if key in sizes else operation.title(case, ("title", "column"), {*case} - {key.word})
+                 for key in sorted(operation.keys, key=lambda key: key.kind != "word") if key.word != "pass"]
+        yield listed(study.op_word(operation.name), *words, group.setting.iloc[0]), group
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
@@ -205,8 +206,7 @@ def published_pictures(book: Book) -> Iterator[Picture]:
     if not book.cases or not book.report.says.get("pictures", True):
         return
     if eager:
-        others = [role for role in roles if role != eager]
-        yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
+        yield from published_picture(book, "published", f"speed-up over {eager}", roles, passes, book.speed_up, eager)
     elif "formula" in book.report.says:
         yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
                                      lambda *place: book.side(*place).memory / 1e6)
@@ -216,12 +216,13 @@ def published_pictures(book: Book) -> Iterator[Picture]:
 
 
 def published_picture(book: Book, kind: str, what: str, roles: list[str], passes: list[str],
-                      value: Callable[[bool, tuple, str, str], float]) -> Iterator[Picture]:
+                      value: Callable[[bool, tuple, str, str], float], hidden: str = "") -> Iterator[Picture]:
+    """The role `hidden` has no line; only its missing times are marked."""
     report, study, points = book.report, book.study, []
     for (measurement, case), pass_, role, published in itertools.product(
             book.cases.items(), passes, roles, (False, True)):
         operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
-        if word == "-":
+        if word == "-" or (role == hidden and not word):
             continue
         shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
         points.append({

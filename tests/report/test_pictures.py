@@ -2,11 +2,14 @@
 
 import itertools
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import ROOT, row
 from matplotlib.colors import to_rgb
+from PIL import Image
 
-from fovea_report import drawing, looks
+from fovea_report import drawing, looks, pictures
 from fovea_report.pictures import pictures_of, published_pictures
 from fovea_report.published_pages import pages
 
@@ -135,7 +138,9 @@ def test_published_words_and_times_are_drawn(study):
     assert {one.name: len(one.points) for one in times.panels[0].series}["flash, published"] == 3
     naive = {one.name: one.missing for one in times.panels[0].series}
     assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
-    assert {one.name for one in ratios.panels[0].series} == {"flash, here", "flash, published"}
+    assert {one.name for one in ratios.panels[0].series if len(one.points)} == {"flash, here", "flash, published"}
+    assert {one.name: one.missing for one in ratios.panels[0].series if one.missing} == {
+        name: missing for name, missing in naive.items() if missing}  # they tell why curves end
 
 
 def test_published_d2_marks_our_own_timeouts(study, tmp_path):
@@ -217,3 +222,19 @@ def test_published_b_keeps_its_line_of_failures(study):
     book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "B")
     series = {one.name: one for one in next(published_pictures(book)).panels[0].series}
     assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2
+
+
+def test_a_png_keeps_the_colours_of_its_names():
+    shades = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    own = [tuple(bytes.fromhex(colour[1:])) for colour in (*looks.COLOURS, looks.PAPER, looks.INK)]
+    shades[0, :len(own)] = own
+    few = drawing.few_colours(Image.fromarray(shades))
+    assert few.mode == "P" and [few.convert("RGB").getpixel((x, 0)) for x in range(len(own))] == own
+
+
+def test_lines_of_memory_that_coincide_take_turns():
+    def series(name, *held):
+        return pictures.Series(name, pd.DataFrame({"x": [512, 1024, 2048][:len(held)], "y": held}))
+    naive, fused, flash = series("naive", 10, 40, 160), series("fused", 10, 40.1), series("flash", 10, 20, 40)
+    assert drawing.coincide(naive, fused) and drawing.coincide(naive, naive)
+    assert not drawing.coincide(naive, flash)
