@@ -49,8 +49,7 @@ def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
 def together(picture: Picture, looks: Looks) -> Figure:
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
     rows = math.ceil(len(picture.panels) / columns)
-    width = max(columns * PANEL[0], 6.4)
-    figure = Figure(figsize=(width, rows * PANEL[1] + 1.2))
+    figure = Figure(figsize=(max(columns * PANEL[0], 6.4), rows * PANEL[1] + 1.2))
     for number, panel in enumerate(picture.panels, 1):
         draw_panel(figure.add_subplot(rows, columns, number), picture, panel, looks)
     frame(figure, picture, handles_of(picture, looks))
@@ -63,8 +62,7 @@ def frame(figure: Figure, picture: Picture, handles: list) -> None:
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
-    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height)
-    free = 0.12 + 0.15 * (said.count("\n") + 1)
+    rows, free = style.rows_of_legend(figure, handles, 1 - 0.4 / height), 0.27 + 0.15 * said.count("\n")
     figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
 
 
@@ -75,8 +73,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
-        handles += [mark("here", linestyle="-"),
-                    mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
+        handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
     elif not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
@@ -84,16 +81,9 @@ def handles_of(picture: Picture, looks: Looks) -> list:
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     axes.set_title(style.wrap(panel.title, 44))
-    if picture.kind == "rate":
-        bars(axes, panel, looks)
-    elif picture.kind == "roofline":
-        roofline(axes, panel, looks)
-    elif picture.kind == "steps":
-        boxes(axes, panel, looks)
-    else:
-        lines(axes, picture, panel, looks)
-    axes.set_ylabel(CAPTIONS[f"picture-{picture.kind}"]["unit"])
-    axes.set_xlabel(panel.along)
+    how = {"rate": bars, "roofline": roofline, "steps": boxes}.get(picture.kind, lines)
+    how(axes, picture, panel, looks)
+    axes.set(ylabel=CAPTIONS[f"picture-{picture.kind}"]["unit"], xlabel=panel.along)
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
@@ -149,7 +139,7 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
                     ncols=2 if len(handles) > 3 else 1, columnspacing=0.6)
 
 
-def bars(axes, panel: Panel, looks: Looks) -> None:
+def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     """Beside each other at each length: the implementations that ran it. A bar has its marker above it."""
     names = {x: [series.name for series in panel.series if x in series.lengths()] for x in panel.lengths()}
     width = 0.84 / max(map(len, names.values()))
@@ -165,15 +155,14 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
             axes.plot(place[x], 0, marker=look.marker, color=look.colour, markersize=3.5, transform=above)
             axes.annotate(word, (place[x], 0), xytext=(0, 9), textcoords="offset points", rotation=90, ha="center",
                           va="bottom", fontsize=min(max(6, 240 * width / len(names)), 8), color=look.colour)
-    axes.set_xticks(range(len(names)), [short(x) for x in names])
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.margins(y=0.09)
+    axes.set(xticks=range(len(names)), xticklabels=[short(x) for x in names], xlim=(-0.6, len(names) - 0.4))
     axes.grid(False, axis="x")
+    axes.margins(y=0.09)
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
 
 
-def boxes(axes, panel: Panel, looks: Looks) -> None:
+def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     """Beside each other at each phase: the implementations."""
     phases = list(dict.fromkeys(phase for series in panel.series for phase in series.points.x))
     width = 0.8 / len(panel.series)
@@ -184,16 +173,14 @@ def boxes(axes, panel: Panel, looks: Looks) -> None:
                      boxprops={"facecolor": (look.colour, 0.3), "edgecolor": look.colour},
                      flierprops={"marker": look.marker, "markeredgecolor": look.colour, "markersize": 3.5},
                      **dict.fromkeys(("medianprops", "whiskerprops", "capprops"), {"color": look.colour}))
-    axes.set_xticks(range(len(phases)), phases)
-    axes.set_xlim(-0.6, len(phases) - 0.4)
+    axes.set(xticks=range(len(phases)), xticklabels=phases, xlim=(-0.6, len(phases) - 0.4))
     axes.grid(False, axis="x")
     axes.set_yscale("log")
     log_labels(axes.yaxis)
 
 
-def roofline(axes, panel: Panel, looks: Looks) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+def roofline(axes, _: Picture, panel: Panel, looks: Looks) -> None:
+    axes.set(xscale="log", yscale="log")
     for series in panel.series:
         dots(axes, series.points, looks[series.name].colour, looks[series.name].marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
@@ -209,8 +196,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
             # Above the roof, where no point hides it.
             axes.text(0.02, 0.98, f"{style.plain(bandwidth * 1e3)} GB/s", transform=axes.transAxes, ha="left", va="top",
                       fontsize=8)
-    axes.set_xlim(low, high)
-    axes.set_ylim(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9)
+    axes.set(xlim=(low, high), ylim=(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9))
     for axis in (axes.xaxis, axes.yaxis):
         log_labels(axis)
 

@@ -105,11 +105,10 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
 def boxes_of_steps(study: Study) -> Iterator[Picture]:
     """The times of all steps of each model, by phase: what is told apart, and what the machine disturbed."""
     rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
-    panels = []
-    for title, group in groups(study, rows, lambda row: study.label(row)):
-        steps = group.explode("samples")
-        steps = steps.assign(x=steps.pass_.map(study.word), y=1e3 * steps.samples.astype(float))
-        panels.append((group, Panel(title, [Series(name, own) for name, own in study.each(steps)], "phase")))
+    rows = rows.explode("samples", ignore_index=True)
+    rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
+    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], "phase"))
+              for title, group in groups(study, rows, study.label)]
     yield from split(study, "steps", "phases", panels)
 
 

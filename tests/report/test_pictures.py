@@ -100,7 +100,7 @@ def test_a_roof_is_of_one_number_of_threads(study):
 def test_the_words_of_a_roof_stand_above_it(study):
     roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
     axes = drawing.Figure().subplots()
-    drawing.roofline(axes, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
+    drawing.roofline(axes, None, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
     axes.figure.draw_without_rendering()
     for text in axes.texts:
         x, y = axes.transData.inverted().transform(text.get_window_extent().min)
