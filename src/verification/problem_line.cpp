@@ -86,17 +86,24 @@ std::vector<std::string> naming_words(const core::Key& key) {
   return count <= kMostWords ? words : std::vector<std::string>{};
 }
 
-// A key of another operation, unless it is as short as a typing error. Otherwise the nearest key. Keys are short, so
-// people also type what one means: `heads` for hq.
+std::string meaning_hint(const core::Key& key) {
+  return "did you mean `" + std::string(key.name) + "`, " + std::string(key.help) + "?";
+}
+
+// Keys are short, so people also type what one means: `heads` for hq. Otherwise a key of another operation, unless it is
+// as short as a typing error, or the nearest key or meaning.
 std::string key_hint(std::string_view word, const core::KeyTable& table, const std::vector<std::string>& names) {
+  for (const core::Key& key : table.keys) {
+    const std::vector<std::string> words = naming_words(key);
+    if (std::find(words.begin(), words.end(), word) != words.end()) return meaning_hint(key);
+  }
   for (const Operation* one : operations()) {
     if (word.size() >= kLeastLetters && one->keys().find(word) != nullptr)
       return "`" + std::string(word) + "` is a key of op=" + std::string(one->name());
   }
   if (std::string hint = hint_of(word, names); !hint.empty()) return hint;
   for (const core::Key& key : table.keys) {
-    if (!core::nearest_word(word, naming_words(key)).empty())
-      return "did you mean `" + std::string(key.name) + "`, " + std::string(key.help) + "?";
+    if (!core::nearest_word(word, naming_words(key)).empty()) return meaning_hint(key);
   }
   return {};
 }

@@ -166,7 +166,8 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
   }
 }
 
-// Multiplies the output of earlier blocks by `factor` where that is not 1; it seldom is not.
+// Multiplies the output and the sums of earlier blocks by `factor` where that is not 1; it seldom is not. Both are
+// rounded alike, so that values of 1 give exactly 1.
 template <int N>
 FOVEA_INLINE void rescale_output(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s) {
   for (int n = 0; n < N; ++n) {
@@ -174,6 +175,8 @@ FOVEA_INLINE void rescale_output(const Shape& shape, const ForwardTile& tile, co
     if (__builtin_expect(!any(less(factor, broadcast(1.0f))), 1)) continue;
     float* out = tile.out + n * kLanes;
     for (int64_t d = 0; d < shape.dim_v; ++d, out += kQueries) store(out, mul(load(out), factor));
+    store(tile.sum + n * kLanes, mul(load(tile.sum + n * kLanes), factor));
+    if (kBf16Dot) store(tile.exact + n * kLanes, mul(load(tile.exact + n * kLanes), factor));
   }
 }
 
@@ -255,12 +258,11 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    const Vec factor = load(s.factor + n * kLanes);
-    float* sum = tile.sum + n * kLanes;
-    store(sum, fma(load(sum), factor, load(s.block_sum + n * kLanes)));
+    float* const sum = tile.sum + n * kLanes;
+    store(sum, add(load(sum), load(s.block_sum + n * kLanes)));
     if (!kBf16Dot) continue;
-    float* exact = tile.exact + n * kLanes;
-    store(exact, fma(load(exact), factor, load(s.block_exact + n * kLanes)));
+    float* const exact = tile.exact + n * kLanes;
+    store(exact, add(load(exact), load(s.block_exact + n * kLanes)));
   }
 }
 
