@@ -13,9 +13,6 @@ namespace {
 constexpr int64_t kBothRows = kTileRows % kDimTileRows == 0 ? kTileRows : kTileRows * kDimTileRows / 2;
 static_assert(kKeyBlock % kBothRows == 0 && kBothRows % kTileRows == 0 && kBothRows % kDimTileRows == 0);
 
-constexpr float kLog2E = 1.44269504f;
-constexpr float kLargestDifference = 88.72f;  // exp overflows above it; score - lse > 0 only if lse does not fit
-
 constexpr int64_t kSlabBytes = 128 << 10;  // of the query tiles that read a key block while it is in the L2 cache
 constexpr int64_t kMaxSlabTiles = 8;
 
@@ -202,16 +199,13 @@ FOVEA_INLINE void recompute_tile(const Shape& shape, const BackwardSizes& z, con
   Vec p[kTileRows][N];
   clear(p);
   multiply(p, block.k + key * z.k_steps, 1, kTileRows, tile.q, kQueries, z.k_steps);
-  const Vec scale = broadcast(shape.scale_hi), rest = broadcast(shape.scale_lo);
-  const Exponential exponential(kLog2E);
+  const Probability probability(shape);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes);
     FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
       const ScorePosition position{tile.first_row + n * kLanes, first_key + key + m, false};
-      const Vec product = p[m][n], score = Score::apply(shape, product, position);
-      // Subtracting lse before exp makes the rounding error relative to the difference, even if scores are large.
-      const Vec exponent = fma(score, rest, fms(score, scale, lse));
-      p[m][n] = exponential(min(broadcast(kLargestDifference), exponent));
+      const Vec product = p[m][n];
+      p[m][n] = probability(Score::apply(shape, product, position), lse);
       if (edge != nullptr) p[m][n] = select(edge->sees(key + m, n), p[m][n], zero());
       store_query_operands(s.probabilities + (key + m) * (kQueries / kPairs), n * kLanes, p[m][n]);
       store(s.unrounded + m * kQueries + n * kLanes, Score::differentiate(shape, product, p[m][n], position));
@@ -371,22 +365,26 @@ Interval rows_of(const BackwardTask& task) {
   return {first * shape.group / kQueries * kQueries, end * shape.group};
 }
 
-template <class Score>
-bool backward(const BackwardTask& task) {
+void write_key_gradients(const BackwardTask& task, const BackwardScratch& s) {
   const Shape& shape = *task.shape;
   const BackwardSizes z = sizes_of(shape);
+  if (task.dk.data != nullptr)
+    write_rows(s.dk, z.k_padded, shape.scale, task.dk, 1, task.first_key, task.keys, shape.dim_qk, task.accumulate);
+  if (task.dv.data != nullptr)
+    write_rows(s.dv, z.v_padded, 1.0f, task.dv, 1, task.first_key, task.keys, shape.dim_v, task.accumulate);
+}
+
+template <class Score>
+bool backward(const BackwardTask& task) {
   BackwardScratch s;
-  carve(shape, task.keys, static_cast<char*>(task.scratch), s);
+  carve(*task.shape, task.keys, static_cast<char*>(task.scratch), s);
   pack_chunk(task, s);
   const Interval rows = rows_of(task);
   for (int64_t row = rows.begin; row < rows.end; row += s.tile_count * kQueries) {
     const int64_t tiles = smaller(s.tile_count, (rows.end - row + kQueries - 1) / kQueries);
     if (!backward_slab<Score>(task, s, row, tiles)) return false;
   }
-  if (task.dk.data != nullptr)
-    write_rows(s.dk, z.k_padded, shape.scale, task.dk, 1, task.first_key, task.keys, shape.dim_qk, task.accumulate);
-  if (task.dv.data != nullptr)
-    write_rows(s.dv, z.v_padded, 1.0f, task.dv, 1, task.first_key, task.keys, shape.dim_v, task.accumulate);
+  write_key_gradients(task, s);
   return true;
 }
 

@@ -60,6 +60,17 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
   return memory.used;
 }
 
+// The state before the first key.
+void clear_tile(const Shape& shape, ForwardTile& tile) {
+  for (int64_t i = 0; i < padded(shape.dim_v) * kQueries; i += kLanes) store(tile.out + i, zero());
+  for (int w = 0; w < kQueries; w += kLanes) {
+    store(tile.maximum + w, zero());
+    store(tile.limit + w, broadcast(-kInfinity));
+    store(tile.sum + w, zero());
+    if (kBf16Dot) store(tile.exact + w, zero());
+  }
+}
+
 void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_row, int64_t rows, ForwardTile& tile) {
   const Shape& shape = *task.shape;
   tile.first_row = first_row;
@@ -70,13 +81,7 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
   const Vec sign = broadcast(shape.sign);
   for (int64_t i = 0; i < kQueries * dim; i += kLanes) store(s.rows + i, mul(load(s.rows + i), sign));
   pack_queries(s.rows, dim, shape.dim_qk, s.columns, tile.q);
-  for (int64_t i = 0; i < round_up(shape.dim_v, kTileRows) * kQueries; i += kLanes) store(tile.out + i, zero());
-  for (int w = 0; w < kQueries; w += kLanes) {
-    store(tile.maximum + w, zero());
-    store(tile.limit + w, broadcast(-kInfinity));
-    store(tile.sum + w, zero());
-    if (kBf16Dot) store(tile.exact + w, zero());
-  }
+  clear_tile(shape, tile);
 }
 
 // Raises the maximum in lanes with a score above the limit, and rescales: P of this block's keys [begin, end) here, the
