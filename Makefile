@@ -26,11 +26,12 @@ test-cuda:
 	@scripts/test --cuda
 
 # On a machine with a GPU, which needs no network: builds if it can, runs what was built beforehand if it cannot.
-# `make gpu-check PARTS=verify,repeat` runs a part; `scripts/gpu_check --help` tells more.
+# `make gpu-check PARTS=verify,repeat` runs some parts, `make gpu-check GPUS=0,1` all of them side by side;
+# `scripts/gpu_check --help` tells more.
 gpu-check:
 	@if [ -f CMakeLists.txt ] && command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
 		$(MAKE) --no-print-directory gpu-build; fi
-	@scripts/gpu_check $(if $(PARTS),--parts $(PARTS))
+	@$(if $(GPUS),scripts/gpu_check_parallel --gpus $(GPUS),scripts/gpu_check $(if $(PARTS),--parts $(PARTS)))
 
 gpu-build:
 	@cmake --preset cuda --log-level=WARNING
@@ -43,7 +44,7 @@ gpu-pack: gpu-build
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
 	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
 	@cp Makefile out/fovea-gpu
-	@cp scripts/gpu_check scripts/gpu_check_cases.py scripts/gpu_records out/fovea-gpu/scripts
+	@cp scripts/gpu_check scripts/gpu_check_cases.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
 	@cp python/bench/*.py out/fovea-gpu/share/fovea/python/bench
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu

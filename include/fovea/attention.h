@@ -7,8 +7,8 @@
 // may be 0. Layouts are strides: see tensor.h.
 //
 // A score s is scale times q.k, for the keys that the mask shows the row (mask.h). `scale` is 1 / sqrt(dim_qk) by
-// default; any finite value is legal, also zero and negative ones. On CUDA there is no implementation for sizes below
-// 8.2e-39, except 0, or above 2.3e38: such a call is refused.
+// default; any finite value is legal, also zero and negative ones. On CUDA no implementation takes a scale whose
+// magnitude is below 8.2e-39 (except 0) or above 2.3e38: such a call is refused.
 //
 // lse is the natural logarithm of the sum of exp(s) over those keys; delta is the sum of dout * out over a row. A fully
 // masked query row has out = 0, lse = -inf, and no gradient flows from it. Other special values, and how exact results

@@ -19,7 +19,7 @@ enum class Status {
   error,      // a device, a library underneath or the caller's thread pool failed
 };
 
-// ok invalid unsupported oom cancelled error
+// One of: ok, invalid, unsupported, oom, cancelled, error.
 FOVEA_API std::string_view to_string(Status status);
 
 struct ErrorDetails {

@@ -46,7 +46,7 @@ namespace fovea {
 
 enum class LayerKind : std::uint8_t { mha_fused, mha, gqa, mqa, mla };
 
-// mha_fused mha gqa mqa mla
+// One of: mha_fused, mha, gqa, mqa, mla.
 FOVEA_API std::string_view to_string(LayerKind kind);
 
 // One T for each projection; a kind uses those that its row of the table above names, and out.

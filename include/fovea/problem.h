@@ -49,8 +49,8 @@ FOVEA_API KeyWindow key_window(const AttentionProblem& problem);
 // Visible (query, key) pairs of one (batch, head).
 FOVEA_API std::int64_t visible_pairs(const AttentionProblem& problem);
 
-// Floating-point operations of the formulas, over visible pairs only: two products forward, five backward, one of which
-// computes the scores again. Which gradients are wanted changes nothing.
+// Floating-point operations of the formulas, over visible pairs only: two products forward (QK^T, PV), five backward
+// (QK^T again, dP, dV, dK, dQ). Which gradients are wanted changes nothing.
 FOVEA_API double flops(const AttentionProblem& problem);
 
 // Bytes if every input is read once and every output written once, lse included; accumulated gradients are read too.

@@ -20,7 +20,7 @@ namespace fovea {
 // Which columns form pair i of n: 2 i and 2 i + 1 (interleaved), or i and i + n (halves).
 enum class RotaryPairs : std::uint8_t { interleaved, halves };
 
-// interleaved halves
+// One of: interleaved, halves.
 FOVEA_API std::string_view to_string(RotaryPairs pairs);
 
 struct Rotary {

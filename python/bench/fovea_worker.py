@@ -44,8 +44,7 @@ class Cell:
 
     def __init__(self, command, numpy, torch):
         self.problem = dict(word.split("=", 1) for word in command["problem"].split())
-        if self.problem["op"] != "attention":
-            raise Unsupported(f"kernels in Python take attention, not {self.problem['op']}")
+        self.problem.setdefault("lk", self.problem["lq"])
         self.mask = Mask(self.problem)
         self.scale = float(self.problem["scale"])
         self.dtype = self.problem["dtype"]
@@ -170,6 +169,7 @@ class FunctionKernel(Kernel):
 class Worker:
     def __init__(self, spec):
         self.spec, self.kernel, self.cell, self.clock = spec, None, None, HostClock()
+        self.numpy = self.torch = None  # imported for the first case
 
     def load(self):
         import numpy
@@ -179,12 +179,9 @@ class Worker:
         except ImportError:
             torch = None
         self.numpy, self.torch = numpy, torch
-        where, name = self.spec.rsplit(":", 1) if not self.spec.startswith("peers:") else self.spec.split(":", 1)
-        if where == "peers":
-            import peers
-
-            self.kernel = peers.KERNELS[name]()
+        if self.is_peer():
             return
+        where, name = self.spec.rsplit(":", 1)
         description = importlib.util.spec_from_file_location("fovea_kernel", where)
         module = importlib.util.module_from_spec(description)
         sys.path.insert(0, os.path.dirname(where))
@@ -194,11 +191,30 @@ class Worker:
             raise ValueError(f"{where} has no `{name}`")
         self.kernel = found() if isinstance(found, type) else FunctionKernel(found)
 
+    def is_peer(self):
+        return self.spec.startswith("peers:")
+
+    def peer_of(self, operation):
+        """The peer in its form for the operation."""
+        import layer_peers
+        import peers
+
+        name = self.spec.split(":", 1)[1]
+        forms = layer_peers.KERNELS if operation in layer_peers.OPERATIONS else peers.KERNELS
+        if name not in forms or (forms is peers.KERNELS and operation != "attention"):
+            raise Unsupported(f"{name} has no op={operation} here")
+        return forms[name]()
+
     def prepare(self, command):
-        if self.kernel is None:
+        if self.numpy is None:
             self.load()
         if self.torch is not None:
             self.torch.set_num_threads(command["threads"])
+        operation = command["problem"].split()[0].removeprefix("op=")
+        if self.is_peer():
+            self.kernel = self.peer_of(operation)
+        elif operation != "attention":
+            raise Unsupported(f"kernels in Python take attention, not {operation}")
         self.cell = Cell(command, self.numpy, self.torch)
         if self.cell.device == "cuda":
             self.use_gpu(command)
@@ -248,7 +264,8 @@ class Worker:
         self.run_once()
         self.kernel.forget()
         held, peak = self.memory_of(self.kernel.forward)
-        saved = held - bytes_of([self.kernel.results().get("out")])
+        results = self.kernel.results()
+        saved = held - bytes_of([results.get("out", results.get("y"))])
         if self.kernel.saved_bytes is not None:
             saved = self.kernel.saved_bytes
         workspace = peak - held

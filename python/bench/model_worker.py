@@ -4,13 +4,14 @@
 
 Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
 writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. Products are true
-fp32. q, k and v are one product, as are gate and up. Attention is PyTorch's best for the device, sines and cosines are
-tabled, and AdamW is the fused one.
+fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are gate and up. Attention is
+PyTorch's best for the device, sines and cosines are tabled, and AdamW is the fused one.
 """
 
 import json
 import mmap
 import os
+import resource
 import sys
 import time
 
@@ -110,6 +111,7 @@ class Worker:
             [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
             lr=command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
         self.run = torch.compile(self.model, dynamic=False) if self.compiles else self.model
+        self.bf16 = command["dtype"] == "bf16"
         return {"peer": f"PyTorch {torch.__version__}"}
 
     def offset(self, name):
@@ -126,16 +128,26 @@ class Worker:
             del weights  # the block cannot be closed while a tensor shows it
         self.tokens, self.targets = tokens.view(2, c["batch"], c["length"])
 
+    def loss(self):
+        with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.bf16):
+            return self.run(self.tokens, self.targets)
+
+    def peak_bytes(self):
+        """Of forward and backward. Of the process on a CPU, which has the program and what its allocator keeps."""
+        if self.device == "cuda":
+            return self.torch.cuda.max_memory_reserved()
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
     def compare(self, command):
         self.optimizer.zero_grad()
-        loss = self.run(self.tokens, self.targets)
+        loss = self.loss()
         loss.backward()
         with mmap.mmap(OUTPUTS, 4 * self.command["floats"]) as outputs:
             gradients = self.torch.frombuffer(outputs, dtype=self.torch.float32)
             for name, one in self.model.named_parameters():
                 gradients[self.offset(name):][:one.numel()].copy_(one.grad.flatten())
             del gradients
-        return {"loss": loss.item()}
+        return {"loss": loss.item(), "peak_bytes": self.peak_bytes()}
 
     def settle(self):
         matrix, end = self.torch.ones(256, 256), time.perf_counter() + SETTLE
@@ -154,7 +166,7 @@ class Worker:
         self.settle()
         held, times = None, [self.now()]
         with torch.set_grad_enabled(passes != "forward"):
-            loss = self.run(self.tokens, self.targets)
+            loss = self.loss()
         times.append(self.now())
         if passes != "forward":
             held = torch.cuda.memory_allocated() if self.device == "cuda" else None

@@ -48,8 +48,36 @@ def formula(torch, q, k, v, scale, hidden):
     return torch.softmax(scores, -1) @ v
 
 
-class TorchKernel(Kernel):
+def is_causal(cell):
+    """Whether the flag of SDPA names the mask."""
+    same = cell.problem["lq"] == cell.problem["lk"]
+    return cell.mask in ("causal", "causal_top_left") or (cell.mask == "causal_bottom_right" and same)
+
+
+def compiled(torch, threads, function):
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.pattern_matcher = False  # no rewriting into a flash kernel
+    torch._inductor.config.cpp.threads = threads  # part of the key under which compiled code is kept
+    torch._functorch.config.donated_buffer = False  # backward runs again and again on one graph
+    torch._dynamo.reset()
+    return torch.compile(function, dynamic=False)
+
+
+def on_gpu_only(cell, backend):
+    """A context that holds SDPA to one kernel, by its name in torch.nn.attention.SDPBackend."""
+    if cell.device != "cuda":
+        raise Unsupported("a row of GPUs; on a CPU torch.sdpa is timed")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return lambda: sdpa_kernel(getattr(SDPBackend, backend))
+
+
+class TorchCall(Kernel):
     """Forward without a graph where only forward is asked for; else with one, and autograd for the gradients."""
+
+    hidden = None
 
     def prepare(self, cell):
         if cell.torch is None:
@@ -57,18 +85,17 @@ class TorchKernel(Kernel):
         self.torch, self.scale = cell.torch, cell.scale
         self.peer = f"PyTorch {self.torch.__version__}"
         self.trains = cell.passes != "fwd"
-        self.q, self.k, self.v, self.dout = (cell.tensor(name) for name in ("q", "k", "v", "dout"))
         refuse_fully_masked_rows(cell)
-        self.hidden = self.hide(cell)
         self.out, self.gradients = None, ()
-        for tensor in (self.q, self.k, self.v):
+        self.set_up_inputs(cell)
+        for tensor in self.inputs.values():
             tensor.requires_grad_(self.trains)
         self.set_up(cell)
         self.saved_bytes = self.count_saved() if self.trains else 0
 
-    def hide(self, cell):
-        """The mask, as the form wants it; one that another form does without takes memory for nothing."""
-        return hidden_pairs(cell, self.q.device)
+    def set_up_inputs(self, cell):
+        """Sets `inputs`, tensors by name whose gradients are wanted, `grad_out`, and the mask as the form wants it."""
+        raise NotImplementedError
 
     def set_up(self, cell):
         """What a form prepares of its own."""
@@ -76,18 +103,16 @@ class TorchKernel(Kernel):
     def release(self):
         self.__dict__.clear()
 
-    def attend(self):
+    def call(self):
+        """The output, from `inputs`."""
         raise NotImplementedError
 
     def forward(self):
         with self.torch.set_grad_enabled(self.trains):
-            self.out = self.attend()
+            self.out = self.call()
 
     def backward(self):
-        self.gradients = self.torch.autograd.grad(self.out, (self.q, self.k, self.v), self.dout, retain_graph=True)
-
-    def results(self):
-        return {"out": self.out, **dict(zip(("dq", "dk", "dv"), self.gradients))}
+        self.gradients = self.torch.autograd.grad(self.out, (*self.inputs.values(),), self.grad_out, retain_graph=True)
 
     def count_saved(self):
         """Bytes that autograd keeps from forward for backward, inputs and output apart."""
@@ -99,52 +124,56 @@ class TorchKernel(Kernel):
 
         with self.torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             self.forward()
-        for tensor in (self.q, self.k, self.v, self.out, self.hidden):
+        for tensor in (*self.inputs.values(), self.out, self.hidden):
             if tensor is not None:
                 kept.pop(tensor.untyped_storage().data_ptr(), None)
         return sum(kept.values())
 
 
-class TorchEager(TorchKernel):
-    def attend(self):
-        return formula(self.torch, self.q, self.k, self.v, self.scale, self.hidden)
+class TorchEager(TorchCall):
+    def set_up_inputs(self, cell):
+        self.inputs = {name: cell.tensor(name) for name in ("q", "k", "v")}
+        self.grad_out = cell.tensor("dout")
+        self.hidden = self.hide(cell)
+
+    def hide(self, cell):
+        """The mask, as the form wants it; one that another form does without takes memory for nothing."""
+        return hidden_pairs(cell, self.inputs["q"].device)
+
+    def call(self):
+        return formula(self.torch, *self.inputs.values(), self.scale, self.hidden)
+
+    def results(self):
+        return {"out": self.out, **dict(zip(("dq", "dk", "dv"), self.gradients))}
 
 
-class TorchCompile(TorchKernel):
+class TorchCompile(TorchEager):
     def set_up(self, cell):
         torch = self.torch
-        import torch._functorch.config
-        import torch._inductor.config
-
-        torch._inductor.config.pattern_matcher = False  # no rewriting into a flash kernel
-        torch._inductor.config.cpp.threads = cell.threads  # part of the key under which compiled code is kept
-        torch._functorch.config.donated_buffer = False  # backward runs again and again on one graph
-        torch._dynamo.reset()
 
         def attention(q, k, v, hidden):
             return formula(torch, q, k, v, cell.scale, hidden)
 
-        self.compiled = torch.compile(attention, dynamic=False)
+        self.compiled = compiled(torch, cell.threads, attention)
 
-    def attend(self):
-        return self.compiled(self.q, self.k, self.v, self.hidden)
+    def call(self):
+        return self.compiled(*self.inputs.values(), self.hidden)
 
 
-class TorchSdpa(TorchKernel):
+class TorchSdpa(TorchEager):
     def hide(self, cell):
         """The flag for masks that it names; a boolean mask, true where a key is seen, for the other alignment."""
-        same = cell.problem["lq"] == cell.problem["lk"]
-        self.causal = cell.mask in ("causal", "causal_top_left") or (cell.mask == "causal_bottom_right" and same)
-        hidden = None if self.causal else hidden_pairs(cell, self.q.device)
+        self.causal = is_causal(cell)
+        hidden = None if self.causal else super().hide(cell)
         self.seen = None if hidden is None else ~hidden
         return self.seen
 
     def set_up(self, cell):
-        self.grouped = self.q.shape[1] != self.k.shape[1]
+        self.grouped = self.inputs["q"].shape[1] != self.inputs["k"].shape[1]
 
-    def attend(self):
+    def call(self):
         return self.torch.nn.functional.scaled_dot_product_attention(
-            self.q, self.k, self.v, self.seen, 0.0, self.causal, scale=self.scale, enable_gqa=self.grouped
+            *self.inputs.values(), self.seen, 0.0, self.causal, scale=self.scale, enable_gqa=self.grouped
         )
 
 
@@ -155,15 +184,11 @@ class TorchOneSdpaKernel(TorchSdpa):
 
     def set_up(self, cell):
         super().set_up(cell)
-        if cell.device != "cuda":
-            raise Unsupported("a row of GPUs; on a CPU torch.sdpa is timed")
-        from torch.nn.attention import SDPBackend, sdpa_kernel
+        self.only = on_gpu_only(cell, self.backend)
 
-        self.only = lambda: sdpa_kernel(getattr(SDPBackend, self.backend))
-
-    def attend(self):
+    def call(self):
         with self.only():
-            return super().attend()
+            return super().call()
 
 
 class TorchFlash(TorchOneSdpaKernel):

@@ -5,6 +5,7 @@ import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ from PIL import Image
 
 from . import looks as style
 from .looks import Looks
-from .pictures import Panel, Picture
+from .pictures import Panel, Picture, Series
 from .tables import CAPTIONS
 from .vocabulary import short
 
@@ -48,8 +49,7 @@ def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
 def together(picture: Picture, looks: Looks) -> Figure:
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
     rows = math.ceil(len(picture.panels) / columns)
-    width = max(columns * PANEL[0], 6.4)
-    figure = Figure(figsize=(width, rows * PANEL[1] + 1.2))
+    figure = Figure(figsize=(max(columns * PANEL[0], 6.4), rows * PANEL[1] + 1.2))
     for number, panel in enumerate(picture.panels, 1):
         draw_panel(figure.add_subplot(rows, columns, number), picture, panel, looks)
     frame(figure, picture, handles_of(picture, looks))
@@ -62,45 +62,40 @@ def frame(figure: Figure, picture: Picture, handles: list) -> None:
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
-    rows = style.rows_of_legend(figure, handles, 1 - 0.4 / height)
-    free = 0.12 + 0.15 * (said.count("\n") + 1)
+    rows, free = style.rows_of_legend(figure, handles, 1 - 0.4 / height), 0.27 + 0.15 * said.count("\n")
     figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
 
 
 def handles_of(picture: Picture, looks: Looks) -> list:
     names = looks.in_order(picture.names())
-    handles = [looks.handle(name, picture.kind not in ("rate", "roofline")) for name in names]
+    handles = [looks.handle(name, picture.kind not in ("rate", "roofline", "steps")) for name in names]
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
-        handles += [mark("here", linestyle="-"),
-                    mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
+        handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
     elif not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    axes.set_title(style.wrap(panel.title, 46))
-    if picture.kind == "rate":
-        bars(axes, panel, looks)
-    elif picture.kind == "roofline":
-        roofline(axes, panel, looks)
-    else:
-        lines(axes, picture, panel, looks)
-    axes.set_ylabel(CAPTIONS[f"picture-{picture.kind}"]["unit"])
-    axes.set_xlabel(panel.along)
+    axes.set_title(style.wrap(panel.title, 44))
+    how = {"rate": bars, "roofline": roofline, "steps": boxes}.get(picture.kind, lines)
+    how(axes, picture, panel, looks)
+    axes.set(ylabel=CAPTIONS[f"picture-{picture.kind}"]["unit"], xlabel=panel.along)
 
 
 def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
-    for number, series in enumerate(panel.series):
+    for series in panel.series:
         look, points = looks[series.look or series.name], series.points
-        dashes = (0, (4, 2)) if series.dashed else look.dashes
-        # Lines that coincide are drawn with different widths, so that all show.
-        inner = len(panel.series) - 1 - number if picture.kind == "memory" and not series.dashed else 0
-        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, linewidth=1.7 + inner, zorder=3)
-        dots(axes, points, look.colour, look.marker, zorder=4)
+        dashes, above = ((0, (4, 2)), 0.5) if series.dashed else (look.dashes, 0)
+        same = [one.name for one in panel.series if picture.kind == "memory" and coincide(one, series)] or [series.name]
+        place, count = same.index(series.name), len(same)
+        if count > 1:  # dashes and markers in turn, so that all of them show
+            dashes = (4 * (count - place), (4, 4 * (count - 1)))
+        axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, zorder=3 + above)
+        dots(axes, points[place::count], look.colour, look.marker, zorder=4 + above)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
@@ -110,8 +105,16 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     else:
         axes.set_yscale("log")
         log_labels(axes.yaxis)
-    mark_missing(axes, panel, looks)
     draw_fits(axes, panel, looks)
+    mark_missing(axes, panel, looks)
+
+
+def coincide(one: Series, other: Series) -> bool:
+    """Whether two lines lie on one another, to the eye. Dashed lines of published figures stand for themselves."""
+    if one is other or one.dashed or other.dashed:
+        return one is other
+    pairs = one.points[["x", "y"]].merge(other.points[["x", "y"]], on="x")
+    return len(pairs) > 0 and 0.9 < (pairs.y_x / pairs.y_y).median() < 1.1
 
 
 def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:
@@ -136,7 +139,7 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
                     ncols=2 if len(handles) > 3 else 1, columnspacing=0.6)
 
 
-def bars(axes, panel: Panel, looks: Looks) -> None:
+def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     """Beside each other at each length: the implementations that ran it. A bar has its marker above it."""
     names = {x: [series.name for series in panel.series if x in series.lengths()] for x in panel.lengths()}
     width = 0.84 / max(map(len, names.values()))
@@ -152,17 +155,32 @@ def bars(axes, panel: Panel, looks: Looks) -> None:
             axes.plot(place[x], 0, marker=look.marker, color=look.colour, markersize=3.5, transform=above)
             axes.annotate(word, (place[x], 0), xytext=(0, 9), textcoords="offset points", rotation=90, ha="center",
                           va="bottom", fontsize=min(max(6, 240 * width / len(names)), 8), color=look.colour)
-    axes.set_xticks(range(len(names)), [short(x) for x in names])
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.margins(y=0.09)
+    axes.set(xticks=range(len(names)), xticklabels=[short(x) for x in names], xlim=(-0.6, len(names) - 0.4))
     axes.grid(False, axis="x")
+    axes.margins(y=0.09)
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
 
 
-def roofline(axes, panel: Panel, looks: Looks) -> None:
-    axes.set_xscale("log")
+def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
+    """Beside each other at each phase: the implementations."""
+    phases = list(dict.fromkeys(phase for series in panel.series for phase in series.points.x))
+    width = 0.8 / len(panel.series)
+    for n, series in enumerate(panel.series):
+        look, of = looks[series.name], dict(list(series.points.groupby("x", sort=False).y))
+        axes.boxplot(list(of.values()), positions=[phases.index(one) - 0.4 + (n + 0.5) * width for one in of],
+                     widths=0.7 * width, manage_ticks=False, patch_artist=True,
+                     boxprops={"facecolor": (look.colour, 0.3), "edgecolor": look.colour},
+                     flierprops={"marker": look.marker, "markeredgecolor": look.colour, "markersize": 3.5},
+                     **dict.fromkeys(("medianprops", "whiskerprops", "capprops"), {"color": look.colour}))
+    axes.set(xticks=range(len(phases)), xticklabels=phases, xlim=(-0.6, len(phases) - 0.4))
+    axes.grid(False, axis="x")
     axes.set_yscale("log")
+    log_labels(axes.yaxis)
+
+
+def roofline(axes, _: Picture, panel: Panel, looks: Looks) -> None:
+    axes.set(xscale="log", yscale="log")
     for series in panel.series:
         dots(axes, series.points, looks[series.name].colour, looks[series.name].marker, alpha=0.9, markersize=4)
     points = pd.concat([series.points for series in panel.series])
@@ -178,8 +196,7 @@ def roofline(axes, panel: Panel, looks: Looks) -> None:
             # Above the roof, where no point hides it.
             axes.text(0.02, 0.98, f"{style.plain(bandwidth * 1e3)} GB/s", transform=axes.transAxes, ha="left", va="top",
                       fontsize=8)
-    axes.set_xlim(low, high)
-    axes.set_ylim(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9)
+    axes.set(xlim=(low, high), ylim=(points.y.min() / 1.6, max(peak, points.y.max()) * 1.9))
     for axis in (axes.xaxis, axes.yaxis):
         log_labels(axis)
 
@@ -189,6 +206,7 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
     if not (rows := [series for series in panel.series if series.missing]):
         return
     low, high = axes.get_ylim()
+    axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])  # none beside the marks
     share = 0.02 + 0.065 * len(rows)
     axes.set_ylim(low, high * (high / low) ** (share / (1 - share)))
     first, (left, right) = min(panel.lengths()), axes.get_xlim()
@@ -221,6 +239,8 @@ def ratio_axis(axes) -> None:
     axes.set_ylim(low / 1.12, high * 1.22)
     if high / low < 3:  # too few powers of two
         ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
+    elif high / low < 8:
+        ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8]
     else:
         powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
         ticks = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
@@ -243,8 +263,19 @@ def log_labels(axis) -> None:
 def save_png(figure: Figure, path: Path) -> None:
     pixels = BytesIO()
     figure.savefig(pixels, format="png", dpi=130, pil_kwargs={"compress_level": 1})
-    few = Image.open(pixels).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # half the size or less
-    few.save(path, optimize=True)
+    few_colours(Image.open(pixels).convert("RGB")).save(path, optimize=True)
+
+
+def few_colours(whole: Image.Image) -> Image.Image:
+    """256 colours take half the bytes or less. Our own stay as they are; only shades between them are merged."""
+    own = [tuple(bytes.fromhex(colour[1:])) for colour in (*style.COLOURS, *style.DARK)]
+    few, pixels = whole.quantize(256 - len(own), dither=Image.Dither.NONE), np.asarray(whole)
+    index = np.asarray(few) + np.uint8(len(own))
+    for number, colour in enumerate(own):
+        index[(pixels == colour).all(axis=2)] = number
+    exact = Image.fromarray(index)
+    exact.putpalette([*sum(own, ()), *few.getpalette()])
+    return exact
 
 
 def svg_of(figure: Figure, name: str) -> str:

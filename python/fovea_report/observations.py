@@ -5,10 +5,11 @@ from typing import Iterator
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import (Row, SpeedUps, Study, at_least, at_most, fit_power_laws, groups, over_baseline, plural, speed_ups,
-                    versus, where)
+from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, row_with, speed_ups
+from .study import versus, where
 from .table import rate, ratio, size
 from .tables import passes_of
+from .vocabulary import short
 
 
 def headline(study: Study) -> str:
@@ -49,7 +50,7 @@ def verdicts(ups: SpeedUps) -> str:
 def extremes(study: Study, pairs: pd.DataFrame, said: str = "") -> str:
     if len(pairs) == 1:
         return ""
-    least, most = at_least(pairs, "ratio"), at_most(pairs, "ratio")
+    least, most = row_with("min", "ratio", pairs), row_with("max", "ratio", pairs)
     return (f"; smallest {ratio(least.ratio)} ({said.format(least)}{where(study, least)}), "
             f"largest {ratio(most.ratio)} ({where(study, most)})")
 
@@ -92,7 +93,8 @@ def growth(study: Study) -> list[str]:
             text = ", ".join(f"{name} n^{laws[name].exponent:.2f}" for name in study.present(rows) if name in laws)
             start, along = min(law.start for law in laws.values()), study.operations[rows.op.iloc[0]].along
             noisy = "; some of these times are noisy" if any(law.noisy for law in laws.values()) else ""
-            found[pass_] = reach, f"Time from {along} {start:.0f} to {reach:.0f} ({title}) grows as {text}{noisy}."
+            found[pass_] = reach, (f"Time from {along} {short(start)} to {short(reach)} ({title}) grows as {text}"
+                                   f"{noisy}.")
     return [said for _, said in found.values()]
 
 
@@ -102,7 +104,7 @@ def memory(study: Study) -> Iterator[str]:
     base = rows[rows.impl == study.baseline].set_index("at").held
     rows = rows[(rows.kind == "library") & (rows.impl != study.baseline) & rows["at"].isin(base.index)]
     for name, own in study.each(rows.assign(base=rows["at"].map(base))):
-        most = at_most(own, "base")
+        most = row_with("max", "base", own)
         yield (f"Before backward {study.baseline} holds {size(most.base)}, {ratio(most.base / most.held)} the "
                f"{size(most.held)} of {name}, at {study.label(most)}.")
 
@@ -110,7 +112,7 @@ def memory(study: Study) -> Iterator[str]:
 def ceilings(study: Study) -> Iterator[str]:
     rows = study.rows[(study.rows.kind == "library") & study.rows.ranked & study.rows.ceiling_share.notna()]
     for name, own in study.each(rows):
-        best = at_most(own, "ceiling_share")
+        best = row_with("max", "ceiling_share", own)
         above = "; above 100 %: the probes ran slower than this kernel" if best.ceiling_share > 1 else ""
         yield (f"{name} reaches at most {100 * best.ceiling_share:.0f} % of the ceiling measured in the same run "
                f"({rate(best.flops / best.median)}; {where(study, best)}){above}.")
@@ -128,7 +130,7 @@ def accuracy(study: Study) -> Iterator[str]:
 def failures(study: Study) -> Iterator[str]:
     for status in (word for word in study.vocabulary.statuses if word != "ok"):
         for name, rows in study.each(study.all[study.all.status == status]):
-            shortest = at_least(rows, "x")
+            shortest = row_with("min", "x", rows)
             reason = f" ({shortest.reason})" if shortest.reason else ""
             yield (f"{name}: {study.vocabulary.status(status)} in {plural(len(rows), 'cell')}, first at "
                    f"{where(study, shortest)}{reason}.")

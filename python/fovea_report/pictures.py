@@ -72,6 +72,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         *by_length(study, "speedup", rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1,
                                                  clean=ups.counted)),
         *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
+        *boxes_of_steps(study),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
@@ -101,6 +102,16 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
         yield from split(study, kind, pass_, [one for one in panels if any(len(of.points) for of in one[1].series)])
 
 
+def boxes_of_steps(study: Study) -> Iterator[Picture]:
+    """The times of all steps of each model, by phase: what is told apart, and what the machine disturbed."""
+    rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
+    rows = rows.explode("samples", ignore_index=True)
+    rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
+    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], "phase"))
+              for title, group in groups(study, rows, study.label)]
+    yield from split(study, "steps", "phases", panels)
+
+
 def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:
     row = next(rows.itertuples())  # its pass stands in the title of the picture
     return Panel(title.replace(f"{study.word(row.pass_)}, ", "", 1), list(series_of(study, rows, fits)),
@@ -126,9 +137,10 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
         if all(is_sweep(group, others) for _, group in marked.groupby("sweep")) or not others:
             break
     for values, group in marked.groupby("sweep", sort=False):
-        words = operation.title(group.case.iloc[0], ("title", "column"), ["pass", *(key.word for key in sizes)])
-        spans = [span(key, group) for key in sizes]
-        yield listed(study.op_word(operation.name), words, *spans, group.setting.iloc[0]), group
+        case = group.case.iloc[0]
+        words = [span(key, group) if key in sizes else operation.title(case, ("title", "column"), {*case} - {key.word})
+                 for key in sorted(operation.keys, key=lambda key: key.kind != "word") if key.word != "pass"]
+        yield listed(study.op_word(operation.name), *words, group.setting.iloc[0]), group
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
@@ -193,8 +205,7 @@ def published_pictures(book: Book) -> Iterator[Picture]:
     if not book.cases or not book.report.says.get("pictures", True):
         return
     if eager:
-        others = [role for role in roles if role != eager]
-        yield from published_picture(book, "published", f"speed-up over {eager}", others, passes, book.speed_up)
+        yield from published_picture(book, "published", f"speed-up over {eager}", roles, passes, book.speed_up, eager)
     elif "formula" in book.report.says:
         yield from published_picture(book, "memory", "memory before backward", roles, ["fwd+bwd"],
                                      lambda *place: book.side(*place).memory / 1e6)
@@ -204,12 +215,13 @@ def published_pictures(book: Book) -> Iterator[Picture]:
 
 
 def published_picture(book: Book, kind: str, what: str, roles: list[str], passes: list[str],
-                      value: Callable[[bool, tuple, str, str], float]) -> Iterator[Picture]:
+                      value: Callable[[bool, tuple, str, str], float], hidden: str = "") -> Iterator[Picture]:
+    """The role `hidden` has no line; only its missing times are marked."""
     report, study, points = book.report, book.study, []
     for (measurement, case), pass_, role, published in itertools.product(
             book.cases.items(), passes, roles, (False, True)):
         operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
-        if word == "-":
+        if word == "-" or (role == hidden and not word):
             continue
         shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
         points.append({

@@ -93,7 +93,8 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     timed, on_gpu = record["status"] == "ok", case.get("device") == "cuda"
     return {
         **{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES},
-        "case": case, "op": case["op"], "pass_": case.get("pass", ""), "kind": vocabulary.kind(record["impl"]),
+        "samples": times.get("samples", []), "case": case, "op": case["op"], "pass_": case.get("pass", ""),
+        "kind": vocabulary.kind(record["impl"]),
         "flags": flags, "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
         "pooled_beyond": launches.get("pooled_beyond_s"), "ceiling": (record["ceiling"] or {}).get("flops_per_s"),
         "workspace": record["workspace_bytes"], "saved": record["saved_bytes"],

@@ -61,12 +61,9 @@ class Study:
                      if key.word == "pass" and pass_ in key.values), pass_)
 
 
-def at_least(rows: pd.DataFrame, column: str, sign: int = 1) -> Row:
-    return next(rows.loc[[(sign * rows[column].astype(float)).idxmin()]].itertuples())
-
-
-def at_most(rows: pd.DataFrame, column: str) -> Row:
-    return at_least(rows, column, -1)
+def row_with(end: str, column: str, rows: pd.DataFrame) -> Row:
+    """The row with the `min` or `max` of the column."""
+    return next(rows.loc[[rows[column].astype(float).agg(f"idx{end}")]].itertuples())
 
 
 def where(study: Study, row: Row) -> str:
@@ -129,8 +126,7 @@ def choose_baseline(rows: pd.DataFrame, timing: pd.DataFrame, implementations: l
         near = difflib.get_close_matches(wanted, implementations, 1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         raise Refused(f"no row has the baseline `{wanted}`, wanted: one of {', '.join(implementations)}{hint}")
-    found = set(timing.impl) or set(implementations)
-    return wanted or next(name for name in implementations if name in found)
+    return wanted or next(name for name in implementations if name in (set(timing.impl) or set(implementations)))
 
 
 def settings_of(rows: pd.DataFrame) -> list[str]:

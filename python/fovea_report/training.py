@@ -80,8 +80,9 @@ def curves(found: list[Training], inches: tuple[float, float]) -> Figure:
     axes = figure.subplots()
     for colour, one in zip(itertools.cycle(style.COLOURS), found):
         steps, evaluated, prefix = one.steps, one.evaluated, f"{one.name}: " if len(found) > 1 else ""
-        axes.plot(steps.step, steps.loss, color=colour, alpha=0.35, linewidth=0.8)
-        axes.plot(steps.step, moving_mean(steps.loss), color=colour, label=f"{prefix}training, mean of {SMOOTH} steps")
+        axes.plot(steps.step, steps.loss, color=colour, alpha=0.5, linewidth=0.8)
+        axes.plot(steps.step, moving_mean(steps.loss), color=colour,
+                  label=f"{prefix}training, mean of the last {SMOOTH} steps")
         if len(evaluated):
             axes.plot(evaluated.step, evaluated.held_out, color=colour, marker="o", linestyle=(0, (4, 2)),
                       label=f"{prefix}held out")
@@ -103,7 +104,7 @@ class Report:
     def __init__(self, found: list[Training]) -> None:
         self.trainings, self.svg = found, ""
         self.warnings = [one.warning for one in found if one.warning]
-        self.headline = "A training" if len(found) == 1 else plural(len(found), "training")
+        self.headline = plural(len(found), "training run")
         self.observations = [said for one in found for said in one.sentences()]
 
     def draw(self, add: Callable[[str], Path]) -> None:

@@ -24,7 +24,8 @@ enum class KeyPlace : std::uint8_t {
 struct KeyPrint {
   std::string_view noun = "=";  // precedes a value; "=": the key's name; empty: the value speaks for itself
   KeyPlace place = KeyPlace::title;
-  bool always = false;  // also where the value is the usual one
+  bool always = false;            // also where the value is the usual one
+  std::string_view follows = {};  // the key that decides this one; empty: the one that it takes its default from
 };
 
 struct Key {

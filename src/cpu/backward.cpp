@@ -1,6 +1,6 @@
 // Backward over threads. A task is one chunk of the keys of one sequence (batch, key head); it owns the chunk's dK and
-// dV. The number of chunks depends only on the shape. With several chunks, each writes a partial of dQ, and a last pass
-// adds the partials in order. So the order of the sums does not depend on the threads.
+// dV. If a sequence has several chunks, all threads first pack its queries once; each chunk writes a partial of dQ, and
+// a last pass adds the partials in order. Chunks depend only on the shape. So no order of sums depends on the threads.
 #include "cpu/backward.h"
 
 #include <algorithm>
@@ -14,112 +14,161 @@ namespace {
 
 constexpr std::int64_t kEnoughTasks = 16;  // keys are split into chunks until there are this many tasks
 constexpr std::int64_t kMinChunkKeys = 512;
-constexpr std::int64_t kRowsPerItem = 128;  // query rows per item of the reduction
+// A sequence alone is split further, so that two threads have equal work under a causal mask too.
+constexpr std::int64_t kMinLoneKeys = 256, kLoneChunks = 4, kMinLoneChunkKeys = 128;
+constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed queries in one wave
 
 class BackwardRun {
  public:
   BackwardRun(const BackwardPlan& plan, const BackwardTensors& tensors, const core::RunContext& context)
       : plan_(plan), tensors_(tensors), context_(context) {
-    partials_ = static_cast<char*>(context.workspace);
-    scratch_ = partials_ + plan.sequences.count * plan.partial_bytes;
+    packed_ = static_cast<char*>(context.workspace);
+    partials_ = packed_ + plan.wave * plan.packed_bytes;
+    scratch_ = partials_ + plan.wave * plan.partial_bytes;
   }
 
   void run() const {
-    if (!differentiate()) fail_cancelled(plan_);
-    if (plan_.partial_bytes > 0) reduce();
+    for (std::int64_t first = 0; first < plan_.sequences.count; first += plan_.wave) {
+      const std::int64_t count = std::min(plan_.wave, plan_.sequences.count - first);
+      if (plan_.packed_bytes > 0) pack(first, count);
+      if (!differentiate(first, count)) fail_cancelled(plan_);
+      if (plan_.partial_bytes > 0) reduce(first, count);
+    }
   }
 
  private:
-  float* partials(std::int64_t sequence) const {
-    return reinterpret_cast<float*>(partials_ + sequence * plan_.partial_bytes);
+  void* packed(std::int64_t slot) const {
+    return plan_.packed_bytes > 0 ? packed_ + slot * plan_.packed_bytes : nullptr;
   }
+  float* partials(std::int64_t slot) const { return reinterpret_cast<float*>(partials_ + slot * plan_.partial_bytes); }
 
-  // Calls work(sequence, first_row, rows, worker) for every group of kRowsPerItem query rows.
+  // Calls work(item, scratch) for every item in [0, items); returns false if a call did.
   template <class Work>
-  void for_rows(const Work& work) const {
-    const std::int64_t items = plan_.sequences.count * plan_.row_items();
-    for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, items), items,
-                  [&](std::int64_t item, int worker) {
-                    const std::int64_t first = item % plan_.row_items() * kRowsPerItem;
-                    work(item / plan_.row_items(), first, std::min(kRowsPerItem, plan_.rows - first), worker);
-                    return true;
-                  });
+  bool for_each(std::int64_t items, const Work& work) const {
+    return for_each_item(
+        context_.thread_pool, workers_of(context_, plan_.most_workers, items), items,
+        [&](std::int64_t item, int worker) { return work(item, scratch_ + worker * plan_.scratch_bytes); });
   }
 
-  bool differentiate() const {
-    const std::int64_t tasks = plan_.sequences.count * plan_.chunks;
-    return for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, tasks), tasks,
-                         [&](std::int64_t item, int worker) {
-                           const std::int64_t sequence = item / plan_.chunks, chunk = item % plan_.chunks;
-                           BackwardTask task{};
-                           task.shape = &plan_.shape;
-                           task.q = query_rows(plan_.sequences, tensors_.q, sequence);
-                           task.k = key_rows(plan_.sequences, tensors_.k, sequence);
-                           task.v = key_rows(plan_.sequences, tensors_.v, sequence);
-                           task.out = query_rows(plan_.sequences, tensors_.out, sequence);
-                           task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
-                           task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
-                           task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
-                           task.first_key = chunk * plan_.chunk_keys;
-                           task.keys = std::min(plan_.chunk_keys, plan_.shape.len_k - task.first_key);
-                           task.dk = key_rows(plan_.sequences, tensors_.dk, sequence);
-                           task.dv = key_rows(plan_.sequences, tensors_.dv, sequence);
-                           if (plan_.partial_bytes > 0) {
-                             task.dq_partial = partials(sequence) + chunk * plan_.rows * plan_.shape.dim_qk;
-                           } else {
-                             task.dq = query_rows(plan_.sequences, tensors_.dq, sequence);
-                           }
-                           task.accumulate = plan_.problem.accumulate;
-                           task.scratch = scratch_ + worker * plan_.scratch_bytes;
-                           task.cancel = cancel_flag(context_);
-                           return plan_.kernels.backward(task);
-                         });
+  void pack(std::int64_t first, std::int64_t count) const {
+    for_each(count * plan_.query_tiles, [&](std::int64_t item, void* scratch) {
+      const std::int64_t slot = item / plan_.query_tiles, tile = item % plan_.query_tiles, sequence = first + slot;
+      QueryPackTask task{};
+      task.shape = &plan_.shape;
+      task.q = query_rows(plan_.sequences, tensors_.q, sequence);
+      task.out = query_rows(plan_.sequences, tensors_.out, sequence);
+      task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
+      task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
+      task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+      task.sums_delta = !tensors_.delta && (tensors_.dq || tensors_.dk);
+      task.first_row = tile * plan_.kernels.query_tile;
+      task.packed = packed_ + slot * plan_.packed_bytes + tile * plan_.kernels.backward_tile_bytes(plan_.shape);
+      task.scratch = scratch;
+      plan_.kernels.pack_query_tile(task);
+      return true;
+    });
   }
 
-  void reduce() const {
-    for_rows([&](std::int64_t sequence, std::int64_t first, std::int64_t rows, int worker) {
+  bool differentiate(std::int64_t first, std::int64_t count) const {
+    return for_each(count * plan_.chunks(), [&](std::int64_t item, void* scratch) {
+      const std::int64_t slot = item % count, sequence = first + slot;
+      const auto chunk = static_cast<std::size_t>(item / count);  // causal: the longest first
+      BackwardTask task{};
+      task.shape = &plan_.shape;
+      task.q = query_rows(plan_.sequences, tensors_.q, sequence);
+      task.k = key_rows(plan_.sequences, tensors_.k, sequence);
+      task.v = key_rows(plan_.sequences, tensors_.v, sequence);
+      task.out = query_rows(plan_.sequences, tensors_.out, sequence);
+      task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
+      task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
+      task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+      task.first_key = plan_.chunk_begins[chunk];
+      task.keys = plan_.chunk_begins[chunk + 1] - task.first_key;
+      task.dk = key_rows(plan_.sequences, tensors_.dk, sequence);
+      task.dv = key_rows(plan_.sequences, tensors_.dv, sequence);
+      task.packed = packed(slot);
+      if (plan_.partial_bytes > 0)
+        task.dq_partial = partials(slot) + static_cast<std::int64_t>(chunk) * plan_.partial_floats;
+      else
+        task.dq = query_rows(plan_.sequences, tensors_.dq, sequence);
+      task.accumulate = plan_.problem.accumulate;
+      task.scratch = scratch;
+      task.cancel = cancel_flag(context_);
+      return plan_.kernels.backward(task);
+    });
+  }
+
+  void reduce(std::int64_t first, std::int64_t count) const {
+    for_each(count * plan_.query_tiles, [&](std::int64_t item, void* scratch) {
+      const std::int64_t slot = item / plan_.query_tiles, tile = item % plan_.query_tiles;
       ReduceTask task{};
       task.shape = &plan_.shape;
-      task.partials = partials(sequence);
-      task.chunks = plan_.chunks;
-      task.chunk_keys = plan_.chunk_keys;
-      task.first_row = first;
-      task.rows = rows;
-      task.dq = query_rows(plan_.sequences, tensors_.dq, sequence);
+      task.partials = partials(slot) + tile * plan_.kernels.dq_tile_floats(plan_.shape);
+      task.partial_stride = plan_.partial_floats;
+      task.chunks = plan_.chunks();
+      task.chunk_begins = plan_.chunk_begins.data();
+      task.first_row = tile * plan_.kernels.query_tile;
+      task.dq = query_rows(plan_.sequences, tensors_.dq, first + slot);
       task.accumulate = plan_.problem.accumulate;
-      task.scratch = scratch_ + worker * plan_.scratch_bytes;
+      task.scratch = scratch;
       plan_.kernels.reduce_dq(task);
+      return true;
     });
   }
 
   const BackwardPlan& plan_;
   const BackwardTensors& tensors_;
   const core::RunContext& context_;
+  char* packed_;
   char* partials_;
   char* scratch_;
 };
+
+// The most chunks of each of `count` sequences, of which `room` run at the same time.
+std::int64_t most_chunks(std::int64_t len_k, std::int64_t count, std::int64_t room) {
+  if (count >= kEnoughTasks) return 1;
+  const std::int64_t wanted = divide_up(kEnoughTasks, room);
+  if (room > 1) return std::clamp<std::int64_t>(len_k / kMinChunkKeys, 1, wanted);
+  const std::int64_t least = std::clamp<std::int64_t>(len_k / kMinLoneChunkKeys, 1, kLoneChunks);
+  return std::clamp(len_k / kMinLoneKeys, least, wanted);
+}
+
+// Splits the keys evenly, in steps of `step` keys, into at most `most` chunks. Returns where each begins, and the end.
+std::vector<std::int64_t> split_keys(std::int64_t len_k, std::int64_t step, std::int64_t most) {
+  const std::int64_t steps = std::max<std::int64_t>(1, divide_up(len_k, step)), chunks = std::min(steps, most);
+  std::vector<std::int64_t> begins;
+  for (std::int64_t c = 0; c < chunks; ++c) begins.push_back(steps * c / chunks * step);
+  begins.push_back(len_k);
+  return begins;
+}
 
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
     : attention::Plan(p), kernels(by), shape(shape_of(p)), sequences(sequences_of(p)) {
+  const auto at_least_one = [](std::int64_t value) { return std::max<std::int64_t>(1, value); };
   rows = shape.group * shape.len_q;
-  const std::int64_t wanted = divide_up(kEnoughTasks, std::max<std::int64_t>(1, sequences.count));
-  const std::int64_t most_chunks =
-      std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, p.len_k / kMinChunkKeys));
-  chunk_keys = std::max<std::int64_t>(1, divide_up(divide_up(p.len_k, most_chunks), by.key_block)) * by.key_block;
-  chunks = std::max<std::int64_t>(1, divide_up(p.len_k, chunk_keys));
-  partial_bytes = chunks > 1 && p.wants_dq ? align_up(chunks * rows * p.dim_qk * 4) : 0;
-  const std::int64_t task = by.backward_scratch_bytes(shape, std::min(chunk_keys, p.len_k));
-  scratch_bytes = align_up(std::max(task, by.pack_scratch_bytes(shape)));
-  most_workers = cpu::most_workers(sequences.count * std::max(chunks, row_items()));
-  workspace_bytes = sequences.count * partial_bytes + most_workers * scratch_bytes;
+  query_tiles = divide_up(rows, by.query_tile);
+  const std::int64_t tiles_bytes = query_tiles * by.backward_tile_bytes(shape);
+  const std::int64_t budget = at_least_one(kPackedBudget / at_least_one(tiles_bytes));
+  const std::int64_t room = std::min(at_least_one(sequences.count), budget);
+  chunk_begins = split_keys(p.len_k, by.chunk_step, most_chunks(p.len_k, sequences.count, room));
+  const bool shares = chunks() > 1;
+  wave = shares ? std::min(room, sequences.count) : sequences.count;
+  packed_bytes = shares ? align_up(tiles_bytes) : 0;
+  partial_floats = shares && p.wants_dq ? query_tiles * by.dq_tile_floats(shape) : 0;
+  partial_bytes = align_up(chunks() * partial_floats * 4);
+  std::int64_t longest = 0;
+  for (std::size_t c = 1; c < chunk_begins.size(); ++c)
+    longest = std::max(longest, chunk_begins[c] - chunk_begins[c - 1]);
+  scratch_bytes = align_up(std::max({by.backward_scratch_bytes(shape, longest, !shares, partial_bytes == 0),
+                                     by.query_pack_scratch_bytes(shape), by.reduce_scratch_bytes(shape)}));
+  most_workers = cpu::most_workers(wave * std::max(chunks(), shares ? query_tiles : std::int64_t{1}));
+  workspace_bytes = wave * (packed_bytes + partial_bytes) + most_workers * scratch_bytes;
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
-          std::to_string(by.key_block) + " keys per block, " + std::to_string(std::min(chunk_keys, p.len_k)) +
-          " keys per task, " + std::to_string(sequences.count * chunks) + " tasks";
+          std::to_string(by.key_block) + " keys per block, " + std::to_string(longest) + " keys per task, " +
+          std::to_string(sequences.count * chunks()) + " tasks";
 }
-
-std::int64_t BackwardPlan::row_items() const { return divide_up(rows, kRowsPerItem); }
 
 void run_backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {
   BackwardRun(static_cast<const BackwardPlan&>(plan), tensors, context).run();

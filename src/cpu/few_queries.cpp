@@ -14,7 +14,10 @@ namespace {
 
 constexpr std::int64_t kEnoughTasks = 64;  // keys are split into chunks until there are this many tasks
 constexpr std::int64_t kMinChunkKeys = 512;
-constexpr std::int64_t kFarBytes = std::int64_t{12} << 20;  // of K and V of all sequences
+// Bytes of K and V of all sequences beyond which the caches may not hold them. Many rows leave more time for
+// prefetching, so it pays earlier.
+constexpr std::int64_t kFarBytes = std::int64_t{12} << 20, kFarBytesOfManyRows = std::int64_t{6} << 20;
+constexpr std::int64_t kManyRows = 8;
 
 class FewQueriesRun {
  public:
@@ -94,8 +97,8 @@ FewQueriesPlan::FewQueriesPlan(const Kernels& by, const AttentionProblem& p) : F
   chunk_keys =
       std::max<std::int64_t>(1, divide_up(divide_up(keys, most_chunks), by.few_chunk_step)) * by.few_chunk_step;
   chunks = std::max<std::int64_t>(1, divide_up(keys, chunk_keys));
-  // A single row leaves enough time for the processor to run ahead by itself.
-  far = rows > 1 && sequences.count * keys * (p.dim_qk + p.dim_v) * size_of(p.dtype) > kFarBytes;
+  far = sequences.count * keys * (p.dim_qk + p.dim_v) * size_of(p.dtype) >
+        (rows < kManyRows ? kFarBytes : kFarBytesOfManyRows);
   partial_bytes = align_up(by.few_partial_bytes(shape));
   scratch_bytes = align_up(by.few_scratch_bytes(shape));
   most_workers = cpu::most_workers(sequences.count * chunks);

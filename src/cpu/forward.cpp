@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMaxTiles = 8;      // query tiles that read a key block while it is in the cache
 constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink, down to one tile, until there are this many tasks
+constexpr std::int64_t kFewTiles = 8;
 constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed K and V in one wave
 
 class ForwardRun {
@@ -29,7 +30,7 @@ class ForwardRun {
   void pack(std::int64_t first, std::int64_t count) const {
     const std::int64_t blocks = count * plan_.blocks;
     for_each_item(context_.thread_pool, workers_of(context_, plan_.most_workers, blocks), blocks,
-                  [&](std::int64_t item, int worker) {
+                  [&](std::int64_t item, int) {
                     const std::int64_t slot = item / plan_.blocks, block = item % plan_.blocks;
                     PackTask task{};
                     task.shape = &plan_.shape;
@@ -38,7 +39,6 @@ class ForwardRun {
                     task.first_key = block * plan_.kernels.key_block;
                     task.packed_k = packed_k(slot) + block * plan_.kernels.packed_k_bytes(plan_.shape);
                     task.packed_v = packed_v(slot) + block * plan_.kernels.packed_v_bytes(plan_.shape);
-                    task.scratch = scratch_ + worker * plan_.scratch_bytes;
                     plan_.kernels.pack(task);
                     return true;
                   });
@@ -100,6 +100,9 @@ TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p)
   const std::int64_t query_tiles = divide_up(rows, by.query_tile);
   const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMaxTiles);
   slab_rows = slab_tiles * by.query_tile;
+  // A few slabs, an odd number: one more makes them smaller and lets two threads do as much each.
+  if (sequences.count == 1 && query_tiles % 2 == 1 && query_tiles > 1 && query_tiles < kFewTiles)
+    slab_rows = divide_up(divide_up(rows, query_tiles + 1), by.lanes) * by.lanes;
   slabs = divide_up(rows, slab_rows);
   packs_itself = slabs <= 1;
   k_bytes = align_up(by.packed_k_bytes(shape) * blocks);
@@ -109,9 +112,7 @@ TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p)
     wave = std::clamp<std::int64_t>(kPackedBudget / std::max<std::int64_t>(1, k_bytes + v_bytes), 1,
                                     std::max<std::int64_t>(1, sequences.count));
   packed_bytes = packs_itself ? 0 : wave * (k_bytes + v_bytes);
-  const std::int64_t pack_scratch = packs_itself ? 0 : by.pack_scratch_bytes(shape);
-  scratch_bytes =
-      align_up(std::max(pack_scratch, by.forward_scratch_bytes(shape, std::min(slab_rows, rows), packs_itself)));
+  scratch_bytes = align_up(by.forward_scratch_bytes(shape, std::min(slab_rows, rows), packs_itself));
   most_workers =
       cpu::most_workers(std::min(wave, sequences.count) * std::max(slabs, packs_itself ? std::int64_t{1} : blocks));
   workspace_bytes = packed_bytes + most_workers * scratch_bytes;

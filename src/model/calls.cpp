@@ -74,7 +74,9 @@ Calls::Calls(const Config& c, const Extent& e, Device on)
       attention_saved_bytes(saved_bytes(attention_problem(c, e, on, Pass::forward))),
       gate_up(product_problem(e.rows(), c.width, 2 * c.hidden, c.dtype, c.dtype, on)),
       down(product_problem(e.rows(), c.hidden, c.width, c.dtype, c.dtype, on)),
-      head(product_problem(e.rows(), c.width, c.vocabulary, c.dtype, DType::fp32, on)) {
+      head(product_problem(e.rows(), c.width, c.vocabulary, c.dtype, DType::fp32, on)),
+      qkv(product_problem(e.rows(), c.width, 3 * c.width, c.dtype, c.dtype, on)),
+      out(product_problem(e.rows(), c.width, c.width, c.dtype, c.dtype, on)) {
   attention_forward_flops = flops(attention_problem(c, e, on, Pass::forward));
   attention_backward_flops = flops(attention_problem(c, e, on, Pass::backward));
   const auto layers = static_cast<double>(c.layers);
@@ -88,8 +90,9 @@ double Calls::recomputed_flops() const { return attention_forward_flops + gate_u
 
 std::int64_t Calls::workspace_bytes() const {
   std::int64_t most = 0;
-  for (const Plan* plan : {&attention_forward, &attention_backward, &gate_up.forward, &gate_up.backward, &down.forward,
-                           &down.backward, &head.forward, &head.backward})
+  for (const Plan* plan :
+       {&attention_forward, &attention_backward, &gate_up.forward, &gate_up.backward, &down.forward, &down.backward,
+        &head.forward, &head.backward, &qkv.forward, &qkv.backward, &out.forward, &out.backward})
     most = std::max(most, plan->workspace_bytes());
   return most;
 }

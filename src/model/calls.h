@@ -29,6 +29,7 @@ struct Calls {
   std::int64_t attention_saved_bytes = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
   ProductCalls gate_up, down, head;
+  ProductCalls qkv, out;                         // of the attention layer, which makes these products itself
   double forward_flops = 0, backward_flops = 0;  // of all calls of a pass, those that run again included
 
   double recomputed_flops() const;       // of one block that runs again

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 
 #include "core/check.h"
 #include "core/names.h"
@@ -11,6 +13,8 @@
 
 namespace fovea::model {
 namespace {
+
+constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
 
 constexpr Config sized(std::int64_t width, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
   return {.vocabulary = 10'000, .layers = layers, .width = width, .heads = heads, .hidden = hidden, .context = 512};
@@ -57,6 +61,9 @@ void check(const Config& c, std::string_view call) {
       validator.refuse(name, "no size of a model", core::to_string(size), "1 or more",
                        "see the presets for usual sizes");
   }
+  if (c.layers > kMostLayers)
+    validator.refuse("layers", "more blocks than a machine holds", core::to_string(c.layers),
+                     "at most " + core::to_string(kMostLayers), "see the presets for usual sizes");
   if (c.width % c.heads != 0)
     validator.refuse("heads", "the width does not split into heads",
                      "width " + core::to_string(c.width) + ", heads " + core::to_string(c.heads), "a divisor of width",
@@ -97,6 +104,23 @@ void check(const Config& c, const Extent& e, std::string_view call) {
       !core::product_within({e.batch, e.length, c.vocabulary}, core::kMaxElements))
     validator.refuse("batch", "more activations than a machine holds", core::to_string(e.batch),
                      "at most " + core::to_string(core::kMaxElements) + " numbers in one of them", "reduce the batch");
+}
+
+std::int64_t parameter_count(const Config& c) {
+  const auto product = [](std::int64_t a, std::int64_t b) {
+    std::int64_t result = 0;
+    return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
+  };
+  const auto sum = [](std::initializer_list<std::int64_t> all) {
+    std::int64_t result = 0;
+    for (const std::int64_t one : all) {
+      if (__builtin_add_overflow(result, one, &result)) return INT64_MAX;
+    }
+    return result;
+  };
+  const std::int64_t matrices = sum({product(4, product(c.width, c.width)), product(3, product(c.width, c.hidden))});
+  const std::int64_t block = sum({product(2, c.width), matrices});
+  return sum({product(2, product(c.vocabulary, c.width)), product(c.layers, block), c.width});
 }
 
 std::string line_of(const Config& c) {

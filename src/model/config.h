@@ -47,6 +47,9 @@ const Preset* find_preset(std::string_view name);
 void check(const Config& config, std::string_view call);
 void check(const Config& config, const Extent& extent, std::string_view call);
 
+// Of all weights; the largest number if it is beyond 64 bits.
+std::int64_t parameter_count(const Config& config);
+
 // What decides the numbers: "layers=4 width=256 heads=4 hidden=1024 vocabulary=256 context=256", in bf16 also
 // "dtype=bf16".
 std::string line_of(const Config& config);

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/tensor_checks.h"
+#include "model/products.h"
 
 namespace fovea::model {
 namespace {
@@ -67,60 +68,18 @@ void Model::round_weights(const core::RunContext& context) {
 }
 
 // The parts of a pass over one batch.
-struct Model::Run {
-  Model& model;
-  const core::RunContext& context;
-  const Config& c = model.config_;
-  const MemoryPlan& memory = model.memory_;
+struct Model::Run : Products {
   const DeviceWork& work = *model.work_;
-  std::int64_t rows = model.extent_.rows();
-  Buffer workspace{model.at(memory.workspace), memory.workspace_bytes};
-
   cpu::Element element = c.dtype == DType::fp32 ? cpu::Element::fp32 : cpu::Element::bf16;
-
-  void* at(std::int64_t offset) const { return model.at(offset); }
-  float* floats(std::int64_t offset) const { return model.floats(offset); }
-  float* weight(std::int64_t offset) const { return floats(memory.weights) + offset; }
-  float* gradient(std::int64_t offset) const { return floats(memory.gradients) + offset; }
-  // Of a matrix that products read, and its gradient.
-  MutableTensorView weights(std::int64_t offset, std::int64_t lines, std::int64_t columns) const {
-    void* const data = model.rounded() == nullptr ? static_cast<void*>(weight(offset)) : model.rounded() + offset;
-    return matrix(data, lines, columns);
-  }
-  MutableTensorView gradients(std::int64_t offset, std::int64_t lines, std::int64_t columns) const {
-    return matrix(gradient(offset), lines, columns, DType::fp32);
-  }
-
   bool recomputes = false;  // parts are then told as one
 
   void ended(std::string_view part, double flops = 0) const {
     if (model.watch_ && !recomputes) model.watch_({part, flops});
   }
 
-  MutableTensorView matrix(void* data, std::int64_t lines, std::int64_t columns, DType dtype) const {
-    return contiguous(data, dtype, {1, 1, lines, columns}, model.device());
-  }
-  MutableTensorView matrix(void* data, std::int64_t lines, std::int64_t columns) const {
-    return matrix(data, lines, columns, c.dtype);
-  }
-  // In bf16 the gradient fills the first half of each row.
-  MutableTensorView logit_gradient() const {
-    MutableTensorView view = matrix(at(memory.logits), rows, c.vocabulary);
-    view.strides[2] = c.vocabulary * size_of(DType::fp32) / size_of(c.dtype);
-    return view;
-  }
   // Rows as the attention layer counts them.
   MutableTensorView sequences(void* data) const {
     return contiguous(data, c.dtype, {model.extent_.batch, 1, model.extent_.length, c.width}, model.device());
-  }
-
-  LinearOptions options_of(const Plan& plan) const {
-    return {.threads = context.threads,
-            .thread_pool = context.thread_pool,
-            .cancel = context.cancel,
-            .stream = context.stream,
-            .workspace = workspace,
-            .plan = &plan};
   }
 
   LayerOptions attention_options_of(const Plan& plan) const {
@@ -132,23 +91,6 @@ struct Model::Run {
     options.workspace = workspace;
     options.plan = &plan;
     return options;
-  }
-
-  // The weight at `offset` has the columns of y as rows.
-  void multiply(const ProductCalls& calls, const MutableTensorView& x, std::int64_t offset,
-                const MutableTensorView& y) const {
-    linear_forward({.x = x, .weight = weights(offset, y.sizes[3], x.sizes[3]), .y = y}, options_of(calls.forward));
-  }
-
-  void multiply_backward(const ProductCalls& calls, const MutableTensorView& x, const MutableTensorView& dx,
-                         std::int64_t offset, const MutableTensorView& dy) const {
-    linear_backward({.x = x,
-                     .weight = weights(offset, dy.sizes[3], x.sizes[3]),
-                     .dy = dy,
-                     .dx = dx,
-                     .dweight = gradients(offset, dy.sizes[3], x.sizes[3]),
-                     .accumulate = true},
-                    options_of(calls.backward));
   }
 
   // Norm `index` reads the stream; if it `adds`, it adds the branch before it first.
@@ -282,8 +224,7 @@ struct Model::Run {
       finish_block(i);
     }
     norm(memory.norms.size() - 1, map.norm, true);
-    multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head,
-             matrix(at(memory.logits), rows, c.vocabulary, DType::fp32));
+    multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head, logits());
     ended("head", model.calls_.head.forward_flops);
     work.cross_entropy({floats(memory.logits), tokens() + rows, static_cast<cpu::RowLoss*>(at(memory.losses)), rows,
                         c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows)), element},
@@ -323,7 +264,7 @@ void Model::check_batch(const Batch& batch) const {
   }
 }
 
-std::vector<double> Model::losses_of_rows(const core::RunContext& context) const {
+std::vector<double> Model::token_losses(const core::RunContext& context) const {
   std::vector<cpu::RowLoss> rows(static_cast<std::size_t>(extent_.rows()));
   work_->read(rows.data(), at(memory_.losses), static_cast<std::int64_t>(rows.size() * sizeof(cpu::RowLoss)), context);
   std::vector<double> all;
@@ -333,17 +274,17 @@ std::vector<double> Model::losses_of_rows(const core::RunContext& context) const
 
 std::vector<double> Model::losses(const Batch& batch, const core::RunContext& context) {
   begin_forward(batch, 0, context);
-  return losses_of_rows(context);
+  return token_losses(context);
 }
 
 void Model::begin_forward(const Batch& batch, double factor, const core::RunContext& context) {
   check_batch(batch);
-  Run{*this, context}.forward(batch, factor);
+  Run{{*this, context}}.forward(batch, factor);
 }
 
 double Model::mean_loss(const core::RunContext& context) {
   double sum = 0;
-  for (const double one : losses_of_rows(context)) sum += one;
+  for (const double one : token_losses(context)) sum += one;
   return sum / static_cast<double>(extent_.rows());
 }
 
@@ -354,7 +295,7 @@ double Model::forward(const Batch& batch, double factor, const core::RunContext&
 
 void Model::backward(const Batch& batch, const core::RunContext& context) {
   check_batch(batch);
-  Run{*this, context}.backward();
+  Run{{*this, context}}.backward();
 }
 
 double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {

@@ -80,6 +80,8 @@ class Model {
   // The two halves of forward. On a GPU the first only enqueues work, and the second waits for it.
   void begin_forward(const Batch& batch, double factor, const core::RunContext& context);
   double mean_loss(const core::RunContext& context);
+  // Of each token, in the order of the batch, after begin_forward.
+  std::vector<double> token_losses(const core::RunContext& context) const;
 
   // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0. On a GPU
   // it only enqueues work.
@@ -87,6 +89,10 @@ class Model {
 
   // Forward, then backward.
   double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
+
+  // The products of a pass alone, to be timed beside the pass: in the same memory, in the same order. Activations and
+  // gradients are then no longer those of a batch. On a GPU it only enqueues work.
+  void run_products(Pass pass, const core::RunContext& context);
 
   // Returns when all work of the stream has ended.
   void wait(const core::RunContext& context) const { work_->wait(context); }
@@ -101,13 +107,13 @@ class Model {
   }
 
  private:
+  struct Products;
   struct Run;
 
   void* at(std::int64_t offset) const { return static_cast<char*>(work_->memory()) + offset; }
   float* floats(std::int64_t offset) const { return static_cast<float*>(at(offset)); }
   void round_weights(const core::RunContext& context);
   void check_batch(const Batch& batch) const;
-  std::vector<double> losses_of_rows(const core::RunContext& context) const;
 
   Config config_;
   Extent extent_;

@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "core/printable.h"
 #include "fovea/threads.h"
+#include "model/problem_line.h"
 #include "program/bench/contender.h"
 #include "program/bench/table.h"
 #include "program/command_line.h"
@@ -80,9 +81,8 @@ void take_preset(const CLI::App& verb, ProfileOptions& o) {
 
 // torch stands for all of them.
 std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
-  if (!o.peers.empty() && (o.modes.dtype != DType::fp32 || o.modes.checkpoints_activations))
-    refuse_option("--with", "peers run in fp32 and keep all activations", "--dtype bf16 or --checkpoint-activations",
-                  "neither of them");
+  if (!o.peers.empty() && o.modes.checkpoints_activations)
+    refuse_option("--with", "peers keep all activations", "--checkpoint-activations", "a run without it");
   const std::vector<std::string> known{"torch.eager", "torch.compile"};
   std::vector<ProfilePeer> peers;
   for (const std::string& word : o.peers) {
@@ -104,10 +104,9 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
   if (!o.models.empty() && o.sizes.any())
     refuse_option("--model", "a preset has its own sizes", "--model and sizes such as --layers", "one of them");
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
-  if (models.empty()) models.push_back({"custom", o.sizes.applied_to({})});
+  if (models.empty()) models.push_back({std::string(model::kCustom), o.sizes.applied_to({})});
   for (ProfiledModel& one : models) {
     one.config = o.modes.applied_to(one.config);
-    if (o.modes.checkpoints_activations) one.name += "+checkpointed";
     one.config.context = std::max(one.config.context, o.settings.context);
   }
   return models;

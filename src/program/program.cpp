@@ -30,6 +30,7 @@
 #include "verification/attention/operation.h"
 #include "verification/layers/operation.h"
 #include "verification/linear/operation.h"
+#include "verification/model/operation.h"
 
 namespace {
 
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
   fovea::verification::evaluate_attention_by(reference_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
+  fovea::verification::register_operation(fovea::verification::model_operation());
   CLI::App app{"Checks, measures and explains exact attention and layers; trains a transformer.", "fovea"};
   app.set_version_flag("--version", FOVEA_VERSION_STRING);
   app.require_subcommand(1);

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 
-#include "program/record/model_line.h"
 #include "program/record/record.h"
 #include "verification/operation.h"
 
@@ -18,8 +18,10 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kKinds[] = {"word", "count", "number", "seed"};  // of core::KeyKind
 constexpr const char* kPlaces[] = {"title", "column", "axis"};         // of core::KeyPlace
 
-// The key from which this one takes its value by default: its fallback, or the one that its formula names.
+// The key that decides this one; else the key from which it takes its value by default: its fallback, or the one that
+// its formula names.
 std::string followed(const core::Key& key, const core::KeyTable& table) {
+  if (!key.print.follows.empty()) return std::string(key.print.follows);
   for (const core::Key& other : table.keys) {
     const bool named =
         key.formula != nullptr && key.fallback.find("(" + std::string(other.name) + ")") != std::string::npos;
@@ -30,9 +32,14 @@ std::string followed(const core::Key& key, const core::KeyTable& table) {
 
 // What the values of a key are called.
 Json value_words(const core::Key& key) {
-  if (key.name == "pass") return {{"fwd", "forward"}, {"bwd", "backward"}, {"e2e", "forward + backward"}};
+  static const std::map<std::string_view, std::string_view> passes{{"fwd", "forward"},
+                                                                   {"bwd", "backward"},
+                                                                   {"e2e", "forward + backward"},
+                                                                   {"step_fwd", "forward of a step"},
+                                                                   {"step_rest", "backward + optimizer"},
+                                                                   {"step", "step with optimizer"}};
   Json values = Json::object();
-  for (const std::string_view word : key.words) values[std::string(word)] = word;
+  for (const std::string_view word : key.words) values[std::string(word)] = key.name == "pass" ? passes.at(word) : word;
   if (values.contains("none")) values["none"] = "no " + std::string(key.name);
   return values;
 }
@@ -45,32 +52,14 @@ Json key_words(const core::Key& key, const core::KeyTable& table) {
              {"noun", key.print.noun == "=" ? key.name : key.print.noun},
              {"place", kPlaces[static_cast<std::size_t>(key.print.place)]},
              {"values", value_words(key)}};
-  if (const std::string source = followed(key, table); !source.empty()) words["follows"] = source;
+  if (const std::string source = followed(key, table); !source.empty()) {
+    words["follows"] = source;
+    // A number that a word decides is not compared with it.
+    if (key.kind == core::KeyKind::count && table.find(source)->kind == core::KeyKind::word) words["kind"] = "number";
+  }
   const bool has_usual = key.kind == core::KeyKind::word || key.kind == core::KeyKind::seed;
   if (has_usual && !key.print.always) words["usual"] = key.fallback;
   return words;
-}
-
-// Rows of fovea profile. Sizes that a model's name determines are not mentioned.
-Json model_words() {
-  Json keys = Json::array();
-  for (const ModelKey& key : model_keys()) {
-    Json values = Json::object();
-    for (const ModelPass& pass : model_passes()) {
-      if (key.name == "pass") values[std::string(pass.word)] = pass.meaning;
-    }
-    keys.push_back({{"key", key.name},
-                    {"kind", key.kind},
-                    {"help", key.help},
-                    {"default", ""},
-                    {"noun", key.noun},
-                    {"place", key.place},
-                    {"values", std::move(values)}});
-    if (key.kind == "number") keys.back()["follows"] = "model";
-    if (key.name == "model") keys.back()["follows"] = "params";
-    if (key.name == "device") keys.back()["usual"] = "cpu";
-  }
-  return {{"name", "model"}, {"keys", std::move(keys)}};
 }
 
 Json flag(std::string_view word, std::string_view mark, bool ranked, std::string_view help) {
@@ -121,7 +110,6 @@ Json operation_words() {
     for (const core::Key& key : operation->keys().keys) keys.push_back(key_words(key, operation->keys()));
     operations.push_back({{"name", operation->name()}, {"keys", std::move(keys)}});
   }
-  operations.push_back(model_words());
   return operations;
 }
 

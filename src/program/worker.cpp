@@ -103,7 +103,8 @@ class Worker {
         TimedSettings{.implementation = foreign ? spec_ : command.at("implementation").get<std::string>(),
                       .threads = command.at("threads").get<int>(),
                       .stream = prepared_->timer->stream(),
-                      .may_allocate = prepared_->timer->may_allocate()});
+                      .may_allocate = prepared_->timer->may_allocate(),
+                      .saves = command.value("saves", true)});
     return {{"ok", true}};
   }
 
@@ -117,8 +118,10 @@ class Worker {
   }
 
   Json run() {
+    call_->begin();
     call_->forward();
     if (prepared_->c.backwards()) call_->backward();
+    call_->end();
     prepared_->store_outputs();
     return {{"ok", true},
             {"timer", prepared_->timer->name()},
@@ -141,6 +144,18 @@ class Worker {
     if (prepared_->c.backwards()) call_->backward();
   }
 
+  // Something runs before each run that is not timed.
+  WorkerTimer::Samples sample_one_by_one(int runs, int lead) {
+    WorkerTimer::Samples samples;
+    for (int i = 0; i < lead + runs; ++i) {
+      call_->begin();
+      const auto one = prepared_->timer->sample([this] { run_pass(); }, {}, 1, 0);
+      if (i >= lead) samples.seconds.push_back(one.seconds.front());
+    }
+    call_->end();
+    return samples;
+  }
+
   Json sample(int runs, int lead) {
     const auto run_with = [this](bool pool) {
       call_->use_pool(pool);
@@ -148,7 +163,8 @@ class Worker {
     };
     std::function<void()> pooled;
     if (call_->has_workspace()) pooled = [&] { run_with(true); };
-    const auto samples = prepared_->timer->sample([&] { run_with(false); }, pooled, runs, lead);
+    const auto samples = call_->has_begin() ? sample_one_by_one(runs, lead)
+                                            : prepared_->timer->sample([&] { run_with(false); }, pooled, runs, lead);
     Json reply{{"ok", true},
                {"seconds", samples.seconds},
                {"clock_mhz", json_of(samples.clock_mhz)},

@@ -33,6 +33,7 @@ struct Case {
   CasePass pass() const;
   bool forwards() const { return pass() != CasePass::bwd; }
   bool backwards() const { return pass() != CasePass::fwd; }
+  bool updates() const;  // backward then also updates weights
   DType dtype() const;
   DeviceKind device() const;
   const std::string& data() const { return values["data"]; }    // input family
@@ -50,6 +51,9 @@ struct Case {
 
   bool operator==(const Case&) const = default;
 };
+
+// The case planned and called without saved state: backward has only what forward returns.
+Case without_saved_state(Case c);
 
 // The case with another word, and the line resolved again, because other keys may apply now.
 Case with_word(Case c, std::string_view key, std::string_view word);

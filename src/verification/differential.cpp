@@ -35,7 +35,7 @@ bool Differential::Tensor::is_written(Pass pass) const {
 
 Differential::Differential(const Case& c, const Trial& trial, MakeDeviceCall make_device_call)
     : case_(c), trial_(trial), make_device_call_(std::move(make_device_call)) {
-  if (c.pass() == CasePass::bwd) case_.variation.emplace_back("stateless");
+  if (c.pass() == CasePass::bwd) case_ = without_saved_state(c);
   for (TensorSpec& spec : c.operation->tensors(c)) {
     HostTensor memory(spec, c.place(), c.seed());
     if (is_read(spec.role)) fill(c, spec, memory.view());
@@ -105,7 +105,9 @@ void Differential::clear_results(Pass pass) {
 void Differential::call(Pass pass, const CallSettings& settings) const {
   const auto run = [&](const TensorSet& tensors, const CallSettings& there) {
     const Call prepared = case_.operation->prepare(case_, tensors, there);
+    if (prepared.begin) prepared.begin();
     pass == Pass::forward ? prepared.forward() : prepared.backward();
+    if (prepared.end) prepared.end();
   };
   const TensorSet host = set();
   if (!make_device_call_) return run(host, settings);

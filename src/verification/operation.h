@@ -79,6 +79,9 @@ struct CallSettings {
 // A call on given tensors, ready to run. A function is empty if the case does not have that pass.
 struct Call {
   std::function<void()> forward, backward;
+  // Of an implementation that has memory of its own; else empty, and never timed. `begin` runs before the passes of the
+  // case and takes what they read; before a backward alone it runs forward. `end` writes the results to the tensors.
+  std::function<void()> begin = {}, end = {};
 };
 
 // One axis of the cells that coverage and the support matrix count. A cell: fp32 backward causal blhd d<=64.

@@ -88,6 +88,12 @@ TEST(Engine, FewQueries) {
   sweep("b=1 hq=1 lq=2,16 lk=1153 d=8 dtype=fp32,bf16 seed=12");
 }
 
+// Rows are divided into bundles of 1 to 16; one or two rows have wider tiles of the output.
+TEST(Engine, EveryNumberOfFewQueries) {
+  sweep("b=1 hq=1 lq=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 lk=101 d=32 dv=80 dtype=fp32,bf16,fp16 seed=17");
+  sweep("b=1 hq=1 lq=1,2,3 lk=33 d=64 dv=144 dtype=fp32,bf16,fp16 mask=causal_bottom_right seed=18");
+}
+
 TEST(Engine, LongKeysOfFewQueries) {
   sweep("b=1 hq=3 hkv=1 lq=1,5 lk=1151,1152 d=64 dv=48 dtype=fp32,bf16,fp16 layout=blhd seed=13");
   sweep(

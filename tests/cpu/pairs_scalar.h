@@ -16,6 +16,12 @@ FOVEA_INLINE PairVec load_pairs(const uint32_t* p) {
 }
 FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { __builtin_memcpy(p, &x, sizeof x); }
 FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return PairVec{} + static_cast<int32_t>(*p); }
+template <int kCount>
+FOVEA_INLINE PairVec repeat_pairs(const uint32_t* p) {
+  PairVec x;
+  for (int i = 0; i < kLanes; ++i) x[i] = static_cast<int32_t>(p[i % kCount]);
+  return x;
+}
 FOVEA_INLINE Vec low_of(PairVec x) { return from_bits(x << 16); }
 FOVEA_INLINE Vec high_of(PairVec x) { return from_bits(x & static_cast<int32_t>(0xffff0000u)); }
 

@@ -18,7 +18,10 @@ TEST(Scratch, IsInWholeCacheLines) {
       const Shape shape = shape_of(verification::attention_case(line).problem);
       for (const bool packs_itself : {false, true})
         EXPECT_EQ(kernels->forward_scratch_bytes(shape, shape.len_q, packs_itself) % kLine, 0) << kernels->lanes;
-      EXPECT_EQ(kernels->backward_scratch_bytes(shape, shape.len_k) % kLine, 0) << kernels->lanes;
+      for (const bool own : {true, false})
+        EXPECT_EQ(kernels->backward_scratch_bytes(shape, shape.len_k, own, own) % kLine, 0) << kernels->lanes;
+      EXPECT_EQ(kernels->backward_tile_bytes(shape) % kLine, 0) << kernels->lanes;
+      EXPECT_EQ(kernels->dq_tile_floats(shape) * 4 % kLine, 0) << kernels->lanes;
       EXPECT_EQ(kernels->few_scratch_bytes(shape) % kLine, 0) << kernels->lanes;
       EXPECT_EQ(kernels->few_partial_bytes(shape) % kLine, 0) << kernels->lanes;
     }
@@ -26,25 +29,25 @@ TEST(Scratch, IsInWholeCacheLines) {
 }
 
 // Whole and ragged blocks of keys.
-TEST(Scratch, IsEnoughToPackABlock) {
+TEST(Scratch, PackingWritesNothingBehindABlock) {
   for (const char* line : {"lk=96 d=16", "lk=96 d=17 dv=5", "lk=70 d=3 dv=40"}) {
     const verification::AttentionCase c = verification::attention_case("b=1 hq=1 dtype=bf16 " + std::string(line));
     const verification::CaseTensors tensors = verification::make_tensors(c);
     const Shape shape = shape_of(c.problem);
     for (const Kernels* kernels : all_kernels()) {
-      constexpr float kGuard = 7.0f;
-      const std::int64_t floats = kernels->pack_scratch_bytes(shape) / 4;
-      std::vector<float> scratch(static_cast<std::size_t>(floats) + 64, kGuard);
-      std::vector<char> k(static_cast<std::size_t>(kernels->packed_k_bytes(shape))),
-          v(static_cast<std::size_t>(kernels->packed_v_bytes(shape)));
+      constexpr char kGuard = 7;
+      constexpr std::ptrdiff_t kBehind = 256;
+      const std::ptrdiff_t k_bytes = kernels->packed_k_bytes(shape), v_bytes = kernels->packed_v_bytes(shape);
+      std::vector<char> k(static_cast<std::size_t>(k_bytes + kBehind), kGuard),
+          v(static_cast<std::size_t>(v_bytes + kBehind), kGuard);
       PackTask task{};
       task.shape = &shape;
       task.k = key_rows(sequences_of(c.problem), tensors.forward().k, 0);
       task.v = key_rows(sequences_of(c.problem), tensors.forward().v, 0);
-      task.packed_k = k.data(), task.packed_v = v.data(), task.scratch = scratch.data();
+      task.packed_k = k.data(), task.packed_v = v.data();
       kernels->pack(task);
-      EXPECT_EQ(std::count(scratch.begin() + floats, scratch.end(), kGuard), 64)
-          << kernels->lanes << " lanes, " << line;
+      EXPECT_EQ(std::count(k.begin() + k_bytes, k.end(), kGuard), kBehind) << kernels->lanes << " lanes, " << line;
+      EXPECT_EQ(std::count(v.begin() + v_bytes, v.end(), kGuard), kBehind) << kernels->lanes << " lanes, " << line;
     }
   }
 }

@@ -31,7 +31,7 @@ struct SoftcapScore {
     const float cap = kCap / shape.scale_hi;
     for (int i = 0; i < kLanes; ++i) {
       score[i] = cap * __builtin_tanhf(score[i] / cap);
-      const int64_t row = at.row + (at.along_keys ? 0 : i), key = at.key + (at.along_keys ? i : 0);
+      const int64_t row = at.row + i / at.keys, key = at.key + i % at.keys;
       if (row / shape.group == kMovedQuery && key == kMovedKey) score[i] += kMoved / shape.scale_hi;
     }
     return score;

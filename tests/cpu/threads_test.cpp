@@ -58,6 +58,23 @@ TEST(Threads, AnyNumberGivesTheSameBits) {
   }
 }
 
+// Calls as short as the pool's wake-up, so that a task is taken by the worker in some and taken back in others.
+TEST(Threads, AHundredThousandSmallCallsGiveTheSameBits) {
+  const AttentionCase c = verification::attention_case("b=1 hq=1 lq=2 lk=1153 d=8 seed=8");
+  const CaseTensors tensors = verification::make_tensors(c);
+  const auto call = [&](int threads) { attention_forward(tensors.forward(), {.threads = threads}); };
+  const auto bits = [&] {
+    const auto* const first = static_cast<const char*>(tensors.out.view().data);
+    return std::string(first, first + tensors.out.view().buffer_bytes);
+  };
+  call(1);
+  const std::string expected = bits();
+  for (int n = 0; n < 100'000; ++n) {
+    call(2 + n % 3);
+    ASSERT_EQ(bits(), expected) << n;
+  }
+}
+
 TEST(Threads, AnExternalPoolIsUsedAndGivesTheSameBits) {
   struct Host {
     std::atomic<std::int64_t> tasks{0};

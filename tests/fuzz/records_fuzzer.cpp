@@ -7,9 +7,12 @@
 #include <string>
 
 #include "program/record/record_file.h"
+#include "verification/model/operation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fovea::program;
+  [[maybe_unused]] static const bool registered =
+      (fovea::verification::register_operation(fovea::verification::model_operation()), true);
   static const int descriptor = memfd_create("records", 0);
   static const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, data, size, 0) != static_cast<ssize_t>(size)) std::abort();

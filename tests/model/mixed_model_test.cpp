@@ -129,6 +129,31 @@ TEST(MixedModel, LearnsARepeatedBatch) {
   EXPECT_LT(loss, 0.1);
 }
 
+// Products alone add to the gradient of every matrix that they read, and to nothing else. The next step is as without.
+TEST(MixedModel, ProductsAloneLeaveTheModelAsItIs) {
+  const Extent extent{2, 32};
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const bool checkpoints : {false, true}) {
+      Model model(with(kSmall, dtype, checkpoints), extent, 9), other(with(kSmall, dtype), extent, 9);
+      const Tokens batch(kSmall, extent, 1);
+      model.add_gradients(batch, 1.0, on(2));
+      clear_gradients(model, {});
+      model.run_products(Pass::forward, on(2));
+      model.run_products(Pass::backward, on(2));
+      for (const Parameter& one : model.map().all()) {
+        const std::span<float> gradient =
+            model.gradients().subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count()));
+        const bool is_read = !one.is_vector && one.offset != model.map().embedding;
+        EXPECT_EQ(std::ranges::any_of(gradient, [](float value) { return value != 0; }), is_read) << one.name;
+      }
+      EXPECT_EQ(copy(model.weights()), copy(other.weights()));
+      clear_gradients(model, {});
+      EXPECT_EQ(model.add_gradients(batch, 1.0, on(2)), other.add_gradients(batch, 1.0, on(2)));
+      EXPECT_EQ(copy(model.gradients()), copy(other.gradients()));
+    }
+  }
+}
+
 MemoryPlan plan_of(const Config& config, const Extent& extent) {
   return {config, extent, ParameterMap(config), Calls(config, extent)};
 }
@@ -147,6 +172,8 @@ TEST(MixedModel, TakesTheMemoryThatIsPlanned) {
       const Tokens batch(config, extent, 1);
       model.add_gradients(batch, 1.0, on(2));
       update(model, {}, 1e-3, 0, on(2));
+      model.run_products(Pass::forward, on(2));
+      model.run_products(Pass::backward, on(2));
       EXPECT_EQ(core::memory_count().peak - before, plan.total_bytes) << "a step takes no memory beside the plan's";
     }
   }

@@ -16,6 +16,7 @@
 #include "model/optimizer.h"
 #include "model/schedule.h"
 #include "small_models.h"
+#include "verification/model/evaluation.h"
 
 namespace fovea::model {
 namespace {
@@ -40,6 +41,34 @@ TEST(Model, LossAndGradientsAreRight) {
                   1e-5 * std::max(largest, 0.1))
           << one.name << " " << i - one.offset;
   }
+}
+
+// The reference of `fovea verify` is another evaluation, with derivatives by their formulas.
+TEST(Model, TheReferenceOfVerifyIsRight) {
+  const Extent extent{2, 5};
+  verification::ModelInputs inputs(kTiny);
+  inputs.extent = extent;
+  inputs.tokens = tokens_of(kTiny, extent.rows(), 1), inputs.targets = tokens_of(kTiny, extent.rows(), 2);
+  inputs.weights = large_weights(inputs.map, 5);
+  const ExpectedBatch batch{kTiny, inputs.map, inputs.tokens, inputs.targets, extent.length};
+  const std::vector<double> weights(inputs.weights.begin(), inputs.weights.end());
+  const auto answer = verification::evaluate(inputs, Pass::backward, verification::ExactArithmetic());
+  double sum = 0;
+  for (const double loss : answer.losses.values) sum += loss;
+  EXPECT_NEAR(sum / 10, expected_loss(batch, weights), 1e-12);
+  const std::vector<double> gradient = expected_gradient(batch, weights);
+  for (std::size_t i = 0; i < gradient.size(); ++i) ASSERT_NEAR(answer.gradients[i], gradient[i], 1e-8) << i;
+  ExpectedState state{weights, std::vector<double>(weights.size()), std::vector<double>(weights.size())};
+  verification::ModelUpdate update{.learning_rate = 1e-2, .step = 3};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    update.first_moment.push_back(static_cast<float>(0.01 * std::sin(static_cast<double>(i))));
+    update.second_moment.push_back(1e-4f);
+  }
+  state.m.assign(update.first_moment.begin(), update.first_moment.end());
+  state.v.assign(update.second_moment.begin(), update.second_moment.end());
+  expected_step(inputs.map, update.settings, update.learning_rate, update.step, answer.gradients, state);
+  const std::vector<double> updated = verification::updated(inputs, update, answer.gradients);
+  for (std::size_t i = 0; i < updated.size(); ++i) ASSERT_NEAR(updated[i], state.weights[i], 1e-14) << i;
 }
 
 TEST(Model, LossesAreThoseOfEachToken) {

@@ -304,6 +304,37 @@ TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {
   }
 }
 
+TEST(Bench, BaselinesAreTimedWithoutSavedStateToo) {
+  const Folder folder;
+  const std::string file = folder / "no_saved.jsonl";
+  const Ended run = fovea({"bench", "--problem", "lq=64 d=16 pass=bwd,e2e", "--impl", "cpu.scalar,naive", "--no-saved",
+                           "--repeat-for", "0.01", "-o", file});
+  EXPECT_EQ(run.code, 0) << run.err;
+  expect_valid_records(file);
+  std::map<std::string, int> rows;
+  for (const auto& row : program::load_records(file).rows) {
+    EXPECT_EQ(row.status, "ok") << row.impl << row.reason;
+    ASSERT_TRUE(row.saved_bytes.has_value()) << row.impl;
+    EXPECT_EQ(*row.saved_bytes > 0, row.impl == "naive") << row.impl;
+    ++rows[row.impl];
+  }
+  EXPECT_EQ(rows, (std::map<std::string, int>{{"cpu.scalar", 2}, {"naive", 2}, {"naive@no_saved", 2}}));
+}
+
+// Row [1, 11, 18] of dq magnifies the rounding of out, which this implementation never reads.
+TEST(Bench, SampledGradientsFromSavedStateAreNotJudgedByARoundedOut) {
+  const Ended run = fovea({"bench", "--problem", "pass=bwd b=8 hq=12 lq=512 d=64 mask=causal dtype=fp16", "--impl",
+                           "naive", "--repeat-for", "0.01"});
+  EXPECT_EQ(run.code, 0) << run.out;
+}
+
+TEST(Bench, NothingSavedIsRefused) {
+  const Ended forward = fovea({"bench", "--problem", "lq=8 d=8", "--impl", "naive", "--no-saved"});
+  EXPECT_EQ(forward.code, 2);
+  EXPECT_NE(forward.err.find("--no-saved"), std::string::npos) << forward.err;
+  EXPECT_EQ(fovea({"bench", "--problem", "lq=8 d=8 pass=bwd", "--impl", "cpu.scalar", "--no-saved"}).code, 2);
+}
+
 TEST(Bench, SamplesRunAtTheHighestPriorityThatTheSystemGrants) {
   const pid_t child = fork();
   if (child == 0) _exit(setpriority(PRIO_PROCESS, 0, -20) == 0 ? 0 : 1);
@@ -312,7 +343,8 @@ TEST(Bench, SamplesRunAtTheHighestPriorityThatTheSystemGrants) {
   const int wanted = status == 0 ? -20 : getpriority(PRIO_PROCESS, 0);
   const Folder folder;
   const std::string file = folder / "one.jsonl";
-  ASSERT_EQ(fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01", "-o", file}).code, 0);
+  ASSERT_EQ(fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01", "-o", file}).code,
+            0);
   EXPECT_EQ(program::load_records(file).environments.at(0).facts.at("nice"), std::to_string(wanted));
 }
 

@@ -12,6 +12,7 @@
 #include "program/record/record_file.h"
 #include "run_program.h"
 #include "schema_checker.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -24,7 +25,7 @@ using tests::write_text;
 
 Row sample_row(const std::string& impl = "cpu.avx2") {
   Row row;
-  row.problem = "op=attention pass=fwd b=1";
+  row.problem = verification::line_of(verification::parse_case("pass=fwd lq=64 d=16"));
   row.impl = impl;
   row.status = "ok";
   row.flags = {"noisy"};

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "model/parameters.h"
 #include "program/bench/presets.h"
 #include "program/bench/ranking.h"
 #include "program/profile/presets.h"
@@ -16,6 +15,7 @@
 #include "program/record/record_file.h"
 #include "verification/layers/operation.h"
 #include "verification/linear/operation.h"
+#include "verification/model/operation.h"
 #include "verification/problem_line.h"
 
 namespace {
@@ -52,14 +52,11 @@ void print_profile(const std::string& name, const std::string& scale) {
   const ProfilePreset& preset = profile_preset(name);
   for (const std::string& model : preset.models) {
     const fovea::model::Config& config = fovea::model::find_preset(model)->config;
+    ProfileSettings settings;
+    settings.batch = preset.at(scale).batch, settings.context = preset.at(scale).context;
     for (const char* const passes : kPasses) {
-      ProfileResult result{.row = {.model = model,
-                                   .sizes = fovea::model::line_of(config),
-                                   .passes = passes,
-                                   .batch = preset.at(scale).batch,
-                                   .context = preset.at(scale).context,
-                                   .parameters = fovea::model::ParameterMap(config).count()},
-                           .status = "oom"};
+      ProfileResult result{
+          .row = {.passes = passes}, .problem = problem_of({model, config}, settings), .status = "oom"};
       for (const Row& row : rows_of(result, {}, 0)) std::printf("%s\n", row.problem.c_str());
     }
   }
@@ -71,6 +68,7 @@ int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
+  fovea::verification::register_operation(fovea::verification::model_operation());
   if (what == "verdicts") {
     print_verdicts(argv[2]);
   } else if (what == "presets" || what == "cuts") {

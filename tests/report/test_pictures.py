@@ -2,11 +2,14 @@
 
 import itertools
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import ROOT, row
 from matplotlib.colors import to_rgb
+from PIL import Image
 
-from fovea_report import drawing, looks
+from fovea_report import drawing, looks, pictures
 from fovea_report.pictures import pictures_of, published_pictures
 from fovea_report.published_pages import pages
 
@@ -57,6 +60,20 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
 
 
+def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
+    sizes = "b=1 lq=16 layers=1 width=8 heads=1 hidden=8 vocabulary=9 params=616 dtype=fp32 device=cpu"
+    rows = [row(impl, ms, problem=f"op=model pass={pass_} model=custom {sizes}")
+            for pass_, ms in (("step_fwd", 2), ("step_rest", 5), ("step", 7)) for impl in ("fovea", "torch.eager")]
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "steps")
+    panel, = picture.panels
+    assert [one.name for one in panel.series] == ["torch.eager", "fovea"]
+    for series in panel.series:
+        assert sorted(series.points.y) == pytest.approx([2, 2, 2, 5, 5, 5])
+        assert list(dict.fromkeys(series.points.x)) == ["forward of a step", "backward + optimizer"]
+    svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "steps.png")
+    assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
+
+
 def looks_of(lines) -> set[tuple]:
     """Colour and marker of whatever shows an implementation."""
     return {(one.get_color(), one.get_marker()) for one in lines
@@ -83,7 +100,7 @@ def test_a_roof_is_of_one_number_of_threads(study):
 def test_the_words_of_a_roof_stand_above_it(study):
     roof = next(one for one in pictures_of(study(rows_of_lengths()), []) if one.kind == "roofline")
     axes = drawing.Figure().subplots()
-    drawing.roofline(axes, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
+    drawing.roofline(axes, None, roof.panels[0], looks.Looks(["naive", "cpu.avx2"]))
     axes.figure.draw_without_rendering()
     for text in axes.texts:
         x, y = axes.transData.inverted().transform(text.get_window_extent().min)
@@ -121,7 +138,9 @@ def test_published_words_and_times_are_drawn(study):
     assert {one.name: len(one.points) for one in times.panels[0].series}["flash, published"] == 3
     naive = {one.name: one.missing for one in times.panels[0].series}
     assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
-    assert {one.name for one in ratios.panels[0].series} == {"flash, here", "flash, published"}
+    assert {one.name for one in ratios.panels[0].series if len(one.points)} == {"flash, here", "flash, published"}
+    assert {one.name: one.missing for one in ratios.panels[0].series if one.missing} == {
+        name: missing for name, missing in naive.items() if missing}  # they tell why curves end
 
 
 def test_published_d2_marks_our_own_timeouts(study, tmp_path):
@@ -203,3 +222,19 @@ def test_published_b_keeps_its_line_of_failures(study):
     book = next(page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "B")
     series = {one.name: one for one in next(published_pictures(book)).panels[0].series}
     assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2
+
+
+def test_a_png_keeps_the_colours_of_its_names():
+    shades = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    own = [tuple(bytes.fromhex(colour[1:])) for colour in (*looks.COLOURS, looks.PAPER, looks.INK)]
+    shades[0, :len(own)] = own
+    few = drawing.few_colours(Image.fromarray(shades))
+    assert few.mode == "P" and [few.convert("RGB").getpixel((x, 0)) for x in range(len(own))] == own
+
+
+def test_lines_of_memory_that_coincide_take_turns():
+    def series(name, *held):
+        return pictures.Series(name, pd.DataFrame({"x": [512, 1024, 2048][:len(held)], "y": held}))
+    naive, fused, flash = series("naive", 10, 40, 160), series("fused", 10, 40.1), series("flash", 10, 20, 40)
+    assert drawing.coincide(naive, fused) and drawing.coincide(naive, naive)
+    assert not drawing.coincide(naive, flash)

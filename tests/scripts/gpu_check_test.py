@@ -65,7 +65,7 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name in ("bin", "scripts"):
             (self.folder / name).mkdir()
-        for name in ("gpu_check", "gpu_check_cases.py"):
+        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_parallel"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
         for name, text in (("fovea", FOVEA), ("fovea_cuda_check", DEVICE_CHECK)):
             (self.folder / "bin" / name).write_text(text)
@@ -75,8 +75,8 @@ class GpuCheck(unittest.TestCase):
     def digest(self, text):
         (self.folder / "bin/digest").write_text(text)
 
-    def run_it(self, *words):
-        ended = subprocess.run([str(self.folder / "scripts/gpu_check"), *words], cwd=self.folder, text=True,
+    def run_it(self, *words, script="gpu_check"):
+        ended = subprocess.run([str(self.folder / "scripts" / script), *words], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.said = ended.stdout
         return ended.returncode
@@ -113,6 +113,18 @@ class GpuCheck(unittest.TestCase):
                    for part in ("unit", "repeat", "refusals", "exhaustion")]
         self.assertEqual([one.wait() for one in running], [0, 0, 0, 0])
         self.assertEqual(set(self.groups()), {"unit", "repeat", "refusals", "exhaustion"})
+
+    def test_side_by_side_every_part_is_recorded(self):
+        spec = importlib.machinery.SourceFileLoader("parts", str(ROOT / "scripts/gpu_check"))
+        script = importlib.util.module_from_spec(importlib.util.spec_from_loader("parts", spec))
+        with unittest.mock.patch.object(sys, "path", [*sys.path, str(ROOT / "scripts")]):
+            spec.exec_module(script)
+        code = self.run_it("--gpus", "0,1", "--cases", "64", "--repeats", "7", script="gpu_check_parallel")
+        self.assertEqual(set(self.groups()), set(script.PARTS) - {"bench"}, self.said)
+        self.assertEqual(code, 1, self.said)  # the pretended `large` crashes
+        self.assertIn("GPU 1", self.said)
+        for words in (["--gpus", "0,0"], ["--gpus", "a"], ["--parts", "unit"]):
+            self.assertEqual(self.run_it(*words, script="gpu_check_parallel"), 2, self.said)
 
     def test_other_sources_begin_a_new_record(self):
         self.run_it("--parts", "verify", "--cases", "100")

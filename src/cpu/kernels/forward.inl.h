@@ -4,6 +4,8 @@
 // Each lane decides alone, so a query's result depends only on that query's keys.
 #pragma once
 
+#include "cpu/kernels/exponential.inl.h"
+#include "cpu/kernels/pack_keys.inl.h"
 #include "cpu/kernels/score.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
@@ -23,7 +25,7 @@ struct ForwardTile {
 struct ForwardScratch {
   ForwardTile* tiles;
   Operand* probabilities;  // [kKeyBlock / kPairs][kQueries]
-  float* rows;             // [larger(kKeyBlock, kQueries)][padded dim]
+  float* rows;             // [kQueries][padded dim]
   float* columns;          // [padded dim][kQueries]
   Operand* k;              // one packed block, if the task packs its own
   Operand* v;
@@ -32,15 +34,12 @@ struct ForwardScratch {
   float* factor;       // [kQueries], rescale factor of the earlier blocks' output and sums
 };
 
-int64_t operands_of_k(const Shape& s) { return kKeyBlock * ((s.dim_qk + kPairs - 1) / kPairs); }
-int64_t operands_of_v(const Shape& s) { return kKeyBlock / kPairs * round_up(s.dim_v, kTileRows); }
-
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, ForwardScratch& s) {
   Scratch memory{base, 0};
   const int64_t tiles = (rows + kQueries - 1) / kQueries;
   s.tiles = memory.take<ForwardTile>(tiles);
   s.probabilities = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
-  s.rows = memory.take<float>(larger(kKeyBlock, kQueries) * padded(larger(shape.dim_qk, shape.dim_v)));
+  s.rows = memory.take<float>(kQueries * padded(larger(shape.dim_qk, shape.dim_v)));
   s.columns = memory.take<float>(padded(shape.dim_qk) * kQueries);
   s.k = packs_itself ? memory.take<Operand>(operands_of_k(shape)) : nullptr;
   s.v = packs_itself ? memory.take<Operand>(operands_of_v(shape)) : nullptr;
@@ -76,11 +75,22 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
   tile.first_row = first_row;
   tile.rows = rows;
   find_visible(shape, first_row, rows, tile.visible);
-  const int64_t dim = padded(shape.dim_qk);
-  read_rows(task.q, shape.group, first_row, rows, shape.dim_qk, s.rows, kQueries, dim);
-  const Vec sign = broadcast(shape.sign);
-  for (int64_t i = 0; i < kQueries * dim; i += kLanes) store(s.rows + i, mul(load(s.rows + i), sign));
-  pack_queries(s.rows, dim, shape.dim_qk, s.columns, tile.q);
+  if (shape.group == 1) {
+    const int64_t steps = key_steps(shape);
+    for (int64_t i = 0; i < steps; i += kLanes) {
+      for (int64_t w = 0; w < kQueries; w += kLanes)
+        pack_square<kQueries, kLanes>(task.q, first_row + w, rows - w, i * kPairs, shape.dim_qk, steps - i,
+                                      tile.q + i * kQueries + w);
+    }
+  } else {
+    const int64_t dim = padded(shape.dim_qk);
+    read_rows(task.q, shape.group, first_row, rows, shape.dim_qk, s.rows, kQueries, dim);
+    pack_queries(s.rows, dim, shape.dim_qk, s.columns, tile.q);
+  }
+  if (shape.sign != 1) {
+    for (int64_t i = 0; i < (shape.dim_qk + kPairs - 1) / kPairs * kQueries; i += kLanes)
+      rescale_key_operands(tile.q + i, broadcast(shape.sign), zero());
+  }
   clear_tile(shape, tile);
 }
 
@@ -104,99 +114,85 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
   store(s.block_sum + w, sum);
 }
 
-// A key block as packed for this loop, and as rows of K and V. S = K Q reads K by key and dimension, O += V P reads V
-// by dimension and key.
-struct PackedKeys {
-  const Operand* k;
-  const Operand* v;
-  static constexpr int kOutputRows = kTileRows;
-
-  template <int M, int N>
-  FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand* q, int64_t steps) const {
-    multiply(x, k + key * steps, 1, kTileRows, q, kQueries, steps);
-  }
-  template <int M, int N>
-  FOVEA_INLINE void output(Vec (&x)[M][N], int64_t d, int64_t key, const Operand* p, int64_t steps) const {
-    multiply(x, v + d * (kKeyBlock / kPairs) + key / kPairs * kTileRows, 1, kTileRows, p, kQueries, steps);
-  }
+// The vectors of a query tile from kFirstVector to kEndVector. With kMasked, some lanes do not see some of the keys.
+template <int kFirstVector, int kEndVector, bool kMasked>
+struct TilePart {
+  static constexpr int kFirst = kFirstVector, kCount = kEndVector - kFirstVector;
+  static constexpr bool kEdge = kMasked;
+  static constexpr int lane(int n) { return (kFirst + n) * kLanes; }
 };
 
 // Online softmax of kTileRows keys from `key` on: scores, then P. `key` is counted from `first_key`, the block's first.
-template <int N, class Score, class Keys>
+template <class Part, class Score, class Keys>
 FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s, const Keys& keys,
-                               int64_t first_key, int64_t begin, int64_t key, const EdgeMask* edge) {
-  const int64_t steps = (shape.dim_qk + kPairs - 1) / kPairs;
+                               int64_t first_key, int64_t begin, int64_t key, const EdgeMask& edge) {
+  constexpr int N = Part::kCount;
   Vec x[kTileRows][N];
   clear(x);
-  keys.scores(x, key, tile.q, steps);
+  keys.scores(x, key, tile.q + Part::lane(0), (shape.dim_qk + kPairs - 1) / kPairs);
   FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + n * kLanes, first_key + key + m, false});
-    }
-  }
-  if (edge != nullptr) {
-    FOVEA_UNROLL for (int m = 0; m < kTileRows; ++m) {
-      FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-        x[m][n] = select(edge->sees(key + m, n), x[m][n], broadcast(-kInfinity));
-      }
+      x[m][n] = Score::apply(shape, x[m][n], {tile.first_row + Part::lane(n), first_key + key + m, 1});
+      if (Part::kEdge) x[m][n] = select(edge.sees(key + m, Part::kFirst + n), x[m][n], broadcast(-kInfinity));
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     Vec largest = x[0][n];
     FOVEA_UNROLL for (int m = 1; m < kTileRows; ++m) largest = max(largest, x[m][n]);
-    if (__builtin_expect(any(less(load(tile.limit + n * kLanes), largest)), 0))
-      raise_maximum(shape, tile, s, n, largest, begin, key);
+    if (__builtin_expect(any(less(load(tile.limit + Part::lane(n)), largest)), 0))
+      raise_maximum(shape, tile, s, Part::kFirst + n, largest, begin, key);
   }
-  const Exponential exponential(shape.log2_scale);
-  Operand* probabilities = s.probabilities + key / kPairs * kQueries;
+  const Vec factor = broadcast(shape.log2_scale);
+  Vec sum[N], exact[N];
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    const Vec maximum = load(tile.maximum + n * kLanes);
-    Vec sum = load(s.block_sum + n * kLanes), exact = kBf16Dot ? load(s.block_exact + n * kLanes) : sum;
-    FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
-      Vec p[kPairs];
-      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
-        p[i] = exponential(sub(x[m + i][n], maximum));  // exactly 1 at the maximum
-        if (edge != nullptr) p[i] = select(edge->sees(key + m + i, n), p[i], zero());
-        if (kBf16Dot) exact = add(exact, p[i]);
-      }
-      sum = add_operands(sum, store_key_operands(probabilities + m / kPairs * kQueries + n * kLanes, p));
+    sum[n] = load(s.block_sum + Part::lane(n));
+    exact[n] = kBf16Dot ? load(s.block_exact + Part::lane(n)) : zero();
+  }
+  FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
+    Vec p[N * kPairs];
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+      const Vec maximum = load(tile.maximum + Part::lane(n));
+      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) p[n * kPairs + i] = sub(x[m + i][n], maximum);
     }
-    store(s.block_sum + n * kLanes, sum);
-    if (kBf16Dot) store(s.block_exact + n * kLanes, exact);
+    exp2_each(p, factor);
+    Operand* const to = s.probabilities + (key + m) / kPairs * kQueries;
+    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
+        Vec& each = p[n * kPairs + i];
+        if (Part::kEdge) each = select(edge.sees(key + m + i, Part::kFirst + n), each, zero());
+        if (kBf16Dot) exact[n] = add(exact[n], each);
+      }
+      sum[n] = add_operands(sum[n], store_key_operands(to + Part::lane(n), p + n * kPairs));
+    }
+  }
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    store(s.block_sum + Part::lane(n), sum[n]);
+    if (kBf16Dot) store(s.block_exact + Part::lane(n), exact[n]);
   }
 }
 
-// One query tile against the key block that starts at `first_key`; N vectors hold queries.
-template <int N, class Score, class Keys>
-__attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
-                                             const Keys& keys, int64_t first_key) {
-  const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
-  const int64_t end = smaller(kKeyBlock, round_up(tile.visible.any.end - first_key, kTileRows));
-  const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
-  EdgeMask edge;
-  if (begin < common.begin || common.end < end) edge.set(tile.visible, first_key);
+// Multiplies the output of earlier blocks by `factor` where that is not 1; it seldom is not.
+template <int N>
+FOVEA_INLINE void rescale_output(const Shape& shape, const ForwardTile& tile, const ForwardScratch& s) {
+  for (int n = 0; n < N; ++n) {
+    const Vec factor = load(s.factor + n * kLanes);
+    if (__builtin_expect(!any(less(factor, broadcast(1.0f))), 1)) continue;
+    float* out = tile.out + n * kLanes;
+    for (int64_t d = 0; d < shape.dim_v; ++d, out += kQueries) store(out, mul(load(out), factor));
+  }
+}
+
+template <int N>
+FOVEA_INLINE void clear_block_sums(const ForwardScratch& s) {
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     store(s.block_sum + n * kLanes, zero());
     if (kBf16Dot) store(s.block_exact + n * kLanes, zero());
     store(s.factor + n * kLanes, broadcast(1.0f));
   }
-  for (int64_t key = begin; key < end; key += kTileRows) {
-    const bool inside = common.begin <= key && key + kTileRows <= common.end;
-    softmax_tile<N, Score>(shape, tile, s, keys, first_key, begin, key, inside ? nullptr : &edge);
-  }
-  const int64_t steps = (end - begin) / kPairs;
-  for (int64_t d = 0; d < shape.dim_v; d += Keys::kOutputRows) {
-    Vec x[Keys::kOutputRows][N];
-    clear(x);
-    keys.output(x, d, begin, s.probabilities + begin / kPairs * kQueries, steps);
-    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      const Vec factor = load(s.factor + n * kLanes);
-      FOVEA_UNROLL for (int m = 0; m < Keys::kOutputRows; ++m) {
-        float* out = tile.out + (d + m) * kQueries + n * kLanes;
-        store(out, fma(load(out), factor, x[m][n]));
-      }
-    }
-  }
+}
+
+template <int N>
+FOVEA_INLINE void add_block_sums(const ForwardTile& tile, const ForwardScratch& s) {
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec factor = load(s.factor + n * kLanes);
     float* sum = tile.sum + n * kLanes;
@@ -207,36 +203,119 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   }
 }
 
+// The end of the keys that each vector of a query tile sees in a block, in whole register tiles. Later vectors have
+// later rows, so they see as many keys or more.
+template <int N>
+struct VectorEnds {
+  int64_t end[N];
+
+  VectorEnds(const Visibility& v, int64_t first_key, int64_t begin) {
+    int64_t reached = begin;
+    for (int n = 0; n < N; ++n) {
+      for (int w = n * kLanes; w < (n + 1) * kLanes; ++w) reached = larger(reached, v.lane[w].end - first_key);
+      reached = smaller(kKeyBlock, round_up(reached, kTileRows));
+      end[n] = reached;
+    }
+  }
+};
+
+// x += V P of the keys from `begin` on, for vectors from kFirst on: each up to its own end.
+template <int kFirst, class Tile, class Keys>
+FOVEA_INLINE void add_output(Tile& x, const Keys& keys, int64_t d, int64_t begin, const int64_t* end,
+                             const Operand* probabilities) {
+  constexpr int M = Keys::kOutputRows, N = sizeof(x[0]) / sizeof(Vec);
+  const Operand* const p = probabilities + begin / kPairs * kQueries + kFirst * kLanes;
+  const int64_t steps = (end[kFirst] - begin) / kPairs;
+  if constexpr (kFirst == 0) {
+    keys.output(x, d, begin, p, steps);
+  } else if (steps > 0) {
+    Vec part[M][N - kFirst];
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      FOVEA_UNROLL for (int n = kFirst; n < N; ++n) part[m][n - kFirst] = x[m][n];
+    }
+    keys.output(part, d, begin, p, steps);
+    FOVEA_UNROLL for (int m = 0; m < M; ++m) {
+      FOVEA_UNROLL for (int n = kFirst; n < N; ++n) x[m][n] = part[m][n - kFirst];
+    }
+  }
+  if constexpr (kFirst + 1 < N) add_output<kFirst + 1>(x, keys, d, end[kFirst], end, probabilities);
+}
+
+// One query tile against the key block that starts at `first_key`; N vectors hold queries.
+template <int N, class Score, class Keys>
+__attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& tile, const ForwardScratch& s,
+                                             const Keys& keys, int64_t first_key) {
+  const int64_t begin = larger(0, tile.visible.any.begin - first_key) / kTileRows * kTileRows;
+  const VectorEnds<N> ends(tile.visible, first_key, begin);
+  const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
+  EdgeMask edge;
+  if (begin < common.begin || common.end < ends.end[N - 1]) edge.set(tile.visible, first_key);
+  clear_block_sums<N>(s);
+  for (int64_t key = begin; key < ends.end[N - 1]; key += kTileRows) {
+    if (common.begin <= key && key + kTileRows <= common.end)
+      softmax_tile<TilePart<0, N, false>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+    else if (N == 1 || key < ends.end[0])
+      softmax_tile<TilePart<0, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+    else if (N > 2 && key < ends.end[1 % N])
+      softmax_tile<TilePart<N / 2, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+    else
+      softmax_tile<TilePart<N - 1, N, true>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
+  }
+  rescale_output<N>(shape, tile, s);
+  for (int64_t d = 0; d < shape.dim_v; d += Keys::kOutputRows) {
+    Vec x[Keys::kOutputRows][N];
+    clear(x);
+    if (ends.end[0] == ends.end[N - 1])
+      keys.output(x, d, begin, s.probabilities + begin / kPairs * kQueries, (ends.end[0] - begin) / kPairs);
+    else
+      add_output<0>(x, keys, d, begin, ends.end, s.probabilities);
+    FOVEA_UNROLL for (int m = 0; m < Keys::kOutputRows; ++m) {
+      FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+        float* out = tile.out + (d + m) * kQueries + n * kLanes;
+        store(out, add(load(out), x[m][n]));
+      }
+    }
+  }
+  add_block_sums<N>(tile, s);
+}
+
+// Divides the accumulated output of `rows` queries by `sum`, and writes it as rows of out; `from` is [dim][kQueries].
+FOVEA_INLINE void write_output(const float* from, const float* sum, const OutputRows& to, int64_t group,
+                               int64_t first_row, int64_t rows, int64_t dim) {
+  int64_t offsets[kLanes];
+  for (int64_t r = 0; r < rows; ++r) offsets[r] = row_offset(to.head_stride, to.row_stride, group, first_row + r);
+  const Vec divisor = load(sum);
+  for (int64_t d = 0; d < dim; d += kLanes) {
+    Vec x[kLanes];
+    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) x[i] = div(load(from + (d + i) * kQueries), divisor);
+    transpose_square<1>(x);
+    alignas(64) float lines[kLanes * kLanes];
+    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) store(lines + i * kLanes, x[i]);
+    for (int64_t r = 0; r < rows; ++r) {
+      const Vec row = load(lines + r * kLanes);
+      if (d + kLanes <= dim)
+        store_converted(to.data, to.element, offsets[r] + d, row);
+      else
+        store_tail(to.data, to.element, offsets[r] + d, dim - d, row);
+    }
+  }
+}
+
 // Epilogue: out and lse of each query from its maximum, sum and accumulated output.
-void finalize_tile(const ForwardTask& task, const ForwardScratch& s, const ForwardTile& tile, int64_t first_row) {
+void finalize_tile(const ForwardTask& task, const ForwardTile& tile, int64_t first_row) {
   const Shape& shape = *task.shape;
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
-    const float lse = log_sum(shape, tile.maximum[w], kBf16Dot ? tile.exact[w] : tile.sum[w]);
     if (task.lse.data != nullptr) {
+      const float lse = log_sum(shape, tile.maximum[w], kBf16Dot ? tile.exact[w] : tile.sum[w]);
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
       static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : lse;
     }
     if (fully_masked) tile.sum[w] = 1.0f;  // its accumulated output is zero
   }
-  for (int64_t d = 0; d < shape.dim_v; ++d) {
-    for (int n = 0; n < kTileVectors; ++n) {
-      float* out = tile.out + d * kQueries + n * kLanes;
-      store(out, div(load(out), load(tile.sum + n * kLanes)));
-    }
-  }
-  const int64_t dim = padded(shape.dim_v);
-  transpose(tile.out, kQueries, shape.dim_v, tile.rows, s.rows, dim);
-  write_rows(s.rows, dim, 1.0f, task.out, shape.group, first_row, tile.rows, shape.dim_v, false);
-}
-
-void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, float* rows,
-                Operand* packed_k, Operand* packed_v) {
-  const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
-  read_rows(k, 1, first_key, keys, shape.dim_qk, rows, kKeyBlock, padded(shape.dim_qk));
-  pack_by_rows<kTileRows>(rows, padded(shape.dim_qk), kKeyBlock, shape.dim_qk, packed_k);
-  read_rows(v, 1, first_key, keys, shape.dim_v, rows, kKeyBlock, padded(shape.dim_v));
-  pack_by_columns(rows, padded(shape.dim_v), kKeyBlock, shape.dim_v, kTileRows, packed_v);
+  for (int64_t w = 0; w < tile.rows; w += kLanes)
+    write_output(tile.out + w, tile.sum + w, task.out, shape.group, first_row + w, smaller(kLanes, tile.rows - w),
+                 shape.dim_v);
 }
 
 template <class Score>
@@ -269,17 +348,17 @@ bool forward(const ForwardTask& task) {
     const Operand* k = static_cast<const Operand*>(task.packed_k) + block * operands_of_k(shape);
     const Operand* v = static_cast<const Operand*>(task.packed_v) + block * operands_of_v(shape);
     if (task.packed_k == nullptr) {
-      pack_block(shape, task.k, task.v, first_key, s.rows, s.k, s.v);
+      pack_block(shape, task.k, task.v, first_key, s.k, s.v);
       k = s.k;
       v = s.v;
     }
     for (int64_t t = 0; t < tiles; ++t) {
       const Interval& seen = s.tiles[t].visible.any;
       if (seen.begin < first_key + kKeyBlock && first_key < seen.end)
-        forward_tile_block<Score>(shape, s.tiles[t], s, {k, v}, first_key);
+        forward_tile_block<Score>(shape, s.tiles[t], s, {k, v, key_steps(shape)}, first_key);
     }
   }
-  for (int64_t t = 0; t < tiles; ++t) finalize_tile(task, s, s.tiles[t], task.first_row + t * kQueries);
+  for (int64_t t = 0; t < tiles; ++t) finalize_tile(task, s.tiles[t], task.first_row + t * kQueries);
   return true;
 }
 

@@ -9,36 +9,33 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kScoreRows = 2 * kTileStep;  // keys in the buffer: those of the softmax and of the next products
-
 struct AmxForwardScratch {
   ForwardScratch softmax;  // its probabilities are those of the block with scores
   Operand* pending;        // [kKeyBlock / kPairs][kQueries], P of the block before
-  float* scores;           // [kScoreRows][kQueries]
-  uint16_t* words;         // [kTileStep][dimension, in whole steps]
+  float* scores;           // [kKeyBlock][kQueries]
+  Operand* rows;           // [kQueries][operand stride of dim_qk]
   Operand *k, *v;          // one packed block, if the task packs its own
 };
 
-int64_t amx_operands_of_k(const Shape& s) { return tiled_operands(kKeyBlock, s.dim_qk); }
-int64_t amx_operands_of_v(const Shape& s) { return tiled_operands(s.dim_v, kKeyBlock); }
+int64_t amx_operands_of_k(const Shape& s) { return tiled_row_operands(s.dim_qk); }
+int64_t amx_operands_of_v(const Shape& s) { return tiled_column_operands(s.dim_v); }
 
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, AmxForwardScratch& s) {
   Scratch memory{base, 0};
-  const int64_t tiles = divide_up(rows, kQueries), words = words_of(larger(shape.dim_qk, shape.dim_v));
+  const int64_t tiles = divide_up(rows, kQueries), stride = operand_stride(shape.dim_qk);
   s.softmax.tiles = memory.take<ForwardTile>(tiles);
   s.softmax.probabilities = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
   s.pending = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
-  s.scores = memory.take<float>(kScoreRows * kQueries);
-  s.words = memory.take<uint16_t>(kTileStep * words);
+  s.scores = memory.take<float>(kKeyBlock * kQueries);
+  s.rows = memory.take<Operand>(kQueries * stride);
   s.k = packs_itself ? memory.take<Operand>(amx_operands_of_k(shape)) : nullptr;
   s.v = packs_itself ? memory.take<Operand>(amx_operands_of_v(shape)) : nullptr;
-  s.softmax.rows = memory.take<float>(kQueries * padded(shape.dim_v));
   s.softmax.block_sum = memory.take<float>(kQueries);
   s.softmax.block_exact = memory.take<float>(kQueries);
   s.softmax.factor = memory.take<float>(kQueries);
   for (int64_t t = 0; t < tiles; ++t) {
     ForwardTile tile{};
-    tile.q = memory.take<Operand>(words_of(shape.dim_qk) / kPairs * kQueries);
+    tile.q = memory.take<Operand>(stride * kQueries);
     tile.out = memory.take<float>(padded(shape.dim_v) * kQueries);
     tile.maximum = memory.take<float>(kQueries);
     tile.limit = memory.take<float>(kQueries);
@@ -49,11 +46,21 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, A
   return memory.used;
 }
 
-void pack_amx_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, uint16_t* words,
-                    Operand* packed_k, Operand* packed_v) {
+void pack_amx_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, Operand* packed_k,
+                    Operand* packed_v) {
   const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
-  pack_rows(k, first_key, keys, kKeyBlock / kTileSide, shape.dim_qk, packed_k);
-  pack_key_columns(v, first_key, keys, shape.dim_v, words, packed_v);
+  read_operand_rows(k, 1, first_key, keys, shape.dim_qk, packed_k, kKeyBlock, operand_stride(shape.dim_qk));
+  pack_key_tiles(v, first_key, keys, shape.dim_v, packed_v);
+}
+
+// Packs a tile of queries as b: [operand stride of dim_qk][kQueries], with the scale's sign.
+void pack_query_rows(const InputRows& q, const Shape& shape, int64_t first_row, int64_t count, Operand* rows,
+                     Operand* to) {
+  const int64_t stride = operand_stride(shape.dim_qk);
+  read_operand_rows(q, shape.group, first_row, count, shape.dim_qk, rows, kQueries, stride);
+  transpose(reinterpret_cast<const float*>(rows), stride, kQueries, stride, reinterpret_cast<float*>(to), kQueries);
+  for (int64_t i = 0; shape.sign != 1.0f && i < stride * kQueries; i += kLanes)
+    rescale_key_operands(to + i, broadcast(shape.sign), zero());
 }
 
 // One query tile and one key block. Keys are counted from the block's first.
@@ -70,44 +77,18 @@ struct BufferedScores {
 
   template <int M, int N>
   FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand*, int64_t) const {
-    const float* const row = buffer + key % kScoreRows * kQueries;
+    const float* const row = buffer + key * kQueries;
     FOVEA_UNROLL for (int m = 0; m < M; ++m) {
       FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = load(row + m * kQueries + n * kLanes);
     }
   }
 };
 
-template <int N>
-FOVEA_INLINE void multiply_scores(const Shape& shape, const AmxForwardScratch& s, const AmxBlock& block, int64_t key) {
-  multiply_keys<N>(block.k, key, block.tile->q, shape.dim_qk, s.scores + key % kScoreRows * kQueries);
-}
-
 // Part `part` of `parts` of the pending block's output: O^T += V^T P.
 void add_output(const Shape& shape, const AmxForwardScratch& s, const AmxBlock& pending, int64_t part, int64_t parts) {
   if (pending.tile == nullptr) return;
   const auto add = pending.tile->rows > kLanes ? add_columns_part<2> : add_columns_part<1>;
   add(pending.v, shape.dim_v, pending.begin, pending.end, s.pending, pending.tile->out, part, parts);
-}
-
-// Adds the block's sums. If a maximum has risen, the output of the earlier blocks, which is complete now, is rescaled.
-template <int N>
-FOVEA_INLINE void finish_softmax(const Shape& shape, const ForwardScratch& s, const ForwardTile& tile) {
-  bool risen = false;
-  Vec factor[N];
-  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    factor[n] = load(s.factor + n * kLanes);
-    risen = risen || any(less(factor[n], broadcast(1.0f)));
-    float *const sum = tile.sum + n * kLanes, *const exact = tile.exact + n * kLanes;
-    store(sum, fma(load(sum), factor[n], load(s.block_sum + n * kLanes)));
-    store(exact, fma(load(exact), factor[n], load(s.block_exact + n * kLanes)));
-  }
-  if (!risen) return;
-  for (int64_t d = 0; d < shape.dim_v; ++d) {
-    FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      float* const out = tile.out + d * kQueries + n * kLanes;
-      store(out, mul(load(out), factor[n]));
-    }
-  }
 }
 
 // P of a block, and meanwhile the output of the pending one. N vectors hold queries.
@@ -118,22 +99,24 @@ __attribute__((noinline)) void amx_softmax(const Shape& shape, const AmxForwardS
   const Interval common{tile.visible.common.begin - block.first_key, tile.visible.common.end - block.first_key};
   EdgeMask edge;
   if (block.begin < common.begin || common.end < block.end) edge.set(tile.visible, block.first_key);
-  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    store(s.softmax.block_sum + n * kLanes, zero());
-    store(s.softmax.block_exact + n * kLanes, zero());
-    store(s.softmax.factor + n * kLanes, broadcast(1.0f));
-  }
-  multiply_scores<N>(shape, s, block, block.begin);
+  clear_block_sums<N>(s.softmax);
+  const auto multiply = [&](int64_t key) { multiply_step<N>(block.k, key, tile.q, shape.dim_qk, s.scores); };
+  const BufferedScores scores{s.scores};
+  multiply(block.begin);
   for (int64_t key = block.begin; key < block.end; key += kTileStep) {
-    if (key + kTileStep < block.end) multiply_scores<N>(shape, s, block, key + kTileStep);
+    if (key + kTileStep < block.end) multiply(key + kTileStep);
     add_output(shape, s, pending, (key - block.begin) / kTileStep, (block.end - block.begin) / kTileStep);
     for (int64_t row = key; row < key + kTileStep; row += kTileRows) {
-      const bool inside = common.begin <= row && row + kTileRows <= common.end;
-      softmax_tile<N, Score>(shape, tile, s.softmax, BufferedScores{s.scores}, block.first_key, block.begin, row,
-                             inside ? nullptr : &edge);
+      if (common.begin <= row && row + kTileRows <= common.end)
+        softmax_tile<TilePart<0, N, false>, Score>(shape, tile, s.softmax, scores, block.first_key, block.begin, row,
+                                                   edge);
+      else
+        softmax_tile<TilePart<0, N, true>, Score>(shape, tile, s.softmax, scores, block.first_key, block.begin, row,
+                                                  edge);
     }
   }
-  finish_softmax<N>(shape, s.softmax, tile);
+  rescale_output<N>(shape, tile, s.softmax);  // of the earlier blocks, which is complete now
+  add_block_sums<N>(tile, s.softmax);
 }
 
 // The block becomes the pending one.
@@ -162,7 +145,7 @@ bool amx_forward_blocks(const ForwardTask& task, AmxForwardScratch& s, Interval 
     if (task.packed_k == nullptr) {
       add_output(shape, s, pending, 0, 1);  // it reads the block that is replaced
       pending = {};
-      pack_amx_block(shape, task.k, task.v, first_key, s.words, s.k, s.v);
+      pack_amx_block(shape, task.k, task.v, first_key, s.k, s.v);
       k = s.k;
       v = s.v;
     }
@@ -191,22 +174,20 @@ bool amx_forward(const ForwardTask& task) {
     tile.first_row = task.first_row + t * kQueries;
     tile.rows = smaller(kQueries, task.rows - t * kQueries);
     find_visible(shape, tile.first_row, tile.rows, tile.visible);
-    read_query_words(task.q, shape.group, tile.first_row, tile.rows, shape.dim_qk, shape.sign, s.words);
-    pack_query_words(s.words, shape.dim_qk, tile.q);
+    pack_query_rows(task.q, shape, tile.first_row, tile.rows, s.rows, tile.q);
     clear_tile(shape, tile);
     any = {smaller(any.begin, tile.visible.any.begin), larger(any.end, tile.visible.any.end)};
   }
   configure_tiles();
   const bool whole = amx_forward_blocks<Score>(task, s, any);
   release_tiles();
-  for (int64_t t = 0; whole && t < tiles; ++t)
-    finalize_tile(task, s.softmax, s.softmax.tiles[t], s.softmax.tiles[t].first_row);
+  for (int64_t t = 0; whole && t < tiles; ++t) finalize_tile(task, s.softmax.tiles[t], s.softmax.tiles[t].first_row);
   return whole;
 }
 
 void amx_pack(const PackTask& task) {
-  pack_amx_block(*task.shape, task.k, task.v, task.first_key, static_cast<uint16_t*>(task.scratch),
-                 static_cast<Operand*>(task.packed_k), static_cast<Operand*>(task.packed_v));
+  pack_amx_block(*task.shape, task.k, task.v, task.first_key, static_cast<Operand*>(task.packed_k),
+                 static_cast<Operand*>(task.packed_v));
 }
 
 }  // namespace

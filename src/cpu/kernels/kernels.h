@@ -51,7 +51,6 @@ struct PackTask {
   int64_t first_key;  // of the block of kKeyBlock keys
   void* packed_k;
   void* packed_v;
-  void* scratch;  // pack_scratch_bytes
 };
 
 struct ForwardTask {
@@ -85,27 +84,41 @@ struct CombineTask {
   void* scratch;  // few_scratch_bytes
 };
 
+// Packs one tile of query_tile query rows for the backward tasks that share it.
+struct QueryPackTask {
+  const Shape* shape;
+  InputRows q, out, dout, lse;
+  InputRows delta;    // null data: rowsum(dout * out)
+  bool sums_delta;    // delta is wanted and not given
+  int64_t first_row;  // a multiple of query_tile
+  void* packed;       // backward_tile_bytes
+  void* scratch;      // query_pack_scratch_bytes
+};
+
 struct BackwardTask {
   const Shape* shape;
   InputRows q, k, v, out, dout, lse;
   InputRows delta;          // null data: rowsum(dout * out)
-  int64_t first_key, keys;  // the task's chunk; first_key is a multiple of the key block
+  int64_t first_key, keys;  // the task's chunk; first_key is a multiple of chunk_step
   OutputRows dq, dk, dv;    // null data: not wanted
-  float* dq_partial;        // [group * len_q][dim_qk], this chunk's unscaled partial of dQ; null: the task writes dq
+  void* packed;             // all query tiles of the sequence; null: the task packs them itself
+  float* dq_partial;        // [tile][dq_tile_floats], this chunk's unscaled partial of dQ; null: the task writes dq
   bool accumulate;
   void* scratch;  // backward_scratch_bytes
   CancelFlag cancel;
 };
 
-// Adds the chunks' partials of dq in order and writes rows [first_row, first_row + rows).
+// Adds the chunks' partials of dq in order and writes the rows of one query tile.
 struct ReduceTask {
   const Shape* shape;
-  const float* partials;  // [chunks][group * len_q][dim_qk]
-  int64_t chunks, chunk_keys;
-  int64_t first_row, rows;
+  const float* partials;   // of this tile and the first chunk
+  int64_t partial_stride;  // floats from one chunk's partial to the next
+  int64_t chunks;
+  const int64_t* chunk_begins;  // [chunks + 1], keys
+  int64_t first_row;
   OutputRows dq;
   bool accumulate;
-  void* scratch;  // pack_scratch_bytes
+  void* scratch;  // reduce_scratch_bytes
 };
 
 // Packs rows of a or columns of b as panels of product_rows rows or product_columns columns (micro-panels of BLIS). A
@@ -158,9 +171,14 @@ struct Kernels {
 
   int64_t (*packed_k_bytes)(const Shape&);  // per key block
   int64_t (*packed_v_bytes)(const Shape&);
-  int64_t (*pack_scratch_bytes)(const Shape&);
   int64_t (*forward_scratch_bytes)(const Shape&, int64_t rows, bool packs_itself);
-  int64_t (*backward_scratch_bytes)(const Shape&, int64_t keys);
+
+  int64_t chunk_step;                            // a chunk of backward begins at a multiple of so many keys
+  int64_t (*backward_tile_bytes)(const Shape&);  // of one packed query tile
+  int64_t (*dq_tile_floats)(const Shape&);
+  int64_t (*query_pack_scratch_bytes)(const Shape&);
+  int64_t (*backward_scratch_bytes)(const Shape&, int64_t keys, bool own_tiles, bool own_dq);
+  int64_t (*reduce_scratch_bytes)(const Shape&);
 
   int64_t few_rows;                            // the most query rows of a sequence that few_queries takes
   int64_t few_chunk_step;                      // a chunk has a multiple of so many keys
@@ -171,6 +189,7 @@ struct Kernels {
 
   void (*pack)(const PackTask&);
   bool (*forward)(const ForwardTask&);  // false: cancelled
+  void (*pack_query_tile)(const QueryPackTask&);
   bool (*backward)(const BackwardTask&);
   void (*reduce_dq)(const ReduceTask&);
 

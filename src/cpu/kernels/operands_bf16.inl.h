@@ -14,6 +14,10 @@ constexpr bool kBf16Dot = true;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load_pairs(p); }
 FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store_pairs(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast_pair(p); }
+template <int kCount>
+FOVEA_INLINE OperandVec repeat_operands(const Operand* p) {
+  return repeat_pairs<kCount>(p);
+}
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return dot(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { sum = dot(a, b, sum); }
 
@@ -22,14 +26,6 @@ template <Element kElement>
 FOVEA_INLINE OperandVec load_key_operands(const char* key, const char* next) {
   static_assert(kElement == Element::bf16);
   return join_words(reinterpret_cast<const uint16_t*>(key), reinterpret_cast<const uint16_t*>(next));
-}
-
-// Packs x[0] and x[stride], truncated to bf16.
-FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
-  uint32_t low, high;
-  __builtin_memcpy(&low, x, sizeof low);
-  __builtin_memcpy(&high, x + stride, sizeof high);
-  return low >> 16 | (high & 0xffff0000u);
 }
 
 // Rounds fp32 values as store_key_operands does.

@@ -14,6 +14,10 @@ constexpr bool kBf16Dot = false;
 FOVEA_INLINE OperandVec load_operands(const Operand* p) { return load(p); }
 FOVEA_INLINE void store_operands(Operand* p, OperandVec x) { store(p, x); }
 FOVEA_INLINE OperandVec broadcast_operand(const Operand* p) { return broadcast(*p); }
+template <int kCount>
+FOVEA_INLINE OperandVec repeat_operands(const Operand* p) {
+  return repeat<kCount>(p);
+}
 FOVEA_INLINE Vec multiply_add(OperandVec a, OperandVec b, Vec c) { return fma(a, b, c); }
 FOVEA_INLINE void accumulate(OperandVec a, OperandVec b, Vec& sum) { add_product(a, b, sum); }
 
@@ -23,12 +27,6 @@ FOVEA_INLINE OperandVec load_key_operands(const char* key, const char*) {
   if (kElement == Element::fp32) return load(reinterpret_cast<const float*>(key));
   const auto* const p = reinterpret_cast<const uint16_t*>(key);
   return kElement == Element::bf16 ? load_bf16(p) : load_fp16(p);
-}
-
-// Packs the kPairs values x[0], x[stride], ...
-FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
-  (void)stride;
-  return *x;
 }
 
 // Rounds fp32 values as store_key_operands does: not at all.

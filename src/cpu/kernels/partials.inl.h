@@ -14,18 +14,33 @@ struct FewPartial {
   float* maximum;  // [kFewRows], subtracted from unscaled scores; -infinity before the first score
   float* sum;      // [kFewRows], of P as multiplied with V
   float* exact;    // [kFewRows], of P before rounding, for lse
-  float* out;      // [rows][padded dim_v], not yet divided by sum
+  float* out;      // [rows of all bundles][padded dim_v], not yet divided by sum
 };
 
 int64_t few_steps(const Shape& s) { return round_up(s.dim_qk, kLanes * kPairs) / kPairs; }
 int64_t few_rows_of(const Shape& s) { return s.group * s.len_q; }
+
+constexpr int kWidestBundle = kLanes / kPairs;  // so a row has the keys of a pair in lanes of its own
+
+// Rows of the next bundle (bundles.inl.h) if `rows` are left: less than a quarter of them need not exist.
+int64_t bundle_width(int64_t rows) {
+  int64_t width = 1;
+  while (width < rows && width < kWidestBundle) width *= 2;
+  return 4 * rows <= 3 * width && width > 1 ? width / 2 : width;
+}
+
+int64_t bundled_rows(int64_t rows) {
+  int64_t sum = 0;
+  while (sum < rows) sum += bundle_width(rows - sum);
+  return sum;
+}
 
 int64_t carve(const Shape& s, char* base, FewPartial& p) {
   Scratch memory{base, 0};
   p.maximum = memory.take<float>(kFewRows);
   p.sum = memory.take<float>(kFewRows);
   p.exact = memory.take<float>(kFewRows);
-  p.out = memory.take<float>(few_rows_of(s) * padded(s.dim_v));
+  p.out = memory.take<float>(bundled_rows(few_rows_of(s)) * padded(s.dim_v));
   return memory.used;
 }
 
@@ -69,45 +84,28 @@ void combine_partials(const CombineTask& task) {
     combine_row(task, row, static_cast<float*>(task.scratch));
 }
 
-// Copies `count` rows of K as operands, with zeros beyond dim_qk and in the rows up to `padded_count`.
-void copy_keys(const FewQueriesTask& task, int64_t first, int64_t count, int64_t padded_count, Operand* to) {
-  const int64_t dim = task.shape->dim_qk, steps = few_steps(*task.shape);
-  if (kPairs == 1) return read_rows(task.k, 1, first, count, dim, reinterpret_cast<float*>(to), padded_count, steps);
-  for (int64_t i = 0; i < padded_count; ++i, to += steps) {
-    const auto bytes = static_cast<uint64_t>(i < count ? dim * 2 : 0);
-    const auto* row = static_cast<const uint16_t*>(task.k.data) + (first + i) * task.k.row_stride;
-    if (bytes > 0) __builtin_memcpy(to, row, bytes);
-    __builtin_memset(reinterpret_cast<char*>(to) + bytes, 0, static_cast<uint64_t>(steps * 4) - bytes);
-  }
-}
-
 // Rows of a tensor that are read later, and the cache lines of one.
 struct LaterRows {
   const char* data;
   int64_t stride, bytes, count;  // of a row, of its elements; rows
 
-  // Prefetches the rows [first, end): the processor does not run ahead of short rows by itself.
+  // Prefetches the rows [first, end) into the L2 cache, from which the processor runs ahead by itself.
   FOVEA_INLINE void prefetch(int64_t first, int64_t end) const {
     const char* row = data + first * stride;
     for (int64_t i = first; i < smaller(end, count); ++i, row += stride) {
-      for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + line);
+      for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + line, 0, 2);
     }
   }
 };
 
-LaterRows later_rows(const InputRows& rows, int64_t dim, int64_t first, int64_t count) {
+constexpr int64_t kBytesAhead = 4096;  // from the rows that are read to those that are prefetched
+
+// The rows of the task's chunk that are kBytesAhead behind the row of `key`; none if the task does not prefetch.
+LaterRows later_rows(const FewQueriesTask& task, const InputRows& rows, int64_t dim, int64_t key) {
   const int64_t width = rows.element == Element::fp32 ? 4 : 2, stride = rows.row_stride * width;
-  return {static_cast<const char*>(rows.data) + first * stride, stride, dim * width, count};
-}
-
-// Whether the task's rows of K hold operands, so that kernels may read them in place.
-bool keys_hold_operands(const FewQueriesTask& task) {
-  return (kBf16Dot || task.k.element == Element::fp32) && task.shape->dim_qk % kPairs == 0 &&
-         task.k.row_stride % kPairs == 0;
-}
-
-const Operand* key_row(const FewQueriesTask& task, int64_t key) {
-  return static_cast<const Operand*>(task.k.data) + key * (task.k.row_stride / kPairs);
+  const int64_t first = key + larger(kLanes, kBytesAhead / (dim * width));
+  return {static_cast<const char*>(rows.data) + first * stride, stride, dim * width,
+          task.far ? larger(0, task.first_key + task.keys - first) : 0};
 }
 
 }  // namespace

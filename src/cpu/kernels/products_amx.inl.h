@@ -1,31 +1,30 @@
 // Products in AMX's tile registers, and the packing of their operands. A product has a step of 32 values of the
-// contracted dimension. An operand a is packed in whole tiles of 16 rows and one step; b has pairs in rows, as P and
-// dS are stored.
+// contracted dimension. An operand a has the 16 rows of a tile at any distance; b has pairs in rows, as P and dS are
+// stored.
 #pragma once
 
-#include "cpu/kernels/tile.inl.h"
+#include "cpu/kernels/pack_keys.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int kTileSide = 16;                                   // rows of a tile, and its columns of 4 bytes
-constexpr int64_t kTileOperands = kTileSide * kTileSide;        // of a packed tile
-constexpr int64_t kTileRowBytes = kTileSide * sizeof(Operand);  // of a packed tile
-constexpr int64_t kTileStep = kTileSide * kPairs;               // values of the contracted dimension in one tile of a
+constexpr int kTileSide = 16;                             // rows of a tile, and its columns of 4 bytes
+constexpr int64_t kTileOperands = kTileSide * kTileSide;  // of a packed tile
+constexpr int64_t kOperandBytes = sizeof(Operand);
+constexpr int64_t kTileRowBytes = kTileSide * kOperandBytes;  // of a packed tile
+constexpr int64_t kTileStep = kTileSide * kPairs;             // values of the contracted dimension in one tile of a
 constexpr int64_t kBlockSteps = kKeyBlock / kTileStep;
 static_assert(kLanes == kTileSide && kPairs == 2 && kQueries == 2 * kTileSide);
 static_assert(kKeyBlock % kTileStep == 0 && kTileStep % kTileRows == 0);
 
-constexpr int64_t tile_steps(int64_t values) { return divide_up(values, kTileStep); }
-constexpr int64_t tiled_operands(int64_t rows, int64_t values) {
-  return divide_up(rows, kTileSide) * tile_steps(values) * kTileOperands;
-}
-constexpr int64_t words_of(int64_t dim) { return tile_steps(dim) * kTileStep; }  // of a row, in whole steps
+// Of the keys of a block, as rows and as columns.
+constexpr int64_t tiled_row_operands(int64_t dim) { return kKeyBlock * operand_stride(dim); }
+constexpr int64_t tiled_column_operands(int64_t dim) { return divide_up(dim, kTileSide) * kBlockSteps * kTileOperands; }
 
-// a[row of tiles][step]: packed tiles; distances in operands.
+// a[row of tiles][step]: `row` and `step` are distances of tiles in operands, `stride` that of two rows in bytes.
 struct TilesOfA {
   const Operand* first;
-  int64_t row, step;
+  int64_t row, step, stride;
 };
 
 // b[step][column of tiles]: `step` is the distance in operands, `stride` that of two rows in bytes.
@@ -65,7 +64,7 @@ FOVEA_INLINE void store_tiles(float* c, int64_t stride) {
 template <int M, int N>
 FOVEA_INLINE void multiply_tiles(TilesOfA a, TilesOfB b, int64_t steps) {
   for (; steps > 0; --steps, a.first += a.step, b.first += b.step) {
-    load_tile<4>(a.first, kTileRowBytes);
+    load_tile<4>(a.first, a.stride);
     load_tile<6>(b.first, b.stride);
     dot_tiles<0, 4, 6>();
     if constexpr (N > 1) {
@@ -73,22 +72,22 @@ FOVEA_INLINE void multiply_tiles(TilesOfA a, TilesOfB b, int64_t steps) {
       dot_tiles<1, 4, 7>();
     }
     if constexpr (M > 1) {
-      load_tile<5>(a.first + a.row, kTileRowBytes);
+      load_tile<5>(a.first + a.row, a.stride);
       dot_tiles<2, 5, 6>();
     }
     if constexpr (M > 1 && N > 1) dot_tiles<3, 5, 7>();
   }
 }
 
-// scores[key][query] of one step of keys, from `key` on: packed rows of keys times queries as [dim / kPairs][kQueries].
-// N vectors hold queries.
+// scores[key][query] of one step of keys, from `key` on: rows of keys, read as operands, times queries as
+// [operand stride of dim][kQueries]. N vectors hold queries.
 template <int N>
-FOVEA_INLINE void multiply_keys(const Operand* keys, int64_t key, const Operand* queries, int64_t dim, float* scores) {
-  const int64_t steps = tile_steps(dim), row = steps * kTileOperands;
+FOVEA_INLINE void multiply_step(const Operand* keys, int64_t key, const Operand* queries, int64_t dim, float* scores) {
+  const int64_t stride = operand_stride(dim);
   zero_tiles<2, N>();
-  multiply_tiles<2, N>({keys + key / kTileSide * row, row, kTileOperands},
-                       {queries, kTileSide * kQueries, kQueries * sizeof(Operand)}, steps);
-  store_tiles<2, N>(scores, kQueries);
+  multiply_tiles<2, N>({keys + key * stride, kTileSide * stride, kTileSide, stride * kOperandBytes},
+                       {queries, kTileSide * kQueries, kQueries * kOperandBytes}, stride / kTileSide);
+  store_tiles<2, N>(scores + key * kQueries, kQueries);
 }
 
 // sums[d][query] += columns[d][key] p[key][query], for M tiles of d and the keys of a block from `begin` to `end`.
@@ -97,9 +96,9 @@ FOVEA_INLINE void add_columns(const Operand* columns, int64_t d, int64_t begin, 
                               float* sums) {
   constexpr int64_t kRow = kBlockSteps * kTileOperands;
   load_tiles<M, N>(sums + d * kQueries, kQueries);
-  multiply_tiles<M, N>({columns + d / kTileSide * kRow + begin / kTileStep * kTileOperands, kRow, kTileOperands},
-                       {p + begin / kPairs * kQueries, kTileSide * kQueries, kQueries * sizeof(Operand)},
-                       (end - begin) / kTileStep);
+  multiply_tiles<M, N>(
+      {columns + d / kTileSide * kRow + begin / kTileStep * kTileOperands, kRow, kTileOperands, kTileRowBytes},
+      {p + begin / kPairs * kQueries, kTileSide * kQueries, kQueries * kOperandBytes}, (end - begin) / kTileStep);
   store_tiles<M, N>(sums + d * kQueries, kQueries);
 }
 
@@ -117,76 +116,22 @@ inline void add_columns_part(const Operand* columns, int64_t dim, int64_t begin,
   }
 }
 
-// Reads rows [first, first + count) of bf16 as words, times `sign` (1, 0 or -1), in steps of kTileStep words. Row r,
-// step s is at to + r * row + s * step. Rows up to kTileSide and words behind `dim` become zero.
-inline void read_words(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, float sign,
-                       uint16_t* to, int64_t row, int64_t step) {
-  constexpr int64_t kBytes = kTileStep * sizeof(uint16_t);
-  for (int64_t r = 0; r < kTileSide; ++r, to += row) {
-    const int64_t offset = r < count ? row_offset(rows.head_stride, rows.row_stride, group, first + r) : 0;
-    const uint16_t* const from = static_cast<const uint16_t*>(rows.data) + offset;
-    uint16_t* words = to;
-    for (int64_t d = 0, left = r < count ? dim : 0; d < dim; d += kTileStep, left -= kTileStep, words += step) {
-      if (left >= kTileStep) {
-        __builtin_memcpy(words, from + d, kBytes);  // of a constant size: an instruction, not a call
-      } else {
-        __builtin_memset(words, 0, kBytes);
-        if (left > 0) __builtin_memcpy(words, from + d, static_cast<uint64_t>(left) * sizeof(uint16_t));
+// Packs the keys of a block as a, for contraction over keys: [tile of head dimensions][step][16][16 pairs]. Keys from
+// `keys` on are zero.
+inline void pack_key_tiles(const InputRows& rows, int64_t first_key, int64_t keys, int64_t dim, Operand* to) {
+  const int64_t stride = rows.row_stride * static_cast<int64_t>(sizeof(uint16_t));
+  const char* const first = static_cast<const char*>(rows.data) + first_key * stride;
+  for (int64_t step = 0; step < kBlockSteps; ++step) {
+    for (int64_t d = 0; d < dim; d += kTileSide) {
+      Vec x[kTileSide];
+      for (int i = 0; i < kTileSide; ++i) {
+        const int64_t key = step * kTileStep + i * kPairs;
+        x[i] = reinterpret_cast<Vec>(load_values<Element::bf16>(first + key * stride, stride, d, dim, key, keys));
       }
-      for (int i = 0; sign != 1.0f && i < kTileStep; i += kLanes)
-        store_bf16(words + i, mul(load_bf16(words + i), broadcast(sign)));
+      transpose_square<1>(x);
+      float* const tile = reinterpret_cast<float*>(to + (d / kTileSide * kBlockSteps + step) * kTileOperands);
+      FOVEA_UNROLL for (int i = 0; i < kTileSide; ++i) store(tile + i * kTileSide, x[i]);
     }
-  }
-}
-
-// Packs rows as a, for contraction over their elements: [tile of rows][step][16 rows][16 pairs].
-inline void pack_rows(const InputRows& rows, int64_t first, int64_t count, int64_t tiles, int64_t dim, Operand* to) {
-  const int64_t tile = tile_steps(dim) * kTileOperands;
-  for (int64_t t = 0; t < tiles; ++t, to += tile, first += kTileSide, count -= kTileSide)
-    read_words(rows, 1, first, count, dim, 1.0f, reinterpret_cast<uint16_t*>(to), kTileStep, kTileOperands * kPairs);
-}
-
-// Joins rows 2 i and 2 i + 1 of words: to[i][column] holds a pair. `columns` is rounded up to kLanes.
-inline void join_rows(const uint16_t* words, int64_t stride, int64_t pairs, int64_t columns, Operand* to,
-                      int64_t to_stride) {
-  for (int64_t i = 0; i < pairs; ++i, words += 2 * stride, to += to_stride) {
-    for (int64_t c = 0; c < columns; c += kLanes) store_operands(to + c, join_words(words + c, words + stride + c));
-  }
-}
-
-// Packs kTileStep rows of words as one step of a, for contraction over the rows: [tile of columns][16 columns][16
-// pairs], tiles `tile` operands apart.
-inline void pack_columns(const uint16_t* words, int64_t stride, int64_t columns, Operand* to, int64_t tile) {
-  for (int64_t c = 0; c < columns; c += kTileSide, to += tile) {
-    Operand pairs[kTileOperands];
-    join_rows(words + c, stride, kTileSide, kTileSide, pairs, kTileSide);
-    transpose(reinterpret_cast<const float*>(pairs), kTileSide, kTileSide, kTileSide, reinterpret_cast<float*>(to),
-              kTileSide);
-  }
-}
-
-// Reads one tile of query rows as words, [kQueries][stride].
-inline void read_query_words(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim,
-                             float sign, uint16_t* words) {
-  const int64_t stride = words_of(dim);
-  for (int64_t r = 0; r < kQueries; r += kTileSide)
-    read_words(rows, group, first + r, count - r, dim, sign, words + r * stride, stride, kTileStep);
-}
-
-// Packs them as b for contraction over the head dimension: [dim / kPairs][kQueries], in whole steps.
-inline void pack_query_words(const uint16_t* words, int64_t dim, Operand* to) {
-  const int64_t pairs = words_of(dim) / kPairs;
-  transpose(reinterpret_cast<const float*>(words), pairs, kQueries, pairs, reinterpret_cast<float*>(to), kQueries);
-}
-
-// Packs the keys of a block as a, for contraction over keys: [tile of head dimensions][step][16][16 pairs].
-inline void pack_key_columns(const InputRows& rows, int64_t first, int64_t count, int64_t dim, uint16_t* words,
-                             Operand* to) {
-  const int64_t stride = words_of(dim);
-  for (int64_t step = 0; step < kBlockSteps; ++step, first += kTileStep, count -= kTileStep) {
-    for (int64_t r = 0; r < kTileStep; r += kTileSide)
-      read_words(rows, 1, first + r, count - r, dim, 1.0f, words + r * stride, stride, kTileStep);
-    pack_columns(words, stride, dim, to + step * kTileOperands, kBlockSteps * kTileOperands);
   }
 }
 

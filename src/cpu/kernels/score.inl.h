@@ -7,11 +7,11 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Position of one vector of scores, whose first lane is query row `row`, numbered as in InputRows, and key `key` of the
-// sequence. Its lanes are consecutive rows of this key, or consecutive keys of this row.
+// Position of one vector of scores. Lane n is query row `row` + n / keys, numbered as in InputRows, and key `key` +
+// n % keys of the sequence.
 struct ScorePosition {
   int64_t row, key;
-  bool along_keys;
+  int keys;
 };
 
 // Before and after the stage, scores are q.k times the scale's sign; multiplying by shape.scale_hi scales them.

@@ -22,18 +22,27 @@ int64_t forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_itsel
   return carve(shape, rows, packs_itself, nullptr, unused);
 }
 
-int64_t backward_scratch_bytes(const Shape& shape, int64_t keys) {
-  BackwardScratch unused;
-  return carve(shape, keys, nullptr, unused);
+int64_t query_pack_scratch_bytes(const Shape& shape) {
+  Scratch memory{nullptr, 0};
+  carve_query_pack(shape, memory);
+  return memory.used;
 }
 
-int64_t pack_scratch_bytes(const Shape& shape) {
-  return kKeyBlock * padded(larger(shape.dim_qk, shape.dim_v)) * static_cast<int64_t>(sizeof(float));
+template <class Products>
+int64_t backward_scratch_bytes(const Shape& shape, int64_t keys, bool own_tiles, bool own_dq) {
+  BackwardScratch unused;
+  return carve<Products>(shape, keys, own_tiles, own_dq, nullptr, unused);
+}
+
+int64_t reduce_scratch_bytes(const Shape& shape) {
+  Scratch memory{nullptr, 0};
+  carve_reduce(shape, memory);
+  return memory.used;
 }
 
 void pack(const PackTask& task) {
-  pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<float*>(task.scratch),
-             static_cast<Operand*>(task.packed_k), static_cast<Operand*>(task.packed_v));
+  pack_block(*task.shape, task.k, task.v, task.first_key, static_cast<Operand*>(task.packed_k),
+             static_cast<Operand*>(task.packed_v));
 }
 
 constexpr Kernels table() {
@@ -45,7 +54,6 @@ constexpr Kernels table() {
   t.bf16_dot = kBf16Dot;
   t.packed_k_bytes = packed_k_bytes;
   t.packed_v_bytes = packed_v_bytes;
-  t.pack_scratch_bytes = pack_scratch_bytes;
   t.forward_scratch_bytes = forward_scratch_bytes;
   t.pack = pack;
   t.forward = forward<PlainScore>;
@@ -55,7 +63,13 @@ constexpr Kernels table() {
   t.few_scratch_bytes = few_scratch_bytes;
   t.few_queries = few_queries<PlainScore>;
   t.combine_partials = combine_partials;
-  t.backward_scratch_bytes = backward_scratch_bytes;
+  t.chunk_step = kChunkStep;
+  t.backward_tile_bytes = backward_tile_bytes;
+  t.dq_tile_floats = dq_tile_floats;
+  t.query_pack_scratch_bytes = query_pack_scratch_bytes;
+  t.backward_scratch_bytes = backward_scratch_bytes<VectorProducts>;
+  t.reduce_scratch_bytes = reduce_scratch_bytes;
+  t.pack_query_tile = pack_query_tile<VectorProducts>;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
   t.product_rows = kPanelRows;

@@ -20,11 +20,6 @@ int64_t amx_forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_i
   return carve(shape, rows, packs_itself, nullptr, unused);
 }
 
-int64_t amx_backward_scratch_bytes(const Shape& shape, int64_t keys) {
-  AmxBackwardScratch unused;
-  return carve(shape, keys, nullptr, unused);
-}
-
 constexpr Kernels amx_table() {
   Kernels t = table();
   t.tile_registers = true;
@@ -33,7 +28,9 @@ constexpr Kernels amx_table() {
   t.forward_scratch_bytes = amx_forward_scratch_bytes;
   t.pack = amx_pack;
   t.forward = amx_forward<PlainScore>;
-  t.backward_scratch_bytes = amx_backward_scratch_bytes;
+  t.chunk_step = kTileStep;
+  t.backward_scratch_bytes = backward_scratch_bytes<AmxProducts>;
+  t.pack_query_tile = amx_pack_query_tile;
   t.backward = amx_backward<PlainScore>;
   return t;
 }

@@ -67,7 +67,7 @@ struct Interval {
 };
 
 inline Interval visible_keys(const Shape& shape, int64_t row) {
-  const int64_t position = row / shape.group;
+  const int64_t position = shape.group == 1 ? row : row / shape.group;
   return {larger(0, position + shape.window_begin), smaller(shape.len_k, position + shape.window_end)};
 }
 

@@ -12,6 +12,12 @@ FOVEA_INLINE PairVec load_pairs(const uint32_t* p) { return _mm512_loadu_si512(p
 FOVEA_INLINE void store_pairs(uint32_t* p, PairVec x) { _mm512_storeu_si512(p, x); }
 FOVEA_INLINE PairVec broadcast_pair(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }
 
+// kCount pairs, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE PairVec repeat_pairs(const uint32_t* p) {
+  return _mm512_castps_si512(repeat<kCount>(reinterpret_cast<const float*>(p)));
+}
+
 // c + a.low b.low + a.high b.high; the instruction treats subnormal numbers as zero.
 FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) {
   return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));

@@ -28,6 +28,15 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return x;
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  if constexpr (kCount == 1) return _mm256_set1_ps(*p);
+  if constexpr (kCount == 2) return _mm256_castsi256_ps(_mm256_broadcastq_epi64(_mm_loadu_si64(p)));
+  if constexpr (kCount == 4) return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+  if constexpr (kCount == 8) return load(p);
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
@@ -67,6 +76,18 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   p = fma(p, f, broadcast(1.0f));
   const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
   // Multiplying, unlike adding to the exponent bits, keeps every NaN a NaN.
+  return mul(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000))));
+}
+
+// The nearest whole number; multiply_by_power(p, power) is p times 2 to it. Adding 1.5 * 2^23 rounds x and leaves the
+// number in the low bits.
+FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
+  const Vec magic = broadcast(12582912.0f);
+  power = add(x, magic);
+  return sub(power, magic);
+}
+FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(power), 23);
   return mul(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000))));
 }
 

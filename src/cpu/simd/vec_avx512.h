@@ -30,6 +30,16 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return x;
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  if constexpr (kCount == 1) return _mm512_set1_ps(*p);
+  if constexpr (kCount == 2) return _mm512_castsi512_ps(_mm512_broadcastq_epi64(_mm_loadu_si64(p)));
+  if constexpr (kCount == 4) return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+  if constexpr (kCount == 8) return _mm512_broadcast_f32x8(_mm256_loadu_ps(p));
+  if constexpr (kCount == 16) return load(p);
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
@@ -69,6 +79,13 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   p = fma(p, f, broadcast(1.0f));
   return _mm512_scalef_ps(p, n);
 }
+
+// The nearest whole number; multiply_by_power(p, power) is p times 2 to it.
+FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
+  power = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return power;
+}
+FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) { return _mm512_scalef_ps(p, power); }
 
 FOVEA_INLINE Vec load_bf16(const uint16_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -32,6 +32,14 @@ FOVEA_INLINE Vec load_fours(const char* p, int64_t stride) {
   return load(x);
 }
 
+// kCount values, a power of two, over and over.
+template <int kCount>
+FOVEA_INLINE Vec repeat(const float* p) {
+  Vec x;
+  for (int i = 0; i < kLanes; ++i) x[i] = p[i % kCount];
+  return x;
+}
+
 FOVEA_INLINE Vec add(Vec a, Vec b) { return a + b; }
 FOVEA_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 FOVEA_INLINE Vec mul(Vec a, Vec b) { return a * b; }
@@ -84,6 +92,17 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   p = p * f + 1.0f;
   // Multiplying, unlike adding to the exponent bits, keeps every NaN a NaN.
   return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u);
+}
+
+// The nearest whole number; multiply_by_power(p, power) is p times 2 to it. Adding 1.5 * 2^23 rounds x and leaves the
+// number in the low bits.
+FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
+  const Vec magic = broadcast(12582912.0f);
+  power = x + magic;
+  return power - magic;
+}
+FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) {
+  return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(power) << 23) + 0x3f800000u);
 }
 
 FOVEA_INLINE float float_of(uint32_t bits) {

@@ -1,4 +1,4 @@
-// The problem as kernel parameters, for the host halves of all attention kernels.
+// What the host halves of all attention kernels share: the problem as kernel parameters, and rounding up.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include "fovea/problem.h"
 
 namespace fovea::cuda {
+
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 inline constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // so that sums of two lengths fit an int
 

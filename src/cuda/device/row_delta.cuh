@@ -1,6 +1,6 @@
-// Delta of 16 query rows, as tensor cores sum it: delta = rowsum(dO * O) is the diagonal of dO O^T. So it is summed by
-// the same instructions in the same order as dP = dO V^T. For a row that sees one key, O is that key's V, and dP - delta
-// must be exactly 0.
+// Delta of 16 query rows, as tensor cores sum it: delta = rowsum(dO * O) is the diagonal of dO O^T. It is summed by
+// MMAs of 16 columns in the same order as dP = dO V^T (mma.sync here, mma.sync or wgmma there). For a row that sees one
+// key, O is that key's V, and dP - delta must be exactly 0.
 #pragma once
 
 #include "cuda/device/mma_sync_policy.cuh"
@@ -30,7 +30,8 @@ __device__ __forceinline__ void split_operand(const float* row, int column, int 
   low = ptx::pack<Element>(a - rounded(a), b - rounded(b));
 }
 
-// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile. Beyond the last query, that one.
+// The rows that a lane reads: one of the upper and one of the lower eight rows of a tile. For rows beyond the last
+// query it reads the last one.
 template <class Element>
 struct LaneRows {
   const Element *dout[2], *out[2];
@@ -88,7 +89,7 @@ struct DeltaRows {
 };
 
 // One warp. The deltas of rows g and g + 8, in the lanes with t = g / 2, where g = lane / 4 and t = lane % 4. The sum
-// restarts after kChain columns, as dP's does. Rows from `len` on have any delta.
+// restarts once, after kChain columns, as dP's does. The deltas of rows from `len` on mean nothing.
 template <class Element, int kChain = kMaxChain>
 __device__ __forceinline__ float2 row_deltas(const ConstTensorRef& out, const ConstTensorRef& dout,
                                              const DeltaRows& of) {

@@ -30,8 +30,8 @@ struct TileLayout {
   static constexpr int kPanel = 8 * kSwizzled * 16;           // bytes of eight rows of kSwizzled chunks
 
   // Byte offset of a chunk. ldmatrix reads the same column of eight rows at a time; the XOR with the row spreads the
-  // eight chunks over all banks. This is wgmma's 128-byte swizzle, or
-  // its 64-byte swizzle if a row has four chunks: a panel holds eight rows of 128 or of 64 bytes.
+  // eight chunks over all banks. This is wgmma's 128-byte swizzle, or its 64-byte swizzle if a row has four chunks: a
+  // panel holds eight rows of 128 or of 64 bytes.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     if constexpr (kPadded) return row * kPitch + chunk * 16;
     const int permuted = kSwizzled == 8 ? row & 7 : (row >> 1) & 3;

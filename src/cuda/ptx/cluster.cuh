@@ -21,7 +21,7 @@ __device__ __forceinline__ void cluster_arrive() {
 #endif
 }
 
-// Waits until every thread of the cluster has arrived. "barrier.cluster.wait.acquire.aligned", sm_90.
+// Waits until every thread of the cluster has arrived or exited. "barrier.cluster.wait.acquire.aligned", sm_90.
 __device__ __forceinline__ void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

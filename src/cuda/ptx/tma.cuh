@@ -28,7 +28,7 @@ __device__ __forceinline__ void tma_load_5d(std::uint32_t shared_address, const 
       : "memory");
 }
 
-// Brings a box into the L2 cache. "cp.async.bulk.prefetch.tensor", sm_90.
+// Prefetches a box into the L2 cache. "cp.async.bulk.prefetch.tensor", sm_90.
 __device__ __forceinline__ void tma_prefetch_4d(const void* map, int x, int y, int z, int w) {
   asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1,%2,%3,%4}];" ::"l"(map), "r"(x), "r"(y),
                "r"(z), "r"(w)

@@ -15,8 +15,9 @@ constexpr bool kHasWgmma = true;
 constexpr bool kHasWgmma = false;
 #endif
 
-// Orders this thread's accesses to shared memory, and its copies that have arrived, before those of the async proxy
-// after the next barrier: wgmmas read its stores, TMA stores copy them, and bulk copies do not overtake its loads.
+// Orders this thread's accesses to shared memory (and its cp.async copies that have arrived) before accesses of the
+// async proxy after the next barrier. So wgmmas and TMA stores see its stores, and bulk copies do not overwrite what it
+// still reads.
 // "fence.proxy.async", sm_90.
 __device__ __forceinline__ void fence_proxy_async() {
   if constexpr (kHasWgmma) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

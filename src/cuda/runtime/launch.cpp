@@ -16,7 +16,7 @@
 namespace fovea::cuda {
 namespace {
 
-constexpr int kPortableCluster = 8;  // thread blocks of a cluster that every GPU with clusters has
+constexpr int kPortableCluster = 8;  // thread blocks: the largest cluster that every GPU with clusters runs
 constexpr int kPdlAndClusters = 90;  // from sm_90 on: ptx/grid_dependency.cuh, ptx/cluster.cuh
 
 // Whether the code that the current device runs was compiled with PDL and clusters. A device newer than this build runs

@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json prepare_command(const verification::Case& c, const std::string& implementation, const TensorPlaces& places,
-                     const CellSettings& settings) {
+Json prepare_command(const verification::Case& c, const std::string& implementation, bool saves,
+                     const TensorPlaces& places, const CellSettings& settings) {
   Json tensors = Json::object();
   for (const auto& place : places.places) {
     tensors[place.tensor.name] = {{"offset", place.offset},
@@ -27,6 +27,7 @@ Json prepare_command(const verification::Case& c, const std::string& implementat
   return {{"command", "prepare"},
           {"problem", verification::line_of(c)},
           {"implementation", implementation},
+          {"saves", saves},
           {"pass", c["pass"]},
           {"threads", settings.threads},
           {"timing", settings.timing},
@@ -48,11 +49,10 @@ void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& 
   entry.open = false;
   const Contender& contender = contenders_[entry.contender];
   const TensorPlaces& places = places_for(entry);
-  const std::string& asked = contender.of_old.empty() ? entry.plan.implementation : contender.of_old;
   try {
     process.outputs().resize(places.output_bytes);
     poison(process.outputs());
-    process.call(prepare_command(c, asked, places, settings_), settings_.limits.timeout);
+    process.call(prepare_command(c, entry.plan.asked, contender.saves, places, settings_), settings_.limits.timeout);
     const RunReply reply = run_once(process, settings_.limits.timeout);
     if (!reply.timer.empty()) entry.row.timer = reply.timer;
     entry.row.peer = contender.old_version.empty() ? reply.peer : "fovea " + contender.old_version;

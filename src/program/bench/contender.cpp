@@ -165,7 +165,7 @@ OldProgram::OldProgram(const std::string& the_path) : path(the_path) {
 std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old) {
   const std::size_t count = contenders.size();
   for (std::size_t n = 0; n < count; ++n) {
-    if (!contenders[n].ours) continue;
+    if (!contenders[n].ours || !contenders[n].saves) continue;
     Contender twin = contenders[n];
     twin.of_old = twin.name;
     twin.old_version = old.version;
@@ -177,27 +177,57 @@ std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProg
   return contenders;
 }
 
+std::vector<Contender> with_no_saved(std::vector<Contender> contenders, const std::vector<Case>& cases) {
+  const std::size_t count = contenders.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    const bool saves = std::any_of(cases.begin(), cases.end(), [&](const Case& c) {
+      return contenders[n].ours && c.backwards() && plan_cell(contenders[n], c).saved_bytes > 0;
+    });
+    if (!saves) continue;
+    Contender twin = contenders[n];
+    twin.saves = false;
+    twin.name += kNoSavedSuffix;
+    contenders.push_back(std::move(twin));
+  }
+  if (contenders.size() == count)
+    refuse("--no-saved", "no backward here reads saved state", fmt::format("{} cases", cases.size()),
+           "pass=bwd or e2e, and an --impl that saves state, such as naive");
+  return contenders;
+}
+
 // The older program chooses for itself. Its memory is estimated with this program's plan.
 CellPlan plan_old(const Contender& contender, const Case& c) {
   const CasePlan plan = c.operation->plan(c.backwards() ? c.with("pass", "e2e") : c, contender.of_old);
-  return {contender.name, "", plan.workspace_bytes, plan.saved_bytes};
+  return {contender.name, contender.of_old, "", plan.workspace_bytes, plan.saved_bytes};
 }
 
 CellPlan plan_cell(const Contender& contender, const Case& c) {
   if (!contender.of_old.empty()) return plan_old(contender, c);
-  CellPlan cell{.implementation = contender.name};
+  CellPlan cell{.implementation = contender.name, .asked = contender.name};
   if (!contender.ours) return cell;
+  const std::string name = contender.name.substr(0, contender.name.find(kNoSavedSuffix));
   const std::vector<std::string> names = known_names({c.operation});
-  if (std::find(names.begin(), names.end(), contender.name) == names.end()) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
     cell.refusal = "op=" + std::string(c.operation->name()) + " has no implementation of this name";
     return cell;
   }
-  CasePlan plan = c.operation->plan(c, contender.name);
+  if (!contender.saves && !c.backwards()) {
+    cell.refusal = "only backward reads saved state";
+    return cell;
+  }
+  CasePlan plan = c.operation->plan(c, name);
   // Backward always runs after a forward, even if only backward is timed.
   if (!c.forwards() && plan.refusal().empty()) plan = c.operation->plan(c.with("pass", "e2e"), plan.implementation);
   cell.refusal = plan.refusal();
   if (!cell.refusal.empty()) return cell;
-  return {plan.implementation, "", plan.workspace_bytes, plan.saved_bytes};
+  if (contender.saves) return {plan.implementation, plan.implementation, "", plan.workspace_bytes, plan.saved_bytes};
+  if (plan.saved_bytes == 0) {
+    cell.refusal = plan.implementation + " saves nothing here";
+    return cell;
+  }
+  const CasePlan unsaved = c.operation->plan(without_saved_state(c.with("pass", "e2e")), plan.implementation);
+  return {plan.implementation + std::string(kNoSavedSuffix), plan.implementation, unsaved.refusal(),
+          unsaved.workspace_bytes, unsaved.saved_bytes};
 }
 
 std::int64_t tensor_bytes(const Case& c) {

@@ -16,6 +16,7 @@ struct Contender {
   bool holds_scores = true;          // a foreign one that may allocate whole score matrices
   std::string of_old = {};           // for name@old: the name that the older program knows
   std::string old_version = {};      // the older program's version
+  bool saves = true;                 // false for name@no_saved: forward saves nothing for backward
 };
 
 // A script of python/bench: next to an installed program, or else in the sources that it was built from.
@@ -28,6 +29,7 @@ struct OldProgram {
   std::string path, version;
 };
 inline constexpr std::string_view kOldSuffix = "@old";
+inline constexpr std::string_view kNoSavedSuffix = "@no_saved";
 
 // Splits --impl at its commas, but not inside the path of a file that exists. "a,,b" has three names; contenders_of
 // refuses the empty one.
@@ -41,10 +43,14 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
                                      const std::string& python, DeviceKind device, const Operations& operations);
 // Adds the older program's versions of our contenders.
 std::vector<Contender> with_old(std::vector<Contender> contenders, const OldProgram& old);
+// Adds twins without saved state of our contenders that keep it for some case. Throws Error(invalid_argument) if none
+// does.
+std::vector<Contender> with_no_saved(std::vector<Contender> contenders, const std::vector<verification::Case>& cases);
 
 // The implementation that would run a case for a contender, and the memory that it would need.
 struct CellPlan {
-  std::string implementation;  // the resolved name; for foreign contenders, their own
+  std::string implementation;  // the resolved name, with the contender's suffix; for foreign contenders, their own
+  std::string asked;           // the name that its worker is asked for
   std::string refusal;         // empty if it takes the case
   std::int64_t workspace_bytes = 0, saved_bytes = 0;
 };

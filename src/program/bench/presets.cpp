@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/problem_line.h"
+#include "program/bench/limits.h"
 #include "verification/problem_line.h"
 
 namespace fovea::program {
@@ -84,6 +85,17 @@ Preset h200_dense() {
            "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
 }
 
+Preset limits_preset() {
+  Preset preset{
+      "cpu-limits", "what the CPU engine must reach on one and two threads, beside what it reaches", {}, {}, {}};
+  preset.has_limits = true;
+  for (const Limit& limit : cpu_limits()) {
+    preset.full.push_back(limit.line);
+    preset.quick.push_back(limit.quick.empty() ? limit.line : limit.quick);
+  }
+  return preset;
+}
+
 // The report names neither type nor mask. Passes come first and vary fastest, so that all passes of a problem share its
 // reference.
 Preset report_c() {
@@ -125,6 +137,7 @@ const std::vector<Preset>& presets() {
     std::vector<Preset> presets = report_presets();
     presets.insert(presets.begin() + 3, report_c());
     presets.push_back(h200_dense());
+    presets.push_back(limits_preset());
     return presets;
   }();
   return table;

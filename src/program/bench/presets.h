@@ -18,7 +18,8 @@ struct Preset {
   std::vector<std::string> implementations;  // run if --impl is not given
   std::vector<std::string> full;             // sweep lines; each case is one problem and one pass
   std::vector<std::string> quick;
-  double budget_s = 0;  // seconds that the whole sweep should take; 0: no budget
+  double budget_s = 0;      // seconds that the whole sweep should take; 0: no budget
+  bool has_limits = false;  // its cells and implementations are those of cpu_limits, in runs of several thread counts
 };
 
 // The table of presets. To add a preset, add a row.

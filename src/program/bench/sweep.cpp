@@ -74,7 +74,7 @@ class Sweep {
     return ended_;
   }
 
-  const std::vector<Row>& rows() const { return rows_; }
+  std::vector<Row>& rows() { return rows_; }
   std::size_t total() const { return total_; }
   std::size_t done() const { return done_; }
 
@@ -201,22 +201,22 @@ double estimated_seconds(const std::vector<verification::Case>& cases, std::size
   return total * static_cast<double>(contenders);
 }
 
-int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment) {
+SweepEnd run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment) {
   Sweep sweep(bench, settings, environment);
   if (settings.json) std::printf("%s\n", json_line(environment).c_str());
   const int ended = sweep.run();
-  const auto& rows = sweep.rows();
-  if (!rows.empty()) print_results(bench, settings, rows);
+  std::vector<Row>& rows = sweep.rows();
+  if (!rows.empty() && settings.table) print_results(bench, settings, rows);
   if (ended == kInterrupted) {
     std::fprintf(stderr, "%zu of %zu done%s%s\n", sweep.done(), sweep.total(),
                  settings.output.empty() ? "" : "; resume with ",
                  settings.output.empty() ? "" : settings.resume_command.c_str());
   }
-  if (ended != 0) return ended;
+  if (ended != 0) return {ended, std::move(rows)};
   const bool failed = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.status == "mismatch" || row.status == "crashed" || row.status == "error";
   });
-  return failed ? 1 : 0;
+  return {failed ? 1 : 0, std::move(rows)};
 }
 
 }  // namespace fovea::program

@@ -17,10 +17,16 @@ struct SweepSettings {
   std::string baseline;
   double budget_s = 0;         // seconds that the sweep should take; limits the sampling of each cell; 0: no budget
   std::string resume_command;  // the command line that continues the sweep
+  bool table = true;
 };
 
-// Returns the exit code. Prints the table, or with `json` the rows, to stdout, and everything else to stderr.
-int run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment);
+struct SweepEnd {
+  int code = 0;  // for the program's exit
+  std::vector<Row> rows;
+};
+
+// Prints the table, or with `json` the rows, to stdout, and everything else to stderr.
+SweepEnd run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment);
 
 // Seconds of sampling for each remaining row: half of its share of the remaining time. The other half is for the check
 // and the warm-up. At most `longest`, and never 0: a slow machine exceeds the budget.

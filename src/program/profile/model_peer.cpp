@@ -18,8 +18,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of fp32 sums in another order. A gradient that is absent or of another function differs by about 1.
-constexpr double kLossTolerance = 1e-5, kGradientTolerance = 1e-4;
+// Of sums in another order, and in bf16 of other places to round. A gradient that is absent or of another function
+// differs by about 1.
+struct Tolerance {
+  double loss, gradient;  // relative
+};
+constexpr Tolerance tolerance_of(DType dtype) {
+  return dtype == DType::fp32 ? Tolerance{1e-5, 1e-4} : Tolerance{1e-3, 5e-2};
+}
 
 Json parameters_of(const model::ParameterMap& map) {
   Json all = Json::object();
@@ -49,6 +55,19 @@ struct Difference {
 
 }  // namespace
 
+// In a block autograd keeps the input of each norm and what it normalised in fp32, and in the model's type: the result
+// of each norm, q, k and v before and behind the rotary embedding, attention's result in two orders, gate and up,
+// silu(gate) and its product with up. A block's gradients are there at once. Logits, their logarithms of probabilities
+// and the gradients of both are fp32. Under autocast a bf16 copy of each weight stays until backward.
+std::int64_t peer_bytes(const model::Config& c, const model::Extent& e) {
+  constexpr std::int64_t kProgram = std::int64_t{1} << 30, kFloat = sizeof(float);
+  const std::int64_t size = size_of(c.dtype), rows = e.rows(), parameters = model::parameter_count(c);
+  const std::int64_t kept = size * (9 * c.width + 4 * c.hidden), in_fp32 = kFloat * 4 * c.width;
+  const std::int64_t copies = c.dtype == DType::fp32 ? 0 : size * parameters;
+  return kProgram + 4 * kFloat * parameters + copies +
+         rows * ((c.layers + 1) * (kept + in_fp32) + 4 * kFloat * c.vocabulary);
+}
+
 ModelPeer::ModelPeer(const ProfilePeer& peer, const ProfileSettings& settings)
     : name_(peer.name),
       settings_(settings),
@@ -62,7 +81,9 @@ void ModelPeer::compare(model::Model& model, const model::Batch& batch, const co
     const Json reply = process_.call({{"command", "compare"}}, settings_.timeout);
     model::clear_gradients(model, context);
     const double own_loss = model.add_gradients(batch, 1, context);
-    judge(own_loss, number(reply, "loss"), model.map(), model.read(model::State::gradients, context));
+    const std::int64_t moments = 2 * model.map().floats() * static_cast<std::int64_t>(sizeof(float));
+    if (const auto peak = bytes_of(reply, "peak_bytes")) measured_bytes_ = *peak + moments;
+    judge(own_loss, number(reply, "loss"), model, model.read(model::State::gradients, context));
     process_.outputs().resize(0);
   } catch (const WorkerFailure& failure) {
     fail(failure);
@@ -110,6 +131,7 @@ void ModelPeer::prepare(model::Model& model, const model::Batch& batch, const co
                                     {"batch", model.extent().batch},
                                     {"length", model.extent().length},
                                     {"threads", settings_.threads},
+                                    {"dtype", core::name_of(c.dtype)},
                                     {"device", core::name_of(settings_.device.kind)},
                                     {"floats", model.map().floats()},
                                     {"parameters", parameters_of(model.map())},
@@ -125,21 +147,22 @@ void ModelPeer::prepare(model::Model& model, const model::Batch& batch, const co
 }
 
 // Each parameter's gradient is judged by itself, so that a small one cannot hide behind the others.
-void ModelPeer::judge(double own_loss, double loss, const model::ParameterMap& map, const std::vector<float>& own) {
+void ModelPeer::judge(double own_loss, double loss, const model::Model& model, const std::vector<float>& own) {
+  const Tolerance tolerance = tolerance_of(model.config().dtype);
   const auto* const theirs = reinterpret_cast<const float*>(process_.outputs().data());
   const double none = std::numeric_limits<double>::quiet_NaN();
   const double loss_error = std::fabs(loss - own_loss) / std::fabs(own_loss);
   error_["loss against fovea"] = {loss_error, std::fabs(loss - own_loss), none};
-  if (!(loss_error <= kLossTolerance))
+  if (!(loss_error <= tolerance.loss))
     return fail({"mismatch", fmt::format("its loss is {:.9g}, this library's {:.9g}", loss, own_loss)});
   ErrorFigures& worst = error_["gradients against fovea"] = {0, 0, none};
-  for (const model::Parameter& one : map.all()) {
+  for (const model::Parameter& one : model.map().all()) {
     Difference d;
     for (std::int64_t i = one.offset; i < one.offset + one.count(); ++i)
       d.add(own[static_cast<std::size_t>(i)], theirs[i]);
     worst.rel_l2 = std::fmax(worst.rel_l2, d.relative());
     worst.max_abs = std::fmax(worst.max_abs, d.largest);
-    if (!(d.relative() <= kGradientTolerance))
+    if (!(d.relative() <= tolerance.gradient))
       return fail(
           {"mismatch", fmt::format("the gradient of {} differs by {:.2g} of its norm", one.name, d.relative())});
   }
@@ -166,6 +189,7 @@ void ModelPeer::step(const std::string& passes, bool is_measured) {
 
 ProfileResult ModelPeer::result(ProfileResult of_library) const {
   ProfileResult result{.row = std::move(of_library.row),
+                       .problem = std::move(of_library.problem),
                        .impl = name_,
                        .peer = framework_,
                        .forward_flops = of_library.forward_flops,

@@ -10,6 +10,10 @@
 
 namespace fovea::program {
 
+// The memory that a step of the model needs in PyTorch, its program included. Arrays that eager PyTorch keeps, also
+// those that this library overwrites or computes again.
+std::int64_t peer_bytes(const model::Config& config, const model::Extent& extent);
+
 class ModelPeer {
  public:
   ModelPeer(const ProfilePeer& peer, const ProfileSettings& settings);
@@ -20,6 +24,10 @@ class ModelPeer {
   // Starts the worker with the model's weights, and compares loss and gradients of the batch, which the model computes
   // too. A peer that fails here or later is not asked again.
   void compare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
+
+  // What the worker needs for a step, as it was measured in compare(): its peak, and the moments of the optimizer,
+  // which are not there before the first step. 0 if the worker does not tell.
+  std::int64_t measured_bytes() const { return measured_bytes_; }
 
   // In its place, if this library and its peers have no room beside one another.
   void leave_out(std::int64_t wanted_bytes, std::int64_t free_bytes);
@@ -34,7 +42,7 @@ class ModelPeer {
  private:
   void want_memory(std::int64_t parameter_bytes) const;
   void prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
-  void judge(double own_loss, double loss, const model::ParameterMap& map, const std::vector<float>& own);
+  void judge(double own_loss, double loss, const model::Model& model, const std::vector<float>& own);
   void fail(const WorkerFailure& failure) { failure_ = failure; }
 
   std::string name_;
@@ -46,6 +54,7 @@ class ModelPeer {
   PhaseSeconds seconds_;
   std::map<std::string, ErrorFigures> error_;
   std::optional<std::int64_t> held_bytes_, peak_bytes_;
+  std::int64_t measured_bytes_ = 0;
 };
 
 }  // namespace fovea::program

@@ -1,18 +1,22 @@
 // One model for all passes; its memory is planned before it is made. Peers make their steps in turns with it.
 #include "program/profile/profile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <list>
 #include <map>
 #include <optional>
 
+#include "core/memory.h"
 #include "core/names.h"
 #include "core/random.h"
 #include "fovea/error.h"
 #include "model/optimizer.h"
+#include "model/problem_line.h"
 #include "program/interrupt.h"
 #include "program/machine/machine.h"
 #include "program/profile/model_peer.h"
+#include "verification/model/operation.h"
 
 namespace fovea::program {
 namespace {
@@ -25,7 +29,7 @@ ProfileRow planned_row(const ProfiledModel& model, const ProfileSettings& s) {
   const model::ParameterMap map(model.config);
   const model::MemoryPlan plan(model.config, extent, map, model::Calls(model.config, extent, s.device));
   return {
-      .model = model.name,
+      .model = model.name + (model.config.checkpoints_activations ? "+checkpointed" : ""),
       .sizes = model::line_of(model.config) + (model.config.checkpoints_activations ? " activations=checkpointed" : ""),
       .batch = s.batch,
       .context = s.context,
@@ -83,10 +87,20 @@ class Phases {
     }
   }
 
+  // The products of a step alone.
+  double products() {
+    const auto begin = Clock::now();
+    model_.run_products(Pass::forward, context_);
+    if (has_backward()) model_.run_products(Pass::backward, context_);
+    model_.wait(context_);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
   // Keep what the last step took.
   void keep_phases() {
     for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds);
   }
+  void keep_products(double seconds) { product_samples_.push_back(seconds); }
   void keep_parts(const std::function<void(Span)>& on_span) {
     ++steps_with_parts_;
     for (Span& span : step_spans_) {
@@ -107,6 +121,7 @@ class Phases {
   }
 
   const PhaseSeconds& seconds() const { return samples_; }
+  const std::vector<double>& product_seconds() const { return product_samples_; }
 
  private:
   bool has_backward() const { return passes_ != "forward"; }
@@ -152,6 +167,7 @@ class Phases {
   std::map<std::string, PartTimes> step_parts_;
   std::vector<Span> step_spans_;  // their track is the kind of step
   PhaseSeconds samples_;          // of all measured steps
+  std::vector<double> product_samples_;
   std::map<std::string, PartTimes> parts_;
 };
 
@@ -173,9 +189,11 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
   for (std::int64_t i = 0; i < s.warm_up + s.steps; ++i) {
     if (s.stops && s.stops()) return false;
     phases.step();
+    const double products = phases.products();
     for (ModelPeer& peer : peers) peer.step(passes, i >= s.warm_up);
     if (i < s.warm_up) continue;
     phases.keep_phases();
+    phases.keep_products(products);
     if (!alone) phases.keep_parts(s.on_span);
   }
   if (alone) phases.watch_parts();
@@ -201,36 +219,48 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
   }
 }
 
-// A peer is taken to need what this library plans, and its program beside that. Moments, and what activations need, are
-// not there before the first steps, so what is free then tells too little.
+// Before a peer is started its need is estimated, and afterwards measured: moments, and what activations need, are not
+// there before the first steps, so what is free then tells too little.
 void add_peers(std::list<ModelPeer>& peers, model::Model& model, const model::Batch& batch, const ProfileRow& planned,
                const ProfileSettings& s) {
-  constexpr std::int64_t kProgramBytes = std::int64_t{1} << 30;
+  const std::int64_t estimated = peer_bytes(model.config(), model.extent());
   std::int64_t wanted = planned.planned_bytes;
   for (const ProfilePeer& peer : s.peers) {
     ModelPeer& one = peers.emplace_back(peer, s);
-    const std::int64_t with_it = wanted + planned.planned_bytes + kProgramBytes;
-    if (with_it > s.free_bytes) {
-      one.leave_out(with_it, s.free_bytes);
+    if (wanted + estimated > s.free_bytes) {
+      one.leave_out(wanted + estimated, s.free_bytes);
       continue;
     }
     one.compare(model, batch, {.threads = s.threads});
-    if (!one.failed()) wanted = with_it;
+    if (one.failed()) continue;
+    const std::int64_t with_it = wanted + std::max(estimated, one.measured_bytes());
+    if (with_it > s.free_bytes) {
+      one.leave_out(with_it, s.free_bytes);
+    } else {
+      wanted = with_it;
+    }
   }
 }
 
 }  // namespace
 
+verification::Case problem_of(const ProfiledModel& model, const ProfileSettings& s) {
+  verification::Case c = with_word(verification::Case(verification::model_operation()), "pass", "step");
+  model::set_model(c.values, model.name, model.config, {s.batch, s.context}, s.device.kind);
+  return c;
+}
+
 bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
              const std::function<void(ProfileResult)>& done) try {
   const ProfileRow planned = planned_row(profiled, s);
+  const verification::Case problem = problem_of(profiled, s);
   const std::vector<std::int32_t> tokens = random_tokens(profiled.config, s.batch * s.context);
   const std::span<const std::int32_t> all(tokens);
   const model::Batch batch{all.first(tokens.size() / 2), all.last(tokens.size() / 2)};
   std::optional<model::Model> model;
   std::list<ModelPeer> peers;
   for (const std::string& passes : s.passes) {
-    ProfileResult result{.row = planned};
+    ProfileResult result{.row = planned, .problem = problem};
     result.row.passes = passes;
     result.reason = result.row.reason = no_room(model, profiled, planned, s);
     if (!result.reason.empty()) {
@@ -239,10 +269,13 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
       continue;
     }
     if (peers.empty()) add_peers(peers, *model, batch, planned, s);
+    core::reset_memory_peak();
     Phases phases(*model, batch, passes, s.threads);
     if (!measure(phases, peers, passes, s)) return false;
     result.seconds = phases.seconds();
+    result.products = phases.product_seconds();
     result.row.parts = phases.parts();
+    if (s.device.kind == DeviceKind::cpu) result.row.measured_bytes = core::memory_count().peak;
     result.forward_flops = model->forward_flops();
     result.backward_flops = phases.backward_flops();
     result.row.flops = result.forward_flops + result.backward_flops;

@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "program/profile/trace.h"
 #include "program/record/record.h"
+#include "verification/case.h"
 
 namespace fovea::program {
 
@@ -49,19 +50,24 @@ using PhaseSeconds = std::map<std::string, std::vector<double>>;
 // What one implementation took for one kind of step.
 struct ProfileResult {
   ProfileRow row;                                      // of this library's model, also beside a peer
+  verification::Case problem;                          // op=model, whatever its pass
   std::string impl = kOwnName, peer;                   // and the framework of a peer, with its version
   std::string status = "ok", reason;                   // of kRowStatuses
   PhaseSeconds seconds;                                // only if status is ok
+  std::vector<double> products;                        // of this library: seconds of a step's products alone
   double forward_flops = 0, backward_flops = 0;        // of products and attention
   std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
   std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
 };
 
+// The line of op=model, as that of a step: it has all keys.
+verification::Case problem_of(const ProfiledModel& model, const ProfileSettings& settings);
+
 // A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
 // forward; backward, which first clears the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
-// when its work has ended. On a GPU parts are timed in as many further steps, in which the host waits for each of them.
-// A peer gets this library's weights, and is timed only if its loss and all gradients agree. Returns false if it was
-// stopped.
+// when its work has ended. After each step, its products run alone. On a GPU parts are timed in as many further steps,
+// in which the host waits for each of them. A peer gets this library's weights, and is timed only if its loss and all
+// gradients agree. Returns false if it was stopped.
 bool profile(const ProfiledModel& model, const ProfileSettings& settings,
              const std::function<void(ProfileResult)>& done);
 

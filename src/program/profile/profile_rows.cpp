@@ -1,13 +1,11 @@
 // Times of phases as rows of the record, which every reader of records understands.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <string_view>
 
 #include "program/bench/sampler.h"
 #include "program/profile/profile.h"
-#include "program/record/model_line.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -23,13 +21,6 @@ std::vector<TimedPass> timed_passes(const std::string& passes) {
   return {{"step_fwd", {"forward"}},
           {"step_rest", {"backward", "optimizer"}},
           {"step", {"forward", "backward", "optimizer"}}};
-}
-
-// The model's context is left out: it bounds the sequences, and costs nothing. A type other than fp32 ends its sizes.
-std::string problem_of(const ProfileRow& row, const char* pass) {
-  return fmt::format("{}pass={} model={} b={} lq={} {} params={} dtype={} device={}", kModelOperation, pass, row.model,
-                     row.batch, row.context, row.sizes.substr(0, row.sizes.find(" context=")), row.parameters,
-                     row.sizes.find(" dtype=bf16") == std::string::npos ? "fp32" : "bf16", row.device);
 }
 
 }  // namespace
@@ -49,7 +40,7 @@ std::vector<Row> rows_of(const ProfileResult& result, const Environment& environ
   std::vector<Row> rows;
   for (const TimedPass& timed : timed_passes(result.row.passes)) {
     Row& row = rows.emplace_back();
-    row.problem = problem_of(result.row, timed.pass);
+    row.problem = verification::line_of(with_word(result.problem, "pass", timed.pass));
     row.impl = result.impl;
     row.status = result.status;
     row.reason = result.reason;

@@ -61,13 +61,43 @@ std::string parts_table(const ProfileResult& result, double fma_rate) {
   return row.model + ", " + row.passes + ": parts of a step\n" + aligned(table) + "\n";
 }
 
+// What each implementation spends beside this library's products: medians, since steps are few.
+void add_beyond_products(Cells& table, const ProfileResult& result, double products) {
+  const std::vector<double> steps = total_of(result.seconds, kPhases);
+  if (steps.empty() || products <= 0) return;
+  const double step = statistics_of(steps).median;
+  table.push_back({result.row.passes, result.impl, fmt::format("{:.1f}", step * 1e3),
+                   fmt::format("{:.1f}", products * 1e3), fmt::format("{:.1f}", (step - products) * 1e3)});
+}
+
+std::string beyond_products_table(const std::vector<ProfileResult>& results, const std::string& model) {
+  Cells table{{"passes", "by", "step", "products", "beyond"}};
+  double products = 0;  // of the same passes: this library's result comes before those of peers
+  for (const ProfileResult& one : results) {
+    if (one.row.model != model) continue;
+    if (one.impl == kOwnName) products = one.products.empty() ? 0 : statistics_of(one.products).median;
+    add_beyond_products(table, one, products);
+  }
+  if (table.size() == 1) return {};
+  return model + ": milliseconds, medians; products: fovea's alone, in turns with the steps\n" + aligned(table) + "\n";
+}
+
+// In any kind of step of the row's model.
+std::string most_measured(const std::vector<ProfileResult>& results, const ProfileRow& row) {
+  std::int64_t most = 0;
+  for (const ProfileResult& one : results) {
+    if (one.row.model == row.model) most = std::max(most, one.row.measured_bytes.value_or(0));
+  }
+  return most > 0 ? binary_size(most) : "-";
+}
+
 }  // namespace
 
 std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
   std::map<std::string, Cells> times;
   std::vector<std::string> models;
-  Cells memory{{"model", "parameters", "state", "activations", "workspace", "all"}};
+  Cells memory{{"model", "parameters", "state", "activations", "workspace", "all", "measured"}};
   for (const ProfileResult& result : results) {
     const ProfileRow& row = result.row;
     Cells& table = times[row.model];
@@ -77,7 +107,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
       models.push_back(row.model);
       memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
                         binary_size(row.state_bytes), binary_size(row.activation_bytes),
-                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes)});
+                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes), most_measured(results, row)});
     }
     table.push_back(times_of(result, fma_rate, has_peers));
   }
@@ -90,8 +120,9 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
       if (one.row.model == model && one.impl == kOwnName && one.row.parts.size() > most) longest = &one;
     }
     if (longest != nullptr) text += parts_table(*longest, fma_rate);
+    text += beyond_products_table(results, model);
   }
-  return text + "Memory, as planned\n" + aligned(memory);
+  return text + "Memory, planned and measured\n" + aligned(memory);
 }
 
 }  // namespace fovea::program

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "fovea/error.h"
-#include "program/record/model_line.h"
 #include "program/record/whole_number.h"
 #include "verification/problem_line.h"
 
@@ -111,15 +110,13 @@ RowCeiling ceiling_of(const Json& c) {
           amount<double>(c, "best_product")};
 }
 
+// As today's programs print it: the line of an earlier version may lack keys.
 std::string problem_of(const Json& object) {
-  std::string line = value<std::string>(object, "problem");
-  if (line.starts_with(kModelOperation)) return check_model_line(line), line;
   try {
-    (void)verification::parse_case(line);
+    return verification::line_of(verification::parse_case(value<std::string>(object, "problem")));
   } catch (const Error& error) {
     refuse("in the problem line: " + error.details().problem + ", `" + error.details().got + "`");
   }
-  return line;
 }
 
 Json parse_object(std::string_view text) {
@@ -236,6 +233,7 @@ std::string json_line(const ProfileRow& row) {
                   {"activation_bytes", row.activation_bytes},
                   {"workspace_bytes", row.workspace_bytes},
                   {"planned_bytes", row.planned_bytes},
+                  {"measured_bytes", optional_json(row.measured_bytes)},
                   {"flops", row.flops},
                   {"threads", row.threads}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -258,6 +256,7 @@ ProfileRow profile_row_from(const Json& j) {
                  .activation_bytes = amount<std::int64_t>(j, "activation_bytes"),
                  .workspace_bytes = amount<std::int64_t>(j, "workspace_bytes"),
                  .planned_bytes = amount<std::int64_t>(j, "planned_bytes"),
+                 .measured_bytes = optional_amount<std::int64_t>(j, "measured_bytes"),
                  .flops = amount<double>(j, "flops"),
                  .threads = amount<int>(j, "threads")};
   if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");

@@ -111,7 +111,8 @@ struct ProfileRow {
   std::map<std::string, PartTimes> parts;  // forward.norm, backward.attention, ..
   std::int64_t parameters = 0;
   std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
-  double flops = 0;  // of a step's products and attention
+  std::optional<std::int64_t> measured_bytes;  // the most that was allocated at once; of a CPU only
+  double flops = 0;                            // of a step's products and attention
   int threads = 0;
 };
 

@@ -89,20 +89,23 @@ verification::Verdict AnswerChecker::judge(const Expectation& expected, const Te
 }
 
 // With all bounds, since records tell the ratio of an error to the plain evaluation's.
-Expectation AnswerChecker::expectation_of(Pass pass, const TensorSet& given) const {
-  Expectation expected = case_.operation->expect(case_, pass, given);
+Expectation AnswerChecker::expectation_of(Pass pass, const TensorSet& given, BackwardReads reads) const {
+  verification::Case c = case_;
+  if (reads == BackwardReads::own_state) c.variation.emplace_back("own_state");
+  Expectation expected = c.operation->expect(c, pass, given);
   expected.include_rest();
   return expected;
 }
 
 verification::Verdict AnswerChecker::check_forward(const TensorSet& tensors) {
-  if (!forward_) forward_ = expectation_of(Pass::forward, of_roles(tensors, true, false, false));
+  if (!forward_)
+    forward_ = expectation_of(Pass::forward, of_roles(tensors, true, false, false), BackwardReads::outputs);
   return judge(*forward_, of_roles(tensors, false, true, false));
 }
 
 verification::Verdict AnswerChecker::check_backward(const TensorSet& tensors, BackwardReads reads) {
   const auto expectation = [&](bool outputs) {
-    return expectation_of(Pass::backward, of_roles(tensors, true, outputs, false));
+    return expectation_of(Pass::backward, of_roles(tensors, true, outputs, false), reads);
   };
   const TensorSet gradients = of_roles(tensors, false, false, true);
   if (reads == BackwardReads::outputs) return verification::compare(expectation(true), gradients);

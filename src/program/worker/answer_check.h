@@ -43,7 +43,7 @@ class AnswerChecker {
   AnswerCheck check(const SharedBlock& outputs, const TensorPlaces& places, BackwardReads reads, bool foreign);
 
  private:
-  verification::Expectation expectation_of(Pass pass, const verification::TensorSet& given) const;
+  verification::Expectation expectation_of(Pass pass, const verification::TensorSet& given, BackwardReads reads) const;
   verification::Verdict check_forward(const verification::TensorSet& tensors);
   verification::Verdict check_backward(const verification::TensorSet& tensors, BackwardReads reads);
   verification::Verdict judge(const verification::Expectation& expected, const verification::TensorSet& results);

@@ -3,9 +3,10 @@
 // Both send JSON objects, one per line, on separate descriptors. So the output of a kernel goes to the log and never
 // into an answer.
 //
-//   {"command":"prepare","problem":LINE,"implementation":NAME,"threads":N,"pass":"fwd","timing":"cold",
+//   {"command":"prepare","problem":LINE,"implementation":NAME,"saves":true,"threads":N,"pass":"fwd","timing":"cold",
 //    "memory_limit":N,"input_bytes":..,"output_bytes":..,"tensors":{"q":{"offset":..,"sizes":[4],"strides":[4],"dtype":"fp32","input":true},
-//    ...}}
+//    ...}}                            saves: false if forward of an implementation of ours may save nothing for
+//    backward
 //   {"command":"run"}                 every pass of the case once, outputs into the shared block
 //       -> {"ok":true,"timer":"steady_clock","workspace_bytes":N|null,"saved_bytes":N|null}
 //          and "peer":"PyTorch 2.9.1" if a framework runs it

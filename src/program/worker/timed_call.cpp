@@ -27,7 +27,7 @@ TimedCall::TimedCall(const Case& c, const verification::TensorSet& tensors, cons
   }
   // Backward always runs after a forward, even if only backward is timed.
   const Case both = c.backwards() ? c.with("pass", "e2e") : c;
-  const CasePlan plan = c.operation->plan(both, settings.implementation);
+  const CasePlan plan = c.operation->plan(settings.saves ? both : without_saved_state(both), settings.implementation);
   if (std::string reason = plan.refusal(); !reason.empty())
     core::fail({.status = Status::unsupported, .problem = std::move(reason)});
   core::release_cached_memory();

@@ -16,6 +16,7 @@ struct TimedSettings {
   int threads = 1;
   void* stream = nullptr;    // on a GPU
   bool may_allocate = true;  // false: calls may be captured in a graph
+  bool saves = true;         // false: forward saves no state for backward
 };
 
 class TimedCall {
@@ -25,6 +26,15 @@ class TimedCall {
 
   void forward() const { current_->forward(); }
   void backward() const { current_->backward(); }  // requires an earlier forward()
+
+  // Before the passes of a run and behind it, not timed (verification::Call).
+  bool has_begin() const { return static_cast<bool>(call_.begin); }
+  void begin() const {
+    if (current_->begin) current_->begin();
+  }
+  void end() const {
+    if (current_->end) current_->end();
+  }
 
   // Whether calls have a caller's workspace; and a switch between it and the library's pool for later calls.
   bool has_workspace() const { return workspace_.buffer().data != nullptr; }

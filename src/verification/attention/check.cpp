@@ -177,6 +177,28 @@ std::vector<float> reference_lse(const AttentionProblem& p, const BackwardTensor
   return values;
 }
 
+// Delta of every row from the given out. An implementation that reads its saved state never sees how out was rounded,
+// so the sampled rows get theirs from the reference's out.
+std::vector<float> deltas_of(const AttentionProblem& p, const BackwardTensors& t, const Sample& sample,
+                             const ReferenceEvaluator& evaluator) {
+  std::vector<float> deltas(static_cast<std::size_t>(p.batch * p.heads_q * p.len_q));
+  const auto write = [&](const RowValues& out) {
+    const RowValues dout = read_rows(t.dout, out.rows);
+    const auto dim = static_cast<std::size_t>(p.dim_v);
+    for (std::size_t n = 0; n < out.rows.size(); ++n) {
+      double sum = 0;
+      for (std::size_t c = n * dim; c < (n + 1) * dim; ++c) sum += out.values[c] * dout.values[c];
+      const auto& [batch, head, i] = out.rows[n];
+      deltas[static_cast<std::size_t>((batch * p.heads_q + head) * p.len_q + i)] = static_cast<float>(sum);
+    }
+  };
+  write(read_rows(t.out, every_query(p)));
+  const Sample rows{.queries = sample.queries, .keys = {}, .complete = false};
+  const ForwardTensors inputs{.q = t.q, .k = t.k, .v = t.v};
+  write((evaluator.forward ? evaluator.forward(p, inputs, rows) : evaluate_reference(p, inputs, rows)).out);
+  return deltas;
+}
+
 }  // namespace
 
 Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inputs, std::uint64_t seed,
@@ -200,9 +222,16 @@ Expectation expect_forward(const AttentionProblem& p, const ForwardTensors& inpu
   return expected;
 }
 
-Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& inputs, std::uint64_t seed,
+Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& given, std::uint64_t seed,
                             const Gradients& before, const ReferenceEvaluator& evaluator) {
-  const Sample drawn = sample_of(p, seed), sample = known_to_backward(p, inputs, drawn);
+  const Sample drawn = sample_of(p, seed), sample = known_to_backward(p, given, drawn);
+  BackwardTensors inputs = given;
+  std::vector<float> deltas;
+  if (p.saved_state && given.out && !sample.complete && p.heads_q > 0) {
+    deltas = deltas_of(p, given, sample, evaluator);
+    inputs.delta = contiguous(deltas.data(), {p.batch, p.heads_q, p.len_q, 1});
+    inputs.out = {};
+  }
   BackwardValues reference = !sample.complete && evaluator.backward ? evaluator.backward(p, inputs, sample)
                                                                     : evaluate_reference(p, inputs, sample);
   add_before(before, reference, false);

@@ -45,6 +45,7 @@ AttentionProblem problem_of(const Case& c, Pass pass) {
   p.unaligned = is_unaligned(c, p);
   if (pass == Pass::forward) return p;
   p.accumulate = c.varies("accumulate");
+  p.saved_state = c.varies("own_state");
   p.wants_dq = !c.varies("no_dq");
   p.wants_dk = !c.varies("no_dk");
   p.wants_dv = !c.varies("no_dv");

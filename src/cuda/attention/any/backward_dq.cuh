@@ -113,8 +113,8 @@ __device__ __forceinline__ void dq_step_overlapped(BackwardDqShared<Element, Til
   Mma::template wait<0>(dq);
 }
 
-// Call at the end. This kernel may run concurrently with backward_dkdv, and whoever waits for this kernel must wait for
-// both. So one thread block waits for backward_dkdv; the others exit and make room.
+// Call at the end. This kernel may run concurrently with backward_dkdv, and a kernel that waits for this one must find
+// both ended. So one thread block waits for backward_dkdv; the others exit and make room.
 __device__ __forceinline__ void wait_in_first_cta() {
   if (ptx::cta_index() == 0) ptx::griddepcontrol_wait();
 }

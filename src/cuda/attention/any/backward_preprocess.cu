@@ -1,5 +1,6 @@
 // Backward preprocess: lse and delta = rowsum(dO * O) of every query row, which both gradient kernels read.
-// Delta is summed as dP = dO V^T is, by the same instructions in the same order.
+// Delta is summed as dP = dO V^T is: in 16 bits by MMAs over the same columns in the same order, in fp32 by the same
+// FMAs.
 #include "cuda/attention/any/parameters.h"
 #include "cuda/device/row_delta.cuh"
 #include "cuda/device/sequence.cuh"
@@ -65,8 +66,7 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   const int first = static_cast<int>(warp % tiles) * 16;
   float2 deltas = {0.0f, 0.0f};
   if (p.delta.data == nullptr)
-    deltas = row_deltas<Element>(p.out, p.dout,
-                                 {sequence / s.heads_q, sequence % s.heads_q, first, s.len_q, s.dim_v});
+    deltas = row_deltas<Element>(p.out, p.dout, {sequence / s.heads_q, sequence % s.heads_q, first, s.len_q, s.dim_v});
   if (t != g / 2) return;  // column g of row g is in the lane of columns 2t and 2t + 1
 #pragma unroll
   for (int i = 0; i < 2; ++i) {

@@ -16,7 +16,7 @@ double cycles_of(const TileChoice& one, ElementKind kind, int device);
 // other choices, and for backward, which has several kernels in any case.
 double extra_cycles(const TileChoice& one, int device);
 
-// Seconds of calls one after another, whose kernels use one of this tile's kind.
+// Seconds of a call that follows another at once. `tile`: of one of its kernels; it tells whether they use wgmma.
 double seconds_of(double cycles, const TileShape& tile, int device);
 
 struct BackwardChoice {

@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "cuda/attention/any/parameters.h"
+#include "cuda/attention/problem_shape.h"
 #include "fovea/problem.h"
 
 namespace fovea::cuda::any {
-
-inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The work of a kernel with one of its tiles.
 struct Workload {

@@ -1,6 +1,7 @@
 // Backward on Hopper (formulas: FlashAttention-2, Dao, arXiv 2307.08691, section 3.1). A thread block holds a K/V tile
-// and streams the Q and dO tiles of all query heads of the group past it. Roles: a lane that loads by TMA, three that
-// keep the order in which key tiles add to dQ, and two key warpgroups. Schedule: docs/kernels/sm90_backward.md.
+// and streams the Q and dO tiles of all query heads of the group past it. Roles: a lane that loads by TMA, three lanes
+// that keep the order in which key tiles add to dQ, and two key warpgroups, the consumers. Schedule:
+// docs/kernels/sm90_backward.md.
 #pragma once
 
 #include "cuda/attention/sm90/backward_preprocess.cuh"

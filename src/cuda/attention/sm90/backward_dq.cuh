@@ -1,6 +1,7 @@
-// The way of dQ to memory: key warpgroups add their chunks straight from registers. Key tiles add to a query tile in a
-// fixed order; a counter says whose turn it is. The first stores, the last rounds the sum and writes the gradient.
-// Counters lie in global memory, so lanes of other warps handle them: one waits for turns, two announce additions.
+// The way of dQ to memory. A query tile's dQ is two chunks of 64 x 64, one per key warpgroup, which adds its chunk
+// straight from registers. Key tiles add to a query tile in a fixed order; a counter per chunk says whose turn it is.
+// The first stores, the last rounds the sum and writes the gradient. Counters lie in global memory, so lanes of other
+// warps handle them: one waits for turns, two announce additions.
 #pragma once
 
 #include "cuda/attention/sm90/backward_shared.cuh"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/visits.h"
 
 namespace fovea::cuda::sm90 {
@@ -14,7 +15,9 @@ constexpr double kLaunches = 4.0e-6;    // of both kernels, up to the first prod
 constexpr double kMemoryRate = 1.5e12;  // bytes per second of the preprocess
 constexpr double kTail = 0.42;          // share of the longest thread block's time in which the last ones run alone
 constexpr double kTurn = 1.57e-6;       // from one key tile's addition to a query tile until the next one's
-constexpr double kInFile = 1.13;        // factor of a step's time where the key tiles of a sequence walk in file
+// Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles, each
+// waiting for the one before.
+constexpr double kEqualTiles = 1.13;
 
 // Seconds of a thread block with the schedule `ring`. It walks the query tiles of each head. All key tiles add to a
 // query tile one after another (`chain`), beside the walk. So each head takes the longer of both. With a single query
@@ -31,7 +34,7 @@ double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order, doub
 double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, double together, double step) {
   constexpr std::int64_t kSamples = 1024;
   const KeyWindow window = key_window(p), queries = query_window(window);
-  const std::int64_t key_tiles = (p.len_k + kKeys - 1) / kKeys, samples = std::min(key_tiles, kSamples);
+  const std::int64_t key_tiles = divide_up(p.len_k, kKeys), samples = std::min(key_tiles, kSamples);
   const double group = static_cast<double>(p.heads_q / p.heads_kv);
   double longest = 0, latest = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
@@ -58,9 +61,9 @@ double main_seconds(const AttentionProblem& p, const BackwardInstance& one, cons
                                        .streamed_tile = one.queries,
                                        .window = query_window(key_window(p))});
   const std::int64_t tiles = std::int64_t{order.sequences} * order.key_tiles, ctas = std::min<std::int64_t>(tiles, sms);
-  const auto waves = static_cast<double>((tiles + ctas - 1) / ctas);
+  const auto waves = static_cast<double>(divide_up(tiles, ctas));
   if (order.schedule == Schedule::ring) return waves * ring_seconds(one, order, group);
-  const double step = one.times.step * (visits.equal() ? kInFile : 1);
+  const double step = one.times.step * (visits.equal() ? kEqualTiles : 1);
   const double longest = visits.longest * group * step + one.times.tile;
   const double together =
       std::clamp(static_cast<double>(ctas / order.section), 1.0, static_cast<double>(order.key_tiles));

@@ -24,7 +24,7 @@ enum class Schedule : std::uint8_t {
 struct KeyTileOrder {
   int query_tiles = 1, key_tiles = 1;
   int sequences = 1;  // batch x key heads
-  int section = 1;    // sequences whose key tiles are launched in turns: all first ones, then all second ones
+  int section = 1;    // sequences whose key tiles are interleaved: all first ones, then all second ones
   Schedule schedule = Schedule::ascending;
 };
 

@@ -6,7 +6,6 @@
 
 #include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/backward_estimate.h"
-#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/attention/sm90/plan.h"
 #include "cuda/runtime/device_info.h"

@@ -1,5 +1,5 @@
 // Ahead of backward: lse * log2(e) and delta of every query row, up to the end of the last query tile. Clears the
-// counters of turns, and writes zeros to rows of dQ that no key tile visits.
+// counters of turns, and writes zeros to dQ of query tiles that no key tile visits.
 #pragma once
 
 #include "cuda/attention/sm90/backward_parameters.h"

@@ -56,7 +56,7 @@ __device__ __forceinline__ void probabilities(float (&scores)[kCount], const flo
   }
 }
 
-// dp = dS^T = P^T (dP^T - delta), in place of dP^T. Where P is 0 behind a mask it stays 0, whatever dP is.
+// dp = dS^T = P^T (dP^T - delta), in place of dP^T. Of a partly masked tile, dS is 0 where P is 0, even if dP is NaN.
 template <bool kMasked, int kCount>
 __device__ __forceinline__ void score_gradients(const float (&p)[kCount], float (&dp)[kCount], const float* delta,
                                                 const KeyFragment& f) {
@@ -70,13 +70,6 @@ __device__ __forceinline__ void score_gradients(const float (&p)[kCount], float 
       if (kMasked && p[at] == 0.0f) dp[at] = 0.0f;
     }
   }
-}
-
-// An accumulator as A operands of wgmma, 16 columns each.
-template <class Element, int kCount>
-__device__ __forceinline__ void pack_operands(std::uint32_t (&to)[kCount / 2], const float (&from)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount / 2; ++i) to[i] = ptx::pack<Element>(from[2 * i], from[2 * i + 1]);
 }
 
 }  // namespace fovea::cuda::sm90

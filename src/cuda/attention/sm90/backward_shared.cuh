@@ -32,7 +32,8 @@ struct BackwardShared {
   std::uint64_t dout_full[kStages];   // of dO with delta
   // Of dS. `full`: both key warpgroups have stored their keys' part. `empty`: both have read all of it.
   StageBarriers<kDsSlots> ds_barriers;
-  // Turns to add to dQ. `ready`: the key warpgroup may add. `full`: it has added. `empty`: the counter tells so.
+  // Turns to add to dQ, for each chunk. turn_ready: the key warpgroup may add. `full`: it has added. `empty`: the
+  // counter was raised, or need not be (the last key tile).
   std::uint64_t turn_ready[kKeyWarpgroups][kTurnSlots];
   StageBarriers<kTurnSlots> turn_barriers[kKeyWarpgroups];
 };

@@ -1,5 +1,5 @@
-// The times of the backward kernel's tiles, fitted on one H200 to the first 2,308 backward calls of up to 128 columns
-// in results/h200/hopper_sweep.csv.xz (docs/kernels/sm90_backward_notebook.md, step 5).
+// The times of the backward kernel's tiles on one H200. They are fitted to the first 2,308 backward calls of up to 128
+// columns in results/h200/hopper_sweep.csv.xz (docs/kernels/sm90_backward_notebook.md, step 5).
 #pragma once
 
 #include "cuda/attention/sm90/backward_parameters.h"

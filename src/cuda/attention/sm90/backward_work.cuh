@@ -60,7 +60,7 @@ struct QueryWalk {
     }
     if (tile == work.first) ++head;
   }
-  // The query tile's place among those of all sequences.
+  // The query tile's index in [batch, heads_q, query_tiles].
   __device__ __forceinline__ std::int64_t place(const BackwardParameters& p, const KeyTileWork& work) const {
     return (static_cast<std::int64_t>(work.batch) * p.shape.heads_q + head) * p.order.query_tiles + tile;
   }
@@ -84,7 +84,8 @@ __device__ __forceinline__ Turn turn_of(const BackwardParameters& p, const KeyTi
 template <int kQueries>
 __device__ __forceinline__ unsigned turns_before(const BackwardParameters& p, const KeyTileWork& work, int query_tile) {
   if (p.order.schedule == Schedule::ring) {
-    // The last key tile that starts at or ahead of this query tile comes first, then those before it, cyclically.
+    // The last key tile that starts at this query tile or at an earlier one adds first, then those before it,
+    // cyclically.
     const auto key_tiles = static_cast<unsigned>(p.order.key_tiles), key_tile = static_cast<unsigned>(work.key_tile);
     const unsigned leader =
         ((static_cast<unsigned>(query_tile) + 1) * key_tiles - 1) / static_cast<unsigned>(p.order.query_tiles);

@@ -63,7 +63,7 @@ struct ClusterCombine {
     }
   }
 
-  // One row of kLanes lanes; all lanes of a warp call. Lane n reads the state of split n.
+  // Combines a row with kLanes lanes; all lanes of a warp must call. Lane n reads the state of split n.
   __device__ __forceinline__ void combine_row(const QueryTile& tile, int row) const {
     const Shape& s = p.shape;
     const int at = lane % kLanes;
@@ -94,7 +94,8 @@ struct ClusterCombine {
     }
   }
 
-  // All consumer warps, after put() or put_no_keys().
+  // All consumer warps, after put() or put_no_keys(). The producer's warps take no part: the barriers do not wait for
+  // threads that have exited.
   __device__ __forceinline__ void run() const {
     cluster_barrier();
     const QueryTile tile = query_tile<Tile>(p, static_cast<int>(blockIdx.x));

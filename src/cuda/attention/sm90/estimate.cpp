@@ -5,6 +5,9 @@
 #include <functional>
 #include <vector>
 
+#include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/visits.h"
+
 namespace fovea::cuda::sm90 {
 namespace {
 
@@ -22,18 +25,18 @@ constexpr double kClusterRate = 2.0e10;       // bytes of results per second tha
 constexpr double kNoKeys = 0.5e-6;            // of a split without keys
 constexpr std::int64_t kMostSimulated = 512;  // splits of a schedule that is simulated
 
-std::int64_t visits_of_tile(const AttentionProblem& p, const KeyWindow& window, std::int64_t keys, std::int64_t queries,
-                            std::int64_t index) {
-  const std::int64_t first = index * queries, last = std::min(first + queries, p.len_q) - 1;
-  const std::int64_t begin = std::max<std::int64_t>(first + window.begin, 0);
-  const std::int64_t end = std::min(last + window.end, p.len_k);
-  return begin < end ? divide_up(end, keys) - begin / keys : 0;
+StreamedRows rows_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_t packed_heads) {
+  return {.stationary = p.len_q,
+          .stationary_tile = tile.rows() / packed_heads,
+          .streamed = p.len_k,
+          .streamed_tile = tile.keys,
+          .window = key_window(p)};
 }
 
 // Simulates a schedule: the chip has `slots` thread blocks or clusters, and each takes the next work once it is free.
-class Schedule {
+class Simulation {
  public:
-  explicit Schedule(std::int64_t slots) : free_at_(static_cast<std::size_t>(slots)) {}
+  explicit Simulation(std::int64_t slots) : free_at_(static_cast<std::size_t>(slots)) {}
   void take(double seconds) {
     std::ranges::pop_heap(free_at_, std::greater<>());
     free_at_.back() += seconds;
@@ -55,13 +58,13 @@ struct WorkTimes {
 // Seconds until the last split ends, if query tiles are taken from the last rows to the first.
 double simulated_seconds(const AttentionProblem& p, const ForwardTile& tile, const Division& division,
                          const WorkTimes& times, std::int64_t longest, std::int64_t slots) {
-  const KeyWindow window = key_window(p);
-  const std::int64_t queries = tile.rows() / division.packed_heads, q_tiles = divide_up(p.len_q, queries);
+  const StreamedRows rows = rows_of(p, tile, division.packed_heads);
+  const std::int64_t q_tiles = divide_up(p.len_q, rows.stationary_tile);
   const std::int64_t sequences = p.batch * (p.heads_q / division.packed_heads);
   const std::int64_t of_split = divide_up(longest, division.splits);
-  Schedule schedule(slots);
+  Simulation schedule(slots);
   for (std::int64_t index = q_tiles - 1; index >= 0; --index) {
-    const std::int64_t visits = visits_of_tile(p, window, tile.keys, queries, index);
+    const std::int64_t visits = visits_of_tile(rows, index);
     for (std::int64_t sequence = 0; sequence < sequences; ++sequence) {
       if (division.in_cluster) {
         schedule.take(static_cast<double>(divide_up(visits, division.splits)) * times.step + times.rest);
@@ -101,19 +104,11 @@ double busiest(const AttentionProblem& p, const ForwardInstance& instance, const
 }  // namespace
 
 Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_t packed_heads) {
-  constexpr std::int64_t kSamples = 1024;
-  const KeyWindow window = key_window(p);
-  const std::int64_t queries = tile.rows() / packed_heads;
-  const std::int64_t q_tiles = divide_up(p.len_q, queries), samples = std::min(q_tiles, kSamples);
-  Visits visits{.tiles = q_tiles * p.batch * (p.heads_q / packed_heads)};
-  for (std::int64_t n = 0; n < samples; ++n) {
-    const std::int64_t index = samples == 1 ? 0 : n * (q_tiles - 1) / (samples - 1);
-    const std::int64_t one = visits_of_tile(p, window, tile.keys, queries, index);
-    visits.all += static_cast<double>(one);
-    visits.longest = std::max(visits.longest, one);
-  }
-  visits.all *= static_cast<double>(visits.tiles) / static_cast<double>(samples);
-  return visits;
+  const TileVisits one = visits_of(rows_of(p, tile, packed_heads));
+  const std::int64_t sequences = p.batch * (p.heads_q / packed_heads);
+  return {.tiles = one.tiles * sequences,
+          .all = one.all * static_cast<double>(sequences),
+          .longest = static_cast<std::int64_t>(one.longest)};
 }
 
 double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,

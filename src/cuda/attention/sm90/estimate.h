@@ -9,8 +9,6 @@
 
 namespace fovea::cuda::sm90 {
 
-inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // How a kernel instance divides a problem: query heads whose rows share a tile, and splits along the keys, which may be
 // the thread blocks of a cluster.
 struct Division {
@@ -19,7 +17,7 @@ struct Division {
   std::int64_t resident = 0;  // clusters that fit the chip at once
 };
 
-// How many K/V tiles the query tiles visit. Backward counts with TileVisits (visits.h).
+// How many K/V tiles the query tiles of all sequences visit. TileVisits (visits.h) is of one sequence.
 struct Visits {
   std::int64_t tiles = 0;    // query tiles
   double all = 0;            // visits of all query tiles

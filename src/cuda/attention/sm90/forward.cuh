@@ -1,6 +1,7 @@
-// Forward on Hopper: persistent thread blocks; one producer warp loads tiles by TMA, one to three consumer warpgroups
-// multiply them by wgmma, with the online softmax of FlashAttention-2 (Dao, arXiv 2307.08691, algorithm 1) and the
-// overlap of FlashAttention-3 (Shah et al., arXiv 2407.08608). Schedule: docs/kernels/sm90_forward.md.
+// Forward on Hopper. Thread blocks are persistent, except in clusters, which have one query tile each. One producer
+// warp loads tiles by TMA, one to three consumer warpgroups multiply them by wgmma, with the online softmax of
+// FlashAttention-2 (Dao, arXiv 2307.08691, algorithm 1) and the overlap of FlashAttention-3 (Shah et al., arXiv
+// 2407.08608). Schedule: docs/kernels/sm90_forward.md.
 #pragma once
 
 #include "cuda/attention/sm90/forward_consumer.cuh"

@@ -1,7 +1,8 @@
-// A consumer warpgroup: 64 query rows of the thread block's tile. It multiplies Q by K from shared memory, keeps P in
-// registers as the A operand of P V, and keeps O in registers to the end.
+// A consumer warpgroup: 64 query rows of the thread block's tile. Both operands of Q K^T are in shared memory. P stays
+// in registers as the A operand of P V, and O stays there to the end.
 #pragma once
 
+#include "cuda/attention/sm90/accumulator.cuh"
 #include "cuda/attention/sm90/cluster_combine.cuh"
 #include "cuda/attention/sm90/forward_epilogue.cuh"
 #include "cuda/attention/sm90/shared.cuh"
@@ -23,14 +24,14 @@ struct ForwardConsumer {
   ForwardShared<Tile>& shared;
   int warpgroup, thread;  // thread of the warpgroup
   RingPosition<kTile.q_stages> q{};
-  RingPosition<kTile.kv_stages> kv{};  // of the next V to multiply; the K tile of this position gave its S already
-  RingPosition<ForwardShared<Tile>::kTileStages> next{};  // the tile after the one in work
+  RingPosition<kTile.kv_stages> kv{};  // of the next V to multiply; S of this position's K tile is done
+  RingPosition<ForwardShared<Tile>::kTileStages> next{};  // the query tile after the current one
 
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
 
-  // A tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
-  // needed: the next one from the ring, the one in work from a copy of the warp. The ring never holds the latter, or
-  // the producer could not go on past many tiles without keys.
+  // A query tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
+  // needed: the next one from the ring, the current one from the warp's copy. The copy frees the ring's stage. So the
+  // producer can publish any number of tiles without keys behind the current one.
   __device__ __forceinline__ QueryTile next_tile() const { return shared.tiles[next.stage()]; }
   __device__ __forceinline__ QueryTile current_tile() const { return shared.current[warp_row() / kWarpRows]; }
   __device__ __forceinline__ void leave_next() {
@@ -38,14 +39,14 @@ struct ForwardConsumer {
     release(shared.tile_barriers, next, first_lane());
     next.advance();
   }
-  // The next tile becomes the one in work.
+  // The next tile becomes the current one.
   __device__ __forceinline__ void take_next() {
-    __syncwarp();
+    __syncwarp();  // no lane reads the former copy any more
     if (first_lane()) shared.current[warp_row() / kWarpRows] = next_tile();
     leave_next();
   }
 
-  // Issues S = Q K^T as a wgmma group.
+  // Issues S = Q K^T as a wgmma group. Descriptors count in 16 bytes: 16 columns are 32 bytes, four such steps a panel.
   __device__ __forceinline__ void issue_scores(Scores& scores, const RingPosition<kTile.kv_stages>& k) {
     constexpr int kQPanel = kTile.rows() * 128, kKPanel = kTile.keys * 128;
     const std::uint64_t dq =
@@ -80,8 +81,8 @@ struct ForwardConsumer {
     ptx::wgmma_fence_operand(values);
   }
 
-  // The warpgroups take turns in a circle: each waits for its own barrier, and later lets the next one go on. The last
-  // one gives the first its first turn.
+  // Ping-pong scheduling: the warpgroups take turns in a circle. Each waits at a named barrier of its own, where the
+  // one before it arrives at the end of its turn. The last one gives the first its first turn.
   __device__ __forceinline__ void take_turn() const {
     if constexpr (kTile.turns) ptx::named_barrier_sync(1 + warpgroup, 2 * kWarpgroup);
   }
@@ -93,7 +94,7 @@ struct ForwardConsumer {
     if (warpgroup + 1 == kTile.warpgroups) end_turn();
   }
 
-  // The first row of the tile that this warp has.
+  // The first of this warp's rows of the query tile.
   __device__ __forceinline__ int warp_row() const { return warpgroup * kWarpgroupRows + thread / 32 * kWarpRows; }
   __device__ __forceinline__ ThreadRows rows_of(const QueryTile& tile) const {
     return rows_of_thread(p, tile, warp_row() + thread % 32 / 4);
@@ -101,11 +102,6 @@ struct ForwardConsumer {
 
   __device__ __forceinline__ void mask(Scores& scores, const QueryTile& tile, int kv_tile) {
     apply_mask(scores, p.shape, rows_of(tile).query, kv_tile * kTile.keys + 2 * (thread % 4));
-  }
-  // Written so that the compiler makes no memset of it, which would put the array into memory.
-  static __device__ __forceinline__ void set_zero(Out& out) {
-#pragma unroll
-    for (int i = 0; i < kTile.dim_v / 2; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(out[i]));
   }
 
   // Scores become exponentials.
@@ -135,8 +131,8 @@ struct ForwardConsumer {
     rescale(out, rows);
   }
 
-  // The exponentials of a query tile's first K/V tile, which is the last in memory: a mask or the end of the sequence
-  // may cut it.
+  // The exponentials of a query tile's first K/V tile. It has the last keys, so a mask or the end of the sequence may
+  // hide some of them.
   __device__ __forceinline__ void first_softmax(Scores& scores, Rows2& rows, const QueryTile& tile) {
     const int kv_tile = tile.kv_tiles.end - 1;
     if (kv_tile < tile.unmasked.begin || kv_tile >= tile.unmasked.end) mask(scores, tile, kv_tile);
@@ -144,6 +140,7 @@ struct ForwardConsumer {
     softmax(scores, rows);
   }
 
+  // S and exponentials of the thread block's first query tile, with nothing to overlap them.
   __device__ __forceinline__ void start(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                         const QueryTile& tile) {
     wait_full(shared.q_barriers, q);
@@ -192,6 +189,7 @@ struct ForwardConsumer {
     store_out(out, current_tile(), scale);
   }
 
+  // The last P V and the epilogue of the thread block's last query tile.
   __device__ __forceinline__ void finish(Probabilities& probabilities, Out& out, const Rows2& rows) {
     wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
@@ -207,8 +205,9 @@ struct ForwardConsumer {
     return {p, shared, warp_row() / kWarpRows, thread % 32};
   }
 
-  // From one query tile to the next, which a split in a cluster does not have: S of the next one runs beside the last O
-  // of this one. Where registers are few, results are stored before the next tile's softmax.
+  // From one query tile to the next: S of the next one runs beside the last P V of this one. Where registers are few,
+  // results are stored before the next tile's softmax. Thread blocks of a cluster have one query tile and never come
+  // here, so finish_current gets no place for their states.
   __device__ __forceinline__ void change_tile(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows) {
     constexpr bool kStoreFirst = kTile.dim_v > 192;
     RowScale scale;
@@ -242,7 +241,7 @@ struct ForwardConsumer {
     set_zero(out);
   }
 
-  // Waits for the next query tile with keys; false if none is left. Tiles without keys are done here.
+  // Waits for the next query tile with keys; false if none is left. Rows of tiles without keys are written here.
   __device__ __forceinline__ bool find_next() {
     for (;;) {
       wait_full(shared.tile_barriers, next);

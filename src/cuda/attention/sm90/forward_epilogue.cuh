@@ -30,7 +30,7 @@ struct ThreadRows {
 };
 
 __device__ __forceinline__ ThreadRows rows_of_thread(const ForwardParameters& p, const QueryTile& tile, int row) {
-  // Hidden, so that nothing made from it is kept in registers through the main loop.
+  // Hidden from the compiler, so that nothing made from it is kept in registers through the main loop.
   asm volatile("" : "+r"(row));
   ThreadRows rows;
 #pragma unroll

@@ -27,7 +27,7 @@ struct ForwardProducer {
   RingPosition<kTile.kv_stages> k{}, v{};
   RingPosition<ForwardShared<Tile>::kTileStages> tiles{};
 
-  // Gives the consumers the next tile.
+  // Gives the consumers the next query tile, once they have left the one that was in this stage.
   __device__ __forceinline__ void publish(const QueryTile& tile) {
     wait_empty(shared.tile_barriers, tiles);
     shared.tiles[tiles.stage()] = tile;
@@ -57,8 +57,8 @@ struct ForwardProducer {
                                          kv_tile * kTile.keys, head_kv, tile.batch);
     v.advance();
   }
-  // Brings into the L2 cache: Q of this thread block's next tile, and every q_tiles-th K/V tile of its head. The thread
-  // blocks with the head's other query tiles bring the rest.
+  // Prefetches into the L2 cache: Q of this thread block's next tile, and every q_tiles-th K/V tile of its head. The
+  // thread blocks with the head's other query tiles prefetch the rest.
   __device__ __forceinline__ void prefetch(int number) {
     if (number >= p.order.numbers) return;
     const QueryTile tile = query_tile<Tile>(p, number);
@@ -73,7 +73,7 @@ struct ForwardProducer {
         ptx::tma_prefetch_4d(&p.v, column, kv_tile * kTile.keys, head_kv, tile.batch);
     }
   }
-  // Loads all of a query tile but its last V tile.
+  // Loads Q and all K and V tiles of a query tile, except the V tile that is multiplied last.
   __device__ __forceinline__ void load_tile(const QueryTile& tile, int head_kv, int number) {
     load_q(tile, head_kv);
     load_k(tile, head_kv, tile.kv_tiles.end - 1);
@@ -84,8 +84,7 @@ struct ForwardProducer {
       load_v(tile, head_kv, kv_tile);
     }
   }
-  // The next number is asked for before the last V is loaded: the answer of the counter takes time, and so does the
-  // wait for the stage.
+  // Takes the next number before it loads the last V tile: the atomic's latency then overlaps the wait for a stage.
   __device__ __forceinline__ void run() {
     int number = static_cast<int>(blockIdx.x);
 #pragma unroll 1

@@ -3,6 +3,7 @@
 // neither waits, and the arithmetic of one runs under the MMAs of the other.
 #pragma once
 
+#include "cuda/attention/sm90/accumulator.cuh"
 #include "cuda/attention/sm90/backward_dq.cuh"
 #include "cuda/attention/sm90/backward_scores.cuh"
 #include "cuda/ptx/stmatrix.cuh"
@@ -10,7 +11,8 @@
 
 namespace fovea::cuda::sm90 {
 
-// c = a b^T of 64 rows of a, in panels of kKeys rows, and all rows of b, in panels of kCount * 2 rows.
+// c = a b^T of 64 rows of a, in panels of kKeys rows, and all rows of b, in panels of kCount * 2 rows. Descriptors
+// count in 16 bytes: a step of 16 columns is 2 further, a panel of n rows 8 n.
 template <class Tile, int kCount>
 __device__ __forceinline__ void issue_scores(float (&c)[kCount], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
@@ -87,6 +89,8 @@ class KeyWarpgroup {
   using Element = typename Tile::Element;
   static constexpr int kQueries = Tile::kQueries, kCount = kQueries / 2, kTileBytes = kQueries * 128;
 
+  // One step. P^T and dS^T first, then dV and dK of this step beside half of dQ of the step before. Q and dO are free
+  // after dV and dK, dS of the step before after dQ.
   __device__ __forceinline__ void multiply(float (&dk)[Tile::kDim / 2], float (&dv)[Tile::kDim / 2], bool has_before) {
     const unsigned stage = stage_.stage();
     const std::uint32_t q = shared_address(shared_.q[stage]), dout = shared_address(shared_.dout[stage]);
@@ -150,9 +154,9 @@ class KeyWarpgroup {
     } else {
       score_gradients<false>(scores, dp, shared_.delta[stage], f_);
     }
-    pack_operands<Element>(p_operands, scores);
+    pack_operand<Element>(p_operands, scores);
     ptx::wgmma_fence_operand(p_operands);
-    pack_operands<Element>(ds_operands, dp);
+    pack_operand<Element>(ds_operands, dp);
     share(ds_operands);
   }
 
@@ -170,13 +174,14 @@ class KeyWarpgroup {
     arrive_warp(shared_.ds_barriers.full[slot_.stage()]);
   }
 
-  // Waits until both key warpgroups have stored dS of the step before. If this step uses slot 0, the step before used
-  // slot 1 in the other phase.
+  // Waits until both key warpgroups have stored dS of the step before. That step used the other slot. If this step uses
+  // slot 0, the parity of slot 1 was the opposite of this one's; if slot 1, the parity is the same.
   __device__ __forceinline__ void wait_slot_before() {
     const unsigned slot = slot_.stage() ^ 1;
     ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase() ^ slot);
   }
 
+  // dQ of the last step, after the loop.
   __device__ __forceinline__ void finish_step_before() {
     wait_slot_before();
     float dq[32];

@@ -15,7 +15,7 @@ constexpr int kWarpgroup = 128;     // threads
 constexpr int kPanelColumns = 64;   // 16-bit columns of a panel in shared memory: rows of 128 bytes
 constexpr int kWarpgroupRows = 64;  // rows that one warpgroup multiplies
 constexpr int kWarpRows = 16;       // of them, those of one warp
-constexpr int kMaxCluster = 16;     // thread blocks; more than the 8 that every GPU has
+constexpr int kMaxCluster = 16;     // thread blocks; above 8, the portable size, resident_clusters() allows it
 
 // The tile of one kernel instance. `warpgroups` consumer warpgroups own 64 query rows each; one producer warp loads.
 struct ForwardTile {
@@ -23,12 +23,13 @@ struct ForwardTile {
   int keys;           // of a K/V tile
   int warpgroups;
   int q_stages, kv_stages;
-  bool turns;       // warpgroups take turns at issuing products, so that one multiplies while another exponentiates
+  bool turns;       // warpgroups take turns at issuing MMAs (ping-pong): one multiplies, another makes exponentials
   bool stages_out;  // there is shared memory for a tile of results, which TMA stores
 
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
-  // Of a thread. Together with the producer's warpgroup they fill the registers of an SM.
+  // Registers of a thread, set by setmaxnreg: consumers and the producer's warpgroup together fill those of an SM.
+  // With one consumer warpgroup a thread may have 255 anyway, and setmaxnreg is not used.
   constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
   constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
 };
@@ -41,16 +42,17 @@ struct RowPacking {
   FastDivmod heads_divmod = fast_divmod(1);
 };
 
-// How query tiles are dealt out. A sequence is a (batch, query head) pair; packed heads count as one. A section is
-// `section_sequences` neighbouring sequences, whose K and V stay in the L2 cache together. In a section the last query
-// rows of all sequences come first, since a causal mask leaves them the most keys. The splits of a tile are neighbours.
-// A thread block takes its next number from `counter`, or every gridDim.x-th number if it is null.
+// The order in which thread blocks take query tiles (the tile scheduler). A sequence is a (batch, query head) pair;
+// packed heads count as one. A section is `section_sequences` neighbouring sequences, whose K and V stay in the L2
+// cache together. In a section the last query rows of all sequences come first, since a causal mask leaves them the
+// most keys. The splits of a tile have neighbouring numbers. A thread block takes its next number from `counter`, or
+// every gridDim.x-th number if it is null.
 struct TileOrder {
   int q_tiles = 1;
   int sequences = 1;
   int section_sequences = 1;
   int numbers = 0;              // tiles x splits
-  bool prefetches = false;      // the L2 cache gets the tile of the next round early; only without a counter
+  bool prefetches = false;      // the producer prefetches its next tile into the L2 cache; only without a counter
   unsigned* counter = nullptr;  // 0 when the kernel starts
 };
 
@@ -79,8 +81,9 @@ struct ForwardParameters {
   TileOrder order;
   TensorRef out, lse;    // lse.data may be null
   bool tma_out = false;  // results go through shared memory
-  // With splits along the keys: `out` has fp32 partials, not divided by the sum, of a split every `split_stride`
-  // elements. States are [splits, batch, heads_q, len_q]. Both are only written by splits that see keys.
+  // If splits combine in memory, `out` is [splits, batch, heads_q, len_q, dim_v] in the workspace: fp32, not divided by
+  // the sum. A split's partials start `split_stride` elements after those of the split before. States are [splits,
+  // batch, heads_q, len_q]. Splits that see no key write neither.
   any::PartialState* partial_state = nullptr;
   std::int64_t split_stride = 0;
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 256;
 constexpr std::int64_t kSectionBytes = 32 << 20;  // K and V that stay in the L2 cache beside all else
-constexpr std::int64_t kShortSectionHeads = 32;   // query heads
+constexpr std::int64_t kShortSectionHeads = 32;   // query heads of a section, up to 128 columns of V
 
 bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limit) {
   return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
@@ -47,7 +47,7 @@ void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardI
   const Visits visits = visits_of(p, one.tile, packed_heads);
   if (visits.tiles >= sms) return;
   const int threads = one.tile.threads(), device = p.device.index;
-  resident_ctas(one.function, threads, one.shared_bytes, device);
+  resident_ctas(one.function, threads, one.shared_bytes, device);  // raises the kernel's limit of shared memory
   for (int splits = 2; splits <= std::min<std::int64_t>(kMaxCluster, visits.longest); ++splits) {
     const int resident = resident_clusters(one.function, threads, one.shared_bytes, splits, device);
     if (resident == 0) continue;
@@ -99,8 +99,8 @@ std::int64_t section_sequences_of(const AttentionProblem& p, std::int64_t packed
   return (p.dim_v > 128 ? fit : std::min(fit, std::max(kShortSectionHeads, group))) / packed_heads;
 }
 
-// Equally long tiles go head by head, at fixed numbers. Otherwise long tiles come first within a section, and thread
-// blocks take the next one from a counter.
+// Equally long tiles go head by head, and a thread block takes every gridDim.x-th. Otherwise long tiles come first
+// within a section, and thread blocks take the next one from a counter.
 TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
   const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
@@ -147,7 +147,7 @@ std::string text_of(const ForwardPlan& plan) {
                      std::to_string(tile.dim_qk) + " columns, " + std::to_string(tile.warpgroups) +
                      (tile.warpgroups == 1 ? " consumer warpgroup, " : " consumer warpgroups, ") +
                      std::to_string(plan.kernel->shared_bytes) + " bytes shared, " + std::to_string(plan.ctas) +
-                     " persistent thread blocks";
+                     (plan.split.in_cluster ? " thread blocks" : " persistent thread blocks");
   if (plan.packing.heads > 1) text += ", rows of " + std::to_string(plan.packing.heads) + " heads in a tile";
   if (plan.split.in_cluster) return text + ", clusters of " + std::to_string(plan.split.splits);
   if (plan.split.splits > 1)

@@ -22,7 +22,7 @@ struct ForwardPlan final : attention::Plan {
   RowPacking packing;
   any::Split split;
   TileOrder order;           // its counter is the start of the workspace
-  bool has_counter = false;  // it must be set to 0 before the launch
+  bool has_counter = false;  // tiles differ, and thread blocks take several; it must be 0 at the launch
   std::int64_t ctas = 0;
   std::int64_t partial_out = 0, partial_state = 0;  // byte offsets into the workspace, if splits combine in memory
 

@@ -1,12 +1,12 @@
-// Enqueues the kernels of a plan on the caller's stream; the host waits for nothing. Forward is one kernel. A memset of
-// the tile counter comes before it if tiles differ, and the combine after it if splits combine in memory. Backward is
-// the preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
+// Enqueues the kernels of a plan on the caller's stream; the host waits for nothing. Forward is one kernel. Before it
+// comes a memset of the tile counter, if the plan has one, and after it the combine, if splits combine in memory.
+// Backward is the preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
 
 #include "core/check.h"
-#include "cuda/attention/sm90/estimate.h"
+#include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/tensor_map.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"

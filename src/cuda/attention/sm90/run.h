@@ -1,4 +1,4 @@
-// Launching the kernel of a plan: tensors -> tensor maps and parameters -> launch.
+// Launching the kernels of a plan: tensors -> tensor maps and parameters -> launch.
 #pragma once
 
 #include "cuda/attention/sm90/plan.h"

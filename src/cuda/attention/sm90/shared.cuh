@@ -32,7 +32,7 @@ struct ForwardShared {
   alignas(16) any::PartialState states[kTile.rows()];  // of a split in a cluster
   StageBarriers<kTile.q_stages> q_barriers;
   StageBarriers<kTile.kv_stages> k_barriers, v_barriers;
-  // The tiles that follow, from the producer to the consumers; and for each consumer warp the tile in work.
+  // The ring of query tiles that the producer publishes; and for each consumer warp its copy of the current one.
   static constexpr int kTileStages = 4;
   StageBarriers<kTileStages> tile_barriers;
   QueryTile tiles[kTileStages];
@@ -52,8 +52,9 @@ __device__ __forceinline__ void init_barriers(StageBarriers<kStages>& barriers, 
   }
 }
 
-// A position in a ring. Stage s is used in phases 0, 1, 0, ... The producer keeps a position, and so does every
-// consumer thread. It is one number, since consumers have no register to spare.
+// A position in a ring of stages. phase() is the parity of the barriers' phase: 0 at the first use of a stage, then 1,
+// then 0 again. The producer keeps a position, and so does every consumer thread. It is one number, since consumers
+// have no register to spare.
 template <int kStages>
 struct RingPosition {
   static_assert(kStages >= 1 && kStages <= 4);
@@ -70,20 +71,22 @@ __device__ __forceinline__ void wait_full(const StageBarriers<kStages>& barriers
   ptx::mbarrier_wait(shared_address(&barriers.full[at.stage()]), at.phase());
 }
 
-// The producer waits until the consumers are done with the stage's former tile; of a new ring it does not wait.
+// The producer waits until the consumers are done with the stage's former tile. At a stage's first use it does not
+// wait: parity 1 of a new barrier is over at once.
 template <int kStages>
 __device__ __forceinline__ void wait_empty(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at) {
   ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage()]), at.phase() ^ 1);
 }
 
-// One lane of each consumer warp says that the warp is done with the stage.
+// One lane of each consumer warp says that the warp is done with the stage. The warp has just waited together, for
+// wgmma or at __syncwarp, so no lane is still reading.
 template <int kStages>
 __device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at,
                                         bool first_lane) {
   if (first_lane) ptx::mbarrier_arrive(shared_address(&barriers.empty[at.stage()]));
 }
 
-// One arrival for the warp, after all its lanes have come here.
+// One arrival for the warp, after all its lanes have come here. Unlike release(), it synchronizes the warp itself.
 __device__ __forceinline__ void arrive_warp(const std::uint64_t& barrier) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_address(&barrier));

@@ -2,8 +2,6 @@
 // second row if i / 2 is odd.
 #pragma once
 
-#include <cstdint>
-
 #include "cuda/attention/sm90/parameters.h"
 #include "cuda/device/mask.cuh"
 #include "cuda/device/softmax.cuh"
@@ -70,13 +68,6 @@ __device__ __forceinline__ void exponentiate(float (&scores)[kCount], Rows2& row
     (i % 2 == 0 ? rows.sum[row] : second[row]) += scores[i];
   }
   rows.sum[0] += second[0], rows.sum[1] += second[1];
-}
-
-// Exponentials as the A operand of P V: the accumulator's layout is the operand's.
-template <class Element, int kCount>
-__device__ __forceinline__ void pack_operand(std::uint32_t (&p)[kCount / 2], const float (&scores)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; i += 2) p[i / 2] = ptx::pack<Element>(scores[i], scores[i + 1]);
 }
 
 template <int kCount>

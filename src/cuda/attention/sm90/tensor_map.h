@@ -17,8 +17,8 @@ struct TensorMapShape {
 };
 
 // The same tensor as queries: its heads are groups of `group` heads, and the coordinates (column, head of a group, row,
-// group, batch). Boxes have 64 columns, `box_heads` heads and `box_rows` rows, in shared memory the heads of a row one
-// after the other.
+// group, batch). Boxes have 64 columns, `box_heads` heads and `box_rows` rows. In shared memory the heads of a row
+// follow one another.
 struct QueryMapShape {
   std::int64_t dim, group, len, heads_kv, batch;
   int box_heads, box_rows;  // the product is 1 to 256

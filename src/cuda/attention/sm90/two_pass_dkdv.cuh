@@ -22,8 +22,11 @@ struct DkDvShared {
   float p[kPSlots][kTwoPassRows * kTwoPassRows];
   alignas(128) float lse[kStages][kTwoPassRows];
   float delta[kStages][kTwoPassRows];
-  StageBarriers<kStages> q_barriers, dout_barriers;  // of Q with lse, and of dO with delta; every warp arrives
-  StageBarriers<kPSlots> p_barriers;                 // every thread of a warpgroup arrives
+  // Of Q with lse, and of dO with delta. `empty`: every warp of both warpgroups is done with the stage.
+  StageBarriers<kStages> q_barriers, dout_barriers;
+  // Of P^T. `full`: every thread of the first warpgroup has written its part. `empty`: every thread of the second one
+  // has read its part.
+  StageBarriers<kPSlots> p_barriers;
 };
 
 // A K/V tile, and the query tiles that see any of it.
@@ -59,6 +62,8 @@ struct DkDvWalk {
   }
 };
 
+// The producer: one lane loads, for every step, Q with lse, then dO with delta. In the first step K comes with Q, and V
+// with dO.
 template <class Tile>
 __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared<Tile>& shared, const DkDvWork& work) {
   constexpr int kRowStatisticsBytes = kTwoPassRows * 4;  // lse or delta of a query tile
@@ -87,6 +92,7 @@ __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared
   }
 }
 
+// One of the two warpgroups. The first runs make_dv(), the second make_dk().
 template <class Tile>
 class DkDvWarpgroup {
  public:
@@ -121,7 +127,7 @@ class DkDvWarpgroup {
       }
       ptx::fence_proxy_async();  // lse is read; the next copy into its stage is a write of the async proxy
       arrive_warp(shared_.q_barriers.empty[stage]);
-      pack_operands<Element>(operands, scores);
+      pack_operand<Element>(operands, scores);
       wait_empty(shared_.p_barriers, at_);
 #pragma unroll
       for (int i = 0; i < kChunks; ++i)
@@ -167,7 +173,7 @@ class DkDvWarpgroup {
       ptx::mbarrier_arrive(shared_address(&shared_.p_barriers.empty[stage]));
       ptx::fence_proxy_async();  // delta is read
       arrive_warp(shared_.dout_barriers.empty[stage]);
-      pack_operands<Element>(operands, dp);
+      pack_operand<Element>(operands, dp);
       wait_full(shared_.q_barriers, at_);
       ptx::wgmma_fence_operand(operands);
       ptx::wgmma_fence();

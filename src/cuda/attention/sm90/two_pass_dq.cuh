@@ -43,6 +43,7 @@ __device__ __forceinline__ DqWork dq_work(const TwoPassParameters& p) {
   return work;
 }
 
+// The producer: one lane loads dO and Q of each warpgroup once, then V and K of every tile.
 template <class Tile>
 __device__ __forceinline__ void load_dq(const TwoPassParameters& p, DqShared<Tile>& shared, const DqWork& work) {
   const int head_kv = work.head / p.shape.group;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void load_dq(const TwoPassParameters& p, DqShared<Til
   }
 }
 
-// Of a thread's two rows.
+// lse and delta of a thread's two rows.
 struct RowStatistics {
   float lse[2], delta[2];  // lse * log2(e)
 };
@@ -167,7 +168,7 @@ struct DqWarpgroup {
       } else {
         score_gradients_of_rows<false>(scores, dp, rows, p.shape.scale_log2e, {});
       }
-      pack_operands<Element>(operands, dp);
+      pack_operand<Element>(operands, dp);
       ptx::wgmma_fence_operand(operands);
       ptx::wgmma_fence();
       issue_gradient_product<Element>(dq, operands, shared.slots[k_slot]);
@@ -202,7 +203,8 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dq(const __grid_c
   if (!p.rows_are_ready) ptx::griddepcontrol_wait();  // for lse and delta
   if (warp < 4) {
     ptx::decrease_registers<24>();
-    // One warp of the grid waits for the kernel of dK and dV, so that this kernel ends after it.
+    // One warp of the grid always waits for the kernel of dK and dV: so this kernel ends after it, and so does the
+    // call.
     if (blockIdx.x == 0 && warp == 1) ptx::griddepcontrol_wait();
     if (warp == 0 && ptx::elect_one()) load_dq<Tile>(p, shared, work);
     return;

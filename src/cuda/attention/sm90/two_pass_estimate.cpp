@@ -1,4 +1,4 @@
-// The two-pass prediction: the preprocess, then the steps of both kernels, which overlap only at their seam.
+// The two-pass prediction: the preprocess, then both kernels; the second only fills SMs as the first ends.
 #include "cuda/attention/sm90/two_pass_estimate.h"
 
 #include <algorithm>

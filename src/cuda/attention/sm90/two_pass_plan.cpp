@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cuda/attention/problem_shape.h"
-#include "cuda/attention/sm90/estimate.h"
 #include "cuda/attention/sm90/instances.h"
 #include "cuda/attention/sm90/plan.h"
 #include "cuda/attention/sm90/two_pass_estimate.h"

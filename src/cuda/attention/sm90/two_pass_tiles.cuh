@@ -1,6 +1,7 @@
 // What both kernels of the two-pass backward share: their tiles, the order of thread blocks, and products of tiles.
 #pragma once
 
+#include "cuda/attention/sm90/accumulator.cuh"
 #include "cuda/attention/sm90/backward_scores.cuh"
 #include "cuda/attention/sm90/shared.cuh"
 #include "cuda/attention/sm90/two_pass_parameters.h"
@@ -39,7 +40,7 @@ __device__ __forceinline__ void load_tile_panels(std::byte* to, const CUtensorMa
                      batch);
 }
 
-// c = a b^T of the 64 rows of a and of b, which have kDim columns.
+// c = a b^T of the 64 rows of a and of b, which have kDim columns. Descriptors count in 16 bytes.
 template <class Element, int kDim>
 __device__ __forceinline__ void issue_rows_product(float (&c)[kTwoPassRows / 2], const std::byte* a,
                                                    const std::byte* b) {
@@ -63,13 +64,6 @@ __device__ __forceinline__ void issue_gradient_product(float (&c)[kCount], const
   const std::uint64_t rows = ptx::mn_major_descriptor(shared_address(b), kTwoPassPanelBytes);
 #pragma unroll
   for (int i = 0; i < kTwoPassRows / 16; ++i) ptx::wgmma_rs<Element, true, true>(c, a + 4 * i, rows + i * 128);
-}
-
-// Written so that the compiler makes no memset of it, which would put the array into memory.
-template <int kCount>
-__device__ __forceinline__ void set_zero(float (&c)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("mov.b32 %0, 0;" : "=f"(c[i]));
 }
 
 }  // namespace fovea::cuda::sm90

@@ -3,28 +3,25 @@
 
 #include <algorithm>
 
+#include "cuda/attention/problem_shape.h"
+
 namespace fovea::cuda::sm90 {
-namespace {
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-double visits_of_tile(const StreamedRows& rows, std::int64_t index) {
+std::int64_t visits_of_tile(const StreamedRows& rows, std::int64_t index) {
   const std::int64_t first = index * rows.stationary_tile;
   const std::int64_t last = std::min(first + rows.stationary_tile, rows.stationary) - 1;
   const std::int64_t begin = std::max<std::int64_t>(first + rows.window.begin, 0);
   const std::int64_t end = std::min(last + rows.window.end, rows.streamed);
-  return begin < end ? static_cast<double>(up(end, rows.streamed_tile) - begin / rows.streamed_tile) : 0.0;
+  return begin < end ? divide_up(end, rows.streamed_tile) - begin / rows.streamed_tile : 0;
 }
-
-}  // namespace
 
 TileVisits visits_of(const StreamedRows& rows) {
   constexpr std::int64_t kSamples = 1024;
-  TileVisits visits{.tiles = up(rows.stationary, rows.stationary_tile)};
+  TileVisits visits{.tiles = divide_up(rows.stationary, rows.stationary_tile)};
   const std::int64_t samples = std::min(visits.tiles, kSamples);
   for (std::int64_t n = 0; n < samples; ++n) {
     const std::int64_t index = samples == 1 ? 0 : n * (visits.tiles - 1) / (samples - 1);
-    const double one = visits_of_tile(rows, index);
+    const auto one = static_cast<double>(visits_of_tile(rows, index));
     visits.all += one;
     visits.longest = std::max(visits.longest, one);
   }

@@ -1,4 +1,4 @@
-// How many streamed tiles the stationary tiles of backward's kernels visit.
+// How many streamed tiles the stationary tiles of a kernel visit: K/V tiles in forward and for dQ, Q tiles else.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ struct TileVisits {
   bool equal() const { return all >= 0.999 * longest * static_cast<double>(tiles); }
 };
 TileVisits visits_of(const StreamedRows& rows);
+
+// Visits of the stationary tile with this index.
+std::int64_t visits_of_tile(const StreamedRows& rows, std::int64_t index);
 
 // The window of backward's key tiles: the queries that a key sees.
 inline KeyWindow query_window(const KeyWindow& window) { return {1 - window.end, 1 - window.begin}; }

@@ -33,12 +33,12 @@ __device__ __forceinline__ QueryTile query_tile(const ForwardParameters& p, int 
   const int section_numbers = order.section_sequences * order.q_tiles, section = tile_number / section_numbers;
   const int first = section * order.section_sequences;
   const int sequences = min(order.section_sequences, order.sequences - first);
-  const int within = tile_number - section * section_numbers, place = within / sequences;
-  const int sequence = first + within - place * sequences, heads_of_batch = p.shape.heads_q / p.packing.heads;
+  const int within = tile_number - section * section_numbers, from_last = within / sequences;
+  const int sequence = first + within - from_last * sequences, heads_of_batch = p.shape.heads_q / p.packing.heads;
   QueryTile tile;
   tile.batch = sequence / heads_of_batch;
   tile.head = (sequence - tile.batch * heads_of_batch) * p.packing.heads;
-  tile.first_query = (order.q_tiles - 1 - place) * p.packing.queries;
+  tile.first_query = (order.q_tiles - 1 - from_last) * p.packing.queries;
   tile.split = number - tile_number * p.split.splits;
   const int last = min(tile.first_query + p.packing.queries, p.shape.len_q) - 1;
   const Range kv_tiles = tiles_of(keys_of_any(p.shape, tile.first_query, last), kKeys);

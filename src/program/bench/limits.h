@@ -1,0 +1,60 @@
+// What cells of a preset must reach, and what they reached: shares of a bound, ratios between cells, and times.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "program/bench/presets.h"
+#include "program/record/record.h"
+
+namespace fovea::program {
+
+enum class Measure : std::uint8_t {
+  peak,            // flops / time / the multiply-add rate of the same run
+  bound,           // the larger of bytes / read bandwidth and flops / multiply-add rate, over the time
+  threads,         // the time of one thread over the time
+  baselines,       // the time of the fastest baseline in the same cell over the time
+  points_of_fp32,  // share of the peak of the same problem in fp32, minus the share of the cell
+  seconds,
+};
+
+// A row of the table of limits. The worst of its cells counts.
+struct Limit {
+  std::string title;  // fp32 forward, 2k and 4k, d=64
+  Measure measure;
+  std::string line;            // a sweep; its cells at the full scale if `quick` has a value
+  std::string implementation;  // flash or cpu.avx2
+  int threads;
+  double must, aim;
+  std::string quick = {};  // the cells at the quick scale
+};
+
+// Rows of one thread count that are timed in turns, with the implementations that a limit needs.
+struct LimitRun {
+  int threads;
+  std::vector<std::string> implementations;
+  std::vector<verification::Case> cases;
+};
+std::vector<LimitRun> runs_of(const std::vector<Limit>& limits, Scale scale);
+
+// The limits of the CPU engine, one table row each.
+const std::vector<Limit>& cpu_limits();
+
+struct Reached {
+  double value = 0;     // of the worst cell
+  std::string problem;  // of the worst cell; empty if no cell of the limit has a time
+  int cells = 0, short_of_must = 0;
+  int missing = 0;  // cells without a time
+};
+
+// `rows` are of all runs; `read_bandwidth` in bytes/s, by the number of threads.
+Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows,
+                const std::map<int, double>& read_bandwidth);
+
+// A table of at most 80 columns: what is reached, must and aim, and where the worst cell falls short.
+std::string limits_text(const std::vector<Limit>& limits, Scale scale, const std::vector<Row>& rows,
+                        const std::map<int, double>& read_bandwidth);
+
+}  // namespace fovea::program
