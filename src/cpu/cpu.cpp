@@ -10,6 +10,7 @@
 #include "core/never_destroyed.h"
 #include "cpu/backward.h"
 #include "cpu/call.h"
+#include "cpu/few_queries.h"
 #include "cpu/forward.h"
 #include "cpu/isa.h"
 
@@ -18,6 +19,18 @@ namespace {
 
 std::string unavailable(int isa) { return missing(static_cast<Isa>(isa)); }
 
+// Whether the plan has products in tile registers. Forward of few queries has the loops of other targets.
+bool uses_tile_registers(const Kernels& kernels, const AttentionProblem& problem) {
+  const bool few = problem.pass == Pass::forward && FewQueriesPlan::takes(kernels, problem);
+  return kernels.tile_registers && !few;
+}
+
+std::string leaves(const AttentionProblem& problem, int isa) {
+  const Kernels* const kernels = kernels_of(static_cast<Isa>(isa));
+  if (kernels == nullptr || uses_tile_registers(*kernels, problem)) return {};
+  return "few query rows fill no tile register";
+}
+
 core::Prepared prepare(const AttentionProblem& problem, int isa) {
   const Kernels* const kernels = kernels_of(static_cast<Isa>(isa));
   if (kernels == nullptr) return {.refusal = unavailable(isa)};
@@ -25,6 +38,9 @@ core::Prepared prepare(const AttentionProblem& problem, int isa) {
   if (kernels->bf16_dot && problem.dtype != DType::bf16) return {.refusal = "takes bf16 only"};
   if (std::string reason = attention::scale_refusal(problem.scale); !reason.empty())
     return {.refusal = std::move(reason)};
+  if (uses_tile_registers(*kernels, problem) && missing(Isa::amx).empty()) {
+    if (std::string reason = tile_registers_refusal(); !reason.empty()) return {.refusal = std::move(reason)};
+  }
   if (problem.pass == Pass::forward) return {.plan = plan_forward(*kernels, problem)};
   return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }
@@ -35,6 +51,7 @@ attention::Implementation implementation(std::string_view name, Isa isa) {
           .variant = static_cast<int>(isa),
           .automatic = passed_over(isa).empty(),
           .named_because = passed_over(isa),
+          .leaves = isa == Isa::amx ? leaves : nullptr,
           .unavailable = unavailable,
           .prepare = prepare,
           .forward = run_forward,
@@ -46,8 +63,9 @@ attention::Implementation implementation(std::string_view name, Isa isa) {
 std::span<const attention::Implementation> implementations() {
   static const auto& all =
       core::never_destroyed<std::vector<attention::Implementation>>(std::initializer_list<attention::Implementation>{
-          implementation("cpu.avx512_bf16", Isa::avx512_bf16), implementation("cpu.avx512", Isa::avx512),
-          implementation("cpu.avx2", Isa::avx2), implementation("cpu.scalar", Isa::scalar)});
+          implementation("cpu.amx", Isa::amx), implementation("cpu.avx512_bf16", Isa::avx512_bf16),
+          implementation("cpu.avx512", Isa::avx512), implementation("cpu.avx2", Isa::avx2),
+          implementation("cpu.scalar", Isa::scalar)});
   return all;
 }
 

@@ -1,8 +1,11 @@
-// Asks cpuid for the processor's instructions and xgetbv for the registers that the operating system saves.
+// Asks cpuid for the processor's instructions and xgetbv for the registers that the operating system saves. Linux saves
+// AMX's tile registers only for processes that have asked for it.
 #include "cpu/isa.h"
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <vector>
 
@@ -12,12 +15,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace fovea::cpu {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"scalar", "avx2", "avx512", "avx512_bf16"};
+constexpr std::array<std::string_view, 5> kNames{"scalar", "avx2", "avx512", "avx512_bf16", "amx"};
 
 #if defined(__x86_64__)
 
@@ -66,6 +71,27 @@ std::string missing_avx512_bf16() {
   return {};
 }
 
+// Requests of arch_prctl (asm/prctl.h of Linux 5.16), and the number of the register state of tile data.
+constexpr int kGetSupported = 0x1021, kRequestPermission = 0x1023, kTileData = 18;
+
+std::string missing_amx() {
+  if (std::string reason = missing_avx512_bf16(); !reason.empty()) return reason;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kAll = kBf16 | kTile;
+  constexpr std::uint64_t kStates = std::uint64_t{3} << 17;  // tile configuration and tile data
+  if ((cpuid(7, 0).edx & kAll) != kAll) return "the processor lacks AMX-TILE or AMX-BF16";
+  if ((saved_states() & kStates) != kStates) return "the operating system does not save AMX's tile registers";
+  return {};
+}
+
+std::string ask_for_tile_registers() {
+  std::uint64_t supported = 0;
+  if (syscall(SYS_arch_prctl, kGetSupported, &supported) != 0 || (supported >> kTileData & 1) == 0)
+    return "the operating system has no permission for AMX's tile registers to give";
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0)
+    return std::string("the operating system refuses AMX's tile registers: ") + std::strerror(errno);
+  return {};
+}
+
 // The bf16 dot product runs at twice the rate of fp32 multiply-adds on AMD's processors, at half of it on Intel's.
 bool fast_bf16_dot() {
   constexpr unsigned kAuth = 0x68747541;  // of "AuthenticAMD"
@@ -103,7 +129,7 @@ std::string passed_over(Isa isa, std::string_view word) {
               .argument = "FOVEA_CPU_ISA",
               .problem = "unknown instruction set in the environment",
               .got = std::string(word),
-              .wanted = core::join({kNames[0], kNames[1], kNames[2], kNames[3]}),
+              .wanted = core::join({kNames[0], kNames[1], kNames[2], kNames[3], kNames[4]}),
               .hint = "unset it for the best that the machine has"});
 }
 
@@ -111,19 +137,26 @@ std::string passed_over(Isa isa, std::string_view word) {
 
 std::string missing(Isa isa) {
   static const auto& reasons = core::never_destroyed<std::vector<std::string>>(
-      std::initializer_list<std::string>{"", missing_avx2(), missing_avx512(), missing_avx512_bf16()});
+      std::initializer_list<std::string>{"", missing_avx2(), missing_avx512(), missing_avx512_bf16(), missing_amx()});
   return reasons[static_cast<std::size_t>(isa)];
 }
 
+std::string tile_registers_refusal() {
+  static const auto& refusal = core::never_destroyed<std::string>(ask_for_tile_registers());
+  return refusal;
+}
+
 const Kernels* kernels_of(Isa isa) {
-  static constexpr std::array<const Kernels*, 4> tables{&kScalarKernels, &kAvx2Kernels, &kAvx512Kernels,
-                                                        &kAvx512Bf16Kernels};
+  static constexpr std::array<const Kernels*, 5> tables{&kScalarKernels, &kAvx2Kernels, &kAvx512Kernels,
+                                                        &kAvx512Bf16Kernels, &kAmxKernels};
   return tables[static_cast<std::size_t>(isa)];
 }
 
 #else
 
 std::string missing(Isa isa) { return isa == Isa::scalar ? "" : "this build is for a processor without it"; }
+
+std::string tile_registers_refusal() { return missing(Isa::amx); }
 
 const Kernels* kernels_of(Isa isa) { return isa == Isa::scalar ? &kScalarKernels : nullptr; }
 

@@ -10,7 +10,7 @@
 
 namespace fovea::cpu {
 
-enum class Isa : std::uint8_t { scalar, avx2, avx512, avx512_bf16 };  // each includes the earlier ones
+enum class Isa : std::uint8_t { scalar, avx2, avx512, avx512_bf16, amx };  // each includes the earlier ones
 
 std::string_view name_of(Isa isa);
 std::optional<Isa> isa_of(std::string_view name);
@@ -24,6 +24,11 @@ std::string missing(Isa isa);
 // variable holds an unknown word.
 std::string passed_over(Isa isa);
 std::string passed_over(Isa isa, std::string_view word);  // with this value of the variable
+
+// Why the system does not permit this process to use AMX's tile registers; empty if it does. The first call asks for
+// the permission, which all threads then have. The system refuses it, for example, if a thread's alternate signal stack
+// is too small for the registers. Only for machines that do not miss Isa::amx.
+std::string tile_registers_refusal();
 
 // The kernels compiled for it; null in a build for another processor.
 const Kernels* kernels_of(Isa isa);

@@ -115,7 +115,9 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
 // Of the rate that shares are of. A processor without a dot product of bf16 multiplies bf16 as fp32.
 std::string ceiling_name(const Environment& environment, DeviceKind device, DType dtype) {
   if (device == DeviceKind::cuda) return product_name(device, dtype);
-  return dtype == DType::bf16 && environment.ceilings.contains("dot_bf16") ? "dot_bf16" : "fma_fp32";
+  for (const char* name : {"tile_bf16", "dot_bf16"})
+    if (dtype == DType::bf16 && environment.ceilings.contains(name)) return name;
+  return "fma_fp32";
 }
 
 // Takes results as they come: into the file, and a line of progress for each.

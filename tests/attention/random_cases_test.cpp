@@ -17,7 +17,8 @@ TEST(RandomCases, EveryImplementationAgreesWithTheReference) {
     verification::Differential differential(c, trial);
     for (const verification::ImplementationFacts& implementation : attention.implementations()) {
       if (!implementation.unavailable.empty() || implementation.device != DeviceKind::cpu) continue;
-      if (implementation.name == "cpu.avx512_bf16" && c.dtype() != DType::bf16) continue;
+      const bool bf16_only = implementation.name == "cpu.amx" || implementation.name == "cpu.avx512_bf16";
+      if (bf16_only && c.dtype() != DType::bf16) continue;
       const verification::Outcome outcome = differential.run(implementation);
       EXPECT_EQ(outcome.kind, verification::Outcome::Kind::passed)
           << implementation.name << ": " << verification::line_of(c) << "\nwith " << text_of(c, trial) << "\n"

@@ -12,7 +12,7 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr const Kernels* kEmulated[] = {&kEmulatedAvx512Kernels, &kEmulatedAvx512Bf16Kernels};
+constexpr const Kernels* kEmulated[] = {&kEmulatedAvx512Kernels, &kEmulatedAvx512Bf16Kernels, &kEmulatedAmxKernels};
 
 core::Prepared prepare(const AttentionProblem& p, int variant) {
   const Kernels& kernels = *kEmulated[variant];
@@ -32,13 +32,16 @@ attention::Implementation emulated(std::string_view name, int variant) {
 }
 
 std::span<const attention::Implementation> registered() {
-  static const std::array more{emulated("emulated.avx512", 0), emulated("emulated.avx512_bf16", 1)};
+  static const std::array more{emulated("emulated.avx512", 0), emulated("emulated.avx512_bf16", 1),
+                               emulated("emulated.amx", 2)};
   static const bool once = (attention::register_implementations(more), true);
   (void)once;
   return more;
 }
 
 }  // namespace
+
+void register_emulated() { registered(); }
 
 std::vector<std::string> available(const AttentionProblem& problem) {
   std::vector<std::string> names = of_this_machine(problem);
@@ -48,7 +51,7 @@ std::vector<std::string> available(const AttentionProblem& problem) {
 
 std::vector<const Kernels*> all_kernels() {
   std::vector<const Kernels*> all(std::begin(kEmulated), std::end(kEmulated));
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
     if (missing(isa).empty()) all.push_back(kernels_of(isa));
   return all;
 }

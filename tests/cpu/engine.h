@@ -27,7 +27,10 @@ inline std::vector<std::string> of_this_machine(const AttentionProblem& problem)
   return names;
 }
 
-// The same and the emulated AVX-512 ones.
+// Adds the emulated kernels to the implementations of attention: emulated.avx512, .avx512_bf16 and .amx.
+void register_emulated();
+
+// The same and the emulated ones.
 std::vector<std::string> available(const AttentionProblem& problem);
 
 // The tables of kernels that the machine can run, and of the emulated ones.

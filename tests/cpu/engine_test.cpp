@@ -103,6 +103,13 @@ TEST(Engine, LongKeysOfFewQueries) {
   sweep("b=1 hq=2 hkv=1 lq=3,7 lk=1200 d=24 mask=causal_bottom_right data=peaked,nonfinite seed=16");
 }
 
+// Tiles of 16 rows and 32 values. 600 query rows are several slabs, 1100 keys two chunks.
+TEST(Engine, TileRegisters) {
+  sweep("b=1 hq=1 lq=17,32,33,65 lk=1,31,32,33,96,97 d=16 dtype=bf16 mask=none,causal_bottom_right seed=17");
+  sweep("b=1 hq=2 hkv=1 lq=300 lk=330 d=15,32,33,80 dv=33 dtype=bf16 mask=causal_top_left seed=18");
+  sweep("b=1 hq=1 lq=40 lk=1100 d=48 dv=16 dtype=bf16 data=peaked seed=19");
+}
+
 TEST(Engine, EmptyProblems) { sweep("b=0,1 hq=2 lq=0,3 lk=0,5 d=8 mask=none,causal_top_left seed=10"); }
 
 }  // namespace

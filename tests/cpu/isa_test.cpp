@@ -15,7 +15,7 @@ namespace {
 TEST(Isa, ScalarAlwaysRuns) { EXPECT_TRUE(missing(Isa::scalar).empty()); }
 
 TEST(Isa, EachIncludesTheEarlierOnes) {
-  for (const Isa isa : {Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
+  for (const Isa isa : {Isa::amx, Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
     const Isa before = static_cast<Isa>(static_cast<int>(isa) - 1);
     EXPECT_TRUE(!missing(isa).empty() || missing(before).empty());
   }
@@ -27,6 +27,27 @@ TEST(Isa, DetectionAgreesWithTheCompiler) {
   EXPECT_EQ(missing(Isa::avx512).empty(), __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
 #endif
+}
+
+// A system without AMX refuses its registers; the answer never changes.
+TEST(Isa, TileRegistersNeedThePermissionOfTheSystem) {
+  const std::string first = tile_registers_refusal();
+  EXPECT_TRUE(missing(Isa::amx).empty() || !first.empty());
+  EXPECT_EQ(tile_registers_refusal(), first);
+}
+
+// Where the registers are granted, bf16 takes them unless few query rows read a key head. Elsewhere a line of explain
+// says why not.
+TEST(Isa, TileRegistersLeadForBf16) {
+  const verification::AttentionCase many = verification::attention_case("lq=17 lk=40 d=16 dtype=bf16"),
+                                    few = verification::attention_case("lq=16 lk=40 d=16 dtype=bf16");
+  const std::string obstacle = missing(Isa::amx).empty() ? tile_registers_refusal() : missing(Isa::amx);
+  const Explanation explanation = explain(many.problem);
+  EXPECT_EQ(explanation.chosen == "cpu.amx", obstacle.empty());
+  EXPECT_NE(explain(few.problem).chosen, "cpu.amx");
+  for (const auto& step : explanation.walk) {
+    EXPECT_TRUE(step.name != "cpu.amx" || step.reason == obstacle) << step.reason;
+  }
 }
 
 TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
@@ -42,6 +63,8 @@ TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
     EXPECT_EQ(error.details().got, "sse9");
   }
   EXPECT_EQ(passed_over(Isa::avx512_bf16, "avx512_bf16"), "");
+  EXPECT_EQ(passed_over(Isa::amx, "avx512_bf16"), "FOVEA_CPU_ISA=avx512_bf16");
+  EXPECT_EQ(passed_over(Isa::amx, ""), "");
   EXPECT_EQ(passed_over(Isa::avx512, ""), "");
 }
 
@@ -78,6 +101,7 @@ TEST(Isa, ImplementationsRefuseToSaveState) {
 TEST(Probes, CeilingsArePositive) {
   EXPECT_GT(fma_flops_per_second(best_isa(), 1, 0.01), 1e8);
   EXPECT_EQ(bf16_dot_flops_per_second(1, 0.01) > 0, missing(Isa::avx512_bf16).empty());
+  EXPECT_EQ(bf16_tile_flops_per_second(1, 0.01) > 0, missing(Isa::amx).empty() && tile_registers_refusal().empty());
   EXPECT_GT(read_bandwidth(2, 0.01, 1 << 24), 1e7);
 }
 
@@ -96,6 +120,8 @@ TEST(Probes, CountTheOperationsOfEveryRound) {
   expect_counts(kAvx2Probes, Isa::avx2);
   expect_counts(kAvx512Probes, Isa::avx512);
   expect_counts(kAvx512Bf16Probes, Isa::avx512_bf16);
+  if (!missing(Isa::amx).empty() || !tile_registers_refusal().empty()) return;
+  EXPECT_EQ(kAmxProbes.dot_peak(10), 10 * 6 * 2.0 * 16 * 16 * 32);  // six products of tiles
 #endif
 }
 

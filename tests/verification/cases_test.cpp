@@ -88,7 +88,7 @@ TEST(Cases, WithEveryInputHasEveryFamilyAtEveryPlacement) {
 
 // The largest tile and block of the engine, whatever this machine runs.
 TEST(Cases, EveryCellHasQueriesAndKeysBeyondFourTiles) {
-  for (const auto isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16}) {
+  for (const auto isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
     const cpu::Kernels* const kernels = cpu::kernels_of(isa);
     if (kernels == nullptr) continue;  // a build for another processor
     EXPECT_GT(kBeyondFourTiles, 4 * kernels->query_tile);

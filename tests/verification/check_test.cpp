@@ -241,7 +241,7 @@ TEST(Check, PassesOtherOrdersOfTheFormula) {
         "lq=9 d=1 dv=2 mask=causal scale=0.5773502691896258 data=sink seed=4274590692",
         "hq=2 hkv=1 lq=36 d=95 dv=256 dtype=bf16 mask=causal scale=0.5 data=outliers seed=2751365337"}) {
     const verification::AttentionCase c = verification::attention_case(line);
-    for (const char* name : {"cpu.avx2", "cpu.avx512", "cpu.avx512_bf16"}) {
+    for (const char* name : {"cpu.avx2", "cpu.avx512", "cpu.avx512_bf16", "cpu.amx"}) {
       const CaseTensors tensors = make_tensors(c);
       AttentionOptions options = options_of(c);
       options.implementation = name;

@@ -24,9 +24,9 @@ struct BackwardScratch {
   float* dq[kMaxSlabTiles];  // [dim_qk][kQueries], not yet multiplied by the scale
   int64_t tile_count;
   TileScores scores[kGroupTiles];
-  Operand* k;          // [block][kBackwardKeys / kTileRows][k_steps][kTileRows]
-  Operand* v;          // [block][kBackwardKeys / kTileRows][v_steps][kTileRows]
-  Operand* k_columns;  // [block][dim_qk / kTileRows][kBackwardKeys / kPairs][kTileRows]
+  Operand* k;          // [block][kBackwardKeys * k_steps], packed for S
+  Operand* v;          // [block][kBackwardKeys * v_steps], packed for dP
+  Operand* k_columns;  // [block][padded dim_qk * kBackwardKeys / kPairs], packed for dQ
   float* dk;           // [key][padded dim_qk], not yet multiplied by the scale
   float* dv;           // [key][padded dim_v]
   Operand* operands;   // [kBackwardKeys][operand stride of dim_qk]
@@ -38,10 +38,11 @@ struct BackwardSizes {
   int64_t k_steps, v_steps, k_padded, v_padded, k_block, v_block, k_columns_block;
 };
 
+template <class Products>
 BackwardSizes sizes_of(const Shape& s) {
   BackwardSizes z{};
-  z.k_steps = steps_of(s.dim_qk);
-  z.v_steps = steps_of(s.dim_v);
+  z.k_steps = Products::steps(s.dim_qk);
+  z.v_steps = Products::steps(s.dim_v);
   z.k_padded = padded(s.dim_qk);
   z.v_padded = padded(s.dim_v);
   z.k_block = kBackwardKeys * z.k_steps;
@@ -51,8 +52,9 @@ BackwardSizes sizes_of(const Shape& s) {
 }
 
 // `own_tiles`: the task packs query tiles; `own_dq`: it holds their dQ. Otherwise they are in memory of the call.
+template <class Products>
 int64_t carve(const Shape& shape, int64_t keys, bool own_tiles, bool own_dq, char* base, BackwardScratch& s) {
-  const BackwardSizes z = sizes_of(shape);
+  const BackwardSizes z = sizes_of<Products>(shape);
   const int64_t blocks = divide_up(keys, kBackwardKeys), tiles = divide_up(shape.group * shape.len_q, kQueries),
                 tile_bytes = backward_tile_bytes(shape) + dq_tile_floats(shape) * 4;
   Scratch memory{base, 0};
@@ -92,42 +94,6 @@ Wanted wanted_of(const BackwardTask& task) {
   return {task.dq.data != nullptr || task.dq_partial != nullptr, task.dk.data != nullptr, task.dv.data != nullptr};
 }
 
-// Packs a block of K for dQ, which contracts keys: [dim / kTileRows][kBackwardKeys / kPairs][kTileRows].
-void pack_key_columns(const Operand* rows, int64_t stride, int64_t dim, Operand* to) {
-  constexpr int64_t kSteps = kBackwardKeys / kPairs;
-  constexpr int64_t kWidth = kTileRows;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    for (int64_t d = 0; d < dim; d += kLanes) {
-      alignas(64) Operand columns[kLanes];
-      store_operands(columns, load_rows_of_step(rows + step * kPairs * stride, stride, d));
-      for (int64_t part = 0; part < kLanes; part += kWidth)
-        __builtin_memcpy(to + (d + part) * kSteps + step * kWidth, columns + part, kWidth * sizeof(Operand));
-    }
-  }
-}
-
-void pack_chunk(const BackwardTask& task, const BackwardScratch& s) {
-  const Shape& shape = *task.shape;
-  const BackwardSizes z = sizes_of(shape);
-  const Wanted wanted = wanted_of(task);
-  for (int64_t key = 0, block = 0; key < task.keys; key += kBackwardKeys, ++block) {
-    const int64_t first = task.first_key + key, keys = smaller(kBackwardKeys, task.keys - key);
-    for (int64_t r = 0; r < kBackwardKeys; r += kTileRows) {
-      const int64_t left = smaller(kTileRows, keys - r);
-      pack_rows<kTileRows>(task.k, first + r, left, shape.dim_qk, s.k + block * z.k_block + r * z.k_steps);
-      if (wanted.ds())
-        pack_rows<kTileRows>(task.v, first + r, left, shape.dim_v, s.v + block * z.v_block + r * z.v_steps);
-    }
-    if (wanted.dq) {
-      const int64_t stride = operand_stride(shape.dim_qk);
-      read_operand_rows(task.k, 1, first, keys, shape.dim_qk, s.operands, kBackwardKeys, stride);
-      pack_key_columns(s.operands, stride, z.k_padded, s.k_columns + block * z.k_columns_block);
-    }
-    for (int64_t i = key * z.k_padded; i < (key + kBackwardKeys) * z.k_padded; i += kLanes) store(s.dk + i, zero());
-    for (int64_t i = key * z.v_padded; i < (key + kBackwardKeys) * z.v_padded; i += kLanes) store(s.dv + i, zero());
-  }
-}
-
 // P, dS and dQ of one tile, whose queries fill N vectors.
 template <int N, class Score>
 void backward_tile(const Shape& shape, const BackwardTile& tile, float* dq, const TileScores& to,
@@ -136,8 +102,73 @@ void backward_tile(const Shape& shape, const BackwardTile& tile, float* dq, cons
   if (wanted.dq) add_query_sums<N>(block.k_columns, to.ds_keys, range.keys, shape.dim_qk, dq);
 }
 
+// How the loops below compute and pack: in vectors, with keys as panels of kTileRows. A target with other products has
+// a class of the same members.
+struct VectorProducts {
+  static constexpr int64_t kScoreKeys = kTileRows, kSumKeys = kDimTileRows;  // of register tiles
+
+  static int64_t steps(int64_t dim) { return steps_of(dim); }
+
+  static void delta(const QueryPackTask& task, const QueryPackScratch& s, const BackwardTile& tile) {
+    sum_delta(task, s, tile);
+  }
+
+  // [kBackwardKeys / kTileRows][steps][kTileRows]
+  static void pack_keys(const InputRows& rows, int64_t first, int64_t keys, int64_t dim, Operand* to) {
+    for (int64_t r = 0; r < kBackwardKeys; r += kTileRows)
+      pack_rows<kTileRows>(rows, first + r, smaller(kTileRows, keys - r), dim, to + r * steps(dim));
+  }
+
+  // For dQ, which contracts keys: [dim / kTileRows][kBackwardKeys / kPairs][kTileRows].
+  static void pack_key_columns(const InputRows& rows, int64_t first, int64_t keys, int64_t dim, Operand* operands,
+                               Operand* to) {
+    constexpr int64_t kSteps = kBackwardKeys / kPairs, kWidth = kTileRows;
+    const int64_t stride = operand_stride(dim);
+    read_operand_rows(rows, 1, first, keys, dim, operands, kBackwardKeys, stride);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      for (int64_t d = 0; d < padded(dim); d += kLanes) {
+        alignas(64) Operand columns[kLanes];
+        store_operands(columns, load_rows_of_step(operands + step * kPairs * stride, stride, d));
+        for (int64_t part = 0; part < kLanes; part += kWidth)
+          __builtin_memcpy(to + (d + part) * kSteps + step * kWidth, columns + part, kWidth * sizeof(Operand));
+      }
+    }
+  }
+
+  // P, dS and dQ of a tile.
+  template <class Score>
+  static void differentiate_tile(const Shape& shape, const BackwardTile& tile, float* dq, const TileScores& to,
+                                 const BackwardBlock& block, const BlockRange& range, Wanted wanted) {
+    const int64_t vectors = divide_up(tile.rows, kLanes);
+    (vectors == 1   ? backward_tile<1, Score>
+     : vectors == 2 ? backward_tile<2, Score>
+                    : backward_tile<kTileVectors, Score>)(shape, tile, dq, to, block, range, wanted);
+  }
+
+  static void add_sums(const KeySum* parts, int64_t count, int64_t width, Interval keys, float* sums) {
+    add_key_sums<kDimTileVectors>(parts, count, 0, width, keys, sums);
+  }
+};
+
+template <class Products>
+void pack_chunk(const BackwardTask& task, const BackwardScratch& s) {
+  const Shape& shape = *task.shape;
+  const BackwardSizes z = sizes_of<Products>(shape);
+  const Wanted wanted = wanted_of(task);
+  for (int64_t key = 0, block = 0; key < task.keys; key += kBackwardKeys, ++block) {
+    const int64_t first = task.first_key + key, keys = smaller(kBackwardKeys, task.keys - key);
+    Products::pack_keys(task.k, first, keys, shape.dim_qk, s.k + block * z.k_block);
+    if (wanted.ds()) Products::pack_keys(task.v, first, keys, shape.dim_v, s.v + block * z.v_block);
+    if (wanted.dq)
+      Products::pack_key_columns(task.k, first, keys, shape.dim_qk, s.operands,
+                                 s.k_columns + block * z.k_columns_block);
+    for (int64_t i = key * z.k_padded; i < (key + kBackwardKeys) * z.k_padded; i += kLanes) store(s.dk + i, zero());
+    for (int64_t i = key * z.v_padded; i < (key + kBackwardKeys) * z.v_padded; i += kLanes) store(s.dv + i, zero());
+  }
+}
+
 // Computes one key block against a group of tiles: `count` from tile `first` of the slab on.
-template <class Score>
+template <class Products, class Score>
 void backward_group(const Shape& shape, const BackwardScratch& s, int64_t first, int64_t count,
                     const BackwardBlock& block, int64_t block_keys, Wanted wanted) {
   KeySum dv[kGroupTiles], dk[kGroupTiles];
@@ -147,23 +178,21 @@ void backward_group(const Shape& shape, const BackwardScratch& s, int64_t first,
     const BackwardTile& tile = *s.tiles[t];
     if (!sees(tile.visible, block.first_key, block.first_key + block_keys)) continue;
     const TileScores& to = s.scores[parts];
-    const BlockRange range = range_of(tile, block.first_key, block_keys);
-    const int64_t vectors = divide_up(tile.rows, kLanes);
-    (vectors == 1   ? backward_tile<1, Score>
-     : vectors == 2 ? backward_tile<2, Score>
-                    : backward_tile<kTileVectors, Score>)(shape, tile, s.dq[t], to, block, range, wanted);
-    const int64_t steps = smaller(vectors, kTileVectors) * kLanes / kPairs;
+    const BlockRange range = range_of<Products>(tile, block.first_key, block_keys);
+    Products::template differentiate_tile<Score>(shape, tile, s.dq[t], to, block, range, wanted);
+    const int64_t steps = smaller(divide_up(tile.rows, kLanes), kTileVectors) * kLanes / kPairs;
     dv[parts] = {to.probabilities, tile.dout_rows, steps, range.sums};
     dk[parts] = {to.ds, tile.q_rows, steps, range.sums};
     all = {smaller(all.begin, range.sums.begin), larger(all.end, range.sums.end)};
     ++parts;
   }
-  if (wanted.dv) add_key_sums<kDimTileVectors>(dv, parts, 0, padded(shape.dim_v), all, block.dv);
-  if (wanted.dk) add_key_sums<kDimTileVectors>(dk, parts, 0, padded(shape.dim_qk), all, block.dk);
+  if (wanted.dv) Products::add_sums(dv, parts, padded(shape.dim_v), all, block.dv);
+  if (wanted.dk) Products::add_sums(dk, parts, padded(shape.dim_qk), all, block.dk);
 }
 
 // Finds or packs the slab's tiles, and clears their dQ. A partial is written only for tiles that see the chunk;
 // reduce_dq reads only those.
+template <class Products>
 void begin_slab(const BackwardTask& task, BackwardScratch& s, int64_t first_tile, int64_t tiles) {
   const Shape& shape = *task.shape;
   const bool own_dq = task.dq_partial == nullptr;
@@ -178,7 +207,7 @@ void begin_slab(const BackwardTask& task, BackwardScratch& s, int64_t first_tile
       pack.q = task.q, pack.out = task.out, pack.dout = task.dout, pack.lse = task.lse, pack.delta = task.delta;
       pack.sums_delta = wanted_of(task).ds() && task.delta.data == nullptr;
       pack.first_row = tile * kQueries;
-      pack_tile(pack, s.pack, *s.tiles[t]);
+      pack_tile<Products>(pack, s.pack, *s.tiles[t]);
     }
     if (!own_dq) s.dq[t] = task.dq_partial + tile * size;
     if (!own_dq && !sees(s.tiles[t]->visible, task.first_key, end_key)) continue;
@@ -187,18 +216,18 @@ void begin_slab(const BackwardTask& task, BackwardScratch& s, int64_t first_tile
 }
 
 // Computes all of the chunk's keys against the slab of query tiles that starts at `first_tile`.
-template <class Score>
+template <class Products, class Score>
 bool backward_slab(const BackwardTask& task, BackwardScratch& s, int64_t first_tile, int64_t tiles) {
   const Shape& shape = *task.shape;
-  const BackwardSizes z = sizes_of(shape);
-  begin_slab(task, s, first_tile, tiles);
+  const BackwardSizes z = sizes_of<Products>(shape);
+  begin_slab<Products>(task, s, first_tile, tiles);
   for (int64_t key = 0, b = 0; key < task.keys; key += kBackwardKeys, ++b) {
     if (task.cancel.raised(task.cancel.flag)) return false;
     const BackwardBlock block{s.k + b * z.k_block,     s.v + b * z.v_block,     s.k_columns + b * z.k_columns_block,
                               s.dk + key * z.k_padded, s.dv + key * z.v_padded, task.first_key + key};
     const int64_t block_keys = smaller(kBackwardKeys, task.keys - key);
     for (int64_t t = 0; t < tiles; t += kGroupTiles)
-      backward_group<Score>(shape, s, t, smaller(kGroupTiles, tiles - t), block, block_keys, wanted_of(task));
+      backward_group<Products, Score>(shape, s, t, smaller(kGroupTiles, tiles - t), block, block_keys, wanted_of(task));
   }
   for (int64_t t = 0; t < tiles && task.dq.data != nullptr; ++t)
     write_dq(shape, s.dq[t], s.rows, s.tiles[t]->first_row, s.tiles[t]->rows, task.dq, task.accumulate);
@@ -215,16 +244,17 @@ Interval tiles_of(const BackwardTask& task) {
   return {first * shape.group / kQueries, divide_up(end * shape.group, kQueries)};
 }
 
-template <class Score>
+template <class Score, class Products = VectorProducts>
 bool backward(const BackwardTask& task) {
   const Shape& shape = *task.shape;
-  const BackwardSizes z = sizes_of(shape);
+  const BackwardSizes z = sizes_of<Products>(shape);
   BackwardScratch s;
-  carve(shape, task.keys, task.packed == nullptr, task.dq_partial == nullptr, static_cast<char*>(task.scratch), s);
-  pack_chunk(task, s);
+  carve<Products>(shape, task.keys, task.packed == nullptr, task.dq_partial == nullptr,
+                  static_cast<char*>(task.scratch), s);
+  pack_chunk<Products>(task, s);
   const Interval tiles = tiles_of(task);
   for (int64_t t = tiles.begin; t < tiles.end; t += s.tile_count) {
-    if (!backward_slab<Score>(task, s, t, smaller(s.tile_count, tiles.end - t))) return false;
+    if (!backward_slab<Products, Score>(task, s, t, smaller(s.tile_count, tiles.end - t))) return false;
   }
   if (task.dk.data != nullptr)
     write_rows(s.dk, z.k_padded, shape.scale, task.dk, 1, task.first_key, task.keys, shape.dim_qk, task.accumulate);

@@ -14,9 +14,6 @@ static_assert(kBackwardKeys <= kKeyBlock && kBackwardKeys % kTileRows == 0 && kB
 constexpr int64_t kProductKeys = 48;  // S and dP of so many keys are in the L1 cache when they become P and dS
 static_assert(kProductKeys % kTileRows == 0);
 
-constexpr float kLog2E = 1.44269504f;
-constexpr float kLargestDifference = 88.72f;  // exp overflows above it; score - lse > 0 only if lse does not fit
-
 // Of one query tile and one key block. S becomes P and dP becomes dS in the same memory if kPairs is 1.
 struct TileScores {
   float* products;         // [kBackwardKeys][kQueries], S
@@ -51,8 +48,7 @@ __attribute__((noinline)) void multiply_keys(const Operand* keys, const Operand*
 template <int N, class Score, bool kEdge>
 FOVEA_INLINE void differentiate_rows(const Shape& shape, const BackwardTile& tile, const TileScores& to,
                                      int64_t first_key, int64_t key, bool wants_ds, const EdgeMask& edge) {
-  const Vec scale = broadcast(shape.scale_hi), rest = broadcast(shape.scale_lo);
-  const Exponential exponential(kLog2E);
+  const Probability probability(shape);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes), delta = load(tile.delta + n * kLanes);
     for (int64_t m = key; m < key + kTileRows; m += kPairs) {
@@ -60,10 +56,8 @@ FOVEA_INLINE void differentiate_rows(const Shape& shape, const BackwardTile& til
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
         const int64_t at = (m + i) * kQueries + n * kLanes;
         const ScorePosition position{tile.first_row + n * kLanes, first_key + m + i, 1};
-        const Vec product = load(to.products + at), score = Score::apply(shape, product, position);
-        // Subtracting lse before exp makes the rounding error relative to the difference, even if scores are large.
-        const Vec exponent = fma(score, rest, fms(score, scale, lse));
-        Vec p = exponential(min(broadcast(kLargestDifference), exponent));
+        const Vec product = load(to.products + at);
+        Vec p = probability(Score::apply(shape, product, position), lse);
         if (kEdge) p = select(edge.sees(m + i, n), p, zero());
         store_query_operands(to.probabilities + (m + i) * (kQueries / kPairs), n * kLanes, p);
         if (!wants_ds) continue;
@@ -76,18 +70,43 @@ FOVEA_INLINE void differentiate_rows(const Shape& shape, const BackwardTile& til
   }
 }
 
+// The keys of a block that all lanes see, and the mask of the others in `range`.
+struct BlockEdges {
+  Interval common;
+  EdgeMask mask;
+
+  BlockEdges(const Visibility& v, int64_t first_key, Interval range)
+      : common{v.common.begin - first_key, v.common.end - first_key} {
+    if (range.begin < common.begin || common.end < range.end) mask.set(v, first_key);
+  }
+};
+
+// The same for an interval of keys.
+template <int N, class Score>
+FOVEA_INLINE void differentiate(const Shape& shape, const BackwardTile& tile, const TileScores& to, int64_t first_key,
+                                Interval keys, bool wants_ds, const BlockEdges& edges) {
+  for (int64_t key = keys.begin; key < keys.end; key += kTileRows) {
+    if (edges.common.begin <= key && key + kTileRows <= edges.common.end)
+      differentiate_rows<N, Score, false>(shape, tile, to, first_key, key, wants_ds, edges.mask);
+    else
+      differentiate_rows<N, Score, true>(shape, tile, to, first_key, key, wants_ds, edges.mask);
+  }
+}
+
 // Keys of a block that some lane of a tile sees: rounded to the register tiles of S, and to those of dK.
 struct BlockRange {
   Interval keys, sums;
 };
 
+template <class Products>
 BlockRange range_of(const BackwardTile& tile, int64_t first_key, int64_t block_keys) {
+  constexpr int64_t kRows = Products::kScoreKeys, kSumRows = Products::kSumKeys;
   const Interval& any = tile.visible.any;
   BlockRange range{};
-  range.keys.begin = larger(0, any.begin - first_key) / kTileRows * kTileRows;
-  range.keys.end = smaller(round_up(block_keys, kTileRows), round_up(any.end - first_key, kTileRows));
-  range.sums.begin = range.keys.begin / kDimTileRows * kDimTileRows;
-  range.sums.end = round_up(range.keys.end, kDimTileRows);
+  range.keys.begin = larger(0, any.begin - first_key) / kRows * kRows;
+  range.keys.end = smaller(round_up(block_keys, kRows), round_up(any.end - first_key, kRows));
+  range.sums.begin = range.keys.begin / kSumRows * kSumRows;
+  range.sums.end = round_up(range.keys.end, kSumRows);
   return range;
 }
 
@@ -105,19 +124,12 @@ void clear_rest(Operand* scores, const BlockRange& range) {
 template <int N, class Score>
 __attribute__((noinline)) void recompute(const Shape& shape, const BackwardTile& tile, const TileScores& to,
                                          const BackwardBlock& block, const BlockRange& range, bool wants_ds) {
-  const Interval common{tile.visible.common.begin - block.first_key, tile.visible.common.end - block.first_key};
-  EdgeMask edge;
-  if (range.keys.begin < common.begin || common.end < range.keys.end) edge.set(tile.visible, block.first_key);
+  const BlockEdges edges(tile.visible, block.first_key, range.keys);
   for (int64_t first = range.keys.begin; first < range.keys.end; first += kProductKeys) {
     const Interval keys{first, smaller(range.keys.end, first + kProductKeys)};
     multiply_keys<N>(block.k, tile.q, steps_of(shape.dim_qk), keys, to.products);
     if (wants_ds) multiply_keys<N>(block.v, tile.dout, steps_of(shape.dim_v), keys, to.dp);
-    for (int64_t key = keys.begin; key < keys.end; key += kTileRows) {
-      if (common.begin <= key && key + kTileRows <= common.end)
-        differentiate_rows<N, Score, false>(shape, tile, to, block.first_key, key, wants_ds, edge);
-      else
-        differentiate_rows<N, Score, true>(shape, tile, to, block.first_key, key, wants_ds, edge);
-    }
+    differentiate<N, Score>(shape, tile, to, block.first_key, keys, wants_ds, edges);
   }
   clear_rest(to.probabilities, range);
   clear_rest(to.ds, range);

@@ -18,9 +18,6 @@ struct BackwardTile {
   Visibility visible;
 };
 
-// A row as operands, rounded up to whole vectors.
-constexpr int64_t operand_stride(int64_t dim) { return round_up(steps_of(dim), kLanes); }
-
 // Null if `memory` only counts bytes.
 BackwardTile* take_tile(const Shape& shape, Scratch& memory) {
   BackwardTile* const place = memory.take<BackwardTile>(1);
@@ -59,21 +56,6 @@ QueryPackScratch carve_query_pack(const Shape& shape, Scratch& memory) {
   s.columns = memory.take<float>(padded_v * kQueries);
   s.out = memory.take<Operand>(padded_v * kQueries);
   return s;
-}
-
-// Reads rows [first, first + count) as operands into to[padded_count][stride]. The padding becomes zero.
-void read_operand_rows(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, Operand* to,
-                       int64_t padded_count, int64_t stride) {
-  const InputRows one{rows.data, rows.element, 0, 0};
-  for (int64_t r = 0; r < padded_count; ++r, to += stride) {
-    int64_t s = 0;
-    if (r < count) {
-      const int64_t begin = row_offset(rows.head_stride, rows.row_stride, group, first + r);
-      for (; s * kPairs < dim; s += kLanes)
-        store(reinterpret_cast<float*>(to + s), load_row_end(one, 0, begin + s * kPairs, begin + dim));
-    }
-    for (; s < stride; s += kLanes) store(reinterpret_cast<float*>(to + s), zero());
-  }
 }
 
 // kLanes columns from column d on, of the kPairs rows that one operand contracts.
@@ -140,6 +122,7 @@ void sum_delta(const QueryPackTask& task, const QueryPackScratch& s, const Backw
   }
 }
 
+template <class Products>
 void pack_tile(const QueryPackTask& task, const QueryPackScratch& s, BackwardTile& tile) {
   const Shape& shape = *task.shape;
   tile.first_row = task.first_row;
@@ -151,14 +134,15 @@ void pack_tile(const QueryPackTask& task, const QueryPackScratch& s, BackwardTil
   for (int64_t i = 0; shape.sign != 1.0f && i < q_operands; i += kLanes)
     rescale_key_operands(tile.q + i, broadcast(shape.sign), zero());
   pack_both_ways(task.dout, shape, tile.first_row, tile.rows, shape.dim_v, s.operands, tile.dout, tile.dout_rows);
-  if (task.sums_delta) sum_delta(task, s, tile);
+  if (task.sums_delta) Products::delta(task, s, tile);
 }
 
 // Packs one tile of queries for the chunks that share it.
+template <class Products>
 void pack_query_tile(const QueryPackTask& task) {
   Scratch memory{static_cast<char*>(task.scratch), 0}, packed{static_cast<char*>(task.packed), 0};
   const QueryPackScratch s = carve_query_pack(*task.shape, memory);
-  pack_tile(task, s, *take_tile(*task.shape, packed));
+  pack_tile<Products>(task, s, *take_tile(*task.shape, packed));
 }
 
 }  // namespace

@@ -59,6 +59,17 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, F
   return memory.used;
 }
 
+// The state before the first key.
+void clear_tile(const Shape& shape, ForwardTile& tile) {
+  for (int64_t i = 0; i < padded(shape.dim_v) * kQueries; i += kLanes) store(tile.out + i, zero());
+  for (int w = 0; w < kQueries; w += kLanes) {
+    store(tile.maximum + w, zero());
+    store(tile.limit + w, broadcast(-kInfinity));
+    store(tile.sum + w, zero());
+    if (kBf16Dot) store(tile.exact + w, zero());
+  }
+}
+
 void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_row, int64_t rows, ForwardTile& tile) {
   const Shape& shape = *task.shape;
   tile.first_row = first_row;
@@ -80,13 +91,7 @@ void begin_tile(const ForwardTask& task, const ForwardScratch& s, int64_t first_
     for (int64_t i = 0; i < (shape.dim_qk + kPairs - 1) / kPairs * kQueries; i += kLanes)
       rescale_key_operands(tile.q + i, broadcast(shape.sign), zero());
   }
-  for (int64_t i = 0; i < round_up(shape.dim_v, kTileRows) * kQueries; i += kLanes) store(tile.out + i, zero());
-  for (int w = 0; w < kQueries; w += kLanes) {
-    store(tile.maximum + w, zero());
-    store(tile.limit + w, broadcast(-kInfinity));
-    store(tile.sum + w, zero());
-    if (kBf16Dot) store(tile.exact + w, zero());
-  }
+  clear_tile(shape, tile);
 }
 
 // Raises the maximum in lanes with a score above the limit, and rescales: P of this block's keys [begin, end) here, the
@@ -180,8 +185,28 @@ FOVEA_INLINE void rescale_output(const Shape& shape, const ForwardTile& tile, co
   }
 }
 
-// The end of the keys that each vector of a query tile sees in a block, in whole register tiles. Later vectors have later
-// rows, so they see as many keys or more.
+template <int N>
+FOVEA_INLINE void clear_block_sums(const ForwardScratch& s) {
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    store(s.block_sum + n * kLanes, zero());
+    if (kBf16Dot) store(s.block_exact + n * kLanes, zero());
+    store(s.factor + n * kLanes, broadcast(1.0f));
+  }
+}
+
+template <int N>
+FOVEA_INLINE void add_block_sums(const ForwardTile& tile, const ForwardScratch& s) {
+  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    float* const sum = tile.sum + n * kLanes;
+    store(sum, add(load(sum), load(s.block_sum + n * kLanes)));
+    if (!kBf16Dot) continue;
+    float* const exact = tile.exact + n * kLanes;
+    store(exact, add(load(exact), load(s.block_exact + n * kLanes)));
+  }
+}
+
+// The end of the keys that each vector of a query tile sees in a block, in whole register tiles. Later vectors have
+// later rows, so they see as many keys or more.
 template <int N>
 struct VectorEnds {
   int64_t end[N];
@@ -227,11 +252,7 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
   const Interval common{tile.visible.common.begin - first_key, tile.visible.common.end - first_key};
   EdgeMask edge;
   if (begin < common.begin || common.end < ends.end[N - 1]) edge.set(tile.visible, first_key);
-  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    store(s.block_sum + n * kLanes, zero());
-    if (kBf16Dot) store(s.block_exact + n * kLanes, zero());
-    store(s.factor + n * kLanes, broadcast(1.0f));
-  }
+  clear_block_sums<N>(s);
   for (int64_t key = begin; key < ends.end[N - 1]; key += kTileRows) {
     if (common.begin <= key && key + kTileRows <= common.end)
       softmax_tile<TilePart<0, N, false>, Score>(shape, tile, s, keys, first_key, begin, key, edge);
@@ -257,13 +278,7 @@ __attribute__((noinline)) void forward_block(const Shape& shape, ForwardTile& ti
       }
     }
   }
-  FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-    float* const sum = tile.sum + n * kLanes;
-    store(sum, add(load(sum), load(s.block_sum + n * kLanes)));
-    if (!kBf16Dot) continue;
-    float* const exact = tile.exact + n * kLanes;
-    store(exact, add(load(exact), load(s.block_exact + n * kLanes)));
-  }
+  add_block_sums<N>(tile, s);
 }
 
 // Divides the accumulated output of `rows` queries by `sum`, and writes it as rows of out; `from` is [dim][kQueries].

@@ -163,14 +163,14 @@ struct ColumnSumTask {
 
 struct Kernels {
   int lanes;
-  int query_tile;  // queries of one register tile
-  int key_block;   // keys of one step
-  int tile_rows;   // keys (or head dimensions) of one register tile
-  bool bf16_dot;   // takes only bf16 and uses the bf16 dot-product instruction
+  int query_tile;       // queries of one register tile
+  int key_block;        // keys of one step
+  int tile_rows;        // keys (or head dimensions) of one register tile
+  bool bf16_dot;        // takes only bf16 and uses the bf16 dot-product instruction
+  bool tile_registers;  // forward and backward use AMX's, which the system must have permitted; few_queries does not
 
   int64_t (*packed_k_bytes)(const Shape&);  // per key block
   int64_t (*packed_v_bytes)(const Shape&);
-  int64_t (*pack_scratch_bytes)(const Shape&);
   int64_t (*forward_scratch_bytes)(const Shape&, int64_t rows, bool packs_itself);
 
   int64_t chunk_step;                            // a chunk of backward begins at a multiple of so many keys
@@ -208,5 +208,6 @@ extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
+extern const Kernels kAmxKernels;
 
 }  // namespace fovea::cpu

@@ -28,14 +28,6 @@ FOVEA_INLINE OperandVec load_key_operands(const char* key, const char* next) {
   return join_words(reinterpret_cast<const uint16_t*>(key), reinterpret_cast<const uint16_t*>(next));
 }
 
-// Packs x[0] and x[stride], truncated to bf16.
-FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
-  uint32_t low, high;
-  __builtin_memcpy(&low, x, sizeof low);
-  __builtin_memcpy(&high, x + stride, sizeof high);
-  return low >> 16 | (high & 0xffff0000u);
-}
-
 // Rounds fp32 values as store_key_operands does.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return low_of(join_pairs(x, x)); }
 

@@ -29,12 +29,6 @@ FOVEA_INLINE OperandVec load_key_operands(const char* key, const char*) {
   return kElement == Element::bf16 ? load_bf16(p) : load_fp16(p);
 }
 
-// Packs the kPairs values x[0], x[stride], ...
-FOVEA_INLINE Operand make_operand(const float* x, int64_t stride) {
-  (void)stride;
-  return *x;
-}
-
 // Rounds fp32 values as store_key_operands does: not at all.
 FOVEA_INLINE Vec round_to_operand(Vec x) { return x; }
 

@@ -24,25 +24,35 @@ FOVEA_INLINE void store_to_panels(Operand* to, int64_t panel, OperandVec x, int6
   if constexpr (kFirst + kTileRows < kLanes) store_to_panels<kFirst + kTileRows>(to + panel, panel, x, count);
 }
 
+// kLanes columns of V from column d on, of the kPairs keys from `key` on; `row` is the first key's row, the next is
+// `stride` bytes later. Columns from `dim` on and keys from `keys` on are zero.
+template <Element kElement>
+FOVEA_INLINE OperandVec load_values(const char* row, int64_t stride, int64_t d, int64_t dim, int64_t key,
+                                    int64_t keys) {
+  constexpr int64_t kWidth = kElement == Element::fp32 ? 4 : 2;
+  alignas(64) char rows[2][kLanes * 4];
+  row += d * kWidth;
+  const char* next = row + stride;
+  if (d + kLanes > dim || key + kPairs > keys) {
+    const auto bytes = static_cast<uint64_t>(smaller(kLanes, dim - d) * kWidth);
+    __builtin_memset(rows, 0, sizeof rows);
+    if (key < keys) __builtin_memcpy(rows[0], row, bytes);
+    if (key + 1 < keys && kPairs > 1) __builtin_memcpy(rows[1], next, bytes);
+    row = rows[0], next = rows[1];
+  }
+  return load_key_operands<kElement>(row, next);
+}
+
 // Packs V as [dim_v / kTileRows][kKeyBlock / kPairs][kTileRows]. Keys from `keys` on are zero.
 template <Element kElement>
 void pack_values(const InputRows& v, int64_t first_key, int64_t keys, int64_t dim, Operand* to) {
   constexpr int64_t kWidth = kElement == Element::fp32 ? 4 : 2, kPanel = kKeyBlock / kPairs * kTileRows;
   const int64_t stride = v.row_stride * kWidth;
-  alignas(64) char rows[2][kLanes * 4];
   const char* from = static_cast<const char*>(v.data) + first_key * stride;
   for (int64_t key = 0; key < kKeyBlock; key += kPairs, from += kPairs * stride, to += kTileRows) {
-    for (int64_t d = 0; d < dim; d += kLanes) {
-      const char *row = from + d * kWidth, *next = row + stride;
-      if (d + kLanes > dim || key + kPairs > keys) {
-        const auto bytes = static_cast<uint64_t>(smaller(kLanes, dim - d) * kWidth);
-        __builtin_memset(rows, 0, sizeof rows);
-        if (key < keys) __builtin_memcpy(rows[0], row, bytes);
-        if (key + 1 < keys && kPairs > 1) __builtin_memcpy(rows[1], next, bytes);
-        row = rows[0], next = rows[1];
-      }
-      store_to_panels<0>(to + d / kTileRows * kPanel, kPanel, load_key_operands<kElement>(row, next), dim - d);
-    }
+    for (int64_t d = 0; d < dim; d += kLanes)
+      store_to_panels<0>(to + d / kTileRows * kPanel, kPanel, load_values<kElement>(from, stride, d, dim, key, keys),
+                         dim - d);
   }
 }
 

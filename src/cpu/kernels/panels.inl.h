@@ -14,6 +14,9 @@ constexpr int64_t kMostSteps = 384;  // KC: a panel of a fits L1, the panels of 
 
 constexpr int64_t steps_of(int64_t depth) { return round_up((depth + kPairs - 1) / kPairs, kUnrolled); }
 
+// A row as operands, rounded up to whole vectors.
+constexpr int64_t operand_stride(int64_t dim) { return round_up(steps_of(dim), kLanes); }
+
 FOVEA_INLINE Vec load_some(const void* data, Element element, int64_t index, int64_t count) {
   return count >= kLanes ? load_converted(data, element, index) : load_tail(data, element, index, count);
 }
@@ -41,6 +44,21 @@ inline Vec load_row_end(const InputRows& rows, int64_t row, int64_t k, int64_t d
   alignas(64) uint16_t copy[kLanes * 2] = {};
   __builtin_memcpy(copy, static_cast<const uint16_t*>(rows.data) + index, static_cast<uint64_t>(count) * 2);
   return load(reinterpret_cast<const float*>(copy));
+}
+
+// Reads rows [first, first + count) as operands into to[padded_count][stride]. The padding becomes zero.
+void read_operand_rows(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, Operand* to,
+                       int64_t padded_count, int64_t stride) {
+  const InputRows one{rows.data, rows.element, 0, 0};
+  for (int64_t r = 0; r < padded_count; ++r, to += stride) {
+    int64_t s = 0;
+    if (r < count) {
+      const int64_t begin = row_offset(rows.head_stride, rows.row_stride, group, first + r);
+      for (; s * kPairs < dim; s += kLanes)
+        store(reinterpret_cast<float*>(to + s), load_row_end(one, 0, begin + s * kPairs, begin + dim));
+    }
+    for (; s < stride; s += kLanes) store(reinterpret_cast<float*>(to + s), zero());
+  }
 }
 
 // Stores the first kWidth lanes; with `overlaps`, perhaps all of them.

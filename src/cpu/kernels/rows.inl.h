@@ -91,18 +91,8 @@ inline void write_rows(const float* from, int64_t padded_dim, float factor, cons
   }
 }
 
-// Packs rows [rows][padded_dim] as [rows / kWidth][dim / kPairs][kWidth], for contraction over the head dimension.
-template <int kWidth>
-inline void pack_by_rows(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, Operand* to) {
-  const int64_t steps = (dim + kPairs - 1) / kPairs;
-  for (int64_t r = 0; r < rows; r += kWidth, from += kWidth * padded_dim, to += steps * kWidth) {
-    for (int64_t s = 0; s < steps; ++s) {
-      for (int m = 0; m < kWidth; ++m) to[s * kWidth + m] = make_operand(from + m * padded_dim + s * kPairs, 1);
-    }
-  }
-}
-
-// The same for one tile of queries: [dim / kPairs][kQueries]. `columns` is scratch of [padded_dim][kQueries].
+// Packs one tile of queries [kQueries][padded_dim] as [dim / kPairs][kQueries], for contraction over the head
+// dimension. `columns` is scratch of [padded_dim][kQueries].
 inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, float* columns, Operand* to) {
   float* const transposed = in_place_of(to, columns);
   transpose(from, padded_dim, kQueries, dim, transposed, kQueries);
@@ -111,18 +101,6 @@ inline void pack_queries(const float* from, int64_t padded_dim, int64_t dim, flo
     for (int n = 0; n < kPairs; ++n)
       values[n] = load(transposed + (i / kQueries * kPairs + n) * kQueries + i % kQueries);
     store_key_operands(to + i, values);
-  }
-}
-
-// Packs rows [rows][padded_dim] as [dim / width][rows / kPairs][width], for contraction over the rows.
-FOVEA_INLINE void pack_by_columns(const float* from, int64_t padded_dim, int64_t rows, int64_t dim, int64_t width,
-                                  Operand* to) {
-  const int64_t steps = rows / kPairs;
-  for (int64_t d = 0; d < dim; d += width, to += steps * width) {
-    for (int64_t s = 0; s < steps; ++s) {
-      const float* x = from + s * kPairs * padded_dim + d;
-      for (int64_t m = 0; m < width; ++m) to[s * width + m] = make_operand(x + m, padded_dim);
-    }
   }
 }
 

@@ -28,19 +28,16 @@ int64_t query_pack_scratch_bytes(const Shape& shape) {
   return memory.used;
 }
 
+template <class Products>
 int64_t backward_scratch_bytes(const Shape& shape, int64_t keys, bool own_tiles, bool own_dq) {
   BackwardScratch unused;
-  return carve(shape, keys, own_tiles, own_dq, nullptr, unused);
+  return carve<Products>(shape, keys, own_tiles, own_dq, nullptr, unused);
 }
 
 int64_t reduce_scratch_bytes(const Shape& shape) {
   Scratch memory{nullptr, 0};
   carve_reduce(shape, memory);
   return memory.used;
-}
-
-int64_t pack_scratch_bytes(const Shape& shape) {
-  return kKeyBlock * padded(larger(shape.dim_qk, shape.dim_v)) * static_cast<int64_t>(sizeof(float));
 }
 
 void pack(const PackTask& task) {
@@ -57,7 +54,6 @@ constexpr Kernels table() {
   t.bf16_dot = kBf16Dot;
   t.packed_k_bytes = packed_k_bytes;
   t.packed_v_bytes = packed_v_bytes;
-  t.pack_scratch_bytes = pack_scratch_bytes;
   t.forward_scratch_bytes = forward_scratch_bytes;
   t.pack = pack;
   t.forward = forward<PlainScore>;
@@ -71,9 +67,9 @@ constexpr Kernels table() {
   t.backward_tile_bytes = backward_tile_bytes;
   t.dq_tile_floats = dq_tile_floats;
   t.query_pack_scratch_bytes = query_pack_scratch_bytes;
-  t.backward_scratch_bytes = backward_scratch_bytes;
+  t.backward_scratch_bytes = backward_scratch_bytes<VectorProducts>;
   t.reduce_scratch_bytes = reduce_scratch_bytes;
-  t.pack_query_tile = pack_query_tile;
+  t.pack_query_tile = pack_query_tile<VectorProducts>;
   t.backward = backward<PlainScore>;
   t.reduce_dq = reduce_dq;
   t.product_rows = kPanelRows;

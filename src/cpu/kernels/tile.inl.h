@@ -37,6 +37,21 @@ struct Exponential {
   FOVEA_INLINE Vec operator()(Vec x) const { return exp2(max(least, x), factor); }
 };
 
+// P of a score and lse. Subtracting lse before exp makes the rounding error relative to the difference, even if scores
+// are large.
+struct Probability {
+  static constexpr float kLog2E = 1.44269504f;
+  static constexpr float kLargestDifference = 88.72f;  // exp overflows above it; positive only if lse does not fit
+  Vec scale, rest;
+  Exponential exponential;
+
+  explicit Probability(const Shape& shape)
+      : scale(broadcast(shape.scale_hi)), rest(broadcast(shape.scale_lo)), exponential(kLog2E) {}
+  FOVEA_INLINE Vec operator()(Vec score, Vec lse) const {
+    return exponential(min(broadcast(kLargestDifference), fma(score, rest, fms(score, scale, lse))));
+  }
+};
+
 constexpr float kRescaleThreshold = 8.0f;  // in log2: a maximum rises beyond it, so P stays below 2^8
 
 // lse of a row from its maximum and the sum of its P; NaN for a sum of 0: every visible score is -infinity.

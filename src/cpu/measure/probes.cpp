@@ -42,6 +42,7 @@ const Probes& probes_of(Isa isa) {
   if (isa == Isa::avx2) return kAvx2Probes;
   if (isa == Isa::avx512) return kAvx512Probes;
   if (isa == Isa::avx512_bf16) return kAvx512Bf16Probes;
+  if (isa == Isa::amx) return kAmxProbes;
 #endif
   return kScalarProbes;
 }
@@ -63,6 +64,11 @@ double fma_flops_per_second(Isa isa, int threads, double seconds) {
 double bf16_dot_flops_per_second(int threads, double seconds) {
   if (!missing(Isa::avx512_bf16).empty()) return 0;
   return peak(probes_of(Isa::avx512_bf16).dot_peak, threads, seconds);
+}
+
+double bf16_tile_flops_per_second(int threads, double seconds) {
+  if (!missing(Isa::amx).empty() || !tile_registers_refusal().empty()) return 0;
+  return peak(probes_of(Isa::amx).dot_peak, threads, seconds);
 }
 
 double read_bandwidth(int threads, double seconds, std::int64_t bytes) {

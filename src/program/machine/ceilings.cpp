@@ -63,7 +63,9 @@ double rate_if_room(const std::function<double()>& probe) {
 double probe_flops(DeviceKind device, DType dtype, int threads, double seconds) {
   if (device != DeviceKind::cpu) return cuda::product_flops(dtype, seconds);
   const double fma = cpu::fma_flops_per_second(cpu::best_isa(), threads, seconds);
-  return dtype == DType::bf16 ? std::max(fma, cpu::bf16_dot_flops_per_second(threads, seconds)) : fma;
+  if (dtype != DType::bf16) return fma;
+  return std::max(
+      {fma, cpu::bf16_dot_flops_per_second(threads, seconds), cpu::bf16_tile_flops_per_second(threads, seconds)});
 }
 
 RowCeiling row_ceiling(double probe_before, double probe_after, double best_product,
@@ -92,6 +94,7 @@ std::map<std::string, double> probe_all(int threads) {
   std::map<std::string, double> rates{
       {"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
       {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
+      {"tile_bf16", cpu::bf16_tile_flops_per_second(threads, kLongProbe)},
       {"product_fp32", rate_if_room([threads] { return probe_product(threads); })},
       {"read_bandwidth", rate_if_room([threads] { return cpu::read_bandwidth(threads, kLongProbe); })}};
   std::erase_if(rates, [](const auto& rate) { return rate.second <= 0; });
