@@ -182,7 +182,7 @@ struct Subject {
   int threads = 1;
 };
 
-// What bench times without a limit's runs: names of --impl, else of the preset.
+// The sweep of a --problem or of a preset without limits. Its implementations are those of --impl, else the preset's.
 Subject subject_of(const BenchOptions& o) {
   Subject subject{.cases = cases_of(o), .names = implementation_names(o.implementations)};
   if (subject.names.empty())
