@@ -50,16 +50,22 @@ class BackwardRun {
         [&](std::int64_t item, int worker) { return work(item, scratch_ + worker * plan_.scratch_bytes); });
   }
 
+  // Gives a task the rows of a sequence's queries, and what belongs to them.
+  template <class Task>
+  void read_queries(Task& task, std::int64_t sequence) const {
+    task.q = query_rows(plan_.sequences, tensors_.q, sequence);
+    task.out = query_rows(plan_.sequences, tensors_.out, sequence);
+    task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
+    task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
+    task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+  }
+
   void pack(std::int64_t first, std::int64_t count) const {
     for_each(count * plan_.query_tiles, [&](std::int64_t item, void* scratch) {
       const std::int64_t slot = item / plan_.query_tiles, tile = item % plan_.query_tiles, sequence = first + slot;
       QueryPackTask task{};
       task.shape = &plan_.shape;
-      task.q = query_rows(plan_.sequences, tensors_.q, sequence);
-      task.out = query_rows(plan_.sequences, tensors_.out, sequence);
-      task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
-      task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
-      task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+      read_queries(task, sequence);
       task.sums_delta = !tensors_.delta && (tensors_.dq || tensors_.dk);
       task.first_row = tile * plan_.kernels.query_tile;
       task.packed = packed_ + slot * plan_.packed_bytes + tile * plan_.kernels.backward_tile_bytes(plan_.shape);
@@ -75,13 +81,9 @@ class BackwardRun {
       const auto chunk = static_cast<std::size_t>(item / count);  // causal: the longest first
       BackwardTask task{};
       task.shape = &plan_.shape;
-      task.q = query_rows(plan_.sequences, tensors_.q, sequence);
       task.k = key_rows(plan_.sequences, tensors_.k, sequence);
       task.v = key_rows(plan_.sequences, tensors_.v, sequence);
-      task.out = query_rows(plan_.sequences, tensors_.out, sequence);
-      task.dout = query_rows(plan_.sequences, tensors_.dout, sequence);
-      task.lse = query_rows(plan_.sequences, tensors_.lse, sequence);
-      task.delta = query_rows(plan_.sequences, tensors_.delta, sequence);
+      read_queries(task, sequence);
       task.first_key = plan_.chunk_begins[chunk];
       task.keys = plan_.chunk_begins[chunk + 1] - task.first_key;
       task.dk = key_rows(plan_.sequences, tensors_.dk, sequence);
