@@ -194,6 +194,7 @@ class Worker:
             torch.cuda.reset_peak_memory_stats()
         self.settle()
         held, times = None, [self.now()]
+        state = torch.cuda.memory_allocated() if self.device == "cuda" else None
         with torch.set_grad_enabled(passes != "forward"):
             loss = self.loss()
         times.append(self.now())
@@ -206,8 +207,8 @@ class Worker:
             self.update(self.optimizer, self.command["largest_norm"])
             times.append(self.now())
         spans = [end - begin for begin, end in zip(times, times[1:])]
-        return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "held_bytes": held,
-                "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}
+        return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "state_bytes": state,
+                "held_bytes": held, "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}
 
     def answer(self, command):
         try:

@@ -81,7 +81,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     axes.set_title(style.wrap(panel.title, 44))
-    how = {"rate": bars, "roofline": roofline, "steps": boxes}.get(picture.kind, lines)
+    how = {"rate": bars, "roofline": roofline, "steps": boxes, "timeline": marks}.get(picture.kind, lines)
     how(axes, picture, panel, looks)
     axes.set(ylabel=CAPTIONS[f"picture-{picture.kind}"]["unit"], xlabel=panel.along)
 
@@ -177,6 +177,15 @@ def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     axes.grid(False, axis="x")
     axes.set_yscale("log")
     log_labels(axes.yaxis)
+
+
+def marks(axes, _: Picture, panel: Panel, looks: Looks) -> None:
+    """From mark to mark, in the order of time."""
+    for series in panel.series:
+        look = looks[series.name]
+        axes.plot(series.points.x, series.points.y.astype(float), color=look.colour, marker=look.marker)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.15)
 
 
 def roofline(axes, _: Picture, panel: Panel, looks: Looks) -> None:

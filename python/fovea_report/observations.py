@@ -12,6 +12,9 @@ from .tables import passes_of
 from .vocabulary import short
 
 
+MODEL = ("model", "layers", "width", "heads", "hidden", "vocabulary")
+
+
 def headline(study: Study) -> str:
     names = f"{plural(len(study.implementations), 'implementation')}: {', '.join(study.implementations)}."
     if study.rows.empty:
@@ -75,9 +78,9 @@ def against_the_best(study: Study) -> Iterator[str]:
 
 
 def curves(study: Study, rows: pd.DataFrame):
-    """Groups of rows that differ only in length, by title."""
+    """Groups of rows that differ only in length, by title. Models may differ in all that makes their parameters."""
     def title(row: Row) -> str:
-        columns = study.operation(row).title(row.case, ("column",))
+        columns = study.operation(row).title(row.case, ("column",), MODEL if row.op == "model" else ())
         return f"{row.title}, {columns}" if columns else row.title
     return groups(study, rows, title)
 

@@ -16,6 +16,7 @@ from .vocabulary import Key, listed
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
 MOST_BARS = 36  # per panel; more bars make several panels
+MARKS = ("before forward", "before backward", "peak")  # of the memory in a step
 
 
 @dataclass
@@ -73,6 +74,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
                                                  clean=ups.counted)),
         *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
         *boxes_of_steps(study),
+        *timelines(study),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
@@ -107,9 +109,21 @@ def boxes_of_steps(study: Study) -> Iterator[Picture]:
     rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
     rows = rows.explode("samples", ignore_index=True)
     rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
-    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], "phase"))
+    yield from by_model(study, "steps", "phases", "phase", rows)
+
+
+def by_model(study: Study, kind: str, pass_: str, along: str, rows: pd.DataFrame) -> Iterator[Picture]:
+    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], along))
               for title, group in groups(study, rows, study.label)]
-    yield from split(study, "steps", "phases", panels)
+    yield from split(study, kind, pass_, panels)
+
+
+def timelines(study: Study) -> Iterator[Picture]:
+    """The memory of each model at the marks of a step."""
+    rows = study.rows[study.rows.timed & (study.rows.pass_ == "step") & study.rows.state.notna()]
+    marks = [(one.state / 1e9, one.held / 1e9, (one.held + one.workspace) / 1e9) for one in rows.itertuples()]
+    rows = rows.assign(x=[MARKS] * len(rows), y=marks).explode(["x", "y"], ignore_index=True)
+    yield from by_model(study, "timeline", "step", "", rows)
 
 
 def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:

@@ -74,6 +74,44 @@ def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
     assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
 
 
+def of_models(impl: str, pass_: str, ms: float) -> list[dict]:
+    """Rows of three models of growing size, whose time grows as their parameters."""
+    words = f"op=model pass={pass_} model=custom b=1 lq=16"
+    return [row(impl, ms * n, problem=f"{words} layers={n} width=8 heads=1 hidden=8 vocabulary=9 params={n * 1000} "
+                "dtype=fp32 device=cpu") for n in (1, 2, 8)]
+
+
+def test_times_of_models_have_a_trend(study, tmp_path):
+    rows = [one for impl, ms in (("fovea", 2), ("torch.eager", 3)) for pass_ in ("fwd", "bwd", "step")
+            for one in of_models(impl, pass_, ms)]
+    made = [one for one in pictures_of(study(rows), []) if one.kind == "growth"]
+    assert [one.name for one in made] == ["growth-fwd", "growth-bwd", "growth-step"]
+    for picture in made:
+        panel, = picture.panels
+        assert panel.along == "parameters" and panel.lengths() == [1000, 2000, 8000]
+        eager, own = panel.series
+        assert (eager.name, own.name) == ("torch.eager", "fovea") and list(own.points.y) == pytest.approx([2, 4, 16])
+        assert own.fit.exponent == pytest.approx(1) and own.fit.end == 8000
+        svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "trend.png")
+        assert "n^1.00" in svg
+    one_model = [one for one in rows if "layers=2" in one["problem"]]
+    assert not [one for one in pictures_of(study(one_model), []) if one.kind == "growth"]
+
+
+def test_the_memory_of_a_step_has_a_timeline(study, tmp_path):
+    rows = [{**one, "memory_before_forward_bytes": 5e8, "memory_before_backward_bytes": 2e9, "workspace_bytes": 1e9}
+            for one in of_models("fovea", "step", 2)] + of_models("torch.eager", "step", 3)
+    rows = [{key: int(value) if key.endswith("_bytes") else value for key, value in one.items()} for one in rows]
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "timeline")
+    assert [[one.name for one in panel.series] for panel in picture.panels] == 3 * [["fovea"]], "a CPU knows no peer's"
+    for panel in picture.panels:
+        points = panel.series[0].points
+        assert list(points.x) == ["before forward", "before backward", "peak"]
+        assert list(points.y) == pytest.approx([0.5, 2, 3])
+    svg, *_ = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "timeline.png")
+    assert "before backward" in svg and "#" not in svg.replace("#" + picture.name, "")
+
+
 def looks_of(lines) -> set[tuple]:
     """Colour and marker of whatever shows an implementation."""
     return {(one.get_color(), one.get_marker()) for one in lines

@@ -240,7 +240,8 @@ void ModelPeer::step(const std::string& passes, bool is_measured) {
     const Json reply = process_.call({{"command", "step"}, {"passes", passes}}, settings_.timeout);
     const auto seconds = reply.find("seconds");
     if (seconds == reply.end() || !seconds->is_object()) process_.refuse(reply.dump(), "no seconds");
-    held_bytes_ = bytes_of(reply, "held_bytes"), peak_bytes_ = bytes_of(reply, "peak_bytes");
+    state_bytes_ = bytes_of(reply, "state_bytes"), held_bytes_ = bytes_of(reply, "held_bytes"),
+    peak_bytes_ = bytes_of(reply, "peak_bytes");
     for (const char* phase : {"forward", "backward", "optimizer"}) {
       if (!seconds->contains(phase)) continue;
       const double one = number(*seconds, phase);
@@ -267,7 +268,7 @@ ProfileResult ModelPeer::result(ProfileResult of_library) const {
   }
   result.seconds = seconds_;
   if (held_bytes_ && peak_bytes_) {
-    result.held_bytes = held_bytes_;
+    result.state_bytes = state_bytes_, result.held_bytes = held_bytes_;
     result.more_bytes = *peak_bytes_ - *held_bytes_;
   }
   return result;

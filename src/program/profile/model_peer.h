@@ -66,7 +66,7 @@ class ModelPeer {
   WorkerFailure failure_;
   PhaseSeconds seconds_;
   std::map<std::string, ErrorFigures> error_;
-  std::optional<std::int64_t> held_bytes_, peak_bytes_;
+  std::optional<std::int64_t> state_bytes_, held_bytes_, peak_bytes_;
   std::int64_t measured_bytes_ = 0;
 };
 

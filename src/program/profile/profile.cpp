@@ -279,6 +279,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     result.forward_flops = model->forward_flops();
     result.backward_flops = phases.backward_flops();
     result.row.flops = result.forward_flops + result.backward_flops;
+    result.state_bytes = planned.state_bytes;
     result.held_bytes = planned.state_bytes + planned.activation_bytes;
     result.more_bytes = planned.planned_bytes - *result.held_bytes;
     done(result);
