@@ -74,7 +74,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
-    elif not all(series.points.clean.all() for series in every):
+    elif picture.kind != "steps" and not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
@@ -95,7 +95,9 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         if count > 1:  # dashes and markers in turn, so that all of them show
             dashes = (4 * (count - place), (4, 4 * (count - 1)))
         axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, zorder=3 + above)
-        dots(axes, points[place::count], look.colour, look.marker, zorder=4 + above)
+        few = count > len(points)  # too few for turns: markers side by side
+        aside = offset_copy(axes.transData, axes.figure, x=7 * few * (place - (count - 1) / 2), units="points")
+        dots(axes, points if few else points[place::count], look.colour, look.marker, zorder=4 + above, transform=aside)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
@@ -133,10 +135,10 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
         handles.append(Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", markersize=4,
                               label=f"n^{series.fit.exponent:.2f}"))
     if handles:
-        low, high = axes.get_ylim()
-        axes.set_ylim(low / (high / low) ** 0.12, high)
-        axes.legend(handles=handles, loc="lower right", fontsize=8, handletextpad=0.1, borderpad=0.1, labelspacing=0.2,
-                    ncols=2 if len(handles) > 3 else 1, columnspacing=0.6)
+        (low, high), share = axes.get_ylim(), 0.02 + 0.065 * math.ceil(len(handles) / 4)
+        axes.set_ylim(low / (high / low) ** (share / (1 - share)), high)
+        axes.legend(handles=style.by_rows(handles, 4), loc="lower right", fontsize=8, handletextpad=0.1, borderpad=0.1,
+                    labelspacing=0.2, ncols=4, columnspacing=0.6)
 
 
 def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
@@ -163,13 +165,15 @@ def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
 
 
 def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
-    """Beside each other at each phase: the implementations."""
+    """Beside each other at each phase: the implementations. A box has its marker at the median."""
     phases = list(dict.fromkeys(phase for series in panel.series for phase in series.points.x))
     width = 0.8 / len(panel.series)
     for n, series in enumerate(panel.series):
         look, of = looks[series.name], dict(list(series.points.groupby("x", sort=False).y))
-        axes.boxplot(list(of.values()), positions=[phases.index(one) - 0.4 + (n + 0.5) * width for one in of],
-                     widths=0.7 * width, manage_ticks=False, patch_artist=True,
+        places = [phases.index(one) - 0.4 + (n + 0.5) * width for one in of]
+        axes.plot(places, [times.median() for times in of.values()], linestyle="none", marker=look.marker,
+                  color=look.colour, zorder=4)
+        axes.boxplot(list(of.values()), positions=places, widths=0.7 * width, manage_ticks=False, patch_artist=True,
                      boxprops={"facecolor": (look.colour, 0.3), "edgecolor": look.colour},
                      flierprops={"marker": look.marker, "markeredgecolor": look.colour, "markersize": 3.5},
                      **dict.fromkeys(("medianprops", "whiskerprops", "capprops"), {"color": look.colour}))

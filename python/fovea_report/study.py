@@ -34,6 +34,10 @@ class Study:
     def all(self) -> pd.DataFrame:
         return pd.concat([self.rows, self.calls]) if len(self.calls) else self.rows
 
+    @property
+    def compares(self) -> bool:
+        return len(self.implementations) > 1
+
     def operation(self, row: Row) -> Operation:
         return self.operations[row.op]
 
@@ -111,7 +115,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
-    possible = timing["median"].astype(float).where(timing.possible)
+    possible = timing["median"].astype(float).where(timing.possible & study.compares)
     timing["over_fastest"] = possible / possible.groupby(timing["at"]).transform("min")
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy

@@ -19,7 +19,9 @@ CAPTIONS = tomllib.loads((Path(__file__).parent / "captions.toml").read_text(enc
 
 def captions(study: Study, name: str, title: str = "") -> tuple[str, str]:
     """Title and caption; `title` is the part that tells it from others of its name."""
-    return tuple(CAPTIONS[name][part].format(title=title, baseline=study.baseline) for part in ("title", "caption"))
+    found = CAPTIONS[name]
+    said = found["caption"] + found.get("compared", "") * study.compares
+    return tuple(text.format(title=title, baseline=study.baseline) for text in (found["title"], said))
 
 
 def captioned(study: Study, name: str, rows: pd.DataFrame, columns: list[Column], title: str = "") -> Table:
@@ -138,10 +140,9 @@ def summary_table(study: Study) -> Table:
     """One line per pass and implementation."""
     ups = over_baseline(study, study.rows)
     decided = set(study.rows[study.rows.best]["at"])
-    table = captioned(study, "summary", study.rows, [
-        *words("pass", "implementation"), *map(Column, (
-            "cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
-            "median share of ceiling"))])
+    compared = ["fastest in", "mean speed-up", "interval", "wins", "ties", "losses"] if study.compares else []
+    table = captioned(study, "summary" if compared else "summary-of-one", study.rows, [
+        *words("pass", "implementation"), *map(Column, ("cells", "timed", *compared, "median share of ceiling"))])
     for pass_ in passes_of(study.rows):
         for name in study.implementations:
             rows = study.rows[(study.rows.pass_ == pass_) & (study.rows.impl == name)]
@@ -150,10 +151,10 @@ def summary_table(study: Study) -> Table:
             pairs = ups[(ups.pass_ == pass_) & (ups.impl == name) & (ups.impl != study.baseline)]
             share = rows[rows.ranked].ceiling_share.astype(float).quantile(interpolation="higher")
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
+            fastest = Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum()))
             table.rows.append([
                 Cell(study.word(pass_)), Cell(name), value_cell(len(rows)), value_cell(int(rows.timed.sum())),
-                Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
-                *speed_up_cells(pairs),
+                *([fastest, *speed_up_cells(pairs)] if compared else []),
                 Cell("-") if math.isnan(share) else Cell(f"{100 * share:.0f} %", share)])
     return table
 

@@ -70,7 +70,13 @@ def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
     for series in panel.series:
         assert sorted(series.points.y) == pytest.approx([2, 2, 2, 5, 5, 5])
         assert list(dict.fromkeys(series.points.x)) == ["forward of a step", "backward + optimizer"]
-    svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "steps.png")
+    style = looks.Looks(picture.names())
+    figure = drawing.together(picture, style)
+    drawn = [one.get_marker() for one in figure.axes[0].get_lines() if len(one.get_xdata()) == 2 and
+             one.get_marker() not in ("None", "") and one.get_linestyle() == "None"]
+    assert drawn == [style[one.name].marker for one in panel.series]
+    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["torch.eager", "fovea"]
+    svg, = drawing.draw(picture, style, tmp_path / "steps.png")
     assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
 
 
@@ -227,6 +233,42 @@ def test_the_legend_has_the_order_of_the_bars(study):
     bars = sorted((bar.get_x(), n) for n, one in enumerate(axes.containers) for bar in one)
     assert [names[n] for _, n in bars] == names * 2
     assert style.in_order(rate.names()) == names
+
+
+def test_a_legend_of_several_rows_reads_row_by_row():
+    handles = [looks.Looks([]).handle(f"implementation.{n}") for n in range(11)]
+    figure = drawing.Figure(figsize=(8, 3))
+    rows = looks.rows_of_legend(figure, handles, 1)
+    figure.draw_without_rendering()
+    texts = [(-round(one.get_window_extent().y0), one.get_window_extent().x0, one.get_text())
+             for one in figure.legends[0].get_texts()]
+    assert 1 < rows == len({y for y, _, _ in texts})
+    assert [text for _, _, text in sorted(texts)] == [handle.get_label() for handle in handles]
+
+
+def test_exponents_stand_below_the_lines(study):
+    names = [f"torch.{n}" for n in range(8)]
+    made = study([row(name, (1 + n) * length / 512, lq=length) for n, name in enumerate(names)
+                  for length in (512, 1024, 2048, 4096)])
+    growth = next(one for one in pictures_of(made, []) if one.kind == "growth")
+    figure = drawing.together(growth, looks.Looks(names))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    lowest = min(axes.transData.transform((line.get_xdata()[0], min(line.get_ydata())))[1]
+                 for line in axes.get_lines() if len(line.get_ydata()))
+    legend = axes.get_legend().get_window_extent()
+    assert legend.y1 <= lowest and legend.x0 >= axes.bbox.x0
+
+
+def test_lines_that_coincide_all_have_markers(study):
+    made = study([row(impl, 1, lq=n) for impl in ("naive", "fused", "cpu.avx2") for n in (512, 1024)])
+    memory = next(one for one in pictures_of(made, []) if one.kind == "memory")
+    axes = drawing.together(memory, looks.Looks(made.implementations)).axes[0]
+    axes.figure.draw_without_rendering()
+    drawn = [(one.get_marker(), one.get_transform().transform(one.get_xydata())) for one in axes.get_lines()
+             if one.get_marker() not in ("None", "") and len(one.get_xdata())]
+    assert len({marker for marker, _ in drawn}) == len(drawn) == 3
+    assert len({round(x) for _, at in drawn for x in at[:, 0]}) == 6
 
 
 def test_many_bars_make_several_panels_and_lengths_of_few_have_no_gaps(study):

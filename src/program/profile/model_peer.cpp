@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/binary_size.h"
 #include "core/names.h"
 #include "model/optimizer.h"
 #include "model/schedule.h"
@@ -130,7 +131,8 @@ void ModelPeer::compare(model::Model& model, const model::Batch& batch, const co
 }
 
 void ModelPeer::leave_out(std::int64_t wanted_bytes, std::int64_t free_bytes) {
-  fail({"oom", "with its model the run wants " + binary_size(wanted_bytes) + ", free " + binary_size(free_bytes)});
+  fail({"oom",
+        "with its model the run wants " + core::binary_size(wanted_bytes) + ", free " + core::binary_size(free_bytes)});
   process_.kill();
 }
 
@@ -140,8 +142,8 @@ void ModelPeer::want_memory(std::int64_t parameter_bytes) const {
   const std::int64_t wanted = (settings_.device.kind == DeviceKind::cpu ? 7 : 3) * parameter_bytes;
   const std::int64_t free = free_bytes(DeviceKind::cpu);
   if (wanted > free)
-    throw WorkerFailure{"oom",
-                        "wants " + binary_size(wanted) + " beside this library's model, free " + binary_size(free)};
+    throw WorkerFailure{
+        "oom", "wants " + core::binary_size(wanted) + " beside this library's model, free " + core::binary_size(free)};
 }
 
 void ModelPeer::prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context) {
