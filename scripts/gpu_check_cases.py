@@ -1,4 +1,4 @@
-"""The problem lines of gpu_check that are not drawn at random."""
+"""The problem lines of gpu_check that are not drawn at random, and the model that it runs in PyTorch."""
 
 # Small, since all inputs are tried on each, one process per shape and pass: ragged lengths, grouped heads, odd and full
 # head dimensions, one query, queries that see no key and keys that no query sees, windows.
@@ -34,3 +34,6 @@ SEVERAL_TILES = ("pass=fwd,bwd hq=2 hkv=1 lq=200 lk=300 d=64,128,192,256 dtype=b
 ONCE_WRONG = ["pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal layout=blhd data=outliers "
               "place=strided seed=1149451895"]
 TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
+# Words of a command, all but the type and the Python.
+MODEL_PEER = ("profile --device cuda --layers 4 --width 256 --heads 4 --passes step --batch 2 --with torch.eager "
+              "--json").split()

@@ -3,9 +3,10 @@
     model_worker.py torch.eager|torch.compile
 
 Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
-writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. Products are true
-fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are gate and up. Attention is
-PyTorch's best for the device, sines and cosines are tabled, and AdamW is the fused one.
+writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. `train` makes
+steps with an optimizer of their own and writes all weights to the outputs; in every second step tokens and targets
+change places. Products are true fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are
+gate and up. Attention is PyTorch's best for the device, sines and cosines are tabled, and AdamW is the fused one.
 """
 
 import json
@@ -105,14 +106,17 @@ class Worker:
         self.model.cos.copy_(fresh.cos)
         self.model.sin.copy_(fresh.sin)
         self.take_inputs()
-        decays = [one for one in self.model.parameters() if one.dim() > 1]
-        others = [one for one in self.model.parameters() if one.dim() == 1]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
-            lr=command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
+        self.optimizer = self.optimizer_of(command)
         self.run = torch.compile(self.model, dynamic=False) if self.compiles else self.model
         self.bf16 = command["dtype"] == "bf16"
         return {"peer": f"PyTorch {torch.__version__}"}
+
+    def optimizer_of(self, command):
+        decays = [one for one in self.model.parameters() if one.dim() > 1]
+        others = [one for one in self.model.parameters() if one.dim() == 1]
+        return self.torch.optim.AdamW(
+            [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
+            lr=self.command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
 
     def offset(self, name):
         return self.command["parameters"][name.replace("gate_up", "gate")]
@@ -133,21 +137,46 @@ class Worker:
             return self.run(self.tokens, self.targets)
 
     def peak_bytes(self):
-        """Of forward and backward. Of the process on a CPU, which has the program and what its allocator keeps."""
+        """Until now. Of the process on a CPU, which has the program and what its allocator keeps."""
         if self.device == "cuda":
             return self.torch.cuda.max_memory_reserved()
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    def compare(self, command):
-        self.optimizer.zero_grad()
+    def write(self, value_of):
+        """A value of each parameter to the shared outputs."""
+        with mmap.mmap(OUTPUTS, 4 * self.command["floats"]) as outputs:
+            values = self.torch.frombuffer(outputs, dtype=self.torch.float32)
+            for name, one in self.model.named_parameters():
+                values[self.offset(name):][:one.numel()].copy_(value_of(one).flatten())
+            del values
+
+    def backward(self, optimizer):
+        optimizer.zero_grad()
         loss = self.loss()
         loss.backward()
-        with mmap.mmap(OUTPUTS, 4 * self.command["floats"]) as outputs:
-            gradients = self.torch.frombuffer(outputs, dtype=self.torch.float32)
-            for name, one in self.model.named_parameters():
-                gradients[self.offset(name):][:one.numel()].copy_(one.grad.flatten())
-            del gradients
-        return {"loss": loss.item(), "peak_bytes": self.peak_bytes()}
+        return loss.item()
+
+    def update(self, optimizer, largest_norm):
+        self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), largest_norm)
+        optimizer.step()
+
+    def compare(self, command):
+        loss = self.backward(self.optimizer)
+        self.write(lambda parameter: parameter.grad)
+        return {"loss": loss}
+
+    def train(self, command):
+        optimizer, given = self.optimizer_of(command), (self.tokens, self.targets)
+        for rate in command["learning_rates"]:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            self.backward(optimizer)
+            self.update(optimizer, command["largest_norm"])
+            self.tokens, self.targets = self.targets, self.tokens
+        self.tokens, self.targets = given
+        self.write(lambda parameter: parameter.detach())
+        with self.torch.no_grad():
+            return {"loss": self.loss().item(), "peak_bytes": self.peak_bytes()}
 
     def settle(self):
         matrix, end = self.torch.ones(256, 256), time.perf_counter() + SETTLE
@@ -165,6 +194,7 @@ class Worker:
             torch.cuda.reset_peak_memory_stats()
         self.settle()
         held, times = None, [self.now()]
+        state = torch.cuda.memory_allocated() if self.device == "cuda" else None
         with torch.set_grad_enabled(passes != "forward"):
             loss = self.loss()
         times.append(self.now())
@@ -174,12 +204,11 @@ class Worker:
             loss.backward()
             times.append(self.now())
         if passes == "step":
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.command["largest_norm"])
-            self.optimizer.step()
+            self.update(self.optimizer, self.command["largest_norm"])
             times.append(self.now())
         spans = [end - begin for begin, end in zip(times, times[1:])]
-        return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "held_bytes": held,
-                "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}
+        return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "state_bytes": state,
+                "held_bytes": held, "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}
 
     def answer(self, command):
         try:

@@ -33,9 +33,6 @@ class Folder:
                 (path / name).unlink(missing_ok=True)
         listed.unlink(missing_ok=True)
 
-    def write(self, name: str, text: str) -> None:
-        self.add(name).write_text(text, encoding="utf-8")
-
     def add(self, name: str) -> Path:
         """Where to write a file. The list grows line by line, so that it is right even after an interruption."""
         (self.path / name).parent.mkdir(exist_ok=True)
@@ -76,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.no_pictures:
         report.draw(folder.add)
     for name, text in report.files().items():
-        folder.write(name, text)
+        folder.add(name).write_text(text, encoding="utf-8")
     page = str(options.output / "index.html")
     for warning in report.warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)

@@ -1,6 +1,5 @@
 """Tables and sentences of calls in a graph, and of the host time of a call. These are not times of single runs."""
 
-import math
 from typing import Iterator
 
 import pandas as pd
@@ -26,10 +25,6 @@ def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
     return versus(rows[(rows.kind == "library") & rows.ranked], rows[(rows.kind != "library") & rows.ranked])
 
 
-def duration_cell(seconds: float | None) -> Cell:
-    return NOTHING if seconds is None or math.isnan(seconds) else Cell(figure(seconds * 1e6), seconds * 1e6)
-
-
 def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
     present = study.present(rows)
     own = study.own(rows) if timer == "cuda_graph" else []
@@ -40,15 +35,12 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
         *(Column(name, "over the fastest other") for name in own),
         *(Column(name, head) for name in launching for head in LAUNCHES.values())], f" ({setting})" if setting else "")
     for any_row, cells in configurations(rows):
-        launches = [duration_cell(getattr(cells[name], part)) if name in cells and cells[name].timed else NOTHING
-                    for name in launching for part in LAUNCHES]
+        spent = [getattr(cells[name], part) if name in cells and cells[name].timed else None
+                 for name in launching for part in LAUNCHES]
+        launches = [NOTHING if pd.isna(seconds) else Cell(figure(seconds * 1e6), seconds * 1e6) for seconds in spent]
         table.rows.append(key_cells(keys, any_row) + [time_cell(study, cells.get(name), 1e6) for name in present]
                           + [ratio_cell(study, pairs.get((any_row.at, name))) for name in own] + launches)
     return table
-
-
-def call_tables(study: Study) -> list[Table]:
-    return [call_table(study, timer, rows) for timer, rows in ways(study)]
 
 
 def said_of_calls(study: Study) -> Iterator[str]:

@@ -4,13 +4,14 @@ import math
 import re
 from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import offset_copy
 from PIL import Image
 
@@ -47,23 +48,19 @@ def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
 
 
 def together(picture: Picture, looks: Looks) -> Figure:
+    """Title and legend above the panels, the conditions below."""
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
     rows = math.ceil(len(picture.panels) / columns)
     figure = Figure(figsize=(max(columns * PANEL[0], 6.4), rows * PANEL[1] + 1.2))
     for number, panel in enumerate(picture.panels, 1):
         draw_panel(figure.add_subplot(rows, columns, number), picture, panel, looks)
-    frame(figure, picture, handles_of(picture, looks))
-    return figure
-
-
-def frame(figure: Figure, picture: Picture, handles: list) -> None:
-    """Title and legend above, the conditions below."""
     width, height = figure.get_size_inches()
     said = style.wrap(picture.conditions, int(width * 13.5))
     figure.text(0.1 / width, 1 - 0.12 / height, picture.title, ha="left", va="top", fontsize=13, weight="bold")
     figure.text(0.1 / width, 0.1 / height, said, ha="left", va="bottom", fontsize=8, color=style.SOFT)
-    rows, free = style.rows_of_legend(figure, handles, 1 - 0.4 / height), 0.27 + 0.15 * said.count("\n")
-    figure.tight_layout(rect=(0, free / height, 1, 1 - (0.48 + 0.22 * rows) / height), h_pad=1.4, w_pad=1.6)
+    legend, free = style.rows_of_legend(figure, handles_of(picture, looks), 1 - 0.4 / height), 0.15 * said.count("\n")
+    figure.tight_layout(rect=(0, (0.27 + free) / height, 1, 1 - (0.48 + 0.22 * legend) / height), h_pad=1.4, w_pad=1.6)
+    return figure
 
 
 def handles_of(picture: Picture, looks: Looks) -> list:
@@ -74,14 +71,14 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
-    elif not all(series.points.clean.all() for series in every):
+    elif picture.kind != "steps" and not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     axes.set_title(style.wrap(panel.title, 44))
-    how = {"rate": bars, "roofline": roofline, "steps": boxes}.get(picture.kind, lines)
+    how = {"rate": bars, "roofline": roofline, "steps": boxes, "timeline": marks}.get(picture.kind, lines)
     how(axes, picture, panel, looks)
     axes.set(ylabel=CAPTIONS[f"picture-{picture.kind}"]["unit"], xlabel=panel.along)
 
@@ -95,7 +92,9 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         if count > 1:  # dashes and markers in turn, so that all of them show
             dashes = (4 * (count - place), (4, 4 * (count - 1)))
         axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, zorder=3 + above)
-        dots(axes, points[place::count], look.colour, look.marker, zorder=4 + above)
+        few = count > len(points)  # too few for turns: markers side by side
+        aside = offset_copy(axes.transData, axes.figure, x=7 * few * (place - (count - 1) / 2), units="points")
+        dots(axes, points if few else points[place::count], look.colour, look.marker, zorder=4 + above, transform=aside)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
@@ -133,10 +132,10 @@ def draw_fits(axes, panel: Panel, looks: Looks) -> None:
         handles.append(Line2D([], [], color=look.colour, marker=look.marker, linestyle="none", markersize=4,
                               label=f"n^{series.fit.exponent:.2f}"))
     if handles:
-        low, high = axes.get_ylim()
-        axes.set_ylim(low / (high / low) ** 0.12, high)
-        axes.legend(handles=handles, loc="lower right", fontsize=8, handletextpad=0.1, borderpad=0.1, labelspacing=0.2,
-                    ncols=2 if len(handles) > 3 else 1, columnspacing=0.6)
+        (low, high), share = axes.get_ylim(), 0.02 + 0.065 * math.ceil(len(handles) / 4)
+        axes.set_ylim(low / (high / low) ** (share / (1 - share)), high)
+        axes.legend(handles=style.by_rows(handles, 4), loc="lower right", fontsize=8, handletextpad=0.1, borderpad=0.1,
+                    labelspacing=0.2, ncols=4, columnspacing=0.6)
 
 
 def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
@@ -158,18 +157,19 @@ def bars(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     axes.set(xticks=range(len(names)), xticklabels=[short(x) for x in names], xlim=(-0.6, len(names) - 0.4))
     axes.grid(False, axis="x")
     axes.margins(y=0.09)
-    axes.yaxis.set_major_locator(MaxNLocator(6))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
+    ticks(axes.yaxis, MaxNLocator(6), style.plain)
 
 
 def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
-    """Beside each other at each phase: the implementations."""
+    """Beside each other at each phase: the implementations. A box has its marker at the median."""
     phases = list(dict.fromkeys(phase for series in panel.series for phase in series.points.x))
     width = 0.8 / len(panel.series)
     for n, series in enumerate(panel.series):
         look, of = looks[series.name], dict(list(series.points.groupby("x", sort=False).y))
-        axes.boxplot(list(of.values()), positions=[phases.index(one) - 0.4 + (n + 0.5) * width for one in of],
-                     widths=0.7 * width, manage_ticks=False, patch_artist=True,
+        places = [phases.index(one) - 0.4 + (n + 0.5) * width for one in of]
+        axes.plot(places, [times.median() for times in of.values()], linestyle="none", marker=look.marker,
+                  color=look.colour, zorder=4)
+        axes.boxplot(list(of.values()), positions=places, widths=0.7 * width, manage_ticks=False, patch_artist=True,
                      boxprops={"facecolor": (look.colour, 0.3), "edgecolor": look.colour},
                      flierprops={"marker": look.marker, "markeredgecolor": look.colour, "markersize": 3.5},
                      **dict.fromkeys(("medianprops", "whiskerprops", "capprops"), {"color": look.colour}))
@@ -177,6 +177,15 @@ def boxes(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     axes.grid(False, axis="x")
     axes.set_yscale("log")
     log_labels(axes.yaxis)
+
+
+def marks(axes, _: Picture, panel: Panel, looks: Looks) -> None:
+    """From mark to mark, in the order of time."""
+    for series in panel.series:
+        look = looks[series.name]
+        axes.plot(series.points.x, series.points.y.astype(float), color=look.colour, marker=look.marker)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.15)
 
 
 def roofline(axes, _: Picture, panel: Panel, looks: Looks) -> None:
@@ -225,9 +234,7 @@ def mark_missing(axes, panel: Panel, looks: Looks) -> None:
 def length_axis(axes, lengths: list[float]) -> None:
     """A logarithmic axis with a tick at each length, thinned until labels have room."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(lengths if len(lengths) <= 7 else lengths[len(lengths) % 2 == 0::2]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    ticks(axes.xaxis, FixedLocator(lengths if len(lengths) <= 7 else lengths[len(lengths) % 2 == 0::2]), short)
     axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
 
 
@@ -238,15 +245,13 @@ def ratio_axis(axes) -> None:
     low, high = min([*drawn, 0.9]), max([*drawn, 1.15])
     axes.set_ylim(low / 1.12, high * 1.22)
     if high / low < 3:  # too few powers of two
-        ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
+        values = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3]
     elif high / low < 8:
-        ticks = [0.25, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8]
+        values = [0.25, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8]
     else:
         powers = range(math.floor(math.log2(low)) - 1, math.ceil(math.log2(high)) + 1)
-        ticks = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
-    axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{style.plain(value)}\u00d7"))
+        values = [2.0**power for power in powers if power % max(1, math.ceil(len(powers) / 7)) == 0]
+    ticks(axes.yaxis, FixedLocator(values), lambda value: f"{style.plain(value)}\u00d7")
     axes.axhline(1, color=style.INK, linewidth=1.1, zorder=2)
     axes.axhspan(axes.get_ylim()[0], 1, color=style.LOSS, linewidth=0, zorder=0)
 
@@ -255,8 +260,12 @@ def log_labels(axis) -> None:
     """Labels at 1, 2 and 5 of each decade where there are fewer than three decades."""
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if 0 < low < high else 1
-    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if decades < 2.2 else (1,), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: style.plain(value)))
+    ticks(axis, LogLocator(base=10, subs=(1, 2, 5) if decades < 2.2 else (1,), numticks=12), style.plain)
+
+
+def ticks(axis, locator: Locator, text: Callable[[float], str]) -> None:
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     axis.set_minor_locator(NullLocator())
 
 
@@ -279,15 +288,12 @@ def few_colours(whole: Image.Image) -> Image.Image:
 
 
 def svg_of(figure: Figure, name: str) -> str:
-    """Text as text; colours are variables of the page, so that dark pages have dark pictures."""
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return small(text.getvalue(), name)
-
-
-def small(text: str, name: str) -> str:
-    """An SVG to embed in a page: no prologue, unique names, coordinates to a tenth of a point."""
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.find("<svg"):], flags=re.DOTALL)
+    """To embed in a page: text as text, no prologue, unique names, coordinates to a tenth of a point. Colours are
+    variables of the page, so that dark pages have dark pictures."""
+    drawn = StringIO()
+    figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    svg = drawn.getvalue().partition("<svg")
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[1] + svg[2], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var(--{colour[0][1:]})", svg)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import matplotlib
 from matplotlib.lines import Line2D
+from matplotlib.path import Path as Outline
 
 STYLE = Path(__file__).parent / "templates/page.mplstyle"  # fonts and widths
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
@@ -15,14 +16,15 @@ DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS
 COLOURS = {"#0072b2": "#1e91d1", "#c44e00": "#d8691f", "#008060": "#169d7b", "#a8488a": "#c06da6", "#8a6500": "#ae8619",
            "#6a51a3": "#9784c2", "#b3123f": "#e75880", "#00808a": "#189ba5", "#7a4a2b": "#c0794b", "#4d5a6b": "#7d8da1",
            "#4f7a1c": "#649b24", "#d0307f": "#db629e", "#1f3f8f": "#698ade", "#000000": "#8a8a8a"}
-MARKERS = dict(zip("os^DvPX<>ph*d8", "●■▲◆▼✚✖◀▶⬟⬢★♦⯃"))  # beside them, how they look in a line of text
+HALF = Outline.wedge(-90, 90)  # of a disc
+MARKERS = dict(zip([*"os^DvPX<>ph*d", HALF], "●■▲◆▼✚✖◀▶⬟⬢★♦◗"))  # beside them, how they look in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]
 
 
 @dataclass(frozen=True)
 class Look:
     colour: str
-    marker: str
+    marker: str | Outline
     dashes: str | tuple = "-"
 
 
@@ -75,11 +77,16 @@ def plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
+def by_rows(handles: list, columns: int) -> list:
+    """In the order that a legend of so many columns wants, which fills them one by one, so that rows are in order."""
+    return [handle for column in range(columns) for handle in handles[column::columns]]
+
+
 def rows_of_legend(figure, handles: list, top: float) -> int:
     """Draws the legend in as many columns as fit the figure, and returns its number of rows."""
     for columns in range(len(handles), 0, -1):
-        drawn = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns,
-                              handlelength=2.6, columnspacing=1.6)
+        drawn = figure.legend(handles=by_rows(handles, columns), loc="upper left", bbox_to_anchor=(0, top),
+                              ncols=columns, handlelength=2.6, columnspacing=1.6)
         if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return math.ceil(len(handles) / columns)
         drawn.remove()

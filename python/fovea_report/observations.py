@@ -5,11 +5,13 @@ from typing import Iterator
 import pandas as pd
 
 from .calls import said_of_calls
-from .study import Row, SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, row_with, speed_ups
-from .study import versus, where
+from .study import SpeedUps, Study, fit_power_laws, groups, over_baseline, plural, row_with, speed_ups, versus, where
 from .table import rate, ratio, size
 from .tables import passes_of
-from .vocabulary import short
+from .vocabulary import listed, short
+
+
+MODEL = ("model", "layers", "width", "heads", "hidden", "vocabulary")
 
 
 def headline(study: Study) -> str:
@@ -75,11 +77,9 @@ def against_the_best(study: Study) -> Iterator[str]:
 
 
 def curves(study: Study, rows: pd.DataFrame):
-    """Groups of rows that differ only in length, by title."""
-    def title(row: Row) -> str:
-        columns = study.operation(row).title(row.case, ("column",))
-        return f"{row.title}, {columns}" if columns else row.title
-    return groups(study, rows, title)
+    """Groups of rows that differ only in length, by title. Models may differ in all that makes their parameters."""
+    return groups(study, rows, lambda row: listed(row.title, study.operation(row).title(
+        row.case, ("column",), MODEL if row.op == "model" else ())))
 
 
 def growth(study: Study) -> list[str]:

@@ -16,6 +16,7 @@ from .vocabulary import Key, listed
 
 MOST_PANELS = 12  # per picture; more panels make several pictures
 MOST_BARS = 36  # per panel; more bars make several panels
+MARKS = ("before forward", "before backward", "peak")  # of the memory in a step
 
 
 @dataclass
@@ -67,12 +68,13 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
     held = rows.held.astype(float) + rows.workspace.astype(float).where(rows.pass_ == "fwd").fillna(0)
     return [
         *rate_pictures(study),
-        *by_length(study, "growth", rows.assign(y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3,
-                                                high=rows.q3 * 1e3)),
-        *by_length(study, "speedup", rows.assign(y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1,
-                                                 clean=ups.counted)),
+        *by_length(study, "growth", rows.assign(
+            y=rows["median"].where(rows.possible) * 1e3, low=rows.q1 * 1e3, high=rows.q3 * 1e3)),
+        *by_length(study, "speedup", rows.assign(
+            y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1, clean=ups.counted)),
         *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
         *boxes_of_steps(study),
+        *timelines(study),
         *roofline(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
@@ -107,9 +109,21 @@ def boxes_of_steps(study: Study) -> Iterator[Picture]:
     rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
     rows = rows.explode("samples", ignore_index=True)
     rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
-    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], "phase"))
+    yield from by_model(study, "steps", "phases", "phase", rows)
+
+
+def by_model(study: Study, kind: str, pass_: str, along: str, rows: pd.DataFrame) -> Iterator[Picture]:
+    panels = [(group, Panel(title, [Series(name, own) for name, own in study.each(group)], along))
               for title, group in groups(study, rows, study.label)]
-    yield from split(study, "steps", "phases", panels)
+    yield from split(study, kind, pass_, panels)
+
+
+def timelines(study: Study) -> Iterator[Picture]:
+    """The memory of each model at the marks of a step."""
+    rows = study.rows[study.rows.timed & (study.rows.pass_ == "step") & study.rows.state.notna()]
+    marks = [(one.state / 1e9, one.held / 1e9, (one.held + one.workspace) / 1e9) for one in rows.itertuples()]
+    rows = rows.assign(x=[MARKS] * len(rows), y=marks).explode(["x", "y"], ignore_index=True)
+    yield from by_model(study, "timeline", "step", "", rows)
 
 
 def panel_of(study: Study, title: str, rows: pd.DataFrame, fits: bool = False) -> Panel:
@@ -144,10 +158,9 @@ def sweeps(study: Study, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame
 
 
 def is_sweep(rows: pd.DataFrame, sizes: list[Key]) -> bool:
-    if rows.groupby("x")["at"].nunique().max() > 1:
-        return False
     values = [[(case.get(key.word), x) for case, x in zip(rows.case, rows.x)] for key in sizes]
-    return all(len({size for size, _ in of}) == 1 or len({size * x for size, x in of if size}) == 1 for of in values)
+    return rows.groupby("x")["at"].nunique().max() <= 1 and all(
+        len({size for size, _ in of}) == 1 or len({size * x for size, x in of if size}) == 1 for of in values)
 
 
 def span(key: Key, rows: pd.DataFrame) -> str:
@@ -165,26 +178,22 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):
-        panels = [(part, panel_of(study, f"{title}{which}", part))
-                  for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
-                  for title, group in sweeps(study, shapes) if group[group.y > 0].x.nunique() > 1
-                  for which, part in by_bars(group)]
+        panels = []
+        for title, group in (one for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
+                             for one in sweeps(study, shapes) if one[1][one[1].y > 0].x.nunique() > 1):
+            most = MOST_BARS // group.groupby("x").impl.nunique().max()  # lengths whose bars have room
+            for _, which, lengths in parts(sorted(group.x.unique()), max(1, most)):
+                part = group[group.x.isin(lengths)]
+                panels.append((part, panel_of(study, f"{title}{which}", part)))
         yield from split(study, "rate", pass_, panels)
-
-
-def by_bars(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Neighbouring lengths, as many as have room for their bars."""
-    most = rows.groupby("x").impl.nunique().max()
-    for _, words, lengths in parts(sorted(rows.x.unique()), max(1, MOST_BARS // most)):
-        yield words, rows[rows.x.isin(lengths)]
 
 
 def roofline(study: Study) -> Iterator[Picture]:
     """Rate against operations per byte for the longest length of each shape, under the ceilings of the same run."""
     rows = study.rows[study.rows.possible & (study.rows.bytes > 0) & (study.rows.flops > 0)]
-    kinds = [listed(*(row.case.get(key, "") for key in ("dtype", "device")), row.setting) for row in rows.itertuples()]
-    sizes = [study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()]
-    rows = rows.assign(sizes=sizes, roof=kinds)
+    rows = rows.assign(
+        roof=[listed(row.case.get("dtype"), row.case.get("device"), row.setting) for row in rows.itertuples()],
+        sizes=[study.operation(row).title(row.case, ("column",)) for row in rows.itertuples()])
     for pass_ in passes_of(rows):
         panels = []
         for title, group in groups(study, rows[rows.pass_ == pass_], "roof"):

@@ -70,15 +70,13 @@ class Side:
 def read_published(description: Path) -> Published:
     says = tomllib.loads(description.read_text(encoding="utf-8"))
     lines = pd.read_csv(description.with_suffix(".csv"), dtype=str, keep_default_na=False).to_dict("records")
-    words = says.get("words", {})
+    words, figures = says.get("words", {}), []
     lines_of = {False: says["problem"], True: says.get("cut", [])}
     problems = [(cut, one) for cut, some in lines_of.items() for one in ([some] if isinstance(some, str) else some)]
-    figures = []
     for line in lines:
         for one in says["figures"]:
-            name = one["name"].format(**line)
+            name, number = one["name"].format(**line), len(figures)
             numbers = {part: milliseconds_of(line.get(one.get(part, ""), "")) for part in PARTS}
-            number = len(figures)
             for cut, problem in problems:
                 case = case_of(problem, {key: words.get(value, value) for key, value in line.items()})
                 figures.append({"number": number, "case": case, **case, "cut": cut, "pass_": one["pass"], "name": name,
@@ -144,12 +142,11 @@ class Book:
                                 for cut in (False, True))
 
     def ours(self, row: Row) -> Side:
+        words, is_own = self.study.vocabulary, row.role == "flash"
         if not row.timed:
-            word = self.study.vocabulary.status(row.status)
-            return Side(word, ranked=False, note=row.reason, row=row, name=row.role)
-        is_own = row.role == "flash"
-        return Side("", row.mean, row.std, row.min, row.mean * row.n, row.held, row.ranked,
-                    self.study.vocabulary.marks(row.flags), row.impl if is_own else "", row,
+            return Side(words.status(row.status), ranked=False, note=row.reason, row=row, name=row.role)
+        return Side("", row.mean, row.std, row.min, row.mean * row.n, row.held, row.ranked, words.marks(row.flags),
+                    row.impl if is_own else "", row,
                     name=self.report.says.get("own", row.role) if is_own else row.role)
 
     def printed(self, one: Row) -> Side:
@@ -170,14 +167,14 @@ class Book:
 
     def speed_up(self, published: bool, measurement: tuple, pass_: str, role: str = "flash") -> float:
         """Over the eager form. NaN if one of the two has no time."""
-        of = {one: self.side(published, measurement, pass_, one).mean for one in (role, self.report.says["eager"])}
-        return of[self.report.says["eager"]] / of[role]
+        own, eager = (self.side(published, measurement, pass_, one).mean for one in (role, self.report.says["eager"]))
+        return eager / own
 
     def roles(self) -> list[str]:
         found, kind = set(self.rows.role), self.study.vocabulary.kind
         peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != "flash"]
-        order = [name for name in self.study.implementations if kind(name) == "baseline"]
-        return [*peers, *(role for role in [*order, "flash"] if role in found)]
+        order = [*(name for name in self.study.implementations if kind(name) == "baseline"), "flash"]
+        return [*peers, *(role for role in order if role in found)]
 
     def is_measured(self, one: Row) -> bool:
         """Whether a printed figure, or this library beside a peer, was measured here."""

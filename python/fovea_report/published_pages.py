@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from .published import PARTS, Book, Published, Side, compute, facts_of, read_published
-from .study import PASSES, Study, conditions, geometric_mean, plural, told_apart
+from .study import PASSES, Study, conditions, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
 from .tables import CAPTIONS, key_columns, words
 from .vocabulary import Key, short
@@ -42,8 +42,8 @@ def number_cell(side: Side, seconds: float, factor: float = 1e3) -> Cell:
 
 
 def problem_cells(keys: list[Key], case: dict, published: bool) -> list[Cell]:
-    values = [value_cell(case[key.word]) if key.word in case else NOTHING for key in keys]
-    return [*values, Cell("published", style="muted") if published else Cell("here")]
+    return [*(value_cell(case[key.word]) if key.word in case else NOTHING for key in keys),
+            Cell("published", style="muted") if published else Cell("here")]
 
 
 def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
@@ -64,15 +64,14 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
                      *(Column(heads[pass_], part) for pass_ in passes for part in parts),
                      *(Column(heads[pass_], "speed-up") for pass_ in rated)]
     if "formula" in report.says:
-        table.columns += [Column("memory before backward", "MB"), Column("formula", "MB")]
+        table.columns += [Column(head, "MB") for head in ("memory before backward", "formula")]
     for (measurement, case), published, role in itertools.product(cases.items(), (False, True), book.roles()):
         sides = {pass_: book.side(published, measurement, pass_, role) for pass_ in passes}
         if all(side.word == "-" for side in sides.values()):
             continue
-        line = problem_cells(keys, case, published)
-        line += [Cell(next(side.name for side in sides.values() if side.name))]
-        line += [number_cell(side, getattr(side, part)) for side in sides.values() for part in parts]
-        line += [speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated]
+        line = [*problem_cells(keys, case, published), Cell(next(side.name for side in sides.values() if side.name)),
+                *(number_cell(side, getattr(side, part)) for side in sides.values() for part in parts),
+                *(speed_up_cell(book, published, measurement, case, pass_, role) for pass_ in rated)]
         if "formula" in report.says:
             both = sides["fwd+bwd"]
             megabytes = compute(report.says["formula"], case) / 1e6
@@ -125,9 +124,9 @@ def comparisons(book: Book) -> list[str]:
                         for pass_ in (PASSES if eager else []) for measurement, case in book.cases.items()],
                        columns=["pass_", "kind", "x", "here", "published"])
     for pass_, pairs in ups.dropna().groupby("pass_", sort=False):
+        here, published = (ratio(math.exp(pairs[side].map(math.log).mean())) for side in ("here", "published"))
         said.append(f"{book.study.word(pass_)}: geometric mean speed-up of flash over {eager} in "
-                    f"{plural(len(pairs), 'shared configuration')}: {ratio(geometric_mean(pairs.here))} here, "
-                    f"{ratio(geometric_mean(pairs.published))} published.")
+                    f"{plural(len(pairs), 'shared configuration')}: {here} here, {published} published.")
     for (pass_, kind), rows in ups.groupby(["pass_", "kind"], sort=False):
         here, published = (faster_from(rows.x, rows[side]) for side in ("here", "published"))
         if here and published:
@@ -152,8 +151,9 @@ def memory_against_formula(book: Book) -> list[str]:
     if len(off):
         said += (f"The bytes counted here deviate from it by at most {100 * max(off):.2g} % in "
                  f"{plural(len(off), 'cell')}. ")
-    return [said + f"The published column is up to {max(beyond) / 1e6:.0f} MB above it." if len(beyond) else
-            said.strip()]
+    if len(beyond):
+        said += f"The published column is up to {max(beyond) / 1e6:.0f} MB above it."
+    return [said.strip()]
 
 
 def findings(report: Published) -> list[str]:

@@ -14,6 +14,7 @@ RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values(
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}
 PARTS = "fovea.profile/1"  # the parts of a model's step, whose times are rows of their own
 TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
+BYTES = {"workspace": "workspace", "saved": "saved", "held": "memory_before_backward"}
 COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads",
           "timer", "machine")
 
@@ -72,12 +73,10 @@ def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
             record = parse_line(line.decode())
             if record["schema"] == "fovea.env/1":
                 environments.append(record)
-            elif environments and record["schema"] == PARTS:
-                pass
-            elif environments:
-                rows.append((len(environments) - 1, record))
-            else:
+            elif not environments:
                 raise ValueError("a row before any environment")
+            elif record["schema"] != PARTS:
+                rows.append((len(environments) - 1, record))
         except (ValueError, RecursionError) as failed:
             raise Refused(f"{path}: at byte {position}: {failed}") from None
         position += len(line) + 1
@@ -88,21 +87,18 @@ def read_file(path: Path) -> tuple[list[tuple[int, dict]], list[dict], str]:
 
 def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> dict[str, Any]:
     """A record as a row of the table: one value per column."""
-    case, flags = parse_case(record["problem"]), tuple(record["flags"])
-    times, launches = record["time_s"] or {}, record.get("launches", {})
-    timed, on_gpu = record["status"] == "ok", case.get("device") == "cuda"
+    case, flags, launches = parse_case(record["problem"]), tuple(record["flags"]), record.get("launches", {})
+    times, timed, on_gpu = record["time_s"] or {}, record["status"] == "ok", case.get("device") == "cuda"
     return {
-        **{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES},
+        **{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES}, **record["source"],
         "samples": times.get("samples", []), "case": case, "op": case["op"], "pass_": case.get("pass", ""),
-        "kind": vocabulary.kind(record["impl"]),
-        "flags": flags, "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
+        "kind": vocabulary.kind(record["impl"]), "peer": record.get("peer", ""), "environment": environment,
+        "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
         "pooled_beyond": launches.get("pooled_beyond_s"), "ceiling": (record["ceiling"] or {}).get("flops_per_s"),
-        "workspace": record["workspace_bytes"], "saved": record["saved_bytes"],
-        "held": record["memory_before_backward_bytes"], "peer": record.get("peer", ""),
-        "on_gpu": on_gpu, "cpu_threads": 0 if on_gpu else record["threads"],
-        **record["source"], "environment": environment, "timed": timed, "possible": timed and "impossible" not in flags,
-        "ranked": timed and not vocabulary.unranked() & set(flags), "noisy": "noisy" in flags,
-    }
+        **{name: record[f"{key}_bytes"] for name, key in BYTES.items()}, "on_gpu": on_gpu,
+        "cpu_threads": 0 if on_gpu else record["threads"], "timed": timed, "flags": flags, "noisy": "noisy" in flags,
+        "state": record.get("memory_before_forward_bytes"),
+        "possible": timed and "impossible" not in flags, "ranked": timed and not vocabulary.unranked() & set(flags)}
 
 
 def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:

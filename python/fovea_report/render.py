@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from . import drawing
-from .calls import call_tables
+from .calls import call_table, ways
 from .looks import Looks
 from .observations import headline, observations
 from .pictures import Picture, pictures_of
@@ -46,7 +46,7 @@ class Report:
         self.warnings, self.headline, self.observations = study.warnings, headline(study), observations(study)
         self.accuracy, self.failures = accuracy_table(study), failures_table(study)
         self.conditions = conditions(study, study.all)
-        self.summary, self.memory, self.times = None, None, call_tables(study)
+        self.summary, self.memory, self.times = None, None, [call_table(study, *one) for one in ways(study)]
         if len(study.rows):
             self.summary, self.memory = summary_table(study), memory_table(study)
             self.times = [*rate_tables(study), *self.times, *time_tables(study)]
@@ -93,9 +93,7 @@ def begin() -> None:
 
 
 def markdown_text(text: str) -> str:
-    for mark in "\\|<`":
-        text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
+    return " ".join(re.sub(r"[\\|<`]", r"\\\g<0>", text).split())
 
 
 def render(name: str, **values: Any) -> str:

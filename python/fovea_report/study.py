@@ -29,6 +29,7 @@ class Study:
     implementations: list[str]  # in the order shown: baselines, reference, peers, this library
     baseline: str  # the implementation that speed-ups are computed over
     warnings: list[str]
+    compares: bool  # there are several implementations
 
     @property
     def all(self) -> pd.DataFrame:
@@ -107,11 +108,11 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["setting"] = settings_of(rows)
     timing, calls = rows[rows.way == ""].copy(), rows[rows.way != ""].copy()
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
-                  choose_baseline(rows, timing, implementations, baseline), warnings)
+                  choose_baseline(rows, timing, implementations, baseline), warnings, len(implementations) > 1)
     timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)
                        for row in timing.itertuples()]
     timing["best"] = timing.index.isin(winners(timing).index)
-    possible = timing["median"].astype(float).where(timing.possible)
+    possible = timing["median"].astype(float).where(timing.possible & study.compares)
     timing["over_fastest"] = possible / possible.groupby(timing["at"]).transform("min")
     timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy
@@ -142,9 +143,8 @@ def short_machines(machines: list[str]) -> dict[str, str]:
     """As few words of each machine as tell it from the others; none for a single one."""
     if len(machines) < 2:
         return dict.fromkeys(machines, "")
-    words = {machine: machine.split(", ") for machine in machines}
-    shared = set.intersection(*map(set, words.values()))
-    own = {machine: [word for word in words[machine] if word not in shared] for machine in machines}
+    shared = set.intersection(*(set(machine.split(", ")) for machine in machines))
+    own = {machine: [word for word in machine.split(", ") if word not in shared] for machine in machines}
     for count in range(1, max(map(len, own.values())) + 1):
         short = {machine: ", ".join(own[machine][:count]) or machine for machine in machines}
         if len(set(short.values())) == len(machines):
@@ -186,10 +186,6 @@ def over_baseline(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
 def over_peers(rows: pd.DataFrame) -> pd.DataFrame:
     """This library's rows against the fastest peer."""
     return versus(rows[rows.kind == "library"], rows[rows.kind == "peer"])
-
-
-def geometric_mean(ratios: pd.Series) -> float:
-    return math.exp(ratios.map(math.log).mean()) if len(ratios) else math.nan
 
 
 @dataclass(frozen=True)
@@ -241,12 +237,11 @@ def fit_power_laws(rows: pd.DataFrame) -> dict[str, PowerLaw]:
     common = common[-max(3, (len(common) + 1) // 2):]
     if len(common) < 3 or common[-1] / common[0] < 3.9:
         return {}
-    return {name: power_law(own) for name, own in points[points.x.isin(common)].groupby("impl") if name in lengths}
-
-
-def power_law(points: pd.DataFrame) -> PowerLaw:
-    exponent, log_of_coefficient = np.polyfit(np.log(points.x), np.log(points["median"]), 1)
-    return PowerLaw(exponent, math.exp(log_of_coefficient), points.x.min(), points.x.max(), bool(points.noisy.any()))
+    laws = {}
+    for name, own in points[points.x.isin(common) & points.impl.isin(lengths)].groupby("impl"):
+        exponent, logarithm = np.polyfit(np.log(own.x), np.log(own["median"]), 1)
+        laws[name] = PowerLaw(exponent, math.exp(logarithm), own.x.min(), own.x.max(), bool(own.noisy.any()))
+    return laws
 
 
 def plural(count: int, noun: str) -> str:
@@ -266,6 +261,5 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
     return "; ".join(filter(None, [
         ", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0})),
         f"{f'{least} to ' if len(samples) > 1 else ''}{most} a cell" if samples else "",
-        ", ".join(sorted(set(rows.peer) - {""})),
-        ", ".join(sorted({one["date"][:10] for one in used.values()})), f"commit {', '.join(sorted(commits))}",
-        f"other work on the machine: load {load:.0f}" if load else ""]))
+        ", ".join(sorted(set(rows.peer) - {""})), ", ".join(sorted({one["date"][:10] for one in used.values()})),
+        f"commit {', '.join(sorted(commits))}", f"other work on the machine: load {load:.0f}" if load else ""]))

@@ -19,7 +19,9 @@ CAPTIONS = tomllib.loads((Path(__file__).parent / "captions.toml").read_text(enc
 
 def captions(study: Study, name: str, title: str = "") -> tuple[str, str]:
     """Title and caption; `title` is the part that tells it from others of its name."""
-    return tuple(CAPTIONS[name][part].format(title=title, baseline=study.baseline) for part in ("title", "caption"))
+    found = CAPTIONS[name]
+    said = found["caption"] + (found.get("compared", "") if study.compares else "")
+    return tuple(text.format(title=title, baseline=study.baseline) for text in (found["title"], said))
 
 
 def captioned(study: Study, name: str, rows: pd.DataFrame, columns: list[Column], title: str = "") -> Table:
@@ -112,8 +114,8 @@ def shape_table(study: Study, name: str, title: str, rows: pd.DataFrame, cell: C
 
 def time_tables(study: Study) -> list[Table]:
     """One table per combination of pass, words, and sizes that are not columns."""
-    return [shape_table(study, "time", title, rows, time_cell, "ms", study.baseline,
-                        [name for name in study.present(rows) if name != study.baseline], "speed-up")
+    return [shape_table(study, "time", title, rows, time_cell, "ms", study.baseline, [
+        name for name in study.present(rows) if name != study.baseline], "speed-up")
             for title, rows in groups(study, study.rows)]
 
 
@@ -138,22 +140,18 @@ def summary_table(study: Study) -> Table:
     """One line per pass and implementation."""
     ups = over_baseline(study, study.rows)
     decided = set(study.rows[study.rows.best]["at"])
-    table = captioned(study, "summary", study.rows, [
-        *words("pass", "implementation"), *map(Column, (
-            "cells", "timed", "fastest in", "mean speed-up", "interval", "wins", "ties", "losses",
-            "median share of ceiling"))])
+    compared = ["fastest in", "mean speed-up", "interval", "wins", "ties", "losses"] if study.compares else []
+    table = captioned(study, "summary" if compared else "summary-of-one", study.rows, [
+        *words("pass", "implementation"), *map(Column, ("cells", "timed", *compared, "median share of ceiling"))])
     for pass_ in passes_of(study.rows):
-        for name in study.implementations:
-            rows = study.rows[(study.rows.pass_ == pass_) & (study.rows.impl == name)]
-            if rows.empty:
-                continue
+        for name, rows in study.each(study.rows[study.rows.pass_ == pass_]):
             pairs = ups[(ups.pass_ == pass_) & (ups.impl == name) & (ups.impl != study.baseline)]
             share = rows[rows.ranked].ceiling_share.astype(float).quantile(interpolation="higher")
             ranked = int((rows.timed & rows["at"].isin(decided)).sum())
+            fastest = Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum()))
             table.rows.append([
                 Cell(study.word(pass_)), Cell(name), value_cell(len(rows)), value_cell(int(rows.timed.sum())),
-                Cell(f"{int(rows.best.sum())} of {ranked}", float(rows.best.sum())),
-                *speed_up_cells(pairs),
+                *([fastest, *speed_up_cells(pairs)] if compared else []),
                 Cell("-") if math.isnan(share) else Cell(f"{100 * share:.0f} %", share)])
     return table
 
@@ -174,8 +172,7 @@ def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = captioned(study, "memory", study.rows, [
-        *key_columns(keys), *(Column(name, "before backward") for name in names),
-        *(Column(name, "workspace") for name in names)])
+        *key_columns(keys), *(Column(name, what) for what in ("before backward", "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
         problems.setdefault(row.shape, {}).setdefault(row.impl, []).append(row)
@@ -199,21 +196,18 @@ def accuracy_table(study: Study) -> Table:
         {"impl": row.impl, "type": row.case.get("dtype", "-"), "tensor": tensor, **error}
         for row in study.all.itertuples() for tensor, error in row.error.items()],
         columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
-    table = captioned(study, "accuracy", study.all, [
-        *words("implementation", "type", "tensor"),
-        *map(Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
+    table = captioned(study, "accuracy", study.all, [*words("implementation", "type", "tensor"), *map(
+        Column, ("cells checked", "relative error", "largest error", "ratio to plain"))])
     errors["impl"] = pd.Categorical(errors.impl, study.implementations)
     for (name, kind, tensor), group in errors.groupby(["impl", "type", "tensor"], observed=True):
         relative, largest, plain = group[["rel_l2", "max_abs", "ratio_to_plain"]].astype(float).max()
-        table.rows.append([Cell(name), Cell(kind), Cell(tensor), value_cell(len(group)),
-                           Cell(f"{relative:.1e}", relative), Cell(f"{largest:.1e}", largest),
-                           Cell(figure(plain), plain)])
+        table.rows.append([*map(Cell, (name, kind, tensor)), value_cell(len(group)), Cell(f"{relative:.1e}", relative),
+                           Cell(f"{largest:.1e}", largest), Cell(figure(plain), plain)])
     return table
 
 
 def failures_table(study: Study) -> Table:
-    rows = [[status_cell(study, row), Cell(row.impl),
-             Cell(where(study, row), note=row.problem), Cell(row.reason)]
+    rows = [[status_cell(study, row), Cell(row.impl), Cell(where(study, row), note=row.problem), Cell(row.reason)]
             for row in study.all.itertuples() if not row.timed]
     return Table("without-a-time", "Cells without a time",
                  "Every row without status ok, with the recorded reason; whole problem lines are in rows.csv.",

@@ -57,8 +57,8 @@ class Training:
 
 def trainings_of(paths: list[Path]) -> list[Training]:
     """The trainings, one of each file; none if the first file holds no step."""
-    rows, *_ = read_file(paths[0])
-    return [training_of(path) for path in paths] if any(record["schema"] == STEP for _, record in rows) else []
+    holds_steps = any(record["schema"] == STEP for _, record in read_file(paths[0])[0])
+    return [training_of(path) for path in paths] if holds_steps else []
 
 
 def training_of(path: Path) -> Training:

@@ -73,15 +73,11 @@ class Operation:
 
     def order(self, case: Case) -> tuple:
         """Sorts cases: by words in the order of their list, then by sizes, the axis last."""
-        words = [self.rank(key, case.get(key.word)) for key in self.keys if key.kind == "word" and not key.follows]
+        words = [([*key.values, value].index(value), str(value)) for key in self.keys
+                 if key.kind == "word" and not key.follows for value in [case.get(key.word)]]
         sizes = [value if isinstance(value := case.get(key.word, 0), (int, float)) else math.inf  # unlimited
                  for place in ("title", "column", "axis") for key in self.shown(place) if key.kind != "word"]
         return (*words, *sizes)
-
-    @staticmethod
-    def rank(key: Key, value: Any) -> tuple[int, str]:
-        listed = list(key.values)
-        return (listed.index(value) if value in listed else len(listed), str(value))
 
 
 @dataclass(frozen=True)

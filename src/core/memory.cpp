@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/fork_safe_mutex.h"
 #include "core/never_destroyed.h"
@@ -96,7 +97,7 @@ WorkspaceLease::WorkspaceLease(std::int64_t bytes, std::string_view call) {
           .call = std::string(call),
           .problem = "the workspace could not be allocated",
           .got = "no memory",
-          .wanted = std::to_string(bytes) + " bytes",
+          .wanted = binary_size(bytes),
           .hint = "pass a workspace, or ask for less at a time"});
   }
   const std::lock_guard lock(c.mutex);

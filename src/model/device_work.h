@@ -66,9 +66,4 @@ std::unique_ptr<DeviceWork> work_on(Device device, std::int64_t bytes, std::int6
 std::int64_t partial_count(DeviceKind device, std::int64_t rows, std::int64_t columns);  // of rms_norm_backward
 std::int64_t square_sum_count(DeviceKind device, std::int64_t gradients);
 
-// The sizes [1, heads, rows / heads, columns] with which the row passes of a GPU (heads/row_pass.h) take a matrix. They
-// give each head of a token a warp of a thread block; here neighbouring rows stand for heads. There are as many heads
-// as warps, or fewer if that does not divide the rows.
-Sizes norm_sizes(std::int64_t rows, std::int64_t columns);
-
 }  // namespace fovea::model

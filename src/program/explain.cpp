@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/choose.h"
 #include "core/problem_line.h"
@@ -107,7 +108,7 @@ std::string answer_of(const verification::CasePlan& plan, const verification::Ca
 
 // "847 KiB (867584 bytes)"
 std::string bytes_text(std::int64_t bytes) {
-  return bytes < 1024 ? fmt::format("{} bytes", bytes) : fmt::format("{} ({} bytes)", binary_size(bytes), bytes);
+  return bytes < 1024 ? fmt::format("{} bytes", bytes) : fmt::format("{} ({} bytes)", core::binary_size(bytes), bytes);
 }
 
 void print_json(const Facts& facts) {
@@ -154,7 +155,7 @@ void print_words(const Facts& facts) {
       {"inputs, outputs", bytes_text(facts.tensors)},
       {"operations", fmt::format("{:.4g} flops", facts.cost.flops)},
       {"traffic", fmt::format("{} if each tensor is read or written once ({:.1f} flops per byte)",
-                              binary_size(static_cast<std::int64_t>(facts.cost.bytes)),
+                              core::binary_size(static_cast<std::int64_t>(facts.cost.bytes)),
                               facts.cost.bytes > 0 ? facts.cost.flops / facts.cost.bytes : 0)},
       {"lower bound", facts.bound.text}};
   plan.insert(plan.end(), sizes.begin(), sizes.end());

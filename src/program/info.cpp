@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/binary_size.h"
 #include "core/names.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
@@ -153,7 +154,8 @@ void print_words(const Machine& machine, bool quick) {
        fmt::format("{}, {} processors, {} threads used", machine.cpu, machine.processors, machine.threads)},
       {"instruction sets", facts.at("isa")},
       {"caches", facts.at("caches")},
-      {"memory", fmt::format("{}, {} free", binary_size(machine.memory_bytes), binary_size(machine.available_bytes))},
+      {"memory",
+       fmt::format("{}, {} free", core::binary_size(machine.memory_bytes), core::binary_size(machine.available_bytes))},
       {"clock now", fmt::format("{:.0f} MHz", measured_clock_mhz())},
       {"GPU", gpu_text(facts)},
       {"system", machine.system},

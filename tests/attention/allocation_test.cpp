@@ -24,7 +24,7 @@ TEST(Refusal, AllocationFailures) {
         } catch (const Error& error) {
           failed = true;
           EXPECT_EQ(error.status(), Status::out_of_memory) << error.what();
-          EXPECT_NE(error.details().wanted.find("bytes"), std::string::npos) << error.what();
+          EXPECT_NE(error.details().wanted.find("iB"), std::string::npos) << error.what();
           EXPECT_TRUE(call.outputs_untouched());
         }
         core::fail_allocation(0);

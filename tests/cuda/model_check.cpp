@@ -17,7 +17,6 @@
 #include "fovea/error.h"
 #include "model/model.h"
 #include "model/optimizer.h"
-#include "model/plain_model.h"
 #include "model/tiny_models.h"
 #include "model_verdicts.h"
 #include "on_device.h"

@@ -8,7 +8,6 @@
 
 #include "core/float16.h"
 #include "core/random.h"
-#include "model/plain_model.h"
 #include "pass_checks.h"
 
 namespace fovea::cuda {
@@ -26,7 +25,7 @@ Values random_values(std::int64_t count, std::uint64_t seed, float scale = 1.0f)
 // Numbers that the type can hold.
 Values random_values(std::int64_t count, std::uint64_t seed, float scale, Element element) {
   Values all = random_values(count, seed, scale);
-  for (float& one : all) one = element == Element::fp32 ? one : model::rounded_to_bf16(one);
+  for (float& one : all) one = element == Element::fp32 ? one : core::bf16_to_float(core::float_to_bf16(one));
   return all;
 }
 

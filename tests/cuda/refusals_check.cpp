@@ -199,7 +199,7 @@ void device_memory_full() {
   const std::int64_t wanted = workspace_bytes(describe(call.backward, call.options), "cuda.any");
   {
     const DeviceMemory hog = all_but(wanted / 2);
-    expect_refused("device memory full", call, {std::to_string(wanted) + " bytes", "bytes free"},
+    expect_refused("device memory full", call, {core::binary_size(wanted), " free of "},
                    [&call] { attention_backward(call.backward, call.options); });
   }
   std::string wrong;
@@ -228,7 +228,7 @@ std::vector<DeviceMemory> everything_left() {
 // Empty, or what is wrong with how a call without memory was refused.
 std::string wrong_refusal(const Error& error) {
   const std::string said = error.what();
-  return error.status() == Status::out_of_memory && said.find("bytes free") != std::string::npos ? "" : said;
+  return error.status() == Status::out_of_memory && said.find(" free of ") != std::string::npos ? "" : said;
 }
 
 // Kernels are loaded at their first use, which takes memory of the driver's: a type's first calls, with not a byte

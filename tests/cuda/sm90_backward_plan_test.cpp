@@ -75,9 +75,12 @@ TEST(Sm90BackwardPlan, TellsWhyItRefuses) {
   expect_refusal(p, "unaligned");
   p = backward_problem(std::int64_t{1} << 29, Mask::causal_bottom_right);
   p.heads_q = p.heads_kv = 1 << 10;
-  expect_refusal(p, "takes up to");
+  expect_refusal(p, "batch x heads_q x (tiles + 1) = 2 x 1024 x (8388608 + 1), takes up to 1073741823");
   p.dim_qk = 256;
-  expect_refusal(p, "takes up to");
+  expect_refusal(p, "batch x heads_q x (tiles + 1) = 2 x 1024 x (8388608 + 1), takes up to 1073741823");
+  p = backward_problem(64, Mask::none);
+  p.dim_qk = 256, p.heads_q = p.heads_kv = 1 << 10, p.batch = 1 << 19;
+  expect_refusal(p, "batch x heads_q x (tiles + 1) = 524288 x 1024 x (1 + 1), takes up to 1073741823");
   p = backward_problem(1000, Mask::none);
   p.dim_qk = 256;
   describe_device(9, 132, 200 * 1024, 1);

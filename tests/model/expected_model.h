@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/float16.h"
 #include "model/optimizer.h"
 
 namespace fovea::model {
@@ -20,6 +21,17 @@ struct ExpectedBatch {
 // Weights and gradients have the map's layout.
 double expected_loss(const ExpectedBatch& batch, const std::vector<double>& weights);
 std::vector<double> expected_gradient(const ExpectedBatch& batch, const std::vector<double>& weights);
+
+// Weights as the products of a bf16 model read them: the embedding and the weights of norms are not rounded.
+template <class Number>
+std::vector<Number> rounded_weights(const ParameterMap& map, std::vector<Number> weights) {
+  for (const Parameter& one : map.all()) {
+    if (one.is_vector || one.offset == map.embedding) continue;
+    for (auto i = static_cast<std::size_t>(one.offset); i < static_cast<std::size_t>(one.offset + one.count()); ++i)
+      weights[i] = core::bf16_to_float(core::float_to_bf16(static_cast<float>(weights[i])));
+  }
+  return weights;
+}
 
 struct ExpectedState {
   std::vector<double> weights, m, v;

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "plain_model.h"
+#include <numeric>
 
 namespace fovea::model {
 namespace {
@@ -29,6 +28,19 @@ Config tiny(DType dtype) {
 }
 
 }  // namespace
+
+verification::ModelAnswer<float> plain_answer(const ExpectedBatch& batch, const std::vector<float>& weights,
+                                              const verification::PlainVariant& variant) {
+  verification::ModelInputs inputs(batch.config);
+  inputs.config.dtype = DType::bf16;
+  inputs.extent = {static_cast<std::int64_t>(batch.tokens.size()) / batch.length, batch.length};
+  inputs.tokens = batch.tokens, inputs.targets = batch.targets, inputs.weights = weights;
+  return verification::evaluate(inputs, Pass::backward, verification::PlainArithmetic(DType::bf16, variant));
+}
+
+double mean_of(const verification::Matrix<float>& losses) {
+  return std::accumulate(losses.values.begin(), losses.values.end(), 0.0) / static_cast<double>(losses.values.size());
+}
 
 Outcome outcome_on(Device device, const Config& config, const Extent& extent, const std::vector<float>& weights,
                    std::uint64_t seed, void* stream) {
@@ -89,13 +101,8 @@ TinyModels::Expected TinyModels::expected(const std::vector<float>& first, std::
   for (int step = 0; step < kSteps; ++step) {
     const StepTokens drawn(config_, kExtent, seed, step);
     const ExpectedBatch batch{config_, map_, drawn.tokens, drawn.targets, kExtent.length};
-    std::vector<double> weights = state.weights;
-    if (config_.dtype != DType::fp32) {
-      const std::vector<float> rounded = rounded_weights(map_, {weights.begin(), weights.end()});
-      for (const Parameter& one : map_.all()) {
-        if (is_rounded(map_, one)) std::copy_n(rounded.begin() + one.offset, one.count(), weights.begin() + one.offset);
-      }
-    }
+    const std::vector<double> weights =
+        config_.dtype == DType::fp32 ? state.weights : rounded_weights(map_, state.weights);
     const std::vector<double> gradient = expected_gradient(batch, weights);
     if (step == 0) expected.loss = expected_loss(batch, weights), expected.gradients = gradient;
     expected_step(map_, {}, kLearningRate, step, gradient, state);
@@ -104,17 +111,18 @@ TinyModels::Expected TinyModels::expected(const std::vector<float>& first, std::
   return expected;
 }
 
-Outcome TinyModels::plain(const std::vector<float>& first, std::uint64_t seed) const {
+Outcome TinyModels::plain(const std::vector<float>& first, std::uint64_t seed,
+                          const verification::PlainVariant& variant) const {
   if (config_.dtype == DType::fp32) return outcome_on({}, config_, kExtent, first, seed);
   Outcome outcome;
   ExpectedState state{{first.begin(), first.end()}, {}, {}};
   state.m.resize(first.size()), state.v.resize(first.size());
   for (int step = 0; step < kSteps; ++step) {
     const StepTokens drawn(config_, kExtent, seed, step);
-    const PlainResult result = plain_result({config_, map_, drawn.tokens, drawn.targets, kExtent.length},
-                                            {state.weights.begin(), state.weights.end()});
-    if (step == 0) outcome.loss = result.loss, outcome.gradients = result.gradients;
-    expected_step(map_, {}, kLearningRate, step, {result.gradients.begin(), result.gradients.end()}, state);
+    const auto answer = plain_answer({config_, map_, drawn.tokens, drawn.targets, kExtent.length},
+                                     {state.weights.begin(), state.weights.end()}, variant);
+    if (step == 0) outcome.loss = mean_of(answer.losses), outcome.gradients = answer.gradients;
+    expected_step(map_, {}, kLearningRate, step, {answer.gradients.begin(), answer.gradients.end()}, state);
   }
   outcome.weights.assign(state.weights.begin(), state.weights.end());
   return outcome;
@@ -124,7 +132,7 @@ void TinyModels::measure(std::uint64_t seed, std::uint64_t begin, std::uint64_t 
   for (std::uint64_t number = begin; number < end; ++number) {
     const std::vector<float> first = neighbour(seed, number);
     const Expected reference = expected(first, 100 * seed);
-    const Outcome measured = plain(first, 100 * seed);
+    const Outcome measured = plain(first, 100 * seed, verification::plain_variant(static_cast<std::int64_t>(number)));
     errors_.loss = std::max(errors_.loss, std::abs(measured.loss - reference.loss));
     for (std::size_t i = 0; i < map_.all().size(); ++i) {
       const Parameter& one = map_.all()[i];

@@ -1,5 +1,5 @@
 // Tiny models by the rule of docs/numerics.md: their loss, every gradient, and the weights after three steps, against
-// double precision. The plain evaluation is the CPU engine in fp32, and plain_model.h in bf16.
+// double precision. The plain evaluation is the CPU engine in fp32, and that of src/verification/model in bf16.
 #pragma once
 
 #include <array>
@@ -10,8 +10,15 @@
 #include "expected_model.h"
 #include "small_models.h"
 #include "verification/comparer.h"
+#include "verification/model/evaluation.h"
 
 namespace fovea::model {
+
+// The plain evaluation of a bf16 model.
+verification::ModelAnswer<float> plain_answer(const ExpectedBatch& batch, const std::vector<float>& weights,
+                                              const verification::PlainVariant& variant);
+// The mean of the losses of all tokens.
+double mean_of(const verification::Matrix<float>& losses);
 
 // What a model has after some steps with batches of their own.
 struct Outcome {
@@ -72,7 +79,7 @@ class TinyModels {
 
   std::vector<float> neighbour(std::uint64_t seed, std::uint64_t number) const;
   Expected expected(const std::vector<float>& first, std::uint64_t seed) const;
-  Outcome plain(const std::vector<float>& first, std::uint64_t seed) const;
+  Outcome plain(const std::vector<float>& first, std::uint64_t seed, const verification::PlainVariant& variant) const;
   void measure(std::uint64_t seed, std::uint64_t begin, std::uint64_t end);
   std::vector<Verdict> verdicts(const Outcome& got, const Expected& expected) const;
 

@@ -166,7 +166,7 @@ TEST(Interrupts, TensorsBeyondAFileSizeLimitAreARow) {
   ASSERT_EQ(rows.size(), 2u) << run.err;
   EXPECT_EQ(rows[0].status, "ok") << rows[0].reason;
   EXPECT_EQ(rows[1].status, "oom");
-  EXPECT_EQ(rows[1].reason, "the tensors of the case could not be allocated: File too large, wanted 786432 bytes");
+  EXPECT_EQ(rows[1].reason, "the tensors of the case could not be allocated: File too large, wanted 768 KiB");
 }
 
 TEST(Interrupts, TwoHundredKillsLoseNoFinishedRow) {

@@ -125,6 +125,8 @@ TEST(Profile, PhasesOfAStepAddUp) {
   EXPECT_EQ(row_of(rows, "bwd").flops, row_of(rows, "e2e").flops - row_of(rows, "fwd").flops);
   EXPECT_EQ(row_of(rows, "step_rest").flops, row_of(rows, "bwd").flops);
   const program::ProfileRow plan = program::load_records(file).profiles.front();
+  EXPECT_EQ(row_of(rows, "step").memory_before_forward_bytes, plan.state_bytes);
+  EXPECT_FALSE(row_of(rows, "fwd").memory_before_forward_bytes);
   EXPECT_EQ(row_of(rows, "bwd").memory_before_backward_bytes, plan.state_bytes + plan.activation_bytes);
   EXPECT_EQ(*row_of(rows, "bwd").memory_before_backward_bytes + *row_of(rows, "bwd").workspace_bytes,
             plan.planned_bytes);

@@ -38,6 +38,7 @@ Row sample_row(const std::string& impl = "cpu.avx2") {
   row.workspace_bytes = 4096;
   row.saved_bytes = 0;
   row.memory_before_backward_bytes = 1 << 20;
+  row.memory_before_forward_bytes = 1 << 18;
   row.error["out"] = {1e-7, 2e-6, 1.25};
   row.threads = 2;
   row.source = {"abc", true};

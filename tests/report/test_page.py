@@ -90,3 +90,14 @@ def test_sections_fold_and_only_the_summary_is_open(page_of_h200):
     assert len(reports) >= 4 and page_of_h200.count('<details class="section"') <= page_of_h200.count("</details>")
     outside = re.sub(r"<details class=\"section\".*</details>", "", page_of_h200, flags=re.DOTALL)
     assert "<table" not in outside, "every table is in a section"
+
+
+def test_a_report_of_one_implementation_compares_nothing(study):
+    rows = [row("cpu.avx2", n, lq=512 * n) for n in (1, 2, 4)]
+    alone, two = (Report(study(of), []).files() for of in (rows, [*rows, row("naive", 3, lq=512)]))
+    said = ["peed-up", "fastest in", "astest in bold", "Bold: the fastest", "Who is fastest", " of 0"]
+    for name in ("index.html", "report.md"):
+        assert [one for one in said if one in alone[name]] == []
+    assert [one for one in said if one not in two["index.html"]] == [" of 0"]
+    assert len({line.count("|") for line in alone["report.md"].splitlines() if line.startswith("| forward")}) == 1
+    assert "background:#cfe8e3" not in alone["index.html"] and "background:#cfe8e3" in two["index.html"]

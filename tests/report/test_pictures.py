@@ -70,8 +70,52 @@ def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
     for series in panel.series:
         assert sorted(series.points.y) == pytest.approx([2, 2, 2, 5, 5, 5])
         assert list(dict.fromkeys(series.points.x)) == ["forward of a step", "backward + optimizer"]
-    svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "steps.png")
+    style = looks.Looks(picture.names())
+    figure = drawing.together(picture, style)
+    drawn = [one.get_marker() for one in figure.axes[0].get_lines() if len(one.get_xdata()) == 2 and
+             one.get_marker() not in ("None", "") and one.get_linestyle() == "None"]
+    assert drawn == [style[one.name].marker for one in panel.series]
+    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["torch.eager", "fovea"]
+    svg, = drawing.draw(picture, style, tmp_path / "steps.png")
     assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
+
+
+def of_models(impl: str, pass_: str, ms: float) -> list[dict]:
+    """Rows of three models of growing size, whose time grows as their parameters."""
+    words = f"op=model pass={pass_} model=custom b=1 lq=16"
+    return [row(impl, ms * n, problem=f"{words} layers={n} width=8 heads=1 hidden=8 vocabulary=9 params={n * 1000} "
+                "dtype=fp32 device=cpu") for n in (1, 2, 8)]
+
+
+def test_times_of_models_have_a_trend(study, tmp_path):
+    rows = [one for impl, ms in (("fovea", 2), ("torch.eager", 3)) for pass_ in ("fwd", "bwd", "step")
+            for one in of_models(impl, pass_, ms)]
+    made = [one for one in pictures_of(study(rows), []) if one.kind == "growth"]
+    assert [one.name for one in made] == ["growth-fwd", "growth-bwd", "growth-step"]
+    for picture in made:
+        panel, = picture.panels
+        assert panel.along == "parameters" and panel.lengths() == [1000, 2000, 8000]
+        eager, own = panel.series
+        assert (eager.name, own.name) == ("torch.eager", "fovea") and list(own.points.y) == pytest.approx([2, 4, 16])
+        assert own.fit.exponent == pytest.approx(1) and own.fit.end == 8000
+        svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "trend.png")
+        assert "n^1.00" in svg
+    one_model = [one for one in rows if "layers=2" in one["problem"]]
+    assert not [one for one in pictures_of(study(one_model), []) if one.kind == "growth"]
+
+
+def test_the_memory_of_a_step_has_a_timeline(study, tmp_path):
+    rows = [{**one, "memory_before_forward_bytes": 5e8, "memory_before_backward_bytes": 2e9, "workspace_bytes": 1e9}
+            for one in of_models("fovea", "step", 2)] + of_models("torch.eager", "step", 3)
+    rows = [{key: int(value) if key.endswith("_bytes") else value for key, value in one.items()} for one in rows]
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "timeline")
+    assert [[one.name for one in panel.series] for panel in picture.panels] == 3 * [["fovea"]], "a CPU knows no peer's"
+    for panel in picture.panels:
+        points = panel.series[0].points
+        assert list(points.x) == ["before forward", "before backward", "peak"]
+        assert list(points.y) == pytest.approx([0.5, 2, 3])
+    svg, *_ = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "timeline.png")
+    assert "before backward" in svg and "#" not in svg.replace("#" + picture.name, "")
 
 
 def looks_of(lines) -> set[tuple]:
@@ -189,6 +233,42 @@ def test_the_legend_has_the_order_of_the_bars(study):
     bars = sorted((bar.get_x(), n) for n, one in enumerate(axes.containers) for bar in one)
     assert [names[n] for _, n in bars] == names * 2
     assert style.in_order(rate.names()) == names
+
+
+def test_a_legend_of_several_rows_reads_row_by_row():
+    handles = [looks.Looks([]).handle(f"implementation.{n}") for n in range(11)]
+    figure = drawing.Figure(figsize=(8, 3))
+    rows = looks.rows_of_legend(figure, handles, 1)
+    figure.draw_without_rendering()
+    texts = [(-round(one.get_window_extent().y0), one.get_window_extent().x0, one.get_text())
+             for one in figure.legends[0].get_texts()]
+    assert 1 < rows == len({y for y, _, _ in texts})
+    assert [text for _, _, text in sorted(texts)] == [handle.get_label() for handle in handles]
+
+
+def test_exponents_stand_below_the_lines(study):
+    names = [f"torch.{n}" for n in range(8)]
+    made = study([row(name, (1 + n) * length / 512, lq=length) for n, name in enumerate(names)
+                  for length in (512, 1024, 2048, 4096)])
+    growth = next(one for one in pictures_of(made, []) if one.kind == "growth")
+    figure = drawing.together(growth, looks.Looks(names))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    lowest = min(axes.transData.transform((line.get_xdata()[0], min(line.get_ydata())))[1]
+                 for line in axes.get_lines() if len(line.get_ydata()))
+    legend = axes.get_legend().get_window_extent()
+    assert legend.y1 <= lowest and legend.x0 >= axes.bbox.x0
+
+
+def test_lines_that_coincide_all_have_markers(study):
+    made = study([row(impl, 1, lq=n) for impl in ("naive", "fused", "cpu.avx2") for n in (512, 1024)])
+    memory = next(one for one in pictures_of(made, []) if one.kind == "memory")
+    axes = drawing.together(memory, looks.Looks(made.implementations)).axes[0]
+    axes.figure.draw_without_rendering()
+    drawn = [(one.get_marker(), one.get_transform().transform(one.get_xydata())) for one in axes.get_lines()
+             if one.get_marker() not in ("None", "") and len(one.get_xdata())]
+    assert len({marker for marker, _ in drawn}) == len(drawn) == 3
+    assert len({round(x) for _, at in drawn for x in at[:, 0]}) == 6
 
 
 def test_many_bars_make_several_panels_and_lengths_of_few_have_no_gaps(study):

@@ -7,7 +7,7 @@ import math
 from conftest import line, row
 
 from fovea_report import observations
-from fovea_report.calls import call_tables, said_of_calls
+from fovea_report.calls import call_table, said_of_calls, ways
 from fovea_report.render import rows_csv
 from fovea_report.table import figure, ratio, size
 from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables)
@@ -82,7 +82,7 @@ def test_calls_have_their_own_tables(study):
     made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"),
                   row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
     assert len(made.rows) == 0 and len(made.calls) == 2
-    found = cells(call_tables(made)[0])[0]
+    found = cells(call_table(made, *ways(made)[0]))[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
     assert "takes 1.00 to 1.00 us forward in 1 cell" in next(said_of_calls(made))
 

@@ -45,6 +45,11 @@ elif words[0] == "bench" and "--impl" in words:
         rows.write(json.dumps({"schema": "fovea.bench/1", "status": status}) + "\\n")
         rows.write(json.dumps({"schema": "fovea.bench/1", "status": "ok"}) + "\\n")
     sys.exit(status != "ok")
+elif words[0] == "profile":
+    print(json.dumps({"schema": "fovea.profile/1", "status": "ok"}))
+    print(json.dumps({"schema": "fovea.bench/1", "impl": "fovea", "status": "ok"}))
+    print(json.dumps({"schema": "fovea.bench/1", "impl": value("--with"),
+                      "status": "mismatch" if os.path.exists(here + "/bad") else "ok"}))
 elif words[0] == "bench":
     rows = [{"schema": "fovea.environment/1"}, {"schema": "fovea.bench/1", "status": "ok"},
             {"schema": "fovea.bench/1", "status": "oom"}, {"schema": "fovea.bench/1", "status": "mismatch"}]
@@ -229,22 +234,24 @@ class GpuCheck(unittest.TestCase):
         (self.folder / "bin/libmy_cuda_kernel.so").touch()
         for _ in range(2):  # rows of an earlier run do not count
             self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 0, self.said)
-            self.assertEqual(self.groups(), {"examples": (4, 0)})
+            self.assertEqual(self.groups(), {"examples": (6, 0)})
         self.assertTrue((self.folder / "results/h200/examples.jsonl").exists())
         kernels = [call["words"][call["words"].index("--impl") + 1] for call in self.calls("bench")]
         self.assertEqual(set(kernels), {"bin/libmy_cuda_kernel.so:my_attention,flash",
                                         "examples/my_triton.py:attention,flash"})
+        self.assertEqual({call["words"][call["words"].index("--dtype") + 1] for call in self.calls("profile")},
+                         {"fp32", "bf16"})
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(1)), 0, self.said)
-        self.assertIn("the Triton kernel is not run", self.said)
+        self.assertIn("neither Triton kernel nor PyTorch's model", self.said)
         self.assertEqual(self.groups(), {"examples": (2, 0)})
         (self.folder / "bin/bad").touch()
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
-        self.assertEqual(self.groups(), {"examples": (2, 2)})
+        self.assertEqual(self.groups(), {"examples": (2, 4)})
 
     def test_a_missing_example_fails(self):
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
         self.assertIn("no libmy_cuda_kernel.so", self.said)
-        self.assertEqual(self.groups(), {"examples": (2, 1)})
+        self.assertEqual(self.groups(), {"examples": (4, 1)})
 
     def test_a_missing_sanitizer_fails(self):
         if shutil.which("compute-sanitizer"):

@@ -36,7 +36,7 @@ AttentionProblem backward_problem(const verification::AttentionCase& c) {
 TEST(RowSums, OfTensorCoresAreRoundedTowardZeroAfterSixteenProducts) {
   constexpr float kUnit = 0x1p-23f;  // in the last place of 1
   const PlainVariant variant{.tensor_cores = true};
-  RowSums sums(1, variant);
+  RowSums sums(1, variant.rounding());
   const float one = 1, zero = 0, part = 1.5f * kUnit / 16;
   sums.add(1, &one);
   for (int n = 1; n < 16; ++n) sums.add(1, &zero);

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -22,7 +23,7 @@ DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {
                 .call = "bench",
                 .problem = "an allocation on the device failed",
                 .got = free_memory_text(),
-                .wanted = std::to_string(bytes) + " bytes"});
+                .wanted = core::binary_size(bytes)});
   }
   check(status, "cudaMalloc");
   data_ = static_cast<std::byte*>(data);

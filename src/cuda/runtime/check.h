@@ -3,9 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 
 namespace fovea::cuda {
@@ -14,14 +16,15 @@ inline std::string text_of(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
 }
 
-// Free and total bytes of the current device, for messages.
+// Free and total memory of the current device, for messages.
 inline std::string free_memory_text() {
   std::size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
     cudaGetLastError();
-    return "an unknown number of bytes free";
+    return "an unknown amount free";
   }
-  return std::to_string(free) + " bytes free of " + std::to_string(total);
+  const auto text = [](std::size_t bytes) { return core::binary_size(static_cast<std::int64_t>(bytes)); };
+  return text(free) + " free of " + text(total);
 }
 
 // `function` is the CUDA function that returned the status.

@@ -63,7 +63,6 @@ const DeviceInfo& device_info(int device) {
   static auto& infos = core::never_destroyed<std::array<DeviceInfo, kMaxDevices>>();
   if (device < 0 || device >= std::min(device_count(), kMaxDevices)) {
     core::fail({.status = Status::invalid_argument,
-                .call = "attention",
                 .argument = "device",
                 .problem = "no such device",
                 .got = "cuda:" + std::to_string(device),

@@ -16,7 +16,7 @@ struct DeviceInfo {
 
 inline constexpr int kMaxDevices = 64;  // devices of a higher number are refused
 
-// Throws Error if there is no such device, or if the driver does not answer.
+// Throws Error if there is no such device, or if the driver does not answer. The error names no call: all ask here.
 const DeviceInfo& device_info(int device);
 
 inline constexpr int kMinMajor = 8;  // the kernels need compute capability 8.0

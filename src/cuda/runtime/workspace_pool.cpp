@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/binary_size.h"
 #include "core/never_destroyed.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -106,7 +107,7 @@ Buffer allocate_workspace(const core::Plan& plan, void* stream) {
                 .call = std::string(site.call),
                 .problem = "the workspace could not be allocated on the device",
                 .got = free_memory_text(),
-                .wanted = std::to_string(bytes) + " bytes",
+                .wanted = core::binary_size(bytes),
                 .hint = "pass a workspace, or ask for less at a time",
                 .line = site.line()});
   }

@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) backward(const __grid_constant__ Bac
   }
 }
 
-// Eight warps add every eighth row each, then their sums are added in order.
+// Each warp adds every so many rows, then their sums are added in order.
 __global__ void __launch_bounds__(kSumThreads) sum(const __grid_constant__ SumParameters p) {
   constexpr int kWarps = kSumThreads / kSumColumns;
   __shared__ float sums[kWarps][kSumColumns];
@@ -183,6 +183,7 @@ __global__ void __launch_bounds__(kSumThreads) sum(const __grid_constant__ SumPa
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + lane;
   float total = 0.0f;
   if (column < p.columns) {
+#pragma unroll 8
     for (std::int64_t row = warp; row < p.rows; row += kWarps) total += p.partial[row * p.columns + column];
   }
   sums[warp][lane] = total;

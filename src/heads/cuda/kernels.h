@@ -48,7 +48,7 @@ struct SumParameters {
   TensorRef to;
   bool accumulate = false;
 };
-constexpr int kSumColumns = 32, kSumThreads = 256;
+constexpr int kSumColumns = 32, kSumThreads = 1024;
 const void* sum_kernel();  // a thread block per kSumColumns columns
 
 }  // namespace fovea::heads

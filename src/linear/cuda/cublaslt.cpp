@@ -1,7 +1,6 @@
 // Finds cuBLASLt, looks up its functions, and turns its statuses into errors.
 #include "linear/cuda/cublaslt.h"
 
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/environment.h"
+#include "cuda/runtime/check.h"
 
 namespace fovea::cuda::cublaslt {
 namespace {
@@ -100,12 +100,10 @@ void fail(const Functions& functions, int status, const std::string& function, c
   if (!subject.empty()) got += ", " + subject;
   if (status != kAllocationFailed)
     core::fail({.call = function, .problem = "cuBLASLt failed", .got = got, .wanted = "CUBLAS_STATUS_SUCCESS"});
-  std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
   core::fail({.status = Status::out_of_memory,
               .call = function,
               .problem = "cuBLASLt found no memory",
-              .got = got + ", " + std::to_string(free) + " bytes free on the device",
+              .got = got + ", " + free_memory_text() + " on the device",
               .wanted = "enough free memory on the host and on the device"});
 }
 

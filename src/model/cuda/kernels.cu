@@ -2,7 +2,7 @@
 // sizes decide.
 #include <cfloat>
 
-#include "cuda/device/element.cuh"
+#include "model/cuda/elements.cuh"
 #include "model/cuda/kernels.h"
 
 namespace fovea::model {
@@ -10,51 +10,51 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 
-using cpu::Element;
-static_assert(static_cast<int>(Element::bf16) == static_cast<int>(cuda::ElementKind::bf16));
-
-__device__ __forceinline__ float load(const void* data, Element element, std::int64_t index) {
-  return cuda::load_element(data, static_cast<cuda::ElementKind>(element), index);
-}
-__device__ __forceinline__ void store(void* data, Element element, std::int64_t index, float value) {
-  cuda::store_element(data, static_cast<cuda::ElementKind>(element), index, value);
-}
-
-// visit(row, column) for every element of a matrix.
-template <class Visit>
+// visit(row, column) for the first of every kCount columns of a matrix.
+template <int kCount, class Visit>
 __device__ __forceinline__ void for_elements(std::int64_t rows, std::int64_t columns, Visit visit) {
   const std::int64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
   for (std::int64_t tile = blockIdx.x; tile < rows * tiles; tile += gridDim.x) {
     const std::int64_t row = tile / tiles, first = (tile - row * tiles) * kTileColumns;
     const std::int64_t end = min(columns, first + kTileColumns);
-    for (std::int64_t column = first + threadIdx.x; column < end; column += kThreads) visit(row, column);
+    for (std::int64_t column = first + kCount * threadIdx.x; column < end; column += kCount * kThreads)
+      visit(row, column);
   }
 }
 
-template <Element kElement>
+template <Element kElement, int kCount>
 __global__ void __launch_bounds__(kThreads) swiglu(const __grid_constant__ cpu::SwigluTask t) {
-  for_elements(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
+  for_elements<kCount>(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
     const std::int64_t at = 2 * row * t.columns + column;
-    const float gate = load(t.gate_up, kElement, at), up = load(t.gate_up, kElement, at + t.columns);
-    store(t.out, kElement, row * t.columns + column, gate / (1.0f + expf(-gate)) * up);
+    float gate[kCount], up[kCount];
+    load<kElement>(t.gate_up, at, gate);
+    load<kElement>(t.gate_up, at + t.columns, up);
+    for (int i = 0; i < kCount; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
+    store<kElement>(t.out, row * t.columns + column, up);
   });
 }
 
 // With s = sigmoid(gate): dgate = dout up s (1 + gate (1 - s)), dup = dout gate s.
-template <Element kElement>
+template <Element kElement, int kCount>
 __global__ void __launch_bounds__(kThreads) swiglu_backward(const __grid_constant__ cpu::SwigluBackwardTask t) {
-  for_elements(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
+  for_elements<kCount>(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
     const std::int64_t at = 2 * row * t.columns + column;
-    const float gate = load(t.gate_up, kElement, at), up = load(t.gate_up, kElement, at + t.columns);
-    const float dout = load(t.dout, kElement, row * t.columns + column);
-    const float s = 1.0f / (1.0f + expf(-gate));
-    store(t.dgate_up, kElement, at, dout * up * s * (1.0f + gate * (1.0f - s)));
-    store(t.dgate_up, kElement, at + t.columns, dout * gate * s);
+    float gate[kCount], up[kCount], dout[kCount];
+    load<kElement>(t.gate_up, at, gate);
+    load<kElement>(t.gate_up, at + t.columns, up);
+    load<kElement>(t.dout, row * t.columns + column, dout);
+    for (int i = 0; i < kCount; ++i) {
+      const float s = 1.0f / (1.0f + expf(-gate[i])), dup = dout[i] * gate[i] * s;
+      gate[i] = dout[i] * up[i] * s * (1.0f + gate[i] * (1.0f - s));
+      up[i] = dup;
+    }
+    store<kElement>(t.dgate_up, at, gate);
+    store<kElement>(t.dgate_up, at + t.columns, up);
   });
 }
 
 __global__ void __launch_bounds__(kThreads) gather(const __grid_constant__ cpu::GatherTask t) {
-  for_elements(t.count, t.columns, [&t](std::int64_t row, std::int64_t column) {
+  for_elements<1>(t.count, t.columns, [&t](std::int64_t row, std::int64_t column) {
     t.rows[row * t.columns + column] = t.table[t.tokens[row] * t.columns + column];
   });
 }
@@ -144,7 +144,7 @@ __device__ __forceinline__ void write_gradient(const cpu::CrossEntropyTask& t, f
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const std::int64_t column = first + i * kThreads + threadIdx.x;
-      if (column < t.columns) store(logits, t.element, column, values[i]);
+      if (column < t.columns) cuda::store_element(logits, static_cast<cuda::ElementKind>(t.element), column, values[i]);
     }
   }
 }
@@ -162,16 +162,19 @@ __global__ void __launch_bounds__(kThreads) cross_entropy(const __grid_constant_
   }
 }
 
-__global__ void __launch_bounds__(kThreads) add(const __grid_constant__ AddParameters p) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.count; i += step)
-    p.to[i] = p.a[i] + load(p.b, p.element, i);
-}
-
+// Four neighbouring numbers a thread, but the last ones.
 __global__ void __launch_bounds__(kThreads) round_to_bf16(const __grid_constant__ RoundParameters p) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.count; i += step)
-    store(p.to, Element::bf16, i, p.from[i]);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads * 4;
+  for (std::int64_t i = 4 * (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x); i < p.count; i += step) {
+    if (i + 4 <= p.count) {
+      float four[4];
+      load<Element::fp32>(p.from, i, four);
+      store<Element::bf16>(p.to, i, four);
+      continue;
+    }
+    for (std::int64_t rest = i; rest < p.count; ++rest)
+      cuda::store_element(p.to, cuda::ElementKind::bf16, rest, p.from[rest]);
+  }
 }
 
 // The sum over a thread block, in the first thread.
@@ -213,25 +216,34 @@ __global__ void __launch_bounds__(kThreads) adamw(const __grid_constant__ AdamWP
     t.v[i] = v;
     const float weight = t.weight[i] * t.decay - t.step_size * (m / fmaf(sqrtf(v), t.v_factor, t.epsilon));
     t.weight[i] = weight;
-    if (t.rounded != nullptr) store(t.rounded, Element::bf16, i, weight);
+    if (t.rounded != nullptr) cuda::store_element(t.rounded, cuda::ElementKind::bf16, i, weight);
   }
+}
+
+template <Element kElement>
+const void* swiglu_of(int count) {
+  return count == 4 ? reinterpret_cast<const void*>(&swiglu<kElement, 4>)
+                    : reinterpret_cast<const void*>(&swiglu<kElement, 1>);
+}
+template <Element kElement>
+const void* swiglu_backward_of(int count) {
+  return count == 4 ? reinterpret_cast<const void*>(&swiglu_backward<kElement, 4>)
+                    : reinterpret_cast<const void*>(&swiglu_backward<kElement, 1>);
 }
 
 }  // namespace
 
-const void* swiglu_kernel(Element element) {
-  return element == Element::fp32 ? reinterpret_cast<const void*>(&swiglu<Element::fp32>)
-                                  : reinterpret_cast<const void*>(&swiglu<Element::bf16>);
+const void* swiglu_kernel(Element element, int count) {
+  return element == Element::fp32 ? swiglu_of<Element::fp32>(count) : swiglu_of<Element::bf16>(count);
 }
-const void* swiglu_backward_kernel(Element element) {
-  return element == Element::fp32 ? reinterpret_cast<const void*>(&swiglu_backward<Element::fp32>)
-                                  : reinterpret_cast<const void*>(&swiglu_backward<Element::bf16>);
+const void* swiglu_backward_kernel(Element element, int count) {
+  return element == Element::fp32 ? swiglu_backward_of<Element::fp32>(count)
+                                  : swiglu_backward_of<Element::bf16>(count);
 }
 const void* gather_kernel() { return reinterpret_cast<const void*>(&gather); }
 const void* scatter_kernel() { return reinterpret_cast<const void*>(&scatter); }
 const void* cross_entropy_kernel() { return reinterpret_cast<const void*>(&cross_entropy); }
 const void* round_kernel() { return reinterpret_cast<const void*>(&round_to_bf16); }
-const void* add_kernel() { return reinterpret_cast<const void*>(&add); }
 const void* square_sums_kernel() { return reinterpret_cast<const void*>(&square_sums); }
 const void* clip_kernel() { return reinterpret_cast<const void*>(&clip); }
 const void* adamw_kernel() { return reinterpret_cast<const void*>(&adamw); }

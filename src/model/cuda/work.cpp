@@ -1,4 +1,4 @@
-// Enqueues a model's kernels. Norms are row passes of src/heads.
+// Enqueues a model's kernels. The sums of a norm's partial sums are a row pass of src/heads.
 #include "model/cuda/work.h"
 
 #include <cuda_runtime_api.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "core/check.h"
@@ -31,27 +30,23 @@ std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 cudaStream_t stream_of(const RunContext& context) { return static_cast<cudaStream_t>(context.stream); }
 
 template <class Parameters>
-void enqueue(const void* kernel, std::int64_t ctas, const Parameters& parameters, const RunContext& context) {
-  cuda::launch(kernel, std::min(ctas, kMaxGrid), kThreads, 0, stream_of(context), &parameters, cuda::Dependency::full);
+void enqueue(const void* kernel, std::int64_t ctas, const Parameters& parameters, const RunContext& context,
+             int threads = kThreads) {
+  cuda::launch(kernel, std::min(ctas, kMaxGrid), threads, 0, stream_of(context), &parameters, cuda::Dependency::full);
 }
 
 std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return rows * divide_up(columns, kTileColumns); }
 
-// Views of arrays on the GPU, as the row passes of src/heads take them.
-template <class Number>
-auto view(Number* data, DType dtype, const Sizes& sizes, std::int64_t head_stride, std::int64_t row_stride) {
-  using View = std::conditional_t<std::is_const_v<Number>, TensorView, MutableTensorView>;
-  return View{.data = data, .dtype = dtype, .sizes = sizes, .strides = {0, head_stride, row_stride, 1}};
+// Columns that a thread reads and writes at once.
+template <class... Pointers>
+int columns_at_once(std::int64_t columns, Pointers... arrays) {
+  const bool aligned = ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
+  return aligned && columns % 4 == 0 ? 4 : 1;
 }
-template <class Number>
-auto rows_of(Number* data, std::int64_t rows, std::int64_t columns, cpu::Element element = cpu::Element::fp32) {
-  const Sizes sizes = norm_sizes(rows, columns);
-  const DType dtype = element == cpu::Element::fp32 ? DType::fp32 : DType::bf16;
-  return view(data, dtype, sizes, columns, sizes[1] * columns);
-}
-template <class Number>
-auto vector(Number* data, std::int64_t columns) {
-  return view(data, DType::fp32, {1, 1, 1, columns}, 0, 0);
+
+// Whole warps, as many as the columns of a row keep busy.
+int norm_threads(std::int64_t columns, int at_once) {
+  return static_cast<int>(std::min<std::int64_t>(divide_up(divide_up(columns, at_once), 32) * 32, kThreads));
 }
 
 // Memory of a device, and pinned memory of the host with the event of the last copy from there.
@@ -124,44 +119,31 @@ class GpuWork final : public DeviceWork {
 
   void rms_norm(const cpu::RmsNormTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    if (t.branch != nullptr) {
-      const std::int64_t count = t.rows * t.columns;
-      enqueue(add_kernel(), divide_up(count, kTileColumns), AddParameters{t.x, t.branch, t.sum, count, t.element},
-              context);
-    }
-    heads::passes_on_gpu().forward({.from = rows_of(t.branch != nullptr ? t.sum : t.x, t.rows, t.columns),
-                                    .to = rows_of(t.y, t.rows, t.columns, t.element),
-                                    .weight = vector(t.weight, t.columns),
-                                    .epsilon = t.epsilon},
-                                   context);
+    const int at_once = columns_at_once(t.columns, t.x, t.branch, t.sum, t.weight, t.y);
+    enqueue(rms_norm_kernel(t.element, at_once), t.rows, t, context, norm_threads(t.columns, at_once));
   }
 
   void rms_norm_backward(const cpu::RmsNormBackwardTask& t, float* partials, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    heads::passes_on_gpu().backward({.x = rows_of(t.x, t.rows, t.columns),
-                                     .dy = rows_of(t.dy, t.rows, t.columns, t.element),
-                                     .dx = rows_of(t.dx, t.rows, t.columns),
-                                     .weight = vector(t.weight, t.columns),
-                                     .epsilon = t.epsilon,
-                                     .partial = partials,
-                                     .accumulate = t.accumulate},
-                                    context);
-    heads::passes_on_gpu().sum({.partial = partials,
-                                .rows = partial_count(DeviceKind::cuda, t.rows, t.columns) / t.columns,
-                                .dweight = vector(t.dweight, t.columns),
-                                .accumulate = true},
-                               context);
-    if (t.rounded != nullptr) round(t.rounded, t.dx, t.rows * t.columns, context);
+    const int at_once = columns_at_once(t.columns, t.x, t.weight, t.dy, t.dx, t.rounded, partials);
+    const std::int64_t ctas = partial_count(DeviceKind::cuda, t.rows, t.columns) / t.columns;
+    enqueue(rms_norm_backward_kernel(t.element, at_once), ctas, NormBackwardParameters{t, partials}, context,
+            norm_threads(t.columns, at_once));
+    const MutableTensorView dweight{.data = t.dweight, .dtype = DType::fp32, .sizes = {1, 1, 1, t.columns},
+                                    .strides = {0, 0, 0, 1}};
+    heads::passes_on_gpu().sum({.partial = partials, .rows = ctas, .dweight = dweight, .accumulate = true}, context);
   }
 
   void swiglu(const cpu::SwigluTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(swiglu_kernel(t.element), tiles(t.rows, t.columns), t, context);
+    const int at_once = columns_at_once(t.columns, t.gate_up, t.out);
+    enqueue(swiglu_kernel(t.element, at_once), tiles(t.rows, t.columns), t, context);
   }
 
   void swiglu_backward(const cpu::SwigluBackwardTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(swiglu_backward_kernel(t.element), tiles(t.rows, t.columns), t, context);
+    const int at_once = columns_at_once(t.columns, t.gate_up, t.dout, t.dgate_up);
+    enqueue(swiglu_backward_kernel(t.element, at_once), tiles(t.rows, t.columns), t, context);
   }
 
   void gather(const cpu::GatherTask& t, const RunContext& context) const override {

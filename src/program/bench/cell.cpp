@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/binary_size.h"
 #include "core/names.h"
 #include "cuda/measure/device_facts.h"
 #include "fovea/error.h"
@@ -145,10 +146,10 @@ std::int64_t CellBench::workspaces_of(const Entry& entry) const {
 void CellBench::refuse_too_large(const verification::Case& c, Entry& entry) const {
   const std::int64_t wanted = tensor_bytes(c) + workspaces_of(entry) + entry.plan.saved_bytes;
   if (wanted <= settings_.memory_limit) return;
-  entry.row.fail("oom",
-                 fmt::format("needs {} (tensors {}, workspace {}, saved state {}); {} may be used", binary_size(wanted),
-                             binary_size(tensor_bytes(c)), binary_size(workspaces_of(entry)),
-                             binary_size(entry.plan.saved_bytes), binary_size(settings_.memory_limit)));
+  entry.row.fail("oom", fmt::format("needs {} (tensors {}, workspace {}, saved state {}); {} may be used",
+                                    core::binary_size(wanted), core::binary_size(tensor_bytes(c)),
+                                    core::binary_size(workspaces_of(entry)), core::binary_size(entry.plan.saved_bytes),
+                                    core::binary_size(settings_.memory_limit)));
   entry.row.workspace_bytes = entry.plan.workspace_bytes;
   entry.row.saved_bytes = entry.plan.saved_bytes;
   if (contenders_[entry.contender].ours)

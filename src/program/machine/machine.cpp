@@ -16,6 +16,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/binary_size.h"
 #include "cuda/measure/device_facts.h"
 #include "fovea/threads.h"
 
@@ -140,17 +141,17 @@ std::map<std::string, std::string> Machine::facts() const {
   std::map<std::string, std::string> facts{{"cpu", cpu},
                                            {"processors", std::to_string(processors)},
                                            {"isa", fmt::format("{}", fmt::join(isa, " "))},
-                                           {"memory", binary_size(memory_bytes)},
+                                           {"memory", core::binary_size(memory_bytes)},
                                            {"system", system},
                                            {"gpu", gpus.empty() ? "none" : fmt::format("{}", fmt::join(gpus, ", "))}};
   std::string sizes;
-  for (const auto& [name, bytes] : caches) sizes += (sizes.empty() ? "" : ", ") + name + " " + binary_size(bytes);
+  for (const auto& [name, bytes] : caches) sizes += (sizes.empty() ? "" : ", ") + name + " " + core::binary_size(bytes);
   facts["caches"] = sizes;
   if (const auto devices = cuda::device_facts(); !devices.empty()) {
     const auto& d = devices.front();
-    facts["gpu_limits"] =
-        fmt::format("sm_{}{}, {} SMs, {} memory, {} L2, {} shared, {:.0f} MHz", d.major, d.minor, d.sm_count,
-                    binary_size(d.memory_bytes), binary_size(d.l2_bytes), binary_size(d.shared_bytes), d.max_clock_mhz);
+    facts["gpu_limits"] = fmt::format("sm_{}{}, {} SMs, {} memory, {} L2, {} shared, {:.0f} MHz", d.major, d.minor,
+                                      d.sm_count, core::binary_size(d.memory_bytes), core::binary_size(d.l2_bytes),
+                                      core::binary_size(d.shared_bytes), d.max_clock_mhz);
     facts["gpu_driver"] = cuda::driver_text();
   }
   return facts;
@@ -197,17 +198,6 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
-}
-
-std::string binary_size(std::int64_t bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, value < 10 && unit > 0 ? 1 : 0, units[unit]);
 }
 
 }  // namespace fovea::program

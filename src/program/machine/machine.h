@@ -40,7 +40,4 @@ double load_average();
 
 std::string utc_now();  // 2026-01-31T12:00:00Z
 
-// "24.1 GiB", "512 MiB": for people.
-std::string binary_size(std::int64_t bytes);
-
 }  // namespace fovea::program

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/model.h"
+#include "model/optimizer.h"
 #include "program/profile/profile.h"
 #include "program/worker/process.h"
 
@@ -21,12 +22,12 @@ class ModelPeer {
   const std::string& name() const { return name_; }
   bool failed() const { return !failure_.status.empty(); }
 
-  // Starts the worker with the model's weights, and compares loss and gradients of the batch, which the model computes
-  // too. A peer that fails here or later is not asked again.
+  // Starts the worker with the model's weights, and compares loss and gradients of the batch, and weights after three
+  // steps of AdamW. The model computes all this too and keeps the new weights. A peer that fails here or later is not
+  // asked again.
   void compare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
 
-  // What the worker needs for a step, as it was measured in compare(): its peak, and the moments of the optimizer,
-  // which are not there before the first step. 0 if the worker does not tell.
+  // What the worker needs for a step: its peak in compare(). 0 if the worker does not tell.
   std::int64_t measured_bytes() const { return measured_bytes_; }
 
   // In its place, if this library and its peers have no room beside one another.
@@ -42,18 +43,30 @@ class ModelPeer {
  private:
   void want_memory(std::int64_t parameter_bytes) const;
   void prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context);
-  void judge(double own_loss, double loss, const model::Model& model, const std::vector<float>& own);
+  void compare_steps(model::Model& model, const model::Batch& batch, const model::AdamW& optimizer, double first_loss,
+                     const core::RunContext& context);
+  void judge_loss(const std::string& what, double own, double theirs, double change);
+  // Of a value for each parameter: how the record and the reason call it, how many times the tolerance of gradients it
+  // may differ, and by what share of the weights, for their roundings.
+  struct Comparison {
+    const char *all, *one;
+    double sensitivity, roundings;
+  };
+  // The worker's are in its outputs. `before` is subtracted from both, unless it is null.
+  void judge_each(const Comparison& compared, const model::ParameterMap& map, const std::vector<float>& own,
+                  const float* before);
   void fail(const WorkerFailure& failure) { failure_ = failure; }
 
   std::string name_;
   const ProfileSettings& settings_;
   SharedBlock inputs_{"fovea weights"};
   WorkerProcess process_;
+  DType dtype_ = DType::fp32;  // of the model
   std::string framework_;
   WorkerFailure failure_;
   PhaseSeconds seconds_;
   std::map<std::string, ErrorFigures> error_;
-  std::optional<std::int64_t> held_bytes_, peak_bytes_;
+  std::optional<std::int64_t> state_bytes_, held_bytes_, peak_bytes_;
   std::int64_t measured_bytes_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "core/binary_size.h"
 #include "core/memory.h"
 #include "core/names.h"
 #include "core/random.h"
@@ -209,13 +210,13 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
 std::string no_room(std::optional<model::Model>& model, const ProfiledModel& profiled, const ProfileRow& planned,
                     const ProfileSettings& s) {
   if (planned.planned_bytes > s.free_bytes)
-    return "planned " + binary_size(planned.planned_bytes) + ", free " + binary_size(s.free_bytes);
+    return "planned " + core::binary_size(planned.planned_bytes) + ", free " + core::binary_size(s.free_bytes);
   try {
     if (!model) model.emplace(profiled.config, model::Extent{s.batch, s.context}, 0, s.device);
     return {};
   } catch (const Error& error) {  // others may have taken memory meanwhile
     if (error.status() != Status::out_of_memory) throw;
-    return "planned " + binary_size(planned.planned_bytes) + ", " + error.details().got;
+    return "planned " + core::binary_size(planned.planned_bytes) + ", " + error.details().got;
   }
 }
 
@@ -279,6 +280,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     result.forward_flops = model->forward_flops();
     result.backward_flops = phases.backward_flops();
     result.row.flops = result.forward_flops + result.backward_flops;
+    result.state_bytes = planned.state_bytes;
     result.held_bytes = planned.state_bytes + planned.activation_bytes;
     result.more_bytes = planned.planned_bytes - *result.held_bytes;
     done(result);

@@ -57,6 +57,7 @@ struct ProfileResult {
   std::vector<double> products;                        // of this library: seconds of a step's products alone
   double forward_flops = 0, backward_flops = 0;        // of products and attention
   std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
+  std::optional<std::int64_t> state_bytes;             // before forward
   std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
 };
 

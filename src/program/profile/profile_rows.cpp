@@ -47,6 +47,7 @@ std::vector<Row> rows_of(const ProfileResult& result, const Environment& environ
     for (const std::string& phase : timed.phases)
       row.flops += phase == "forward" ? result.forward_flops : phase == "backward" ? result.backward_flops : 0;
     if (timed.pass == std::string_view("bwd") || timed.pass == std::string_view("step")) {
+      row.memory_before_forward_bytes = result.state_bytes;
       row.memory_before_backward_bytes = result.held_bytes;
       row.workspace_bytes = result.more_bytes;
     }

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "core/binary_size.h"
 #include "program/machine/machine.h"
 #include "program/profile/profile.h"
 #include "program/terminal_text.h"
@@ -88,7 +89,7 @@ std::string most_measured(const std::vector<ProfileResult>& results, const Profi
   for (const ProfileResult& one : results) {
     if (one.row.model == row.model) most = std::max(most, one.row.measured_bytes.value_or(0));
   }
-  return most > 0 ? binary_size(most) : "-";
+  return most > 0 ? core::binary_size(most) : "-";
 }
 
 }  // namespace
@@ -106,8 +107,9 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
       if (has_peers) table[0].insert(table[0].begin() + 1, "by");
       models.push_back(row.model);
       memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
-                        binary_size(row.state_bytes), binary_size(row.activation_bytes),
-                        binary_size(row.workspace_bytes), binary_size(row.planned_bytes), most_measured(results, row)});
+                        core::binary_size(row.state_bytes), core::binary_size(row.activation_bytes),
+                        core::binary_size(row.workspace_bytes), core::binary_size(row.planned_bytes),
+                        most_measured(results, row)});
     }
     table.push_back(times_of(result, fma_rate, has_peers));
   }

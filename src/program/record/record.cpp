@@ -194,6 +194,7 @@ std::string json_line(const Row& row) {
             {"timer", row.timer},
             {"machine", row.machine}};
   if (!row.peer.empty()) json["peer"] = row.peer;
+  if (row.memory_before_forward_bytes) json["memory_before_forward_bytes"] = *row.memory_before_forward_bytes;
   if (row.launches) {
     json["launches"] = {{"median_s", row.launches->median_s}, {"beyond_s", row.launches->beyond_s}};
     if (row.launches->pooled_beyond_s) json["launches"]["pooled_beyond_s"] = *row.launches->pooled_beyond_s;
@@ -318,6 +319,8 @@ Row row_from(const Json& j) {
   row.workspace_bytes = optional_amount<std::int64_t>(j, "workspace_bytes");
   row.saved_bytes = optional_amount<std::int64_t>(j, "saved_bytes");
   row.memory_before_backward_bytes = optional_amount<std::int64_t>(j, "memory_before_backward_bytes");
+  if (j.contains("memory_before_forward_bytes"))
+    row.memory_before_forward_bytes = amount<std::int64_t>(j, "memory_before_forward_bytes");
   for (const auto& [tensor, e] : member(j, "error").items())
     row.error[tensor] = {number(e, "rel_l2"), number(e, "max_abs"), number(e, "ratio_to_plain")};
   row.threads = amount<int>(j, "threads");

@@ -70,6 +70,7 @@ struct Row {
   std::optional<std::int64_t> workspace_bytes;               // the most bytes of workspace at once
   std::optional<std::int64_t> saved_bytes;                   // saved state, besides out and lse
   std::optional<std::int64_t> memory_before_backward_bytes;  // inputs + outputs + saved
+  std::optional<std::int64_t> memory_before_forward_bytes;   // of a model's step: weights, gradients, moments
   std::map<std::string, ErrorFigures> error;                 // per tensor: out lse dq dk dv
   int threads = 0;
   Source source;

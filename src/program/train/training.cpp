@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/memory.h"
 #include "core/names.h"
@@ -47,12 +48,13 @@ void check_memory(const TrainingSettings& s) {
     core::fail({.status = Status::out_of_memory,
                 .argument = "--batch",
                 .problem = "the plan is larger than the free memory",
-                .got = binary_size(plan.total_bytes),
-                .wanted = "at most " + binary_size(free),
+                .got = core::binary_size(plan.total_bytes),
+                .wanted = "at most " + core::binary_size(free),
                 .hint = "reduce --batch and raise --accumulate, or choose a smaller model"});
   fmt::print(stderr, "{}: {} parameters\n{} of memory: {} state, {} activations, {} workspace\n",
-             model::line_of(s.config), map.count(), binary_size(plan.total_bytes), binary_size(plan.state_bytes),
-             binary_size(plan.activation_bytes), binary_size(plan.workspace_bytes));
+             model::line_of(s.config), map.count(), core::binary_size(plan.total_bytes),
+             core::binary_size(plan.state_bytes), core::binary_size(plan.activation_bytes),
+             core::binary_size(plan.workspace_bytes));
 }
 
 TrainingSettings checked(const TrainingSettings& settings) {
@@ -219,7 +221,8 @@ void Training::print_summary() const {
   if (last.held_out) fmt::print("held out: {:.3f}; a trigram count model: {:.3f}\n", *last.held_out, *last.trigram);
   fmt::print("{} steps, {} bytes in {}; {:.0f} bytes a second\n", history_.size(), bytes, duration_text(seconds),
              static_cast<double>(bytes) / seconds);
-  fmt::print("memory: {} planned, {} measured\n", binary_size(model_.memory().total_bytes), binary_size(used_bytes()));
+  fmt::print("memory: {} planned, {} measured\n", core::binary_size(model_.memory().total_bytes),
+             core::binary_size(used_bytes()));
   fmt::print("checkpoint: {}\nlosses: {}\n", checkpoint_path(), losses_path());
 }
 

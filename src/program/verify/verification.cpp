@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/names.h"
 #include "cuda/measure/device_tensors.h"
@@ -122,12 +123,12 @@ void Verification::check_memory(const Case& c) const {
   const std::int64_t physical = this_machine().available_bytes, addressable = free_address_space();
   const std::int64_t free = std::min(physical, addressable);
   if (all <= static_cast<double>(free)) return;
-  const auto text = [](double bytes) { return binary_size(static_cast<std::int64_t>(std::min(bytes, 0x1p62))); };
+  const auto text = [](double bytes) { return core::binary_size(static_cast<std::int64_t>(std::min(bytes, 0x1p62))); };
   core::fail({.status = Status::invalid_argument,
               .argument = "--problem",
               .problem = "its tensors do not fit into memory",
               .got = text(all) + ", of which " + name + " takes " + text(largest),
-              .wanted = "at most " + binary_size(free) +
+              .wanted = "at most " + core::binary_size(free) +
                         (physical <= addressable ? ", the free memory"
                                                  : ", which the limit of this shell (ulimit -v) leaves")});
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 
 namespace fovea::program {
@@ -22,7 +23,7 @@ constexpr int kPoison = 0xff;
   core::fail({.status = Status::out_of_memory,
               .problem = "the tensors of the case could not be allocated",
               .got = std::strerror(errno),
-              .wanted = std::to_string(bytes) + " bytes"});
+              .wanted = core::binary_size(bytes)});
 }
 
 TensorPlaces places_with(const verification::Case& c, std::int64_t guard_bytes) {

@@ -12,13 +12,6 @@
 namespace fovea::verification {
 namespace {
 
-float rounded_toward_zero(double value) {
-  const auto nearest = static_cast<float>(value);
-  return std::isfinite(value) && std::abs(static_cast<double>(nearest)) > std::abs(value)
-             ? std::nextafter(nearest, 0.0f)
-             : nearest;
-}
-
 // From the first visible index to behind the last.
 template <class IsVisible>
 IndexRange range_of(std::int64_t count, const IsVisible& is_visible) {
@@ -41,15 +34,6 @@ PlainVariant plain_variant(std::int64_t repeat) {
           .scaled_first = form == 2,
           .base_2 = (start + start / 2) % 2 == 1,
           .divided_last = form >= 2};
-}
-
-std::vector<float>& RowSums::finish() {
-  if (rows_ > 0) {
-    for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] = rounded_toward_zero(sums_[n] + pending_[n]);
-    std::fill(pending_.begin(), pending_.end(), 0.0);
-    rows_ = 0;
-  }
-  return sums_;
 }
 
 PlainHead::Matrix PlainHead::read(const TensorView& view, std::int64_t batch, std::int64_t head) const {
@@ -81,7 +65,7 @@ IndexRange PlainHead::queries_that_see(std::int64_t key) const {
 }
 
 void PlainHead::multiply(const float* row, const Matrix& matrix, IndexRange range, std::vector<float>& products) const {
-  RowSums sums(range.end - range.begin, variant_);
+  RowSums sums(range.end - range.begin, variant_.rounding());
   variant_.for_each(matrix.columns, {0, matrix.columns}, [&](std::int64_t c) {
     sums.add(row[c], matrix.transposed.data() + c * matrix.rows + range.begin);
   });
@@ -152,7 +136,7 @@ double PlainHead::forward_row(std::int64_t i, double* out) {
   variant_.for_each(p.len_k, seen,
                     [&](std::int64_t j) { sum += exponential(i, scores_[static_cast<std::size_t>(j)]); });
   sum_[static_cast<std::size_t>(i)] = sum;
-  RowSums out_sums(p.dim_v, variant_);
+  RowSums out_sums(p.dim_v, variant_.rounding());
   variant_.for_each(p.len_k, seen, [&](std::int64_t j) {
     const float score = scores_[static_cast<std::size_t>(j)];
     out_sums.add(variant_.divided_last ? stored(exponential(i, score)) : probability(i, score), v_.row(j));
@@ -182,7 +166,7 @@ void PlainHead::query_gradient(std::int64_t i, double* dq) {
   multiply(q_.values.data() + i * p.dim_qk, k_, seen, scores_);
   multiply(dout_.values.data() + i * p.dim_v, v_, seen, dp_);
   const auto scale = static_cast<float>(p.scale), first = variant_.scaled_first ? scale : 1.0f;
-  RowSums dq_sums(p.dim_qk, variant_);
+  RowSums dq_sums(p.dim_qk, variant_.rounding());
   if (variant_.fused) std::copy(dq, dq + p.dim_qk, dq_sums.finish().begin());  // continues the former values
   variant_.for_each(p.len_k, seen, [&](std::int64_t j) {
     const auto at = static_cast<std::size_t>(j);
@@ -202,7 +186,7 @@ void PlainHead::add_key_gradients(std::int64_t j, double* dk, double* dv) {
   const IndexRange seeing = queries_that_see(j);
   multiply(k_.values.data() + j * p.dim_qk, q_, seeing, scores_);
   multiply(v_.values.data() + j * p.dim_v, dout_, seeing, dp_);
-  RowSums dk_sums(p.dim_qk, variant_), dv_sums(p.dim_v, variant_);
+  RowSums dk_sums(p.dim_qk, variant_.rounding()), dv_sums(p.dim_v, variant_.rounding());
   if (variant_.fused) {  // continues the former values, and the sums of the previous head
     std::copy(dk, dk + p.dim_qk, dk_sums.finish().begin());
     std::copy(dv, dv + p.dim_v, dv_sums.finish().begin());

@@ -8,6 +8,7 @@
 
 #include "core/float16.h"
 #include "fovea/attention.h"
+#include "verification/attention/row_sums.h"
 
 namespace fovea::verification {
 
@@ -30,9 +31,10 @@ struct PlainVariant {
   // As FlashAttention does: forward divides out by the sum of exp(s - max), and backward's P is exp(s - lse). Else P is
   // divided by the sum before it is stored.
   bool divided_last = false;
-  // Products are added as tensor cores do: 16 at once, and the sum is rounded toward zero (Fasi et al., Numerical
-  // behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330). Not if fused.
-  bool tensor_cores = false;
+  bool tensor_cores = false;    // sums are rounded as tensor cores do
+  Rounding rounding() const {
+    return tensor_cores ? Rounding::tensor_cores : fused ? Rounding::sums : Rounding::products;
+  }
   std::int64_t operator()(std::int64_t n, std::int64_t count) const {
     return fused ? (2 * count - 1 - n - start % count) % count : (n + start) % count;
   }
@@ -62,35 +64,6 @@ inline float rounded_to(DType type, float value) {
 
 // The n-th variant that is measured. Eight consecutive ones have every form.
 PlainVariant plain_variant(std::int64_t n);
-
-// fp32 sums of rows, each times a factor.
-class RowSums {
- public:
-  RowSums(std::int64_t count, const PlainVariant& variant)
-      : variant_(variant), sums_(static_cast<std::size_t>(count)), pending_(variant.tensor_cores ? sums_.size() : 0) {}
-  void add(float factor, const float* row) {
-    if (variant_.tensor_cores) {
-      for (std::size_t n = 0; n < sums_.size(); ++n)
-        pending_[n] += static_cast<double>(factor) * static_cast<double>(row[n]);
-      if (++rows_ == kProductsOfTensorCores) finish();
-    } else if (variant_.fused) {  // the product is not rounded: that of two fp32 numbers is exact in double
-      for (std::size_t n = 0; n < sums_.size(); ++n)
-        sums_[n] = static_cast<float>(static_cast<double>(factor) * static_cast<double>(row[n]) + sums_[n]);
-    } else {
-      for (std::size_t n = 0; n < sums_.size(); ++n) sums_[n] += factor * row[n];
-    }
-  }
-  // The sums, once all rows are added.
-  std::vector<float>& finish();
-
- private:
-  static constexpr int kProductsOfTensorCores = 16;
-
-  const PlainVariant& variant_;
-  std::vector<float> sums_;
-  std::vector<double> pending_;  // exact sums of the last rows
-  int rows_ = 0;                 // in pending_
-};
 
 // One query head with the key head that it reads; the same calls as reference::Head.
 class PlainHead {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kWorthThreads = 2e7;  // multiply-adds
 constexpr std::int64_t kColumns = 8, kRows = 8, kTerms = 512;
-constexpr std::int64_t kWideColumns = 256;
+constexpr std::int64_t kWideColumns = 64;  // of a thread: the columns of b stay in its caches
 
 double work_of(std::int64_t rows, std::int64_t terms, std::int64_t columns) {
   return static_cast<double>(rows) * static_cast<double>(terms) * static_cast<double>(columns);
@@ -115,7 +115,7 @@ Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, const Plai
   const double work = work_of(a.rows, a.columns, b.columns);
   for_each_block(b.columns, kWideColumns, work, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t row = 0; row < a.rows; ++row) {
-      RowSums sums(count, variant);
+      RowSums sums(count, variant.rounding());
       const float* const first_added = added.rows > 0 ? added.row(row) + first : nullptr;
       if (first_added != nullptr && variant.fused) std::copy_n(first_added, count, sums.finish().begin());
       for (std::int64_t n = 0; n < a.columns; ++n) {

@@ -85,10 +85,11 @@ std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (std::string reason = dim_refusal("dim_v", p.dim_v, max_dim); !reason.empty()) return reason;
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
-  const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows) + 1;
-  if (p.heads_q <= kMaxNumbers / tiles && p.batch <= kMaxNumbers / tiles / p.heads_q) return {};
-  return "batch x heads_q x tiles = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x " +
-         std::to_string(tiles) + ", takes up to " + std::to_string(kMaxNumbers);
+  // One more, since a sequence's last tile may be of twice as many rows, and they are padded.
+  const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows), most = kMaxNumbers / (tiles + 1);
+  if (p.heads_q <= most && p.batch <= most / p.heads_q) return {};
+  return "batch x heads_q x (tiles + 1) = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x (" +
+         std::to_string(tiles) + " + 1), takes up to " + std::to_string(kMaxNumbers);
 }
 
 // As many sequences as have K and V of at most kSectionBytes. Up to 128 columns of V also at most kShortSectionHeads
