@@ -35,9 +35,8 @@ HostMatrix<Number> host(const Matrix<Number>& m) {
 }
 
 template <class Number>
-bool product_is_worth_it(const Matrix<Number>& a, const Matrix<Number>& b) {
-  return 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.columns) * static_cast<double>(b.columns) >=
-         kWorthTransfers;
+double flops_of(const Matrix<Number>& a, const Matrix<Number>& b) {
+  return 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.columns) * static_cast<double>(b.columns);
 }
 
 // Gradients with the sizes of the heads, which write(gradients) fills.
@@ -49,19 +48,9 @@ Heads<Number> gradients_of(const Heads<Number>& heads, const Write& write) {
   return result;
 }
 
-template <class OnDevice, class OnCpu>
-auto where_it_fits(bool worth_it, const OnDevice& on_device, const OnCpu& on_cpu) {
-  if (!worth_it) return on_cpu();
-  try {
-    return on_device();
-  } catch (const Error& error) {
-    if (error.status() != Status::out_of_memory) throw;
-    return on_cpu();
-  }
-}
-
 class OnGpu final : public verification::LayerEvaluator {
  public:
+  explicit OnGpu(double least_flops) : least_flops_(least_flops) {}
   Matrix<double> multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) const override;
   Matrix<float> multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
                          const PlainVariant& variant) const override;
@@ -72,6 +61,20 @@ class OnGpu final : public verification::LayerEvaluator {
                        const PlainVariant& variant) const override;
   Heads<float> attend_backward(const AttentionProblem& p, const Heads<float>& heads, const Matrix<float>& out,
                                const Matrix<float>& dout, const PlainVariant& variant) const override;
+
+ private:
+  template <class OnDevice, class OnCpu>
+  auto where_it_fits(double flops, const OnDevice& on_device, const OnCpu& on_cpu) const {
+    if (flops < least_flops_) return on_cpu();
+    try {
+      return on_device();
+    } catch (const Error& error) {
+      if (error.status() != Status::out_of_memory) throw;
+      return on_cpu();
+    }
+  }
+
+  double least_flops_;
 };
 
 Matrix<double> OnGpu::multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) const {
@@ -80,7 +83,7 @@ Matrix<double> OnGpu::multiply(const Matrix<double>& a, const Matrix<double>& b,
     cuda::reference::product(host(a), host(b), host(added), result.values.data());
     return result;
   };
-  return where_it_fits(product_is_worth_it(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added); });
+  return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added); });
 }
 
 Matrix<float> OnGpu::multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
@@ -90,8 +93,7 @@ Matrix<float> OnGpu::multiply(const Matrix<float>& a, const Matrix<float>& b, co
     cuda::reference::product(host(a), host(b), host(added), form_of(variant), result.values.data());
     return result;
   };
-  return where_it_fits(product_is_worth_it(a, b), on_device,
-                       [&] { return LayerEvaluator::multiply(a, b, added, variant); });
+  return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added, variant); });
 }
 
 Matrix<double> OnGpu::attend(const AttentionProblem& p, const Heads<double>& heads) const {
@@ -101,7 +103,7 @@ Matrix<double> OnGpu::attend(const AttentionProblem& p, const Heads<double>& hea
     cuda::reference::attend(p, given, out.values.data());
     return out;
   };
-  return where_it_fits(flops(p) >= kWorthTransfers, on_device, [&] { return LayerEvaluator::attend(p, heads); });
+  return where_it_fits(flops(p), on_device, [&] { return LayerEvaluator::attend(p, heads); });
 }
 
 Heads<double> OnGpu::attend_backward(const AttentionProblem& p, const Heads<double>& heads,
@@ -113,8 +115,7 @@ Heads<double> OnGpu::attend_backward(const AttentionProblem& p, const Heads<doub
       cuda::reference::attend_backward(p, given, gradients);
     });
   };
-  return where_it_fits(flops(p) >= kWorthTransfers, on_device,
-                       [&] { return LayerEvaluator::attend_backward(p, heads, dout); });
+  return where_it_fits(flops(p), on_device, [&] { return LayerEvaluator::attend_backward(p, heads, dout); });
 }
 
 Matrix<float> OnGpu::attend(const AttentionProblem& p, const Heads<float>& heads, const PlainVariant& variant) const {
@@ -125,8 +126,7 @@ Matrix<float> OnGpu::attend(const AttentionProblem& p, const Heads<float>& heads
     verification::round_to(p.result_dtype, out);
     return out;
   };
-  return where_it_fits(flops(p) >= kWorthTransfers, on_device,
-                       [&] { return LayerEvaluator::attend(p, heads, variant); });
+  return where_it_fits(flops(p), on_device, [&] { return LayerEvaluator::attend(p, heads, variant); });
 }
 
 Heads<float> OnGpu::attend_backward(const AttentionProblem& p, const Heads<float>& heads, const Matrix<float>& out,
@@ -142,14 +142,18 @@ Heads<float> OnGpu::attend_backward(const AttentionProblem& p, const Heads<float
     for (Matrix<float>* const one : {&result.q, &result.k, &result.v}) verification::round_to(p.result_dtype, *one);
     return result;
   };
-  return where_it_fits(flops(p) >= kWorthTransfers, on_device,
+  return where_it_fits(flops(p), on_device,
                        [&] { return LayerEvaluator::attend_backward(p, heads, out, dout, variant); });
 }
 
 }  // namespace
 
+std::unique_ptr<const verification::LayerEvaluator> layer_evaluator_on_gpu(double least_flops) {
+  return std::make_unique<OnGpu>(least_flops);
+}
+
 const verification::LayerEvaluator& layer_evaluator(DeviceKind device) {
-  static const auto& on_gpu = core::never_destroyed<OnGpu>();
+  static const auto& on_gpu = core::never_destroyed<OnGpu>(kWorthTransfers);
   return device == DeviceKind::cpu ? verification::layer_evaluator_on_cpu() : on_gpu;
 }
 

@@ -1,5 +1,5 @@
-// Attention between the heads of a layer's evaluation: by the formula in double precision, and by attention's plain
-// evaluation.
+// The CPU's evaluator. Attention between the heads of a layer: by the formula in double precision, and by attention's
+// plain evaluation.
 #include <algorithm>
 #include <cmath>
 #include <functional>
