@@ -17,6 +17,7 @@
 namespace fovea::cuda {
 namespace {
 
+using verification::Factor;
 using verification::Heads;
 using verification::LayerEvaluator;
 using verification::Matrix;
@@ -93,8 +94,38 @@ std::string text_of(const PlainVariant& v) {
          (v.divided_last ? " divided_last" : "") + (v.tensor_cores ? " tensor_cores" : "");
 }
 
-void check_products(const LayerEvaluator& gpu, Count& count) {
+// Every product also with both factors transposed in memory.
+void check_exact_products(const LayerEvaluator& gpu, const Matrix<float>& a, const Matrix<float>& b,
+                          const Matrix<float>& added, const std::string& sizes, Count& count) {
   const LayerEvaluator& cpu = verification::layer_evaluator_on_cpu();
+  const Matrix<double> wide_a = widened(a), wide_b = widened(b), wide_added = widened(added);
+  const Matrix<double> a_t = transposed(wide_a), b_t = transposed(wide_b);
+  const Matrix<float> narrow_b_t = transposed(b);
+  const Matrix<double> wanted = cpu.multiply(wide_a, wide_b, {});
+  const auto is_right = [&wanted](const Matrix<double>& got) { return distance(got, wanted) <= kAgreement; };
+  count.add(is_right(gpu.multiply(wide_a, wide_b, {})), "product", sizes);
+  count.add(is_right(gpu.multiply(Factor(a_t, true), Factor(b_t, true), {})), "product of transposes", sizes);
+  count.add(is_right(gpu.multiply(wide_a, b)), "product by fp32", sizes);
+  count.add(is_right(gpu.multiply(Factor(a_t, true), Factor(narrow_b_t, true))), "product by a transpose", sizes);
+  count.add(distance(gpu.multiply(wide_a, wide_b, wide_added), cpu.multiply(wide_a, wide_b, wide_added)) <= kAgreement,
+            "added product", sizes);
+}
+
+void check_plain_products(const LayerEvaluator& gpu, const Matrix<float>& a, const Matrix<float>& b,
+                          const Matrix<float>& added, const std::string& sizes, Count& count) {
+  const LayerEvaluator& cpu = verification::layer_evaluator_on_cpu();
+  const Matrix<float> a_t = transposed(a), b_t = transposed(b);
+  for (const PlainVariant& v : variants()) {
+    const std::string of = sizes + text_of(v);
+    const Matrix<float> wanted = cpu.multiply(a, b, {}, v);
+    count.add(same_bits(gpu.multiply(a, b, {}, v), wanted), "plain product", of);
+    count.add(same_bits(gpu.multiply(Factor(a_t, true), Factor(b_t, true), {}, v), wanted),
+              "plain product of transposes", of);
+    count.add(same_bits(gpu.multiply(a, b, added, v), cpu.multiply(a, b, added, v)), "added plain product", of);
+  }
+}
+
+void check_products(const LayerEvaluator& gpu, Count& count) {
   for (const auto& [rows, terms, columns] : {std::tuple{1, 1, 1},
                                              {3, 5, 7},
                                              {5, 0, 3},
@@ -105,18 +136,11 @@ void check_products(const LayerEvaluator& gpu, Count& count) {
                                              {200, 31, 1}}) {
     const std::string sizes =
         std::to_string(rows) + " x " + std::to_string(terms) + " x " + std::to_string(columns) + " ";
-    const Matrix<double> a = widened(filled(rows, terms, 1)), b = widened(filled(terms, columns, 2)),
-                         added = widened(filled(rows, columns, 3));
-    count.add(distance(gpu.multiply(a, b, {}), cpu.multiply(a, b, {})) <= kAgreement, "product", sizes);
-    count.add(distance(gpu.multiply(a, b, added), cpu.multiply(a, b, added)) <= kAgreement, "added product", sizes);
-    for (const float size : {1.0f, 0x1p-70f}) {  // the products of small numbers are subnormal
-      const Matrix<float> c = filled(rows, terms, 4, size), d = filled(terms, columns, 5, size),
-                          before = filled(rows, columns, 6, size * size);
-      for (const PlainVariant& v : variants()) {
-        const std::string of = sizes + text_of(v);
-        count.add(same_bits(gpu.multiply(c, d, {}, v), cpu.multiply(c, d, {}, v)), "plain product", of);
-        count.add(same_bits(gpu.multiply(c, d, before, v), cpu.multiply(c, d, before, v)), "added plain product", of);
-      }
+    for (const float size : {1.0f, 0x1p-70f}) {  // the products of small numbers are subnormal in fp32
+      const Matrix<float> a = filled(rows, terms, 1, size), b = filled(terms, columns, 2, size),
+                          added = filled(rows, columns, 3, size * size);
+      check_exact_products(gpu, a, b, added, sizes, count);
+      check_plain_products(gpu, a, b, added, sizes, count);
     }
   }
 }

@@ -13,6 +13,24 @@ MatrixMemory<Number> uploaded(const HostMatrix<Number>& m) {
   return {m.rows, m.columns, m.values};
 }
 
+template <class Number>
+DeviceMatrix<Number> view_of(const MatrixMemory<Number>& memory, const HostMatrix<Number>& m) {
+  return m.is_transposed ? memory.view().transposed() : memory.view();
+}
+
+// Calls write(a, b, added, result) with all of them on the device.
+template <class Number, class B, class Write>
+void compute_product(const HostMatrix<Number>& a, const HostMatrix<B>& b, const HostMatrix<Number>& added,
+                     Number* result, const Write& write) {
+  const MatrixMemory<Number> memory_a = uploaded(a), memory_added = uploaded(added);
+  const MatrixMemory<B> memory_b = uploaded(b);
+  const DeviceMatrix<Number> device_a = view_of(memory_a, a);
+  const DeviceMatrix<B> device_b = view_of(memory_b, b);
+  const MatrixMemory<Number> sums(device_a.rows, device_b.columns);
+  write(device_a, device_b, memory_added.view(), sums.view());
+  sums.download(result);
+}
+
 // The heads on the device, and the pairs of one of them.
 template <class Number>
 struct DeviceHeads {
@@ -61,18 +79,16 @@ PlainPairs plain_pairs_of(const AttentionProblem& p, const PlainForm& form) {
 
 void product(const HostMatrix<double>& a, const HostMatrix<double>& b, const HostMatrix<double>& added,
              double* result) {
-  const auto device_a = uploaded(a), device_b = uploaded(b), device_added = uploaded(added);
-  const MatrixMemory<double> sums(a.rows, b.columns);
-  write_product(device_a.view(), device_b.view(), device_added.view(), sums.view());
-  sums.download(result);
+  compute_product(a, b, added, result, [](const auto&... matrices) { write_product(matrices...); });
+}
+
+void product(const HostMatrix<double>& a, const HostMatrix<float>& b, double* result) {
+  compute_product(a, b, {}, result, [](const auto&... matrices) { write_product(matrices...); });
 }
 
 void product(const HostMatrix<float>& a, const HostMatrix<float>& b, const HostMatrix<float>& added,
              const PlainForm& form, float* result) {
-  const auto device_a = uploaded(a), device_b = uploaded(b), device_added = uploaded(added);
-  const MatrixMemory<float> sums(a.rows, b.columns);
-  write_product(device_a.view(), device_b.view(), device_added.view(), sums.view(), form);
-  sums.download(result);
+  compute_product(a, b, added, result, [&form](const auto&... matrices) { write_product(matrices..., form); });
 }
 
 void attend(const AttentionProblem& p, const HostHeads<double>& heads, double* out) {

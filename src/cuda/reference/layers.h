@@ -9,18 +9,20 @@
 
 namespace fovea::cuda::reference {
 
-// Dense rows on the host.
+// Dense rows on the host; a factor of a product may be its transpose.
 template <class Number>
 struct HostMatrix {
   const Number* values = nullptr;
   std::int64_t rows = 0, columns = 0;
+  bool is_transposed = false;
 };
 
 // All functions wait for the device and write their results to the host. They throw Error(out_of_memory), before they
 // write anything, if their matrices do not fit the device.
 
-// result [a.rows, b.columns] = a b, plus `added` if it has rows. The plain one has the same bits as on the CPU.
+// result = a b, plus `added` if it has rows. The plain one has the same bits as on the CPU.
 void product(const HostMatrix<double>& a, const HostMatrix<double>& b, const HostMatrix<double>& added, double* result);
+void product(const HostMatrix<double>& a, const HostMatrix<float>& b, double* result);
 void product(const HostMatrix<float>& a, const HostMatrix<float>& b, const HostMatrix<float>& added,
              const PlainForm& form, float* result);
 

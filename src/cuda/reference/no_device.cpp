@@ -19,6 +19,7 @@ BackwardRows backward_rows(const AttentionProblem&, const BackwardTensors&, cons
 }
 
 void product(const HostMatrix<double>&, const HostMatrix<double>&, const HostMatrix<double>&, double*) { refuse(); }
+void product(const HostMatrix<double>&, const HostMatrix<float>&, double*) { refuse(); }
 void product(const HostMatrix<float>&, const HostMatrix<float>&, const HostMatrix<float>&, const PlainForm&, float*) {
   refuse();
 }

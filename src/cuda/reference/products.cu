@@ -13,9 +13,12 @@ constexpr int kThreads = 256, kTile = 64;
 constexpr int kAcross = 16, kEach = kTile / kAcross;  // a thread's sums are kAcross rows and columns from one another
 constexpr std::int64_t kMostCtas = 1 << 20;           // they take tiles in turn
 
-template <class Number>
+// b of a product in double precision may have fp32 numbers.
+template <class Number, class B>
 struct Product {
-  DeviceMatrix<Number> a, b, added, result;
+  DeviceMatrix<Number> a;
+  DeviceMatrix<B> b;
+  DeviceMatrix<Number> added, result;
   TermOrder order;
   bool starts_from_added;
 };
@@ -42,8 +45,8 @@ __device__ void load_tile(const Lines<Number>& lines, std::int64_t first, const 
   }
 }
 
-template <class Sum>
-__global__ void __launch_bounds__(kThreads) tiled_product(Product<typename Sum::Number> p) {
+template <class Sum, class B>
+__global__ void __launch_bounds__(kThreads) tiled_product(Product<typename Sum::Number, B> p) {
   using Number = typename Sum::Number;
   __shared__ typename Sum::Term a[kTermsAtOnce][kTile + 1], b[kTermsAtOnce][kTile + 1];
   const int own_row = threadIdx.x / kAcross, own_column = threadIdx.x % kAcross;
@@ -70,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) tiled_product(Product<typename Sum::
       for_each_sum([&](Sum& sum, std::int64_t row, std::int64_t column) { sum.value = added_at(row, column); });
     for (std::int64_t first = 0; first < terms.size(); first += kTermsAtOnce) {
       load_tile(Lines<Number>{p.a.data, rows, p.a.row, p.a.column}, first_row, p.order, terms, first, a);
-      load_tile(Lines<Number>{p.b.data, columns, p.b.column, p.b.row}, first_column, p.order, terms, first, b);
+      load_tile(Lines<B>{p.b.data, columns, p.b.column, p.b.row}, first_column, p.order, terms, first, b);
       __syncthreads();
 #pragma unroll
       for (int t = 0; t < kTermsAtOnce; ++t) {
@@ -93,11 +96,11 @@ __global__ void __launch_bounds__(kThreads) tiled_product(Product<typename Sum::
   }
 }
 
-template <class Sum>
-void launch(const Product<typename Sum::Number>& p) {
+template <class Sum, class B>
+void launch(const Product<typename Sum::Number, B>& p) {
   const std::int64_t tiles = (p.result.rows + kTile - 1) / kTile * ((p.result.columns + kTile - 1) / kTile);
   if (tiles == 0) return;
-  tiled_product<Sum><<<static_cast<unsigned>(std::min(tiles, kMostCtas)), kThreads>>>(p);
+  tiled_product<Sum, B><<<static_cast<unsigned>(std::min(tiles, kMostCtas)), kThreads>>>(p);
   check(cudaGetLastError(), "the reference's product");
 }
 
@@ -105,13 +108,19 @@ void launch(const Product<typename Sum::Number>& p) {
 
 void write_product(const DeviceMatrix<double>& a, const DeviceMatrix<double>& b, const DeviceMatrix<double>& added,
                    const DeviceMatrix<double>& result) {
-  launch<ExactSum>({a, b, added, result, {}, false});
+  launch<ExactSum, double>({a, b, added, result, {}, false});
+}
+
+void write_product(const DeviceMatrix<double>& a, const DeviceMatrix<float>& b, const DeviceMatrix<double>& added,
+                   const DeviceMatrix<double>& result) {
+  launch<ExactSum, float>({a, b, added, result, {}, false});
 }
 
 void write_product(const DeviceMatrix<float>& a, const DeviceMatrix<float>& b, const DeviceMatrix<float>& added,
                    const DeviceMatrix<float>& result, const PlainForm& form) {
-  const Product<float> product{a, b, added, result, order_of(form, a.columns), form.fused && added.data != nullptr};
-  with_sum_of(form, [&product](auto sum) { launch<decltype(sum)>(product); });
+  const Product<float, float> product{
+      a, b, added, result, order_of(form, a.columns), form.fused && added.data != nullptr};
+  with_sum_of(form, [&product](auto sum) { launch<decltype(sum), float>(product); });
 }
 
 }  // namespace fovea::cuda::reference

@@ -10,6 +10,8 @@ namespace fovea::cuda::reference {
 // sum has the same bits as on the CPU; sums of a fused one start from `added`. `result` must not overlap a or b.
 void write_product(const DeviceMatrix<double>& a, const DeviceMatrix<double>& b, const DeviceMatrix<double>& added,
                    const DeviceMatrix<double>& result);
+void write_product(const DeviceMatrix<double>& a, const DeviceMatrix<float>& b, const DeviceMatrix<double>& added,
+                   const DeviceMatrix<double>& result);
 void write_product(const DeviceMatrix<float>& a, const DeviceMatrix<float>& b, const DeviceMatrix<float>& added,
                    const DeviceMatrix<float>& result, const PlainForm& form);
 

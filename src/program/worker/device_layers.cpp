@@ -13,6 +13,7 @@ namespace {
 using cuda::reference::HostHeads;
 using cuda::reference::HostMatrix;
 using cuda::reference::PlainForm;
+using verification::Factor;
 using verification::Heads;
 using verification::Matrix;
 using verification::PlainVariant;
@@ -30,13 +31,13 @@ PlainForm form_of(const PlainVariant& variant) {
 }
 
 template <class Number>
-HostMatrix<Number> host(const Matrix<Number>& m) {
-  return {m.values.data(), m.rows, m.columns};
+HostMatrix<Number> host(const Factor<Number>& factor) {
+  return {factor.matrix.values.data(), factor.matrix.rows, factor.matrix.columns, factor.is_transposed};
 }
 
-template <class Number>
-double flops_of(const Matrix<Number>& a, const Matrix<Number>& b) {
-  return 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.columns) * static_cast<double>(b.columns);
+template <class A, class B>
+double flops_of(const Factor<A>& a, const Factor<B>& b) {
+  return 2.0 * static_cast<double>(a.rows()) * static_cast<double>(a.columns()) * static_cast<double>(b.columns());
 }
 
 // Gradients with the sizes of the heads, which write(gradients) fills.
@@ -51,8 +52,9 @@ Heads<Number> gradients_of(const Heads<Number>& heads, const Write& write) {
 class OnGpu final : public verification::LayerEvaluator {
  public:
   explicit OnGpu(double least_flops) : least_flops_(least_flops) {}
-  Matrix<double> multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) const override;
-  Matrix<float> multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
+  Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const override;
+  Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const override;
+  Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
                          const PlainVariant& variant) const override;
   Matrix<double> attend(const AttentionProblem& p, const Heads<double>& heads) const override;
   Heads<double> attend_backward(const AttentionProblem& p, const Heads<double>& heads,
@@ -77,20 +79,29 @@ class OnGpu final : public verification::LayerEvaluator {
   double least_flops_;
 };
 
-Matrix<double> OnGpu::multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) const {
+Matrix<double> OnGpu::multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const {
   const auto on_device = [&] {
-    Matrix<double> result(a.rows, b.columns);
-    cuda::reference::product(host(a), host(b), host(added), result.values.data());
+    Matrix<double> result(a.rows(), b.columns());
+    cuda::reference::product(host(a), host(b), host(Factor(added)), result.values.data());
     return result;
   };
   return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added); });
 }
 
-Matrix<float> OnGpu::multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
+Matrix<double> OnGpu::multiply(const Factor<double>& a, const Factor<float>& b) const {
+  const auto on_device = [&] {
+    Matrix<double> result(a.rows(), b.columns());
+    cuda::reference::product(host(a), host(b), result.values.data());
+    return result;
+  };
+  return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b); });
+}
+
+Matrix<float> OnGpu::multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
                               const PlainVariant& variant) const {
   const auto on_device = [&] {
-    Matrix<float> result(a.rows, b.columns);
-    cuda::reference::product(host(a), host(b), host(added), form_of(variant), result.values.data());
+    Matrix<float> result(a.rows(), b.columns());
+    cuda::reference::product(host(a), host(b), host(Factor(added)), form_of(variant), result.values.data());
     return result;
   };
   return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added, variant); });

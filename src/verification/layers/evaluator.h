@@ -21,8 +21,9 @@ class LayerEvaluator {
   virtual ~LayerEvaluator() = default;
 
   // As product() of matrix.h.
-  virtual Matrix<double> multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) const;
-  virtual Matrix<float> multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
+  virtual Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const;
+  virtual Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const;
+  virtual Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
                                  const PlainVariant& variant) const;
 
   // By the formula.

@@ -111,16 +111,31 @@ Matrix<float> matrix_of(const RowValues& values, std::int64_t batch, std::int64_
   return m;
 }
 
-}  // namespace
-
-Matrix<double> LayerEvaluator::multiply(const Matrix<double>& a, const Matrix<double>& b,
-                                        const Matrix<double>& added) const {
-  return product(a, b, added);
+// The factor itself, or its transpose in the memory given.
+template <class Number>
+const Matrix<Number>& matrix_of(const Factor<Number>& factor, Matrix<Number>& memory) {
+  if (!factor.is_transposed) return factor.matrix;
+  memory = transposed(factor.matrix);
+  return memory;
 }
 
-Matrix<float> LayerEvaluator::multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added,
+}  // namespace
+
+Matrix<double> LayerEvaluator::multiply(const Factor<double>& a, const Factor<double>& b,
+                                        const Matrix<double>& added) const {
+  Matrix<double> own_a, own_b;
+  return product(matrix_of(a, own_a), matrix_of(b, own_b), added);
+}
+
+Matrix<double> LayerEvaluator::multiply(const Factor<double>& a, const Factor<float>& b) const {
+  Matrix<float> own_b;
+  return LayerEvaluator::multiply(a, cast<double>(matrix_of(b, own_b)), {});
+}
+
+Matrix<float> LayerEvaluator::multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
                                        const PlainVariant& variant) const {
-  return product(a, b, variant, added);
+  Matrix<float> own_a, own_b;
+  return product(matrix_of(a, own_a), matrix_of(b, own_b), variant, added);
 }
 
 Matrix<double> LayerEvaluator::attend(const AttentionProblem& p, const Heads<double>& heads) const {
