@@ -26,7 +26,7 @@ const Values& values() {
   return all;
 }
 
-[[maybe_unused]] const Values& read_at_load = values();
+[[maybe_unused]] const Values& environment_at_load = values();
 
 }  // namespace
 

@@ -74,7 +74,7 @@ const Affinity& affinity() {
   return at_load;
 }
 
-[[maybe_unused]] const Affinity& read_at_load = affinity();
+[[maybe_unused]] const Affinity& affinity_at_load = affinity();
 
 }  // namespace
 

@@ -29,6 +29,7 @@ CancelFlag cancel_flag(const core::RunContext& context);
 [[noreturn]] void fail_cancelled(const core::Plan& plan);
 
 constexpr std::int64_t divide_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step; }
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 constexpr std::int64_t align_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace fovea::cpu

@@ -12,8 +12,8 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr std::int64_t kEnoughTasks = 64;  // keys are split into chunks until there are this many tasks
-constexpr std::int64_t kMinChunkKeys = 512;
+constexpr std::int64_t kEnoughFewQueriesTasks = 64;  // keys are split into chunks until there are this many tasks
+constexpr std::int64_t kMinFewQueriesChunk = 512;
 // Bytes of K and V of all sequences beyond which the caches may not hold them. Many rows leave more time for
 // prefetching, so it pays earlier.
 constexpr std::int64_t kFarBytes = std::int64_t{12} << 20, kFarBytesOfManyRows = std::int64_t{6} << 20;
@@ -92,8 +92,8 @@ FewQueriesPlan::FewQueriesPlan(const Kernels& by, const AttentionProblem& p) : F
   first_key = std::clamp<std::int64_t>(shape.window_begin, 0, shape.len_k);
   const std::int64_t end_key = std::clamp<std::int64_t>(shape.len_q - 1 + shape.window_end, first_key, shape.len_k);
   keys = end_key - first_key;
-  const std::int64_t wanted = divide_up(kEnoughTasks, std::max<std::int64_t>(1, sequences.count));
-  const std::int64_t most_chunks = std::clamp<std::int64_t>(keys / kMinChunkKeys, 1, wanted);
+  const std::int64_t wanted = divide_up(kEnoughFewQueriesTasks, std::max<std::int64_t>(1, sequences.count));
+  const std::int64_t most_chunks = std::clamp<std::int64_t>(keys / kMinFewQueriesChunk, 1, wanted);
   chunk_keys =
       std::max<std::int64_t>(1, divide_up(divide_up(keys, most_chunks), by.few_chunk_step)) * by.few_chunk_step;
   chunks = std::max<std::int64_t>(1, divide_up(keys, chunk_keys));

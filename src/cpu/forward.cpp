@@ -13,10 +13,10 @@
 namespace fovea::cpu {
 namespace {
 
-constexpr std::int64_t kMaxTiles = 8;      // query tiles that read a key block while it is in the cache
-constexpr std::int64_t kEnoughTasks = 32;  // slabs shrink, down to one tile, until there are this many tasks
+constexpr std::int64_t kMaxTiles = 8;          // query tiles that read a key block while it is in the cache
+constexpr std::int64_t kEnoughSlabTasks = 32;  // slabs shrink, down to one tile, until there are this many tasks
 constexpr std::int64_t kFewTiles = 8;
-constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed K and V in one wave
+constexpr std::int64_t kPackedKeysBudget = std::int64_t{64} << 20;  // bytes of packed K and V in one wave
 
 class ForwardRun {
  public:
@@ -98,7 +98,8 @@ ForwardPlan::ForwardPlan(const Kernels& by, const AttentionProblem& p)
 TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p) : ForwardPlan(by, p) {
   blocks = divide_up(p.len_k, by.key_block);
   const std::int64_t query_tiles = divide_up(rows, by.query_tile);
-  const std::int64_t slab_tiles = std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughTasks, 1, kMaxTiles);
+  const std::int64_t slab_tiles =
+      std::clamp<std::int64_t>(sequences.count * query_tiles / kEnoughSlabTasks, 1, kMaxTiles);
   slab_rows = slab_tiles * by.query_tile;
   // A few slabs, an odd number: one more makes them smaller and lets two threads do as much each.
   if (sequences.count == 1 && query_tiles % 2 == 1 && query_tiles > 1 && query_tiles < kFewTiles)
@@ -109,7 +110,7 @@ TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p)
   v_bytes = align_up(by.packed_v_bytes(shape) * blocks);
   wave = sequences.count;
   if (!packs_itself)
-    wave = std::clamp<std::int64_t>(kPackedBudget / std::max<std::int64_t>(1, k_bytes + v_bytes), 1,
+    wave = std::clamp<std::int64_t>(kPackedKeysBudget / std::max<std::int64_t>(1, k_bytes + v_bytes), 1,
                                     std::max<std::int64_t>(1, sequences.count));
   packed_bytes = packs_itself ? 0 : wave * (k_bytes + v_bytes);
   scratch_bytes = align_up(by.forward_scratch_bytes(shape, std::min(slab_rows, rows), packs_itself));

@@ -11,10 +11,10 @@ namespace {
 using cpu::align_up;
 using cpu::divide_up;
 
-// A large product becomes kEnoughTiles, or as many as have kLargeTile multiply-adds: repacking operands then takes
+// A large product becomes kEnoughLargeTiles, or as many as have kLargeTile multiply-adds: repacking operands then takes
 // little of the time. A small product becomes kFewTiles.
-constexpr std::int64_t kLargeTile = std::int64_t{1} << 29, kEnoughTiles = 6, kFewTiles = 4;
-constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRows = 64, kLeastColumns = 384;
+constexpr std::int64_t kLargeTile = std::int64_t{1} << 29, kEnoughLargeTiles = 6, kFewTiles = 4;
+constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRowsOfSmall = 64, kLeastColumns = 384;
 
 std::string words_of(const WholeProduct& p, const Tiling& tiling) {
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": " +
@@ -31,8 +31,8 @@ bool is_of(const WholeProduct& whole, const BatchedProduct& p) {
 Tiling tiling_of(const BatchedProduct& p, const TileSize& largest) {
   const std::int64_t large_tiles = p.count * p.m * p.n * p.k / kLargeTile;
   const bool is_large = large_tiles >= 2;
-  const std::int64_t wanted = is_large ? std::min(large_tiles, kEnoughTiles) : kFewTiles;
-  const std::int64_t least_rows = is_large ? kLeastRowsOfLarge : kLeastRows;
+  const std::int64_t wanted = is_large ? std::min(large_tiles, kEnoughLargeTiles) : kFewTiles;
+  const std::int64_t least_rows = is_large ? kLeastRowsOfLarge : kLeastRowsOfSmall;
   std::int64_t row_tiles = divide_up(p.m, largest.rows), column_tiles = divide_up(p.n, largest.columns);
   for (;;) {
     Tiling tiling{};

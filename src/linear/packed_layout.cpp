@@ -9,14 +9,12 @@
 namespace fovea::linear {
 namespace {
 
-using cpu::divide_up;
+using cpu::divide_up, cpu::round_up;
 
 constexpr std::int64_t kMostColumns = 4096;                                       // of a part with an fp32 result
 constexpr std::int64_t kSumsRows = 2048, kSumsColumns = 2048;                     // of a part with another result
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 15, kPieceDepth = 32;  // of b, that a task packs
 constexpr std::int64_t kMostRows = 144, kLeastRows = 48, kLeastLastRows = 24, kEnoughRowTiles = 8, kEnoughTiles = 12;
-
-std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 
 // The last part of a dimension in parts of `most`; `most` itself if it is a whole number of them.
 std::int64_t rest_of(std::int64_t size, std::int64_t most) { return size % most == 0 ? most : size % most; }

@@ -11,13 +11,11 @@
 namespace fovea::linear {
 namespace {
 
-using cpu::divide_up;
+using cpu::divide_up, cpu::round_up;
 
 // The K blocks of b that are packed at once, twice: packed b stays in the caches until it is read, unless a single block
 // is larger.
 constexpr std::int64_t kPackedBytes = std::int64_t{1} << 22;
-
-std::int64_t round_up(std::int64_t value, std::int64_t step) { return divide_up(value, step) * step; }
 
 // One product, or a part of its result, with the panels that are packed at once.
 class Packed {
