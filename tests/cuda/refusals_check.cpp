@@ -12,6 +12,7 @@
 #include "attention/scale.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
+#include "cuda/runtime/launch.h"
 #include "device_call.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
@@ -232,7 +233,8 @@ std::string wrong_refusal(const Error& error) {
 }
 
 // Kernels are loaded at their first use, which takes memory of the driver's: a type's first calls, with not a byte
-// left, are refused before anything is written, or give what they give with memory.
+// left, are refused before anything is written, or give what they give with memory. After a refusal the driver may
+// never load the kernel again, and the call says so.
 void first_calls_without_memory() {
   for (const char* line : {"pass=bwd b=1 hq=1 hkv=1 lq=64 lk=16384 d=32 dtype=fp16 mask=none",
                            "pass=bwd b=1 hq=1 hkv=1 lq=16 lk=65536 d=256 dtype=fp32 mask=none"}) {
@@ -256,8 +258,14 @@ void first_calls_without_memory() {
       }
       taken.clear();
       call.poison(is_forward ? Pass::forward : Pass::backward);
-      if (const auto wanted = made(); !got.empty() && got != wanted) wrong = "other bits than with memory";
-      judge(std::string("first ") + (is_forward ? "forward" : "backward") + " with not a byte left, " + line, wrong);
+      const std::string title = std::string("first ") + (is_forward ? "forward" : "backward");
+      try {
+        if (const auto wanted = made(); !got.empty() && got != wanted) wrong = "other bits than with memory";
+      } catch (const Error& error) {
+        if (!got.empty() || error.details().problem != kNotLaunched) throw;
+        std::printf("%s, %s: the driver does not load the refused kernel again\n", title.c_str(), line);
+      }
+      judge(title + " with not a byte left, " + line, wrong);
       if (is_forward) taken = everything_left();  // for backward, which wants forward's results
     }
   }

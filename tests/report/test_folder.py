@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_an_interrupt_ends_every_process(write, out):
                                text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     while process.poll() is None and not list(out.glob("pictures/*.png")):
-        pass
+        time.sleep(0.05)
     assert process.poll() is None, "it ended before it could be interrupted"
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)  # the pipe ends when none that could write to it is left

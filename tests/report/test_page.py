@@ -61,11 +61,12 @@ def test_the_same_records_give_the_same_texts(study):
 
 @pytest.fixture(scope="module")
 def page_of_h200(vocabulary, tmp_path_factory) -> str:
-    """The page of the largest committed records, with its pictures. All are drawn; their files are no part of it."""
+    """The page of the largest committed records, with the panels that it embeds. The pictures' files are no part of it."""
     made = make_study(sorted(ROOT.glob("results/h200/*.jsonl")), vocabulary)
     report, folder = Report(made, pages(made, ROOT / "data/published")), tmp_path_factory.mktemp("h200")
     (folder / "pictures").mkdir()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "together", lambda picture, looks: None)
         patch.setattr(drawing, "save_png", lambda figure, path: None)
         report.draw(lambda name: folder / name)
     return report.files()["index.html"]

@@ -41,6 +41,20 @@ cudaLaunchAttribute cluster_of(int ctas) {
   return attribute;
 }
 
+// A kernel is loaded at its first launch. If there is no memory for it, this launch fails with out_of_memory. Driver 580
+// then never loads the kernel again: later launches fail with cudaErrorUnknown, whatever memory is free.
+void check_launch(cudaError_t status) {
+  if (status != cudaErrorUnknown) return check(status, "cudaLaunchKernelExC");
+  cudaGetLastError();  // so that the next check does not see this failure
+  core::fail({.status = Status::error,
+              .call = "cudaLaunchKernelExC",
+              .problem = std::string(kNotLaunched),
+              .got = text_of(status),
+              .wanted = "cudaSuccess",
+              .hint = "if its first launch failed for lack of memory, the driver does not load it again: start a new "
+                      "process, or set CUDA_MODULE_LOADING=EAGER"});
+}
+
 }  // namespace
 
 int resident_ctas(const void* function, int threads, int shared_bytes, int device) {
@@ -130,7 +144,7 @@ void launch(const void* function, std::int64_t ctas, int threads, int shared_byt
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = count;
-  check(cudaLaunchKernelExC(&config, function, arguments), "cudaLaunchKernelExC");
+  check_launch(cudaLaunchKernelExC(&config, function, arguments));
 }
 
 }  // namespace fovea::cuda

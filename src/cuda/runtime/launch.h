@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <string_view>
 
 namespace fovea::cuda {
 
@@ -33,6 +34,9 @@ enum class Carveout : std::uint8_t { as_needed, max_shared };
 // clusters. The driver is asked once per set of arguments. Call after resident_ctas, and before the first launch with
 // more than 8 thread blocks in a cluster, which this allows.
 int resident_clusters(const void* function, int threads, int shared_bytes, int cluster, int device);
+
+// The problem of an Error about a kernel that the driver did not launch and does not say why.
+inline constexpr std::string_view kNotLaunched = "the driver did not launch the kernel";
 
 // Enqueues on the current device; throws Error if the launch is refused. `parameters` is the kernel's only argument.
 // `cluster` neighbouring thread blocks form a cluster.
