@@ -17,10 +17,10 @@
 namespace fovea::cuda {
 namespace {
 
-using verification::Factor;
 using verification::Heads;
 using verification::LayerEvaluator;
 using verification::Matrix;
+using verification::Operand;
 using verification::PlainVariant;
 
 constexpr double kAgreement = 1e-12;  // of a tensor's norm
@@ -104,9 +104,9 @@ void check_exact_products(const LayerEvaluator& gpu, const Matrix<float>& a, con
   const Matrix<double> wanted = cpu.multiply(wide_a, wide_b, {});
   const auto is_right = [&wanted](const Matrix<double>& got) { return distance(got, wanted) <= kAgreement; };
   count.add(is_right(gpu.multiply(wide_a, wide_b, {})), "product", sizes);
-  count.add(is_right(gpu.multiply(Factor(a_t, true), Factor(b_t, true), {})), "product of transposes", sizes);
+  count.add(is_right(gpu.multiply(Operand(a_t, true), Operand(b_t, true), {})), "product of transposes", sizes);
   count.add(is_right(gpu.multiply(wide_a, b)), "product by fp32", sizes);
-  count.add(is_right(gpu.multiply(Factor(a_t, true), Factor(narrow_b_t, true))), "product by a transpose", sizes);
+  count.add(is_right(gpu.multiply(Operand(a_t, true), Operand(narrow_b_t, true))), "product by a transpose", sizes);
   count.add(distance(gpu.multiply(wide_a, wide_b, wide_added), cpu.multiply(wide_a, wide_b, wide_added)) <= kAgreement,
             "added product", sizes);
 }
@@ -119,7 +119,7 @@ void check_plain_products(const LayerEvaluator& gpu, const Matrix<float>& a, con
     const std::string of = sizes + text_of(v);
     const Matrix<float> wanted = cpu.multiply(a, b, {}, v);
     count.add(same_bits(gpu.multiply(a, b, {}, v), wanted), "plain product", of);
-    count.add(same_bits(gpu.multiply(Factor(a_t, true), Factor(b_t, true), {}, v), wanted),
+    count.add(same_bits(gpu.multiply(Operand(a_t, true), Operand(b_t, true), {}, v), wanted),
               "plain product of transposes", of);
     count.add(same_bits(gpu.multiply(a, b, added, v), cpu.multiply(a, b, added, v)), "added plain product", of);
   }

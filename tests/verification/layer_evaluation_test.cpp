@@ -255,14 +255,14 @@ TEST(LayerEvaluation, ProductsAreSums) {
   }
 }
 
-TEST(LayerEvaluation, AFactorMayBeATranspose) {
+TEST(LayerEvaluation, AnOperandMayBeATranspose) {
   const LayerEvaluator& evaluator = layer_evaluator_on_cpu();
   const Matrix<float> a = filled(5, 9, 1), b = filled(9, 7, 2), a_t = transposed(a), b_t = transposed(b);
   const Matrix<double> wide_a = cast<double>(a), wide_a_t = cast<double>(a_t),
                        wanted = product(wide_a, cast<double>(b));
-  EXPECT_EQ(evaluator.multiply(Factor(wide_a_t, true), Factor(b_t, true)).values, wanted.values);
+  EXPECT_EQ(evaluator.multiply(Operand(wide_a_t, true), Operand(b_t, true)).values, wanted.values);
   EXPECT_EQ(evaluator.multiply(wide_a, b).values, wanted.values);
-  EXPECT_EQ(evaluator.multiply(Factor(a_t, true), Factor(b_t, true), {}, {}).values, product(a, b, {}).values);
+  EXPECT_EQ(evaluator.multiply(Operand(a_t, true), Operand(b_t, true), {}, {}).values, product(a, b, {}).values);
 }
 
 }  // namespace

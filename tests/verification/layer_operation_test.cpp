@@ -68,15 +68,15 @@ TEST(LayerOperation, HeadsThatDoNotDivideAreRefused) {
 // A problem's expected results come from the evaluator of its device.
 TEST(LayerOperation, TheEvaluatorOfTheDeviceIsAsked) {
   struct Counting final : LayerEvaluator {
-    Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b,
+    Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b,
                             const Matrix<double>& added) const override {
       return LayerEvaluator::multiply(a, b, added);
     }
-    Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const override {
+    Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const override {
       ++products;
       return LayerEvaluator::multiply(a, b);
     }
-    Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
+    Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                            const PlainVariant& variant) const override {
       ++plain_products;
       return LayerEvaluator::multiply(a, b, added, variant);

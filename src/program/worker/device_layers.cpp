@@ -13,9 +13,9 @@ namespace {
 using cuda::reference::HostHeads;
 using cuda::reference::HostMatrix;
 using cuda::reference::PlainForm;
-using verification::Factor;
 using verification::Heads;
 using verification::Matrix;
+using verification::Operand;
 using verification::PlainVariant;
 
 constexpr double kWorthTransfers = 2e9;  // flops
@@ -31,12 +31,12 @@ PlainForm form_of(const PlainVariant& variant) {
 }
 
 template <class Number>
-HostMatrix<Number> host(const Factor<Number>& factor) {
-  return {factor.matrix.values.data(), factor.matrix.rows, factor.matrix.columns, factor.is_transposed};
+HostMatrix<Number> host(const Operand<Number>& operand) {
+  return {operand.matrix.values.data(), operand.matrix.rows, operand.matrix.columns, operand.is_transposed};
 }
 
 template <class A, class B>
-double flops_of(const Factor<A>& a, const Factor<B>& b) {
+double flops_of(const Operand<A>& a, const Operand<B>& b) {
   return 2.0 * static_cast<double>(a.rows()) * static_cast<double>(a.columns()) * static_cast<double>(b.columns());
 }
 
@@ -52,9 +52,10 @@ Heads<Number> gradients_of(const Heads<Number>& heads, const Write& write) {
 class OnGpu final : public verification::LayerEvaluator {
  public:
   explicit OnGpu(double least_flops) : least_flops_(least_flops) {}
-  Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const override;
-  Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const override;
-  Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
+  Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b,
+                          const Matrix<double>& added) const override;
+  Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const override;
+  Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                          const PlainVariant& variant) const override;
   Matrix<double> attend(const AttentionProblem& p, const Heads<double>& heads) const override;
   Heads<double> attend_backward(const AttentionProblem& p, const Heads<double>& heads,
@@ -79,16 +80,16 @@ class OnGpu final : public verification::LayerEvaluator {
   double least_flops_;
 };
 
-Matrix<double> OnGpu::multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const {
+Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<double>& b, const Matrix<double>& added) const {
   const auto on_device = [&] {
     Matrix<double> result(a.rows(), b.columns());
-    cuda::reference::product(host(a), host(b), host(Factor(added)), result.values.data());
+    cuda::reference::product(host(a), host(b), host(Operand(added)), result.values.data());
     return result;
   };
   return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added); });
 }
 
-Matrix<double> OnGpu::multiply(const Factor<double>& a, const Factor<float>& b) const {
+Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<float>& b) const {
   const auto on_device = [&] {
     Matrix<double> result(a.rows(), b.columns());
     cuda::reference::product(host(a), host(b), result.values.data());
@@ -97,11 +98,11 @@ Matrix<double> OnGpu::multiply(const Factor<double>& a, const Factor<float>& b) 
   return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b); });
 }
 
-Matrix<float> OnGpu::multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
+Matrix<float> OnGpu::multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                               const PlainVariant& variant) const {
   const auto on_device = [&] {
     Matrix<float> result(a.rows(), b.columns());
-    cuda::reference::product(host(a), host(b), host(Factor(added)), form_of(variant), result.values.data());
+    cuda::reference::product(host(a), host(b), host(Operand(added)), form_of(variant), result.values.data());
     return result;
   };
   return where_it_fits(flops_of(a, b), on_device, [&] { return LayerEvaluator::multiply(a, b, added, variant); });

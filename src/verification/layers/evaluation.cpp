@@ -151,7 +151,7 @@ auto LayerValues<Arithmetic>::computed(Activation which) -> Matrix<Number> {
 
 template <class Arithmetic>
 auto LayerValues<Arithmetic>::projected(const Step& step) -> Matrix<Number> {
-  Matrix<Number> result = arithmetic_.multiply(activation(step.from), Factor(at(inputs_->weight, step.part), true));
+  Matrix<Number> result = arithmetic_.multiply(activation(step.from), Operand(at(inputs_->weight, step.part), true));
   const Matrix<float>& bias = at(inputs_->bias, step.part);
   for (std::int64_t i = 0; bias.rows > 0 && i < result.rows; ++i) {
     for (std::int64_t c = 0; c < result.columns; ++c) result.row(i)[c] += static_cast<Number>(bias.row(0)[c]);
@@ -223,7 +223,7 @@ void LayerValues<Arithmetic>::attend_backward() {
 template <class Arithmetic>
 auto LayerValues<Arithmetic>::weight_gradient(Part part) -> Matrix<Number> {
   const Step& step = step_of(part);
-  return arithmetic_.multiply(Factor(gradient(step.to), true), activation(step.from),
+  return arithmetic_.multiply(Operand(gradient(step.to), true), activation(step.from),
                               cast<Number>(at(inputs_->dweight, part)));
 }
 

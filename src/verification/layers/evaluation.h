@@ -105,10 +105,12 @@ class ExactArithmetic {
  public:
   using Number = double;
   explicit ExactArithmetic(const LayerEvaluator& evaluator = layer_evaluator_on_cpu()) : evaluator_(&evaluator) {}
-  Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added = {}) const {
+  Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b, const Matrix<double>& added = {}) const {
     return evaluator_->multiply(a, b, added);
   }
-  Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const { return evaluator_->multiply(a, b); }
+  Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const {
+    return evaluator_->multiply(a, b);
+  }
   void store(Matrix<double>&) const {}
   Matrix<double> attend(const AttentionProblem& p, const Heads<double>& heads) const {
     return evaluator_->attend(p, heads);
@@ -128,7 +130,7 @@ class PlainArithmetic {
   using Number = float;
   PlainArithmetic(DType dtype, const PlainVariant& variant, const LayerEvaluator& evaluator = layer_evaluator_on_cpu())
       : dtype_(dtype), variant_(variant), evaluator_(&evaluator) {}
-  Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added = {}) const {
+  Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added = {}) const {
     return evaluator_->multiply(a, b, added, variant_);
   }
   void store(Matrix<float>& m) const { round_to(dtype_, m); }

@@ -21,9 +21,10 @@ class LayerEvaluator {
   virtual ~LayerEvaluator() = default;
 
   // As product() of matrix.h.
-  virtual Matrix<double> multiply(const Factor<double>& a, const Factor<double>& b, const Matrix<double>& added) const;
-  virtual Matrix<double> multiply(const Factor<double>& a, const Factor<float>& b) const;
-  virtual Matrix<float> multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
+  virtual Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b,
+                                  const Matrix<double>& added) const;
+  virtual Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const;
+  virtual Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                                  const PlainVariant& variant) const;
 
   // By the formula.

@@ -111,28 +111,28 @@ Matrix<float> matrix_of(const RowValues& values, std::int64_t batch, std::int64_
   return m;
 }
 
-// The factor itself, or its transpose in the memory given.
+// The operand itself, or its transpose in the memory given.
 template <class Number>
-const Matrix<Number>& matrix_of(const Factor<Number>& factor, Matrix<Number>& memory) {
-  if (!factor.is_transposed) return factor.matrix;
-  memory = transposed(factor.matrix);
+const Matrix<Number>& matrix_of(const Operand<Number>& operand, Matrix<Number>& memory) {
+  if (!operand.is_transposed) return operand.matrix;
+  memory = transposed(operand.matrix);
   return memory;
 }
 
 }  // namespace
 
-Matrix<double> LayerEvaluator::multiply(const Factor<double>& a, const Factor<double>& b,
+Matrix<double> LayerEvaluator::multiply(const Operand<double>& a, const Operand<double>& b,
                                         const Matrix<double>& added) const {
   Matrix<double> own_a, own_b;
   return product(matrix_of(a, own_a), matrix_of(b, own_b), added);
 }
 
-Matrix<double> LayerEvaluator::multiply(const Factor<double>& a, const Factor<float>& b) const {
+Matrix<double> LayerEvaluator::multiply(const Operand<double>& a, const Operand<float>& b) const {
   Matrix<float> own_b;
   return LayerEvaluator::multiply(a, cast<double>(matrix_of(b, own_b)), {});
 }
 
-Matrix<float> LayerEvaluator::multiply(const Factor<float>& a, const Factor<float>& b, const Matrix<float>& added,
+Matrix<float> LayerEvaluator::multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                                        const PlainVariant& variant) const {
   Matrix<float> own_a, own_b;
   return product(matrix_of(a, own_a), matrix_of(b, own_b), variant, added);

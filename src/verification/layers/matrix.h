@@ -55,13 +55,13 @@ Matrix<Number> columns_of(const Matrix<Number>& m, std::int64_t first, std::int6
   return result;
 }
 
-// A factor of a product: a matrix that outlives the call, or its transpose.
+// An operand of a product: a matrix that outlives the call, or its transpose.
 template <class Number>
-struct Factor {
+struct Operand {
   const Matrix<Number>& matrix;
   bool is_transposed;
 
-  Factor(const Matrix<Number>& the_matrix, bool transposes = false) : matrix(the_matrix), is_transposed(transposes) {}
+  Operand(const Matrix<Number>& the_matrix, bool transposes = false) : matrix(the_matrix), is_transposed(transposes) {}
   std::int64_t rows() const { return is_transposed ? matrix.columns : matrix.rows; }
   std::int64_t columns() const { return is_transposed ? matrix.rows : matrix.columns; }
 };
