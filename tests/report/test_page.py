@@ -61,7 +61,7 @@ def test_the_same_records_give_the_same_texts(study):
 
 @pytest.fixture(scope="module")
 def page_of_h200(vocabulary, tmp_path_factory) -> str:
-    """The page of the largest committed records, with the panels that it embeds. The pictures' files are no part of it."""
+    """The page of the largest committed records, with the panels that it embeds. Its pictures' files are not made."""
     made = make_study(sorted(ROOT.glob("results/h200/*.jsonl")), vocabulary)
     report, folder = Report(made, pages(made, ROOT / "data/published")), tmp_path_factory.mktemp("h200")
     (folder / "pictures").mkdir()
