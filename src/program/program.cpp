@@ -26,6 +26,7 @@
 #include "program/record/record_file.h"
 #include "program/terminal_text.h"
 #include "program/verbs.h"
+#include "program/worker/device_layers.h"
 #include "program/worker/device_reference.h"
 #include "verification/attention/operation.h"
 #include "verification/layers/operation.h"
@@ -66,6 +67,7 @@ int run(int argc, char** argv) {
   fovea::attention::register_implementations(fovea::baselines::implementations());
   fovea::attention::register_implementations(fovea::cuda::baselines::implementations());
   fovea::verification::evaluate_attention_by(reference_evaluator);
+  fovea::verification::evaluate_layers_by(layer_evaluator);
   fovea::verification::register_operation(fovea::verification::linear_operation());
   fovea::verification::register_layers();
   fovea::verification::register_operation(fovea::verification::model_operation());

@@ -2,6 +2,7 @@
 // GPU, tensors beyond 2^31 elements, every tile whether a problem takes it or not, rows of infinite scores.
 //   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | launches | workspaces | devices |
 //   tiles | hopper_tiles | infinite | linear | layers | model [tiny] | large
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -20,7 +21,8 @@ int main(int argc, char** argv) {
   if (words.size() == 2 && words[0] == "refusals") return fovea::cuda::check_refusals(std::atoi(words[1].c_str()));
   if (words.size() == 1 && words[0] == "exhaustion") return fovea::cuda::check_exhaustion();
   if (words.size() == 1 && words[0] == "ptx") return fovea::cuda::check_ptx();
-  if (words.size() == 1 && words[0] == "reference") return fovea::cuda::check_reference();
+  if (words.size() == 1 && words[0] == "reference")
+    return std::max(fovea::cuda::check_reference(), fovea::cuda::check_layer_reference());
   if (words.size() == 1 && words[0] == "launches") return fovea::cuda::check_launches();
   if (words.size() == 1 && words[0] == "workspaces") return fovea::cuda::check_workspaces();
   if (words.size() == 1 && words[0] == "devices") return fovea::cuda::check_devices();

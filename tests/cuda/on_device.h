@@ -23,6 +23,9 @@ int check_ptx();
 // The double-precision kernels of src/cuda/reference against the CPU's reference.
 int check_reference();
 
+// Layers' products and attention of src/cuda/reference against the CPU's evaluator.
+int check_layer_reference();
+
 // A call's launches alone against the call.
 int check_launches();
 

@@ -255,5 +255,15 @@ TEST(LayerEvaluation, ProductsAreSums) {
   }
 }
 
+TEST(LayerEvaluation, AnOperandMayBeATranspose) {
+  const LayerEvaluator& evaluator = layer_evaluator_on_cpu();
+  const Matrix<float> a = filled(5, 9, 1), b = filled(9, 7, 2), a_t = transposed(a), b_t = transposed(b);
+  const Matrix<double> wide_a = cast<double>(a), wide_a_t = cast<double>(a_t),
+                       wanted = product(wide_a, cast<double>(b));
+  EXPECT_EQ(evaluator.multiply(Operand(wide_a_t, true), Operand(b_t, true)).values, wanted.values);
+  EXPECT_EQ(evaluator.multiply(wide_a, b).values, wanted.values);
+  EXPECT_EQ(evaluator.multiply(Operand(a_t, true), Operand(b_t, true), {}, {}).values, product(a, b, {}).values);
+}
+
 }  // namespace
 }  // namespace fovea::verification

@@ -65,6 +65,48 @@ TEST(LayerOperation, HeadsThatDoNotDivideAreRefused) {
   }
 }
 
+// A problem's expected results come from the evaluator of its device.
+TEST(LayerOperation, TheEvaluatorOfTheDeviceIsAsked) {
+  struct Counting final : LayerEvaluator {
+    Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b,
+                            const Matrix<double>& added) const override {
+      return LayerEvaluator::multiply(a, b, added);
+    }
+    Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const override {
+      ++products;
+      return LayerEvaluator::multiply(a, b);
+    }
+    Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
+                           const PlainVariant& variant) const override {
+      ++plain_products;
+      return LayerEvaluator::multiply(a, b, added, variant);
+    }
+    mutable int products = 0, plain_products = 0;
+  };
+  static const Counting counting{};
+  static DeviceKind asked_for;
+  const Case c = parse_case("op=mha pass=fwd hq=2 lq=9 d=8 dtype=bf16 seed=123");
+  std::vector<HostTensor> memory;
+  TensorSet inputs;
+  for (TensorSpec& spec : c.operation->tensors(c)) {
+    if (!is_read(spec.role)) continue;
+    const HostTensor& one = memory.emplace_back(spec, "contiguous", 0);
+    fill(c, spec, one.view());
+    inputs.add(spec.name, one.view());
+  }
+  asked_for = DeviceKind::cuda;
+  evaluate_layers_by([](DeviceKind device) -> const LayerEvaluator& {
+    asked_for = device;
+    return counting;
+  });
+  const Expectation expected = c.operation->expect(c, Pass::forward, inputs);
+  evaluate_layers_by(nullptr);
+  EXPECT_EQ(asked_for, DeviceKind::cpu);
+  EXPECT_EQ(counting.products % 4, 0) << "four projections";
+  EXPECT_GT(counting.products, 0);
+  EXPECT_GE(counting.plain_products, counting.products);
+}
+
 // The inputs and exact results of a case, of which one element can be made wrong.
 class LayerAnswers : public testing::Test {
  protected:

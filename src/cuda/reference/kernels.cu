@@ -8,12 +8,13 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/reference/kernels.h"
+#include "cuda/reference/reduce.cuh"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda::reference {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kReducedThreads;
 
 __device__ bool visible(const DeviceProblem& p, std::int64_t i, std::int64_t j) {
   // Aligned bottom right, the last query's own key is the last key.
@@ -41,24 +42,6 @@ __device__ double dot(const TensorView& a, std::int64_t a_at, const TensorView& 
   return sum;
 }
 
-__device__ double larger(double a, double b) { return a < b ? b : a; }  // b is ignored if it is NaN
-__device__ double sum_of(double a, double b) { return a + b; }
-
-// Combines the values of all threads and returns the result to each. The order is fixed, so every run gives the same
-// bits.
-__device__ double reduce(double value, double (*combine)(double, double)) {
-  __shared__ double values[kThreads];
-  values[threadIdx.x] = value;
-  __syncthreads();
-  for (int step = kThreads / 2; step > 0; step /= 2) {
-    if (threadIdx.x < step) values[threadIdx.x] = combine(values[threadIdx.x], values[threadIdx.x + step]);
-    __syncthreads();
-  }
-  const double all = values[0];
-  __syncthreads();  // the next reduction writes where others still read
-  return all;
-}
-
 // Writes out [dim_v] of a query row and returns its lse to every thread. `exps` [len_k] is scratch of the thread block.
 __device__ double forward_row(const DeviceProblem& p, const Row& row, double* exps, double* out) {
   const std::int64_t key_head = row.head / (p.heads_q / p.heads_kv);
@@ -72,13 +55,13 @@ __device__ double forward_row(const DeviceProblem& p, const Row& row, double* ex
     largest = larger(largest, exps[j]);
   }
   any = __syncthreads_or(any);
-  largest = reduce(largest, larger);
+  largest = reduce(largest, larger<double>);
   for (std::int64_t j = threadIdx.x; j < p.len_k; j += kThreads) {
     if (!visible(p, row.index, j)) continue;
     exps[j] = exp(exps[j] - largest);
     sum += exps[j];
   }
-  sum = reduce(sum, sum_of);
+  sum = reduce(sum, sum_of<double>);
   for (std::int64_t c = threadIdx.x; c < p.dim_v; c += kThreads) {
     double column = 0;
     for (std::int64_t j = 0; j < p.len_k; ++j) {
@@ -124,7 +107,7 @@ __global__ void lse_delta(DeviceProblem p, const Row* heads, std::int64_t count,
       const double o = given(p.out) ? load(p.out, offset(p.out, row.batch, row.head, row.index) + c) : computed_out[c];
       delta += o * load(p.dout, offset(p.dout, row.batch, row.head, row.index) + c);
     }
-    delta = reduce(delta, sum_of);
+    delta = reduce(delta, sum_of<double>);
     if (threadIdx.x != 0) continue;
     p.row_lse[at] = given(p.lse) ? load(p.lse, offset(p.lse, row.batch, row.head, row.index)) : lse;
     p.row_delta[at] = given(p.delta) ? load(p.delta, offset(p.delta, row.batch, row.head, row.index)) : delta;

@@ -62,8 +62,8 @@ auto sums_of(LayerValues<Arithmetic>& values, const std::string& name) -> Matrix
 class LayerErrors {
  public:
   LayerErrors(const LayerProblem& problem, std::vector<TensorSpec> results, std::shared_ptr<const LayerInputs> inputs,
-              std::uint64_t seed, bool poisoned)
-      : problem_(problem), results_(results), inputs_(std::move(inputs)), poisoned_(poisoned) {
+              std::uint64_t seed, bool poisoned, const LayerEvaluator& evaluator)
+      : problem_(problem), results_(results), inputs_(std::move(inputs)), poisoned_(poisoned), evaluator_(evaluator) {
     for (const TensorSpec& one : results_) {
       ExpectedTensor& tensor = blank_.tensors.emplace_back();
       tensor.name = one.name;
@@ -161,7 +161,7 @@ class LayerErrors {
     for (const bool tensor_cores : {false, true}) {
       if (tensor_cores && !on_tensor_cores) continue;
       variant.tensor_cores = tensor_cores;
-      LayerValues values(problem_, inputs, PlainArithmetic(problem_.dtype, variant));
+      LayerValues values(problem_, inputs, PlainArithmetic(problem_.dtype, variant, evaluator_));
       for (std::size_t r = 0; r < results_.size(); ++r) {
         RowValues plain = result(values, r);
         round_to(results_[r].dtype, plain);
@@ -171,7 +171,7 @@ class LayerErrors {
   }
 
   std::vector<RowValues> exact(const std::shared_ptr<const LayerInputs>& inputs) const {
-    LayerValues values(problem_, inputs, ExactArithmetic());
+    LayerValues values(problem_, inputs, ExactArithmetic(evaluator_));
     std::vector<RowValues> all;
     for (std::size_t r = 0; r < results_.size(); ++r) all.push_back(result(values, r));
     return all;
@@ -198,6 +198,7 @@ class LayerErrors {
   std::shared_ptr<const LayerInputs> inputs_;
   Expectation blank_;  // names, rows and factors
   bool poisoned_;
+  const LayerEvaluator& evaluator_;
 };
 
 // A bench asks for the passes of one problem in turn: fwd, bwd and e2e share expectations. The last of each is kept.
@@ -219,10 +220,10 @@ class ReferenceAnswers {
 }  // namespace
 
 Expectation expect_layer(const LayerProblem& problem, const std::vector<TensorSpec>& results, const TensorSet& given,
-                         std::uint64_t seed, bool poisoned) {
+                         std::uint64_t seed, bool poisoned, const LayerEvaluator& evaluator) {
   static auto& answers = core::never_destroyed<ReferenceAnswers>();
   const auto errors = std::make_shared<const LayerErrors>(
-      problem, results, std::make_shared<const LayerInputs>(read_inputs(problem, given)), seed, poisoned);
+      problem, results, std::make_shared<const LayerInputs>(read_inputs(problem, given)), seed, poisoned, evaluator);
   return answers.find(problem.pass, errors->digest(seed), [&] {
     Expectation expected = errors->expectation();
     expected.measure_more = [errors](Expectation& again) { errors->measure_more(again); };

@@ -12,23 +12,14 @@
 namespace fovea::verification {
 namespace {
 
-template <class Number>
-Matrix<Number> cast(const Matrix<float>& m) {
-  Matrix<Number> result(m.rows, m.columns);
-  std::copy(m.values.begin(), m.values.end(), result.values.begin());
-  return result;
-}
-
 Matrix<float> read(const TensorView& view) {
   if (!view) return {};
   Matrix<float> m(view.sizes[0] * view.sizes[2], view.sizes[3]);
-  for (std::int64_t b = 0; b < view.sizes[0]; ++b) {
-    for (std::int64_t i = 0; i < view.sizes[2]; ++i) {
-      float* const row = m.row(b * view.sizes[2] + i);
-      for (std::int64_t c = 0; c < m.columns; ++c)
-        row[c] = core::load_as_float(view.data, view.dtype, b * view.strides[0] + i * view.strides[2] + c);
-    }
-  }
+  for_each_block(m.rows, 1, static_cast<double>(m.values.size()), [&](std::int64_t row, std::int64_t) {
+    const std::int64_t b = row / view.sizes[2], i = row % view.sizes[2];
+    for (std::int64_t c = 0; c < m.columns; ++c)
+      m.row(row)[c] = core::load_as_float(view.data, view.dtype, b * view.strides[0] + i * view.strides[2] + c);
+  });
   return m;
 }
 
@@ -160,8 +151,7 @@ auto LayerValues<Arithmetic>::computed(Activation which) -> Matrix<Number> {
 
 template <class Arithmetic>
 auto LayerValues<Arithmetic>::projected(const Step& step) -> Matrix<Number> {
-  const auto weight = cast<Number>(at(inputs_->weight, step.part));
-  Matrix<Number> result = arithmetic_.multiply(activation(step.from), transposed(weight));
+  Matrix<Number> result = arithmetic_.multiply(activation(step.from), Operand(at(inputs_->weight, step.part), true));
   const Matrix<float>& bias = at(inputs_->bias, step.part);
   for (std::int64_t i = 0; bias.rows > 0 && i < result.rows; ++i) {
     for (std::int64_t c = 0; c < result.columns; ++c) result.row(i)[c] += static_cast<Number>(bias.row(0)[c]);
@@ -210,11 +200,12 @@ auto LayerValues<Arithmetic>::gradient(Activation which) -> const Matrix<Number>
 // One sum over all projections that read it.
 template <class Arithmetic>
 auto LayerValues<Arithmetic>::gradient_of_input(Activation which) -> Matrix<Number> {
-  Matrix<Number> gradients, weights;
+  Matrix<Number> gradients;
+  Matrix<float> weights;
   for (const Step& step : steps_) {
     if (step.from != which) continue;
     gradients = side_by_side(gradients, gradient(step.to));
-    weights = stacked(std::move(weights), cast<Number>(at(inputs_->weight, step.part)));
+    weights = stacked(std::move(weights), at(inputs_->weight, step.part));
   }
   return arithmetic_.multiply(gradients, weights);
 }
@@ -232,7 +223,7 @@ void LayerValues<Arithmetic>::attend_backward() {
 template <class Arithmetic>
 auto LayerValues<Arithmetic>::weight_gradient(Part part) -> Matrix<Number> {
   const Step& step = step_of(part);
-  return arithmetic_.multiply(transposed(gradient(step.to)), activation(step.from),
+  return arithmetic_.multiply(Operand(gradient(step.to), true), activation(step.from),
                               cast<Number>(at(inputs_->dweight, part)));
 }
 

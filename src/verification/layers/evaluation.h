@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fovea/layers.h"
+#include "verification/layers/evaluator.h"
 #include "verification/layers/matrix.h"
 #include "verification/layers/rows.h"
 #include "verification/tensor_set.h"
@@ -99,40 +100,52 @@ LayerInputs read_inputs(const LayerProblem& problem, const TensorSet& tensors);
 // tensor stay equal, so that the roundings of equal keys do not average out.
 LayerInputs moved(const LayerProblem& problem, const LayerInputs& inputs, std::uint64_t number, bool by_value);
 
-// q, k and v, or their gradients: rows are (batch, len), columns are (head, dim).
-template <class Number>
-struct Heads {
-  Matrix<Number> q, k, v;
-};
-
+// An arithmetic keeps a reference to its evaluator.
 class ExactArithmetic {
  public:
   using Number = double;
-  Matrix<double> multiply(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added = {}) const {
-    return product(a, b, added);
+  explicit ExactArithmetic(const LayerEvaluator& evaluator = layer_evaluator_on_cpu()) : evaluator_(&evaluator) {}
+  Matrix<double> multiply(const Operand<double>& a, const Operand<double>& b, const Matrix<double>& added = {}) const {
+    return evaluator_->multiply(a, b, added);
+  }
+  Matrix<double> multiply(const Operand<double>& a, const Operand<float>& b) const {
+    return evaluator_->multiply(a, b);
   }
   void store(Matrix<double>&) const {}
-  Matrix<double> attend(const AttentionProblem& p, const Heads<double>& heads) const;
-  Heads<double> attend_backward(const AttentionProblem& p, const Heads<double>& heads, const Matrix<double>& out,
-                                const Matrix<double>& dout) const;
+  Matrix<double> attend(const AttentionProblem& p, const Heads<double>& heads) const {
+    return evaluator_->attend(p, heads);
+  }
+  Heads<double> attend_backward(const AttentionProblem& p, const Heads<double>& heads, const Matrix<double>&,
+                                const Matrix<double>& dout) const {
+    return evaluator_->attend_backward(p, heads, dout);
+  }
+
+ private:
+  const LayerEvaluator* evaluator_;
 };
 
 // Sums in fp32, in the variant's order; activations between the parts are rounded to the inputs' type.
 class PlainArithmetic {
  public:
   using Number = float;
-  PlainArithmetic(DType dtype, const PlainVariant& variant) : dtype_(dtype), variant_(variant) {}
-  Matrix<float> multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& added = {}) const {
-    return product(a, b, variant_, added);
+  PlainArithmetic(DType dtype, const PlainVariant& variant, const LayerEvaluator& evaluator = layer_evaluator_on_cpu())
+      : dtype_(dtype), variant_(variant), evaluator_(&evaluator) {}
+  Matrix<float> multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added = {}) const {
+    return evaluator_->multiply(a, b, added, variant_);
   }
   void store(Matrix<float>& m) const { round_to(dtype_, m); }
-  Matrix<float> attend(const AttentionProblem& p, const Heads<float>& heads) const;
+  Matrix<float> attend(const AttentionProblem& p, const Heads<float>& heads) const {
+    return evaluator_->attend(p, heads, variant_);
+  }
   Heads<float> attend_backward(const AttentionProblem& p, const Heads<float>& heads, const Matrix<float>& out,
-                               const Matrix<float>& dout) const;
+                               const Matrix<float>& dout) const {
+    return evaluator_->attend_backward(p, heads, out, dout, variant_);
+  }
 
  private:
   DType dtype_;
   PlainVariant variant_;
+  const LayerEvaluator* evaluator_;
 };
 
 // The values are computed when they are first asked for.

@@ -1,12 +1,13 @@
-// Attention between the heads of a layer's evaluation: by the formula in double precision, and by attention's plain
-// evaluation.
+// The CPU's evaluator. Attention between the heads of a layer: by the formula in double precision, and by attention's
+// plain evaluation.
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "attention/reference/head.h"
+#include "core/never_destroyed.h"
 #include "verification/attention/evaluation.h"
-#include "verification/layers/evaluation.h"
+#include "verification/layers/evaluator.h"
 
 namespace fovea::verification {
 namespace {
@@ -110,9 +111,34 @@ Matrix<float> matrix_of(const RowValues& values, std::int64_t batch, std::int64_
   return m;
 }
 
+// The operand itself, or its transpose in the memory given.
+template <class Number>
+const Matrix<Number>& matrix_of(const Operand<Number>& operand, Matrix<Number>& memory) {
+  if (!operand.is_transposed) return operand.matrix;
+  memory = transposed(operand.matrix);
+  return memory;
+}
+
 }  // namespace
 
-Matrix<double> ExactArithmetic::attend(const AttentionProblem& p, const Heads<double>& heads) const {
+Matrix<double> LayerEvaluator::multiply(const Operand<double>& a, const Operand<double>& b,
+                                        const Matrix<double>& added) const {
+  Matrix<double> own_a, own_b;
+  return product(matrix_of(a, own_a), matrix_of(b, own_b), added);
+}
+
+Matrix<double> LayerEvaluator::multiply(const Operand<double>& a, const Operand<float>& b) const {
+  Matrix<float> own_b;
+  return LayerEvaluator::multiply(a, cast<double>(matrix_of(b, own_b)), {});
+}
+
+Matrix<float> LayerEvaluator::multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
+                                       const PlainVariant& variant) const {
+  Matrix<float> own_a, own_b;
+  return product(matrix_of(a, own_a), matrix_of(b, own_b), variant, added);
+}
+
+Matrix<double> LayerEvaluator::attend(const AttentionProblem& p, const Heads<double>& heads) const {
   Matrix<double> out(p.batch * p.len_q, p.heads_q * p.dim_v);
   for (std::int64_t n = 0; n < p.batch * p.heads_q; ++n) {
     const std::int64_t batch = n / p.heads_q, h = n % p.heads_q, key_head = h / (p.heads_q / p.heads_kv);
@@ -124,8 +150,8 @@ Matrix<double> ExactArithmetic::attend(const AttentionProblem& p, const Heads<do
   return out;
 }
 
-Heads<double> ExactArithmetic::attend_backward(const AttentionProblem& p, const Heads<double>& heads,
-                                               const Matrix<double>&, const Matrix<double>& dout) const {
+Heads<double> LayerEvaluator::attend_backward(const AttentionProblem& p, const Heads<double>& heads,
+                                              const Matrix<double>& dout) const {
   Heads<double> gradients{Matrix<double>(p.batch * p.len_q, p.heads_q * p.dim_qk),
                           Matrix<double>(p.batch * p.len_k, p.heads_kv * p.dim_qk),
                           Matrix<double>(p.batch * p.len_k, p.heads_kv * p.dim_v)};
@@ -145,33 +171,45 @@ Heads<double> ExactArithmetic::attend_backward(const AttentionProblem& p, const 
   return gradients;
 }
 
-Matrix<float> PlainArithmetic::attend(const AttentionProblem& p, const Heads<float>& heads) const {
+Matrix<float> LayerEvaluator::attend(const AttentionProblem& p, const Heads<float>& heads,
+                                     const PlainVariant& variant) const {
   const ForwardTensors tensors{.q = view_of(heads.q, p.batch, p.len_q, p.heads_q, p.dim_qk),
                                .k = view_of(heads.k, p.batch, p.len_k, p.heads_kv, p.dim_qk),
                                .v = view_of(heads.v, p.batch, p.len_k, p.heads_kv, p.dim_v)};
-  return matrix_of(evaluate_plain(p, tensors, every_row(p), variant_).out, p.batch, p.len_q, p.heads_q);
+  return matrix_of(evaluate_plain(p, tensors, every_row(p), variant).out, p.batch, p.len_q, p.heads_q);
 }
 
-Heads<float> PlainArithmetic::attend_backward(const AttentionProblem& p, const Heads<float>& heads,
-                                              const Matrix<float>& out, const Matrix<float>& dout) const {
+// Kernels may sum scores otherwise in backward than in forward. Where q and k repeat one number, all of a row's errors
+// have one sign, and P is off by their sum.
+std::optional<PlainVariant> variant_of_lse(const PlainVariant& backward) {
+  if (!backward.divided_last) return std::nullopt;
+  PlainVariant other = backward;
+  other.fused = !backward.fused;
+  return other;
+}
+
+Heads<float> LayerEvaluator::attend_backward(const AttentionProblem& p, const Heads<float>& heads,
+                                             const Matrix<float>& out, const Matrix<float>& dout,
+                                             const PlainVariant& variant) const {
   BackwardTensors tensors{.q = view_of(heads.q, p.batch, p.len_q, p.heads_q, p.dim_qk),
                           .k = view_of(heads.k, p.batch, p.len_k, p.heads_kv, p.dim_qk),
                           .v = view_of(heads.v, p.batch, p.len_k, p.heads_kv, p.dim_v)};
   tensors.out = view_of(out, p.batch, p.len_q, p.heads_q, p.dim_v);
   tensors.dout = view_of(dout, p.batch, p.len_q, p.heads_q, p.dim_v);
-  // Kernels may sum scores otherwise in backward than in forward. Where q and k repeat one number, all of a row's
-  // errors have one sign, and P is off by their sum.
   Matrix<float> lse;
-  if (variant_.divided_last) {
-    PlainVariant other = variant_;
-    other.fused = !variant_.fused;
+  if (const auto other = variant_of_lse(variant)) {
     const ForwardTensors forward{.q = tensors.q, .k = tensors.k, .v = tensors.v};
-    lse = matrix_of(evaluate_plain(p, forward, every_row(p), other).lse, p.batch, p.len_q, p.heads_q);
+    lse = matrix_of(evaluate_plain(p, forward, every_row(p), *other).lse, p.batch, p.len_q, p.heads_q);
     tensors.lse = view_of(lse, p.batch, p.len_q, p.heads_q, 1);
   }
-  const BackwardValues values = evaluate_plain(p, tensors, every_row(p), variant_);
+  const BackwardValues values = evaluate_plain(p, tensors, every_row(p), variant);
   return {matrix_of(values.dq, p.batch, p.len_q, p.heads_q), matrix_of(values.dk, p.batch, p.len_k, p.heads_kv),
           matrix_of(values.dv, p.batch, p.len_k, p.heads_kv)};
+}
+
+const LayerEvaluator& layer_evaluator_on_cpu() {
+  static const auto& evaluator = core::never_destroyed<LayerEvaluator>();
+  return evaluator;
 }
 
 }  // namespace fovea::verification

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <thread>
 
-#include "core/float16.h"
-
 namespace fovea::verification {
 namespace {
 
@@ -132,11 +130,10 @@ Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, const Plai
 
 void round_to(DType type, Matrix<float>& m) {
   if (type == DType::fp32) return;
-  for (float& value : m.values) {
-    std::uint16_t bits = 0;
-    core::store_from_float(&bits, type, 0, value);
-    value = core::load_as_float(&bits, type, 0);
-  }
+  for_each_block(m.rows, 1, static_cast<double>(m.values.size()), [&](std::int64_t first, std::int64_t count) {
+    std::transform(m.row(first), m.row(first + count), m.row(first),
+                   [type](float value) { return rounded_to(type, value); });
+  });
 }
 
 }  // namespace fovea::verification

@@ -1,6 +1,7 @@
 // Dense matrices and their products: exact enough in double, and in fp32 with the roundings of a plain evaluation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -37,11 +38,11 @@ template <class Number>
 Matrix<Number> transposed(const Matrix<Number>& m) {
   constexpr std::int64_t kTile = 32;
   Matrix<Number> result(m.columns, m.rows);
-  for (std::int64_t i0 = 0; i0 < m.rows; i0 += kTile) {
+  for_each_block(m.rows, kTile, static_cast<double>(m.values.size()), [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t j = 0; j < m.columns; ++j) {
-      for (std::int64_t i = i0; i < m.rows && i < i0 + kTile; ++i) result.row(j)[i] = m.row(i)[j];
+      for (std::int64_t i = first; i < first + count; ++i) result.row(j)[i] = m.row(i)[j];
     }
-  }
+  });
   return result;
 }
 
@@ -51,6 +52,26 @@ Matrix<Number> columns_of(const Matrix<Number>& m, std::int64_t first, std::int6
   for (std::int64_t i = 0; i < m.rows; ++i) {
     for (std::int64_t c = 0; c < count; ++c) result.row(i)[c] = m.row(i)[first + c];
   }
+  return result;
+}
+
+// An operand of a product: a matrix that outlives the call, or its transpose.
+template <class Number>
+struct Operand {
+  const Matrix<Number>& matrix;
+  bool is_transposed;
+
+  Operand(const Matrix<Number>& the_matrix, bool transposes = false) : matrix(the_matrix), is_transposed(transposes) {}
+  std::int64_t rows() const { return is_transposed ? matrix.columns : matrix.rows; }
+  std::int64_t columns() const { return is_transposed ? matrix.rows : matrix.columns; }
+};
+
+template <class Number>
+Matrix<Number> cast(const Matrix<float>& m) {
+  Matrix<Number> result(m.rows, m.columns);
+  for_each_block(m.rows, 1, static_cast<double>(m.values.size()), [&](std::int64_t first, std::int64_t count) {
+    std::copy(m.row(first), m.row(first + count), result.row(first));
+  });
   return result;
 }
 

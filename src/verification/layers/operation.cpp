@@ -2,6 +2,7 @@
 #include "verification/layers/operation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "attention/implementation.h"
 #include "attention/mask.h"
@@ -18,6 +19,15 @@
 
 namespace fovea::verification {
 namespace {
+
+std::function<const LayerEvaluator&(DeviceKind)>& evaluator_source() {
+  static std::function<const LayerEvaluator&(DeviceKind)> source;
+  return source;
+}
+
+const LayerEvaluator& evaluator_on(DeviceKind device) {
+  return evaluator_source() == nullptr ? layer_evaluator_on_cpu() : evaluator_source()(device);
+}
 
 // The problem of one pass of a case, with the case's variation applied.
 LayerProblem problem_of(const Case& c, Pass pass) {
@@ -198,7 +208,7 @@ Expectation Layer::expect(const Case& c, Pass pass, const TensorSet& given) cons
   for (TensorSpec& one : tensors(c)) {
     if (one.role == (pass == Pass::forward ? Role::output : Role::gradient)) results.push_back(std::move(one));
   }
-  return expect_layer(problem_of(c, pass), results, given, c.seed(), c.data() == "nonfinite");
+  return expect_layer(problem_of(c, pass), results, given, c.seed(), c.data() == "nonfinite", evaluator_on(c.device()));
 }
 
 std::vector<ImplementationFacts> Layer::implementations() const {
@@ -318,6 +328,10 @@ const Operation& layer_operation(LayerKind kind) {
   };
   static const auto& all = core::never_destroyed<All>();
   return all.layers[static_cast<std::size_t>(kind)];
+}
+
+void evaluate_layers_by(std::function<const LayerEvaluator&(DeviceKind)> evaluator_on) {
+  evaluator_source() = std::move(evaluator_on);
 }
 
 void register_layers() {

@@ -1,0 +1,94 @@
+// Sums of products with the roundings of an evaluation, and the order of their terms. Each thread has its own sums.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/reference/plain_form.h"
+
+namespace fovea::cuda::reference {
+
+constexpr int kTermsAtOnce = 16;  // that tensor cores add
+
+// The indices from `begin` to before `end`.
+struct IndexRange {
+  std::int64_t begin, end;
+  __device__ std::int64_t size() const { return end - begin; }
+};
+
+// Forwards from `turn` and on at the other end; or backwards from the index before `turn`.
+struct TermOrder {
+  std::int64_t turn = 0;
+  bool backwards = false;
+
+  // The n-th index of a range.
+  __device__ std::int64_t at(std::int64_t n, const IndexRange& range) const {
+    const std::int64_t first = turn < range.begin ? range.begin : turn > range.end ? range.end : turn;
+    if (backwards) return first - 1 - n < range.begin ? first - 1 - n + range.size() : first - 1 - n;
+    return first + n >= range.end ? first + n - range.size() : first + n;
+  }
+};
+
+// Of sums over `count` terms.
+inline TermOrder order_of(const PlainForm& form, std::int64_t count) {
+  if (count == 0) return {};
+  const std::int64_t start = form.start % count;
+  return {form.fused ? count - start : start, form.fused};
+}
+
+// A sum has terms added one by one, and `round` is called after every kTermsAtOnce of them and after the last. `Term`
+// is the type in which factors are multiplied. The product of two fp32 numbers is exact in double.
+
+struct ExactSum {
+  using Number = double;
+  using Term = double;
+  double value = 0;
+  __device__ void add(double a, double b) { value = fma(a, b, value); }
+  __device__ void round() {}
+};
+
+// Every product is rounded, then every sum.
+struct ProductRoundingSum {
+  using Number = float;
+  using Term = float;
+  float value = 0;
+  __device__ void add(float a, float b) { value = __fadd_rn(value, __fmul_rn(a, b)); }
+  __device__ void round() {}
+};
+
+// Products are exact, every sum is rounded.
+struct FusedSum {
+  using Number = float;
+  using Term = double;
+  float value = 0;
+  __device__ void add(double a, double b) { value = __double2float_rn(fma(a, b, static_cast<double>(value))); }
+  __device__ void round() {}
+};
+
+// Exact products are added to one another, then to the sum, which is rounded toward zero.
+struct TensorCoreSum {
+  using Number = float;
+  using Term = double;
+  float value = 0;
+  double products = 0;
+  __device__ void add(double a, double b) { products = fma(a, b, products); }
+  __device__ void round() {
+    value = __double2float_rz(static_cast<double>(value) + products);
+    products = 0;
+  }
+};
+
+// Calls work with a sum of the form's kind.
+template <class Work>
+void with_sum_of(const PlainForm& form, const Work& work) {
+  if (form.tensor_cores) {
+    work(TensorCoreSum{});
+  } else if (form.fused) {
+    work(FusedSum{});
+  } else {
+    work(ProductRoundingSum{});
+  }
+}
+
+}  // namespace fovea::cuda::reference
