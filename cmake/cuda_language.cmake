@@ -10,7 +10,10 @@ endif()
 # CMAKE_CUDA_ARCHITECTURES replaces the list; `native` builds for the GPU of this machine only. It must be set before
 # the language is enabled, which would put the compiler's own default into the cache.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 90-real 120-real 80-virtual)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 120-real 80-virtual)
+  # Of attention's kernels also for compute capability 8.6, from the PTX of 8.0: the compiler proper runs once for both.
+  set(FOVEA_CUDA_CODE_FOR_86 "--generate-code=arch=compute_80,code=[sm_86]")
+  set(FOVEA_CUDA_CHECK_ARCHITECTURES 90a-real 80-virtual)
 endif()
 include(CheckLanguage)
 check_language(CUDA)
@@ -76,3 +79,8 @@ if("90" IN_LIST FOVEA_CUDA_ARCHITECTURES)
   list(APPEND FOVEA_CUDA_ARCHITECTURES 90-virtual)
 endif()
 list(TRANSFORM FOVEA_CUDA_ARCHITECTURES REPLACE "^90(-real)?$" "90a-real")
+# Programs that check have machine code for Hopper only, unless the user names architectures: the driver compiles their PTX
+# for another GPU when they start.
+if(NOT FOVEA_CUDA_CHECK_ARCHITECTURES)
+  set(FOVEA_CUDA_CHECK_ARCHITECTURES "${FOVEA_CUDA_ARCHITECTURES}")
+endif()

@@ -89,6 +89,7 @@ def parts(found: list, most: int) -> Iterator[tuple[str, str, list]]:
 
 def series_of(study: Study, rows: pd.DataFrame, fits: bool = False) -> Iterator[Series]:
     laws = fit_power_laws(rows) if fits else {}
+    rows = rows[[name for name in ("impl", "timed", "status", "x", "y", "low", "high", "clean") if name in rows]]
     for name, own in study.each(rows):
         missing = [(x, study.vocabulary.status(word)) for x, word in own[~own.timed][["x", "status"]].values]
         points = own[own.timed & own.y.notna()]
@@ -210,7 +211,7 @@ def roofline(study: Study) -> Iterator[Picture]:
 def published_pictures(book: Book) -> Iterator[Picture]:
     """Here and published: speed-ups over the eager form, which carry over between machines, or the memory before
     backward; and times, where the description asks for them."""
-    eager, roles, passes = book.report.says.get("eager"), book.roles(), book.report.passes
+    eager, roles, passes = book.report.says.get("eager"), book.roles, book.report.passes
     if not book.cases or not book.report.says.get("pictures", True):
         return
     if eager:

@@ -1,5 +1,6 @@
 """Published tables and the figures measured here. Each table is a CSV file with a description (data/published)."""
 
+import functools
 import math
 import string
 import tomllib
@@ -170,6 +171,7 @@ class Book:
         own, eager = (self.side(published, measurement, pass_, one).mean for one in (role, self.report.says["eager"]))
         return eager / own
 
+    @functools.cached_property
     def roles(self) -> list[str]:
         found, kind = set(self.rows.role), self.study.vocabulary.kind
         peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != "flash"]

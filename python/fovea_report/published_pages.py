@@ -65,7 +65,7 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
                      *(Column(heads[pass_], "speed-up") for pass_ in rated)]
     if "formula" in report.says:
         table.columns += [Column(head, "MB") for head in ("memory before backward", "formula")]
-    for (measurement, case), published, role in itertools.product(cases.items(), (False, True), book.roles()):
+    for (measurement, case), published, role in itertools.product(cases.items(), (False, True), book.roles):
         sides = {pass_: book.side(published, measurement, pass_, role) for pass_ in passes}
         if all(side.word == "-" for side in sides.values()):
             continue
@@ -85,7 +85,7 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
     own, base = (book.side(published, measurement, pass_, one) for one in (role, book.report.over))
     if own.word or base.word:
         return word_cell(own.word or base.word)
-    rivals = [book.side(published, measurement, pass_, one) for one in book.roles()]
+    rivals = [book.side(published, measurement, pass_, one) for one in book.roles]
     fastest = all(own.mean <= side.mean for side in rivals if not side.word and side.ranked)
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
@@ -106,7 +106,7 @@ def best_table(book: Book, cases: dict[tuple, dict]) -> Table:
 
 
 def best_cell(book: Book, published: bool, measurement: tuple, pass_: str) -> Cell:
-    sides = {role: book.side(published, measurement, pass_, role) for role in book.roles()}
+    sides = {role: book.side(published, measurement, pass_, role) for role in book.roles}
     timed = {role: side for role, side in sides.items() if not side.word and side.ranked}
     eager = timed.pop(book.report.eager, None)
     if eager is None or not timed:

@@ -35,7 +35,7 @@ std::string text_of(const ErrorDetails& details) {
 
 // Constructed while the program is loaded, so that it can be thrown when no memory is left.
 const Error& no_memory_at_all = core::never_destroyed<Error>(
-    ErrorDetails{.status = Status::out_of_memory, .call = "attention", .problem = "memory ran out"});
+    ErrorDetails{.status = Status::out_of_memory, .call = "fovea", .problem = "memory ran out"});
 
 }  // namespace
 

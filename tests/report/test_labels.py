@@ -9,7 +9,7 @@ from conftest import ENVIRONMENT, ROOT, line, row
 
 from fovea_report.observations import observations
 from fovea_report.pictures import pictures_of
-from fovea_report.published_pages import pages
+from fovea_report.published_pages import Page, pages
 from fovea_report.render import Report
 from fovea_report.study import Study, make_study, where
 from fovea_report.tables import failures_table
@@ -20,6 +20,11 @@ FOLDERS = sorted({path.parent for path in ROOT.glob("results/*/*.jsonl")})
 @pytest.fixture(scope="module", params=FOLDERS, ids=lambda one: one.name)
 def committed(request, vocabulary) -> Study:
     return make_study(sorted(request.param.glob("*.jsonl")), vocabulary)
+
+
+@pytest.fixture(scope="module")
+def published(committed) -> list[Page]:
+    return pages(committed, ROOT / "data/published")
 
 
 def ambiguous(study: Study) -> list[str]:
@@ -38,8 +43,8 @@ def test_no_two_cells_of_the_committed_records_share_a_label(committed):
     assert ambiguous(committed) == []
 
 
-def test_tables_of_the_committed_records_name_each_row_once(committed):
-    report = Report(committed, pages(committed, ROOT / "data/published"))
+def test_tables_of_the_committed_records_name_each_row_once(committed, published):
+    report = Report(committed, published)
     tables = report.tables()
     assert repeated([one.id for one in tables]) == [] and repeated([one.title for one in tables]) == []
     for one in [*report.times, *([report.memory] if report.memory else [])]:
@@ -48,8 +53,8 @@ def test_tables_of_the_committed_records_name_each_row_once(committed):
         assert repeated([tuple(cell.text for cell in cells[:keys]) for cells in one.rows]) == [], one.title
 
 
-def test_panels_of_the_committed_records_have_one_title_each(committed):
-    made = pictures_of(committed, pages(committed, ROOT / "data/published"))
+def test_panels_of_the_committed_records_have_one_title_each(committed, published):
+    made = pictures_of(committed, published)
     assert repeated([one.title for one in made]) == [] and repeated([one.name for one in made]) == []
     for kind, pass_ in {(one.kind, one.name.split("-")[1]) for one in made}:
         titles = [panel.title for one in made if one.kind == kind
