@@ -30,9 +30,12 @@ MANY_KEYS = ["pass=fwd hq=8 hkv=2 lq=1,3 lk=2065,9000 d=64,128,256 dtype=bf16,fp
 # Under the sanitizers: more tiles of queries and of keys than a ring of shared memory has stages.
 SEVERAL_TILES = ("pass=fwd,bwd hq=2 hkv=1 lq=200 lk=300 d=64,128,192,256 dtype=bf16 mask=none,causal_bottom_right",
                  "pass=fwd,bwd hq=2 hkv=1 lq=129 lk=200 d=192 dv=128 dtype=fp16")
-# A case whose lse on tensor cores once had an error 5 % larger than the rule allows.
+# A case whose lse on tensor cores once had an error 5 % larger than the rule allows. Another whose plain evaluation is
+# exact, since P of every key is 1/32, while expf of CUDA is not.
 ONCE_WRONG = ["pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal layout=blhd data=outliers "
-              "place=strided seed=1149451895"]
+              "place=strided seed=1149451895",
+              "pass=bwd b=3 lq=1 lk=32 d=31 dtype=fp32 mask=causal_bottom_right data=denormal place=strided "
+              "seed=993652493"]
 TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
 # Words of a command, all but the type and the Python.
 MODEL_PEER = ("profile --device cuda --layers 4 --width 256 --heads 4 --passes step --batch 2 --with torch.eager "

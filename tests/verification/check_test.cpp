@@ -307,6 +307,24 @@ TEST(Check, MeasuresMoreWhereOneRowOutweighsAllOthers) {
   }
 }
 
+// All scores are 0 in fp32, so P of each of the 32 keys is exactly 1/32, and dv = dout / 32. An exp that is accurate to a
+// unit in the last place gives the next number.
+TEST(Check, MeasuresMoreWhereEqualProbabilitiesAreAPowerOfTwo) {
+  const AttentionCase c =
+      attention_case("pass=bwd b=3 hq=1 lq=1 lk=32 d=31 dtype=fp32 mask=none data=denormal seed=993652493");
+  for (const auto& [units, passes] : {std::pair{2, true}, {16, false}}) {
+    const CaseTensors tensors = solved(c);
+    const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
+    for (std::int64_t batch = 0; batch < c.problem.batch; ++batch) {
+      for (std::int64_t key = 0; key < c.problem.len_k; ++key)
+        scale_row(tensors.dv.view(), batch, 0, key, 1 - units * 0x1p-24);
+    }
+    EXPECT_FALSE(compare(without_more(expected), tensors.backward()).ok);
+    const Verdict verdict = compare(expected, tensors.backward());
+    EXPECT_EQ(verdict.ok, passes) << verdict.reason();
+  }
+}
+
 TEST(Check, FailsAMissingGradientThatWasAskedFor) {
   const verification::AttentionCase c = verification::attention_case("pass=e2e lq=8 d=8");
   const CaseTensors tensors = solved(c);

@@ -44,7 +44,11 @@ Companion::Companion(const AttentionProblem& problem, const BackwardTensors& ten
   backward_.dout = moved(tensors.dout, problem_.heads_q, problem_.len_q);
   if (!tensors.lse) return;
   const Sample all = sample_of(problem_, 0);
-  const ForwardValues values = evaluate_reference(problem_, forward_, all);
+  ForwardValues values = evaluate_reference(problem_, forward_, all);
+  if (keeps.shape && problem_.dtype == DType::fp32) {
+    const std::uint64_t role = memory_.size();
+    for (std::size_t n = 0; n < values.lse.values.size(); ++n) values.lse.values[n] += eighth(role, n);
+  }
   const Sizes rows{problem_.batch, problem_.heads_q, problem_.len_q, 1};
   backward_.lse = dense(rows, DType::fp32, values.lse.values);
   const DType type = tensors.out ? tensors.out.dtype : DType::fp32;

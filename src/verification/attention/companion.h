@@ -27,7 +27,9 @@ struct Keeps {
 // One key head of the problem and its query heads, without the mask; Keeps may say otherwise. Every input element is
 // moved by up to an eighth of itself and of the typical element. Elements that share memory (a stride of 0) stay equal.
 // Nothing is non-finite. There are at least four keys: the plain evaluation of a row that sees one key is exact, which
-// says nothing of other rows. If backward is given lse, out or delta, the companion has its own, from the reference.
+// says nothing of other rows. If backward is given lse, out or delta, the companion has its own, from the reference. In
+// fp32 a companion of the problem's shape then moves lse by up to an eighth: if all scores are too small to change it,
+// P of every row is 1 / keys, and exact where the number of keys is a power of two.
 class Companion {
  public:
   Companion(const AttentionProblem& problem, const ForwardTensors& tensors, std::uint64_t number, Keeps keeps = {});
