@@ -7,6 +7,7 @@ import pandas as pd
 from .study import Study, configurations, in_order, plural, versus
 from .table import NOTHING, Cell, Column, Table, figure
 from .tables import by_cell, captioned, key_cells, key_columns, ratio_cell, time_cell, varying
+from .vocabulary import listed
 
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
 WORDS = {"cuda_graph": "In a graph of dependent calls", "cuda_host": "On the host, a call of"}
@@ -15,9 +16,9 @@ LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
 
 
 def ways(study: Study) -> list[tuple[str, pd.DataFrame]]:
-    """Rows of one way of timing on one machine."""
+    """Rows of one operation and way of timing on one machine."""
     rows = in_order(study, study.calls)
-    return [(timer, group) for (timer, _), group in rows.groupby(["timer", "setting"])]
+    return [(timer, group) for (timer, _, _), group in rows.groupby(["timer", "setting", "op"])]
 
 
 def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
@@ -26,14 +27,14 @@ def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
-    present = study.present(rows)
-    own = study.own(rows) if timer == "cuda_graph" else []
+    present, own = study.present(rows), study.own(rows) if timer == "cuda_graph" else []
     launching = study.present(rows[rows.launches.notna()])
-    pairs, keys, setting = by_cell(others_beaten(rows)), varying(study, rows), rows.setting.iloc[0]
+    pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
+    title = listed(study.op_word(rows.op.iloc[0]), rows.setting.iloc[0])
     table = captioned(study, NAMES[timer], rows, [
         *key_columns(keys), *(Column(name, "us") for name in present),
         *(Column(name, "over the fastest other") for name in own),
-        *(Column(name, head) for name in launching for head in LAUNCHES.values())], f" ({setting})" if setting else "")
+        *(Column(name, head) for name in launching for head in LAUNCHES.values())], f" ({title})" if title else "")
     for any_row, cells in configurations(rows):
         spent = [getattr(cells[name], part) if name in cells and cells[name].timed else None
                  for name in launching for part in LAUNCHES]
@@ -52,5 +53,6 @@ def said_of_calls(study: Study) -> Iterator[str]:
             for pass_, cells in own.groupby("pass_", sort=False):
                 times, losses = cells["median"] * 1e6, ((lost.impl == name) & (lost.pass_ == pass_)).sum()
                 others = f", slower than another implementation in {losses} of them" if timer == "cuda_graph" else ""
-                yield (f"{WORDS[timer]} {name} takes {figure(times.min())} to {figure(times.max())} us "
-                       f"{study.word(pass_)} in {plural(len(times), 'cell')}{others}.")
+                what = listed(study.op_word(rows.op.iloc[0]), study.word(pass_))
+                yield (f"{WORDS[timer]} {name} takes {figure(times.min())} to {figure(times.max())} us {what} in "
+                       f"{plural(len(times), 'cell')}{others}.")

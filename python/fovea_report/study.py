@@ -24,8 +24,8 @@ class Study:
     vocabulary: Vocabulary
     operations: dict[str, Operation]
     environments: list[dict[str, Any]]
-    rows: pd.DataFrame  # times of single runs
-    calls: pd.DataFrame  # times in a graph of calls, and of the host
+    rows: pd.DataFrame  # times of single runs; in a graph of calls, if an operation has no others
+    calls: pd.DataFrame  # other times in a graph of calls, and of the host
     implementations: list[str]  # in the order shown: baselines, reference, peers, this library
     baseline: str  # the implementation that speed-ups are computed over
     warnings: list[str]
@@ -106,7 +106,10 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["way"] = rows.timer.map(CALL_TIMERS).fillna("")
     rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "system", "way"], sort=False).ngroup()
     rows["setting"] = settings_of(rows)
-    timing, calls = rows[rows.way == ""].copy(), rows[rows.way != ""].copy()
+    alone = (rows.timer == "cuda_graph") & ~rows.op.isin(rows[rows.on_gpu & (rows.timer != "cuda_graph")].op)
+    rows.loc[alone, "setting"] = [listed(way, setting) for way, setting in zip(rows.way[alone], rows.setting[alone])]
+    rows.loc[alone, "way"] = ""
+    timing, calls = (rows[chosen].copy() for chosen in (rows.way == "", rows.way != ""))
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings, len(implementations) > 1)
     timing["title"] = [listed(study.op_word(row.op), operations[row.op].title(row.case), row.setting)

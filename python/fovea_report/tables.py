@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Callable, Iterable
 
@@ -38,23 +39,22 @@ def status_cell(study: Study, row: Row) -> Cell:
     return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
 
 
-def time_note(study: Study, row: Row) -> str:
+def time_note(row: Row) -> str:
     mean, std, least = (figure(1e3 * seconds) for seconds in (row.mean, row.std, row.min))
-    said = [f"{flag.word}: {flag.help}" for flag in study.vocabulary.flags if flag.word in row.flags]
-    return "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *said])
+    return "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *row.flags])
 
 
 def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     """A time in ms, or in us with the scale 1e6; the status if there is no time."""
     if row is None:
-        return Cell("-", style="muted", note="not measured")
+        return NOTHING
     if not row.timed:
         return status_cell(study, row)
     style = "best" if getattr(row, "best", False) else "muted" if not row.ranked or row.noisy else ""
     spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
     detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
     return Cell(figure(row.median * scale) + study.vocabulary.marks(row.flags), row.median * scale, style, detail,
-                time_note(study, row), getattr(row, "over_fastest", math.nan))
+                time_note(row), getattr(row, "over_fastest", math.nan))
 
 
 def ratio_cell(study: Study, pair: Row | None, *sides: Row | None) -> Cell:
@@ -113,19 +113,24 @@ def shape_table(study: Study, name: str, title: str, rows: pd.DataFrame, cell: C
 
 
 def time_tables(study: Study) -> list[Table]:
-    """One table per combination of pass, words, and sizes that are not columns."""
+    """One table per combination of pass, words, and sizes that are not columns. Those with one line may share one."""
+    own, kinds = study.rows.title, (kind_title(study, row) for row in study.rows.itertuples())
+    shared = pd.Series(kinds, own.index, dtype=object)
+    alone = study.rows.groupby(own)["at"].transform("nunique").eq(1) & own.groupby(shared).transform("nunique").gt(2)
     return [shape_table(study, "time", title, rows, time_cell, "ms", study.baseline, [
         name for name in study.present(rows) if name != study.baseline], "speed-up")
-            for title, rows in groups(study, study.rows)]
+            for title, rows in groups(study, study.rows.assign(table=own.mask(alone, shared)), "table")]
+
+
+def kind_title(study: Study, row: Row) -> str:
+    return listed(study.op_word(row.op), study.word(row.pass_), row.case.get("dtype", ""), row.setting)
 
 
 def rate_tables(study: Study) -> list[Table]:
     """Rates on a GPU: a line per shape, one table per operation, pass and type."""
-    def title(row: Row) -> str:
-        return listed(study.op_word(row.op), study.word(row.pass_), row.case.get("dtype", ""), row.setting)
     return [shape_table(study, "rate", name, rows, rate_cell, "TFLOP/s", PEER,
                         study.own(rows) if PEER in set(rows.impl) else [], f"speed-up over {PEER}", ("pass", "dtype"))
-            for name, rows in groups(study, study.rows[study.rows.cpu_threads == 0], title)]
+            for name, rows in groups(study, study.rows[study.rows.cpu_threads < 1], partial(kind_title, study))]
 
 
 def rate_cell(study: Study, row: Row | None) -> Cell:
@@ -170,7 +175,8 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
 
 def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
-    keys, names = varying(study, study.rows, ("pass",)), study.implementations
+    operation = [Key("op", noun="operation")] if len(study.operations) > 1 else []
+    keys, names = operation + varying(study, study.rows, ("pass",)), study.implementations
     table = captioned(study, "memory", study.rows, [
         *key_columns(keys), *(Column(name, what) for what in ("before backward", "workspace") for name in names)])
     problems: dict[str, dict[str, list[Row]]] = {}

@@ -80,11 +80,30 @@ def test_rates_of_a_gpu_stand_beside_its_peer(study):
 
 def test_calls_have_their_own_tables(study):
     made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"),
-                  row("torch.flash", 2e-3, device="cuda", timer="cuda_graph")])
-    assert len(made.rows) == 0 and len(made.calls) == 2
+                  row("torch.flash", 2e-3, device="cuda", timer="cuda_graph"),
+                  row("cuda.any", 1e-3, device="cuda", timer="cuda_host")])
+    assert len(made.rows) == 0 and len(made.calls) == 3
     found = cells(call_table(made, *ways(made)[0]))[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
     assert "takes 1.00 to 1.00 us forward in 1 cell" in next(said_of_calls(made))
+
+
+def test_an_operation_that_was_timed_in_graphs_only_has_these_times(study):
+    layer = {"pass": "fwd", "b": 1, "lq": 512, "d": 64, "dtype": "bf16", "device": "cuda"}
+    made = study([row("naive", 1, device="cuda", timer="cuda_graph"), row("cuda.any", 1, device="cuda"), *(
+        row(impl, ms, timer="cuda_graph", problem=line(op, **layer, hq=heads, mask=mask)) for impl, ms in
+        (("naive", 2), ("cuda.any", 1)) for op in ("mha_fused", "mha") for heads in (4, 8)
+        for mask in ("none", "causal"))])
+    assert {one.op for one in made.rows.itertuples() if "in a graph" in one.setting} == {"mha_fused", "mha"}
+    assert set(made.calls.op) == {"attention"} and [timer for timer, _ in ways(made)] == ["cuda_graph"]
+    assert "mha, forward, bf16, in a graph" in [table.title for table in time_tables(made)]
+
+
+def test_shapes_with_one_line_share_a_table(study):
+    one_each = [row(impl, ms, hq=heads) for impl, ms in (("naive", 2), ("cpu.avx2", 1)) for heads in (2, 4, 8)]
+    assert [len(table.rows) for table in time_tables(study(one_each))] == [3]
+    curves = [*one_each, *(row(impl, 1, hq=heads, lq=1024) for impl in ("naive", "cpu.avx2") for heads in (2, 4, 8))]
+    assert [len(table.rows) for table in time_tables(study(curves))] == [2, 2, 2]
 
 
 def test_all_rows_are_in_one_csv_file(study):

@@ -12,7 +12,8 @@
 
   const valueOf = (row, column) => {
     const cell = row.cells[column];
-    return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
+    const said = cell.dataset.value ?? cell.textContent;
+    return cell.classList.contains("n") && said !== "" && !isNaN(said) ? Number(said) : said;
   };
   // Figures before words in either direction.
   const compare = (a, b, sign) => {
