@@ -10,7 +10,7 @@ import pandas as pd
 from .observations import curves
 from .published import Book
 from .published_pages import Page
-from .study import PowerLaw, Row, Study, conditions, fit_power_laws, groups, over_baseline
+from .study import PowerLaw, Row, Study, conditions, fit_power_laws, groups, over_baseline, place
 from .tables import captions, passes_of, varying
 from .vocabulary import Key, listed
 
@@ -179,9 +179,9 @@ def rate_pictures(study: Study) -> Iterator[Picture]:
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
     for pass_ in passes_of(rows):
-        panels = []
-        for title, group in (one for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
-                             for one in sweeps(study, shapes) if one[1][one[1].y > 0].x.nunique() > 1):
+        panels, found = [], (one for _, shapes in groups(study, rows[rows.pass_ == pass_], words)
+                             for one in sweeps(study, shapes) if one[1][one[1].y > 0].x.nunique() > 1)
+        for title, group in sorted(found, key=lambda one: place(study, next(one[1].itertuples()))):
             most = MOST_BARS // group.groupby("x").impl.nunique().max()  # lengths whose bars have room
             for _, which, lengths in parts(sorted(group.x.unique()), max(1, most)):
                 part = group[group.x.isin(lengths)]

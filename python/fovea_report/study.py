@@ -46,6 +46,9 @@ class Study:
         """The name of an operation, where there are several."""
         return op if len(self.operations) > 1 else ""
 
+    def kind_title(self, row: Row) -> str:
+        return listed(self.op_word(row.op), self.word(row.pass_), row.case.get("dtype", ""), row.setting)
+
     def present(self, rows: pd.DataFrame) -> list[str]:
         found = set(rows.impl)
         return [name for name in self.implementations if name in found]
@@ -157,9 +160,11 @@ def short_machines(machines: list[str]) -> dict[str, str]:
 
 def in_order(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted by pass, then as the operation sorts its cases; rows of a configuration stay together."""
-    def order(row: Row) -> tuple:
-        return row.op, [*PASSES, row.pass_].index(row.pass_), study.operation(row).order(row.case), row.at
-    return rows.loc[[row.Index for row in sorted(rows.itertuples(), key=order)]]
+    return rows.loc[[row.Index for row in sorted(rows.itertuples(), key=lambda row: place(study, row))]]
+
+
+def place(study: Study, row: Row) -> tuple:
+    return row.op, [*PASSES, row.pass_].index(row.pass_), study.operation(row).order(row.case), row.at
 
 
 def groups(study: Study, rows: pd.DataFrame, by: Callable[[Row], Any] | str = "title") -> Iterator[tuple]:

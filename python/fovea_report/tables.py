@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from functools import partial
 from pathlib import Path
 from typing import Callable, Iterable
 
@@ -114,7 +113,7 @@ def shape_table(study: Study, name: str, title: str, rows: pd.DataFrame, cell: C
 
 def time_tables(study: Study) -> list[Table]:
     """One table per combination of pass, words, and sizes that are not columns. Those with one line may share one."""
-    own, kinds = study.rows.title, (kind_title(study, row) for row in study.rows.itertuples())
+    own, kinds = study.rows.title, (study.kind_title(row) for row in study.rows.itertuples())
     shared = pd.Series(kinds, own.index, dtype=object)
     alone = study.rows.groupby(own)["at"].transform("nunique").eq(1) & own.groupby(shared).transform("nunique").gt(2)
     return [shape_table(study, "time", title, rows, time_cell, "ms", study.baseline, [
@@ -122,15 +121,11 @@ def time_tables(study: Study) -> list[Table]:
             for title, rows in groups(study, study.rows.assign(table=own.mask(alone, shared)), "table")]
 
 
-def kind_title(study: Study, row: Row) -> str:
-    return listed(study.op_word(row.op), study.word(row.pass_), row.case.get("dtype", ""), row.setting)
-
-
 def rate_tables(study: Study) -> list[Table]:
     """Rates on a GPU: a line per shape, one table per operation, pass and type."""
     return [shape_table(study, "rate", name, rows, rate_cell, "TFLOP/s", PEER,
                         study.own(rows) if PEER in set(rows.impl) else [], f"speed-up over {PEER}", ("pass", "dtype"))
-            for name, rows in groups(study, study.rows[study.rows.cpu_threads < 1], partial(kind_title, study))]
+            for name, rows in groups(study, study.rows[study.rows.cpu_threads < 1], study.kind_title)]
 
 
 def rate_cell(study: Study, row: Row | None) -> Cell:

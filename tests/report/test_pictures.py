@@ -318,3 +318,12 @@ def test_lines_of_memory_that_coincide_take_turns():
     naive, fused, flash = series("naive", 10, 40, 160), series("fused", 10, 40.1), series("flash", 10, 20, 40)
     assert drawing.coincide(naive, fused) and drawing.coincide(naive, naive)
     assert not drawing.coincide(naive, flash)
+
+
+def test_panels_of_rates_stand_in_the_order_of_head_dimensions(study):
+    cells = [{"b": 4, "hq": 16, "d": 64}, *({"b": 8, "d": d} for d in (16, 32, 64, 128))]
+    made = study([row(impl, lq=length, **cell) for impl in ("naive", "cpu.avx2") for cell in cells
+                  for length in (256, 1024)])
+    panels = [panel.title for one in pictures_of(made, []) if one.kind == "rate" for panel in one.panels]
+    dims = [title.split("d ")[-1] for title in panels if "batch 8" in title]
+    assert dims == ["16", "32", "64", "128"]
