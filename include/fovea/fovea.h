@@ -4,7 +4,8 @@
 // was compiled with. Write `fovea_options options = {.struct_size = sizeof options};`: the rest is zero, the default.
 // Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
 // A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
-// function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.
+// function that fills a struct writes at most struct_size bytes. A struct_size above 4096 is refused, whatever the
+// struct holds: it was not set. Before version 1 a new minor version may break this.
 // The library keeps no pointer to a struct after a call returns.
 // All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
 // every tensor and what is refused: attention.h, tensor.h, problem.h.

@@ -10,7 +10,7 @@
 namespace fovea::c_api {
 namespace {
 
-constexpr std::size_t kMostBytes = 4096;  // larger than any header's struct: struct_size was not set
+constexpr std::size_t kMostBytes = 4096;  // no header's struct is larger: struct_size was not set
 
 [[noreturn]] void refuse_size(std::string_view name, std::string_view call, std::string problem, std::size_t got,
                               std::string wanted, std::string hint) {
@@ -23,8 +23,8 @@ std::size_t checked_size(const void* given, StructSizes sizes, std::string_view 
   std::memcpy(&size, given, sizeof size);
   if (size < sizes.first || size > kMostBytes) {
     refuse_size(name, call, "no version of the struct has this size", size,
-                "at least " + std::to_string(sizes.first) + " bytes; " + std::to_string(sizes.known) +
-                    " bytes in version " FOVEA_VERSION_STRING,
+                std::to_string(sizes.first) + " to " + std::to_string(kMostBytes) + " bytes; " +
+                    std::to_string(sizes.known) + " bytes in version " FOVEA_VERSION_STRING,
                 "set struct_size to sizeof the struct");
   }
   return size;

@@ -106,6 +106,22 @@ TEST(StructSize, FieldsThatOnlyTheCallerKnowsBecomeZero) {
   EXPECT_EQ(given.c, 0);
 }
 
+// The limit that fovea.h tells, and the refusal beyond it.
+TEST(StructSize, ZerosBehindTheKnownFieldsAreAcceptedUpTo4096Bytes) {
+  struct Largest {
+    Second known = {4096, 8, 9};
+    std::array<std::byte, 4096 - sizeof(Second)> zeros = {};
+  };
+  static_assert(sizeof(Largest) == 4096);
+  EXPECT_EQ(read(Largest{}).b, 9);
+  Largest filled;
+  write({sizeof(Second), 1, 2}, filled);
+  EXPECT_EQ(filled.known.b, 2);
+  const std::string text = refusal_of([] { read(Second{4097, 8, 9}); });
+  for (const char* word : {"got:    4097 bytes", "wanted: 16 to 4096 bytes; 24 bytes in version"})
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+}
+
 // A public struct with bytes behind it that no version of it has yet.
 template <class Struct>
 struct Newer {
