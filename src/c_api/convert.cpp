@@ -23,6 +23,18 @@ Enum to_enum(std::int32_t value, int count, const std::string& name, std::string
   return static_cast<Enum>(to_index(value, count, name, call));
 }
 
+// The C++ calls would refuse them too, but with the names of C++.
+void check_bounds(std::int64_t left, std::int64_t right, std::string_view call) {
+  for (const auto& [name, bound] : {std::pair{"mask_left", left}, {"mask_right", right}}) {
+    if (!core::is_bound(bound))
+      refuse(call, name, "a window's bound out of range", std::to_string(bound), "0 to 2^62 keys, or FOVEA_UNLIMITED",
+             "mask_left and mask_right count keys beside the row's own");
+  }
+  if (left == FOVEA_UNLIMITED && right == FOVEA_UNLIMITED)
+    refuse(call, "mask", "a window that hides nothing", "mask_left and mask_right of FOVEA_UNLIMITED",
+           "a limit for mask_left or mask_right", "the mask that hides nothing is FOVEA_MASK_NONE");
+}
+
 }  // namespace
 
 int to_index(std::int32_t value, int count, const std::string& name, std::string_view call) {
@@ -41,7 +53,10 @@ bool to_bool(std::int32_t value, const std::string& name, std::string_view call)
 Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call) {
   const auto words = core::mask_words();
   const core::MaskWord& word = words[to_enum<std::size_t>(value, static_cast<int>(words.size()), "mask", call)];
-  if (word.is_window) return {word.mask.alignment, left, right};
+  if (word.is_window) {
+    check_bounds(left, right, call);
+    return {word.mask.alignment, left, right};
+  }
   for (const auto& [name, bound] : {std::pair{"mask_left", left}, {"mask_right", right}}) {
     if (bound != 0)
       refuse(call, name, "a bound without a window", std::to_string(bound) + " with mask " + std::string(word.word),

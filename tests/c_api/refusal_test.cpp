@@ -117,16 +117,16 @@ std::vector<Refusal> refusals_of_values() {
        {"`mask_left`", "got:    5 with mask causal", "wanted: 0, or mask window"}},
       {"negative_bound",
        [](Call& c) { c.options.mask = FOVEA_MASK_WINDOW, c.options.mask_right = -1; },
-       {"`mask.right`", "got:    -1", "0 to 2^62"}},
+       {"`mask_right`", "got:    -1", "wanted: 0 to 2^62 keys, or FOVEA_UNLIMITED"}},
       {"bound_beyond_2_to_62",
        [](Call& c) { c.options.mask = FOVEA_MASK_WINDOW, c.options.mask_left = INT64_MAX - 1; },
-       {"`mask.left`", "got:    9223372036854775806", "0 to 2^62"}},
+       {"`mask_left`", "got:    9223372036854775806", "wanted: 0 to 2^62 keys, or FOVEA_UNLIMITED"}},
       {"window_without_limits",
        [](Call& c) {
          c.options.mask = FOVEA_MASK_WINDOW_TOP_LEFT;
          c.options.mask_left = c.options.mask_right = FOVEA_UNLIMITED;
        },
-       {"`mask`", "left unlimited, right unlimited", "is called none"}},
+       {"`mask`", "mask_left and mask_right of FOVEA_UNLIMITED", "is FOVEA_MASK_NONE"}},
       {"two_as_has_scale", [](Call& c) { c.options.has_scale = 2; }, {"`has_scale`", "got:    2", "0 or 1"}},
       {"two_as_irreproducible",
        [](Call& c) { c.options.irreproducible = -1; },
@@ -277,6 +277,7 @@ TEST(CApi, ProblemFieldsAreChecked) {
   refused([](fovea_problem& p) { p.struct_size = offsetof(fovea_problem, skip_dk); }, "`problem`");
   refused([](fovea_problem& p) { p.pass = 2; }, "`pass`");
   refused([](fovea_problem& p) { p.mask = -1; }, "`mask`");
+  refused([](fovea_problem& p) { p.mask = FOVEA_MASK_WINDOW, p.mask_left = -1; }, "`mask_left`");
   refused([](fovea_problem& p) { p.dtype = 7; }, "`dtype`");
   refused([](fovea_problem& p) { p.result_dtype = 7; }, "`result_dtype`");
   refused([](fovea_problem& p) { p.device_kind = 2; }, "`device_kind`");
