@@ -4,26 +4,19 @@
 #include <algorithm>
 
 #include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/arch_spec.h"
 #include "cuda/attention/sm90/visits.h"
 
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted, as the tiles' own times are (backward_times.h). The rate of the preprocess is fitted to 19 later calls of the
-// same file: the first 2,308 ran with a slower preprocess.
-constexpr double kLaunches = 4.0e-6;    // of both kernels, up to the first product, and the end of the grid
-constexpr double kMemoryRate = 1.5e12;  // bytes per second of the preprocess
-constexpr double kTail = 0.42;          // share of the longest thread block's time in which the last ones run alone
-constexpr double kTurn = 1.57e-6;       // from one key tile's addition to a query tile until the next one's
-// Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles, each
-// waiting for the one before.
-constexpr double kEqualTiles = 1.13;
+constexpr const BackwardCosts& kCosts = kH200.backward;
 
 // Seconds of a thread block with the schedule `ring`. It walks the query tiles of each head. All key tiles add to a
 // query tile one after another (`chain`), beside the walk. So each head takes the longer of both. With a single query
 // tile per head, only the first head waits for its chain.
 double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order, double group) {
-  const double chain = (order.key_tiles - 1) * kTurn;
+  const double chain = (order.key_tiles - 1) * kCosts.turn;
   const double walk = order.query_tiles * one.times.step;
   return one.times.tile + (order.query_tiles == 1 ? chain + group * walk : group * std::max(walk, chain));
 }
@@ -47,7 +40,7 @@ double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, 
     const double steps = static_cast<double>(last_tile + 1 - begin / one.queries) * group * step;
     const double turns = std::clamp(static_cast<double>(index - first_to_add), 0.0, together - 1);
     longest = std::max(longest, steps);
-    latest = std::max(latest, turns * kTurn + steps);
+    latest = std::max(latest, turns * kCosts.turn + steps);
   }
   return latest - longest;
 }
@@ -63,21 +56,22 @@ double main_seconds(const AttentionProblem& p, const BackwardInstance& one, cons
   const std::int64_t tiles = std::int64_t{order.sequences} * order.key_tiles, ctas = std::min<std::int64_t>(tiles, sms);
   const auto waves = static_cast<double>(divide_up(tiles, ctas));
   if (order.schedule == Schedule::ring) return waves * ring_seconds(one, order, group);
-  const double step = one.times.step * (visits.equal() ? kEqualTiles : 1);
+  const double step = one.times.step * (visits.equal() ? kCosts.equal_tiles : 1);
   const double longest = visits.longest * group * step + one.times.tile;
   const double together =
       std::clamp(static_cast<double>(ctas / order.section), 1.0, static_cast<double>(order.key_tiles));
   const double wait = wait_of_sequence(p, one, together, step);
   if (visits.equal() || tiles <= ctas) return waves * longest + wait;
   const double all = visits.all * order.sequences * group * step + static_cast<double>(tiles) * one.times.tile;
-  return std::max(longest, all / static_cast<double>(ctas) + kTail * longest) + wait;
+  return std::max(longest, all / static_cast<double>(ctas) + kCosts.tail * longest) + wait;
 }
 
 }  // namespace
 
 double seconds_of(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads_q) * static_cast<double>(p.len_q);
-  return kLaunches + rows * static_cast<double>(p.dim_v) * 4.0 / kMemoryRate + main_seconds(p, one, order, sms);
+  return kCosts.launches + rows * static_cast<double>(p.dim_v) * 4.0 / kCosts.memory_rate +
+         main_seconds(p, one, order, sms);
 }
 
 }  // namespace fovea::cuda::sm90

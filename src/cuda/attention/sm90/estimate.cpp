@@ -6,23 +6,13 @@
 #include <vector>
 
 #include "cuda/attention/problem_shape.h"
+#include "cuda/attention/sm90/arch_spec.h"
 #include "cuda/attention/sm90/visits.h"
 
 namespace fovea::cuda::sm90 {
 namespace {
 
-// Fitted to dense cells, as the tiles' own times are (tiles.h), and to calls with splits; the runs are in
-// docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
-constexpr double kLaunch = 3.0e-6;         // up to the first product, and the end of the grid
-constexpr double kCounterReset = 1.5e-6;   // a memset ahead of the kernel
-constexpr double kTail = 0.15;             // share of the longest tile's time in which the last thread block runs alone
-constexpr double kMemoryRate = 4.0e12;     // bytes per second
-constexpr double kCtaMemoryRate = 3.2e10;  // the most of it that one thread block reads
-constexpr double kCombine = 8.8e-6;        // launch of the combine, and its first reads, of cold memory
-constexpr double kCombineColumn = 4.1e-9;  // per column and split: a warp combines a row split by split
-constexpr double kClusterBarriers = 1.0e-6;   // both barriers of a cluster
-constexpr double kClusterRate = 2.0e10;       // bytes of results per second that a thread block gives to its cluster
-constexpr double kNoKeys = 0.5e-6;            // of a split without keys
+constexpr const ForwardCosts& kCosts = kH200.forward;
 constexpr std::int64_t kMostSimulated = 512;  // splits of a schedule that is simulated
 
 StreamedRows rows_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_t packed_heads) {
@@ -72,7 +62,7 @@ double simulated_seconds(const AttentionProblem& p, const ForwardTile& tile, con
       }
       for (std::int64_t split = 0; split < division.splits; ++split) {
         const std::int64_t of_this = std::min(of_split, visits - split * of_split);
-        schedule.take(of_this > 0 ? static_cast<double>(of_this) * times.step + times.rest : kNoKeys);
+        schedule.take(of_this > 0 ? static_cast<double>(of_this) * times.step + times.rest : kCosts.no_keys);
       }
     }
   }
@@ -86,11 +76,12 @@ double busiest(const AttentionProblem& p, const ForwardInstance& instance, const
   const ForwardTimes& times = instance.times;
   double rest = times.tile + (visits.equal() ? 0 : times.masked);
   if (division.in_cluster)
-    rest += kClusterBarriers + static_cast<double>(instance.tile.rows() * instance.tile.dim_v * 4) / kClusterRate;
+    rest += kCosts.cluster_barriers +
+            static_cast<double>(instance.tile.rows() * instance.tile.dim_v * 4) / kCosts.cluster_rate;
   const double longest = static_cast<double>(divide_up(visits.longest, division.splits)) * times.step + rest;
   const std::int64_t splits = visits.tiles * division.splits, works = division.in_cluster ? visits.tiles : splits;
   if (visits.equal() || works <= slots) return static_cast<double>(divide_up(works, slots)) * longest;
-  const double reset = division.in_cluster ? 0 : kCounterReset;
+  const double reset = division.in_cluster ? 0 : kCosts.counter_reset;
   const double steps = division.in_cluster ? visits.all / static_cast<double>(division.splits) : visits.all;
   // At least one split of a tile has keys.
   const double even = (steps * times.step + static_cast<double>(visits.tiles) * rest) / static_cast<double>(slots);
@@ -98,7 +89,7 @@ double busiest(const AttentionProblem& p, const ForwardInstance& instance, const
   if (splits <= kMostSimulated)
     return reset + simulated_seconds(p, instance.tile, division, {times.step, rest}, visits.longest, slots);
   const double later_splits = static_cast<double>(works - visits.tiles) * rest / static_cast<double>(slots);
-  return reset + std::max(longest, even + later_splits + kTail * longest);
+  return reset + std::max(longest, even + later_splits + kCosts.tail * longest);
 }
 
 }  // namespace
@@ -114,16 +105,16 @@ Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_
 double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
                   const Visits& visits, int sms, double limit) {
   const std::int64_t ctas = std::min<std::int64_t>(visits.tiles * division.splits, sms);
-  const double memory_rate = std::min(kMemoryRate, kCtaMemoryRate * static_cast<double>(ctas));
+  const double memory_rate = std::min(kCosts.memory_rate, kCosts.cta_memory_rate * static_cast<double>(ctas));
   const double work =
-      busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, limit - kLaunch);
-  const double seconds = kLaunch + std::max(work, bytes(p) / memory_rate);
+      busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, limit - kCosts.launch);
+  const double seconds = kCosts.launch + std::max(work, bytes(p) / memory_rate);
   if (division.splits == 1 || division.in_cluster) return seconds;
   // Every split writes fp32 partials, which the combine reads.
   const double partials =
       static_cast<double>(division.splits * p.batch * p.heads_q * p.len_q) * static_cast<double>(p.dim_v) * 4;
-  const double row = kCombineColumn * static_cast<double>(division.splits * p.dim_v);
-  return seconds + kCombine + row + 2 * partials / kMemoryRate;
+  const double row = kCosts.combine_column * static_cast<double>(division.splits * p.dim_v);
+  return seconds + kCosts.combine + row + 2 * partials / kCosts.memory_rate;
 }
 
 }  // namespace fovea::cuda::sm90

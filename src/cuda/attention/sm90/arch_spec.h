@@ -1,0 +1,73 @@
+// The constants of the three time models for one chip: of estimate.cpp, backward_estimate.cpp and
+// two_pass_estimate.cpp. Times are in seconds. What a tile takes stands beside the tiles, in tiles.h and
+// backward_times.h.
+#pragma once
+
+namespace fovea::cuda::sm90 {
+
+struct ForwardCosts {
+  double launch;            // up to the first product, and the end of the grid
+  double counter_reset;     // a memset ahead of the kernel
+  double tail;              // share of the longest tile's time in which the last thread block runs alone
+  double memory_rate;       // bytes per second
+  double cta_memory_rate;   // the most of it that one thread block reads
+  double combine;           // launch of the combine, and its first reads, of cold memory
+  double combine_column;    // per column and split: a warp combines a row split by split
+  double cluster_barriers;  // both barriers of a cluster
+  double cluster_rate;      // bytes of results per second that a thread block gives to its cluster
+  double no_keys;           // of a split without keys
+};
+
+struct BackwardCosts {
+  double launches;     // of both kernels, up to the first product, and the end of the grid
+  double memory_rate;  // bytes per second of the preprocess
+  double tail;         // share of the longest thread block's time in which the last ones run alone
+  double turn;         // from one key tile's addition to a query tile until the next one's
+  // Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles,
+  // each waiting for the one before.
+  double equal_tiles;
+};
+
+struct TwoPassCosts {
+  double launches;      // of all kernels, up to the first product, and the end of the last grid
+  double memory_rate;   // bytes per second of the preprocess
+  double tail;          // share of the longest thread block's time in which the last ones run alone
+  double product_rate;  // multiply-adds per second of an SM
+  double step;          // of a step, beside its products
+  double column;        // of a thread block, per column of K and V, beside its steps
+};
+
+struct ArchSpec {
+  ForwardCosts forward;
+  BackwardCosts backward;
+  TwoPassCosts two_pass;
+};
+
+// One H200, the only chip that was measured; every device uses its row. All constants are fitted:
+// - forward to dense cells, as the tiles' own times are, and to calls with splits; the runs are in
+//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
+// - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
+// same
+//   file: the first 2,308 ran with a slower preprocess.
+// - two_pass to the 964 calls of more than 128 columns that both implementations took in
+//   results/h200/hopper_sweep.csv.xz.
+inline constexpr ArchSpec kH200{
+    .forward = {.launch = 3.0e-6,
+                .counter_reset = 1.5e-6,
+                .tail = 0.15,
+                .memory_rate = 4.0e12,
+                .cta_memory_rate = 3.2e10,
+                .combine = 8.8e-6,
+                .combine_column = 4.1e-9,
+                .cluster_barriers = 1.0e-6,
+                .cluster_rate = 2.0e10,
+                .no_keys = 0.5e-6},
+    .backward = {.launches = 4.0e-6, .memory_rate = 1.5e12, .tail = 0.42, .turn = 1.57e-6, .equal_tiles = 1.13},
+    .two_pass = {.launches = 2.0e-6,
+                 .memory_rate = 2.05e12,
+                 .tail = 0.35,
+                 .product_rate = 3.86e12,
+                 .step = 0.29e-6,
+                 .column = 13.5e-9}};
+
+}  // namespace fovea::cuda::sm90
