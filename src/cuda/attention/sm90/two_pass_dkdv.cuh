@@ -66,7 +66,7 @@ struct DkDvWalk {
 // with dO.
 template <class Tile>
 __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared<Tile>& shared, const DkDvWork& work) {
-  constexpr int kRowStatisticsBytes = kTwoPassRows * 4;  // lse or delta of a query tile
+  constexpr int kLseBytes = kTwoPassRows * 4;  // lse of a query tile; delta has as many
   DkDvWalk walk(work, p.shape);
   RingPosition<DkDvShared<Tile>::kStages> at;
 #pragma unroll 1
@@ -77,16 +77,16 @@ __device__ __forceinline__ void load_dkdv(const TwoPassParameters& p, DkDvShared
     const unsigned stage = at.stage();
     wait_empty(shared.q_barriers, at);
     const std::uint32_t q_full = shared_address(&shared.q_barriers.full[stage]);
-    ptx::mbarrier_arrive_expect(q_full, Tile::kQkBytes * (step == 0 ? 2 : 1) + kRowStatisticsBytes);
+    ptx::mbarrier_arrive_expect(q_full, Tile::kQkBytes * (step == 0 ? 2 : 1) + kLseBytes);
     if (step == 0) load_tile_panels<Tile::kDimQk>(shared.k, p.k, q_full, work.first_key, work.head_kv, work.batch);
     load_tile_panels<Tile::kDimQk>(shared.q[stage], p.q, q_full, first, walk.head, work.batch);
-    ptx::bulk_load(shared_address(shared.lse[stage]), p.lse + row, kRowStatisticsBytes, q_full);
+    ptx::bulk_load(shared_address(shared.lse[stage]), p.lse + row, kLseBytes, q_full);
     wait_empty(shared.dout_barriers, at);
     const std::uint32_t dout_full = shared_address(&shared.dout_barriers.full[stage]);
-    ptx::mbarrier_arrive_expect(dout_full, Tile::kVBytes * (step == 0 ? 2 : 1) + kRowStatisticsBytes);
+    ptx::mbarrier_arrive_expect(dout_full, Tile::kVBytes * (step == 0 ? 2 : 1) + kLseBytes);
     if (step == 0) load_tile_panels<Tile::kDimV>(shared.v, p.v, dout_full, work.first_key, work.head_kv, work.batch);
     load_tile_panels<Tile::kDimV>(shared.dout[stage], p.dout, dout_full, first, walk.head, work.batch);
-    ptx::bulk_load(shared_address(shared.delta[stage]), p.delta + row, kRowStatisticsBytes, dout_full);
+    ptx::bulk_load(shared_address(shared.delta[stage]), p.delta + row, kLseBytes, dout_full);
     walk.advance(work);
     at.advance();
   }

@@ -75,7 +75,7 @@ __device__ __forceinline__ void load_dq(const TwoPassParameters& p, DqShared<Til
 }
 
 // lse and delta of a thread's two rows.
-struct RowStatistics {
+struct LseAndDelta {
   float lse[2], delta[2];  // lse * log2(e)
 };
 
@@ -83,7 +83,7 @@ struct RowStatistics {
 // dS = 0, whatever S and dP are.
 template <bool kMasked, int kCount>
 __device__ __forceinline__ void score_gradients_of_rows(const float (&scores)[kCount], float (&dp)[kCount],
-                                                        const RowStatistics& rows, float scale_log2e,
+                                                        const LseAndDelta& rows, float scale_log2e,
                                                         const Range (&visible)[2]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -113,8 +113,8 @@ struct DqWarpgroup {
     return {visible.begin - key, visible.end - key};
   }
 
-  __device__ __forceinline__ RowStatistics statistics() const {
-    RowStatistics rows;
+  __device__ __forceinline__ LseAndDelta lse_and_delta() const {
+    LseAndDelta rows;
     const std::int64_t first =
         (static_cast<std::int64_t>(work.batch) * p.shape.heads_q + work.head) * p.query_tiles * kTwoPassRows;
 #pragma unroll
@@ -132,7 +132,7 @@ struct DqWarpgroup {
     std::uint32_t operands[kTwoPassRows / 4];
     set_zero(dq);
     ptx::wgmma_fence_operand(dq);
-    const RowStatistics rows = statistics();
+    const LseAndDelta rows = lse_and_delta();
     RingPosition<DqShared<Tile>::kSlots> at;
     unsigned slot_before = 0;
     if (work.key_tiles.begin < work.key_tiles.end) {
