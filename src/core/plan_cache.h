@@ -15,8 +15,9 @@
 namespace fovea::core {
 
 // Keeps the last kKept values of the process and as many of each thread. A hit among the thread's own values takes no
-// lock. Values are reference-counted: evicting one does not disturb a call that runs it. A request has a `hash`;
-// `Value::answers(request)` compares a value with it.
+// lock. A request that is not among them, such as a thread's first, looks through the process's values under the
+// cache's lock. Values are reference-counted: evicting one does not disturb a call that runs it. A request has a
+// `hash`; `Value::answers(request)` compares a value with it.
 template <class Value, std::size_t kMost = 128>
 class PlanCache {
  public:
@@ -31,7 +32,8 @@ class PlanCache {
   }
 
   // The cached value that answers the request, or else the value that `make()` returns. `make` runs without a lock, so
-  // two threads with the same request may both call it.
+  // two threads with the same new request may both call it; both then get the value of the first to end. Neither waits
+  // for the other, because a forked child would wait for ever for a thread that it does not have.
   template <class Request, class Make>
   Held find(const Request& request, Make make) {
     ThreadSlots* const own = slots_of_this_thread();
@@ -42,7 +44,7 @@ class PlanCache {
     if (value == nullptr) {
       value = make();
       made_.fetch_add(1, std::memory_order_relaxed);
-      share(request.hash, value);
+      value = share(request, value);
     }
     return own == nullptr ? value : own->add(request.hash, value);
   }
@@ -128,10 +130,14 @@ class PlanCache {
     const Held* const hit = shared_.find(request);
     return hit == nullptr ? nullptr : *hit;
   }
-  void share(std::size_t hash, Held value) {
+  // Returns the value that another thread shared for the request meanwhile, or else shares this one.
+  template <class Request>
+  Held share(const Request& request, const Held& value) {
     Held evicted;  // released outside the lock
     const std::lock_guard lock(mutex_);
-    evicted = shared_.add(hash, std::move(value));
+    if (const Held* const other = shared_.find(request); other != nullptr) return *other;
+    evicted = shared_.add(request.hash, value);
+    return value;
   }
 
   // Constructs the cache while the program is loaded, so that fork() cannot interrupt its construction.

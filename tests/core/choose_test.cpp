@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -178,6 +180,34 @@ TEST_F(Choose, RepeatedProblemsTakeNoLock) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(TestChooser::Cache::instance().shared_lookups() - before, kThreads * kProblems);
+}
+
+// Both threads are in make() at once. Neither waits for the other, and the value of the first to end serves both.
+TEST(PlanCache, ThreadsThatMakeTheSameValueShareOne) {
+  struct Request {
+    int number;
+    std::size_t hash;
+  };
+  struct Number {
+    int number;
+    bool answers(const Request& request) const { return number == request.number; }
+  };
+  auto& cache = PlanCache<Number>::instance();
+  constexpr Request kRequest{7, 7};
+  std::latch both(2);
+  const auto find = [&] {
+    return cache.find(kRequest, [&] {
+      both.arrive_and_wait();
+      return std::make_shared<const Number>(Number{7});
+    });
+  };
+  std::shared_ptr<const Number> here, there;
+  std::thread other([&] { there = find(); });
+  here = find();
+  other.join();
+  EXPECT_EQ(cache.made(), 2);
+  EXPECT_EQ(here.get(), there.get());
+  EXPECT_EQ(find().get(), here.get());
 }
 
 // Values that share a hash, and values whose hashes share a slot's list, leave it one by one in the order they came.
