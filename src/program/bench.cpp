@@ -94,10 +94,19 @@ std::vector<verification::Case> with_passes(const std::vector<verification::Case
 
 bool is_full(const BenchOptions& o) { return o.scale == "full"; }
 
+// The problems of the preset, or of all lines.
+std::vector<verification::Case> named_cases(const BenchOptions& o) {
+  if (!o.preset.empty()) return preset_cases(o.preset, is_full(o) ? Scale::full : Scale::quick);
+  std::vector<verification::Case> cases;
+  for (const std::string& line : o.problems) {
+    const std::vector<verification::Case> sweep = verification::parse_sweep(line);
+    cases.insert(cases.end(), sweep.begin(), sweep.end());
+  }
+  return cases;
+}
+
 std::vector<verification::Case> cases_of(const BenchOptions& o) {
-  const Scale scale = is_full(o) ? Scale::full : Scale::quick;
-  std::vector<verification::Case> cases = with_passes(
-      o.preset.empty() ? verification::parse_sweep(o.problem) : preset_cases(o.preset, scale), words_of(o.passes));
+  std::vector<verification::Case> cases = with_passes(named_cases(o), words_of(o.passes));
   for (verification::Case& c : cases) {
     if (o.seed) c.values.set("seed", std::to_string(*o.seed));
     if (!o.device.empty()) c.values.set("device", o.device);

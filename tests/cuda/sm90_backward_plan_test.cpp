@@ -96,6 +96,7 @@ TEST(Sm90BackwardPlan, RingsOnlyWhereTwoFitTheChip) {
 }
 
 TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
+  int with_splits = 0;
   for (const std::int64_t length : {1, 64, 127, 300, 4096}) {
     for (const std::int64_t dim : {8, 64, 72, 128}) {
       AttentionProblem p = backward_problem(length, Mask::causal_bottom_right);
@@ -105,18 +106,50 @@ TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
       const std::int64_t queries = plan->kernel->queries, tiles = (length + queries - 1) / queries;
       EXPECT_EQ(plan->order.query_tiles, tiles);
       EXPECT_EQ(plan->order.key_tiles, (length + kKeys - 1) / kKeys);
-      EXPECT_EQ(plan->ctas, p.batch * p.heads_kv * plan->order.key_tiles);
+      EXPECT_EQ(plan->ctas, p.batch * p.heads_kv * plan->order.splits * plan->order.key_tiles);
       EXPECT_GE(plan->preprocess_ctas * kPreprocessThreads / 32 * 16, p.batch * p.heads_q * tiles * queries);
-      const std::int64_t places = p.batch * p.heads_q * tiles;
-      std::vector<std::int64_t> ends = {plan->lse + places * queries * 4, plan->delta + places * queries * 4,
-                                        plan->turns + places * kKeyWarpgroups * 4, plan->workspace_bytes};
-      const std::vector<std::int64_t> begins = {plan->delta, plan->turns, plan->dq_sum, plan->workspace_bytes};
+      const std::int64_t places = p.batch * p.heads_q * tiles, tiles_of_keys = plan->order.key_tiles;
+      const std::int64_t splits = plan->order.splits;
+      with_splits += splits > 1;
+      const std::int64_t partials = splits > 1 ? splits * p.batch * p.heads_kv * length * dim * 4 : 0;
+      std::vector<std::int64_t> ends = {
+          plan->lse + places * queries * 4,
+          plan->delta + places * queries * 4,
+          plan->turns + places * kKeyWarpgroups * 4,
+          plan->dq_sum + (tiles_of_keys > 1 ? places * kKeyWarpgroups * kChunkFloats * 4 : 0),
+          plan->partial_dk + partials,
+          plan->partial_dv + partials};
+      const std::vector<std::int64_t> begins = {plan->delta,      plan->turns,      plan->dq_sum,
+                                                plan->partial_dk, plan->partial_dv, plan->workspace_bytes};
       for (std::size_t i = 0; i < ends.size(); ++i) EXPECT_LE(ends[i], begins[i]);
-      if (plan->order.key_tiles > 1) {
-        EXPECT_GE(plan->workspace_bytes - plan->dq_sum, places * kKeyWarpgroups * kChunkFloats * 4);
-      }
       for (const std::int64_t offset : begins) EXPECT_EQ(offset % 256, 0);
     }
+  }
+  EXPECT_GE(with_splits, 8);
+}
+
+// Multi-query attention has few key tiles. Splits of its query heads fill the chip, and each head has one split.
+TEST(Sm90BackwardPlan, SplitsTheQueryHeadsOfFewKeyHeads) {
+  AttentionProblem p = backward_problem(2048, Mask::none);
+  p.batch = 1, p.heads_q = 40, p.heads_kv = 1;
+  const auto plan = backward_plan(p);
+  const KeyTileOrder& order = plan->order;
+  EXPECT_EQ(order.key_tiles, 16);
+  EXPECT_EQ(order.splits, 8);
+  EXPECT_EQ(order.heads, 5);
+  EXPECT_EQ(plan->ctas, 128);
+  p.wants_dk = p.wants_dv = false;
+  EXPECT_EQ(backward_plan(p)->order.splits, 1) << "dQ alone has no partials";
+}
+
+TEST(Sm90BackwardPlan, DoesNotSplitWhatFillsTheChip) {
+  for (const Mask mask : {Mask::none, Mask::causal_bottom_right}) {
+    AttentionProblem p = backward_problem(16384, mask);
+    EXPECT_EQ(backward_plan(p)->order.splits, 1);
+    EXPECT_EQ(backward_plan(p)->order.heads, 4);
+    p = backward_problem(2048, mask);
+    p.heads_kv = p.heads_q;
+    EXPECT_EQ(backward_plan(p)->order.splits, 1) << "a group of one head";
   }
 }
 

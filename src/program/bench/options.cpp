@@ -14,7 +14,10 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
                    "report-e,\nh200-dense, cpu-limits")
       ->check(not_empty())
       ->type_name("NAME");
-  verb->add_option("--problem", o.problem, "problem line; comma-separated values make a sweep")
+  verb->add_option("--problem", o.problems,
+                   "problem line; comma-separated values make a sweep;\nmay be given several times")
+      ->take_all()
+      ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("LINE");
   verb->add_option("--impl", o.implementations,
@@ -89,7 +92,7 @@ void add_bench_options(CLI::App* verb, BenchOptions& o) {
 }
 
 void check_options(const BenchOptions& o) {
-  if (o.preset.empty() == o.problem.empty())
+  if (o.preset.empty() == o.problems.empty())
     refuse_option("--preset", "wants exactly one of --preset and --problem", o.preset.empty() ? "neither" : "both",
                   "one of them");
   if (o.resume && o.output.empty()) refuse_option("--resume", "no file to resume", "no -o", "-o FILE");

@@ -11,7 +11,8 @@
 namespace fovea::program {
 
 struct BenchOptions {
-  std::string preset, problem, device, baseline, python, against, output, markdown, csv, scale, memory_limit;
+  std::string preset, device, baseline, python, against, output, markdown, csv, scale, memory_limit;
+  std::vector<std::string> problems;
   std::string timing;
   std::string implementations, passes, peers;  // comma lists
   int threads = 0;

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/attention/any/gradient_combine.h"
 #include "cuda/attention/any/plan.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
@@ -37,39 +38,6 @@ void launch_preprocess(const BackwardPlan& plan, const BackwardTensors& t, void*
   launch(preprocess_function(plan.kind), plan.preprocess_ctas, kPreprocessThreads, 0, stream, &preprocess,
          Dependency::full, Carveout::max_shared);
 }
-
-// Combines the splits of all gradients in one kernel.
-class GradientCombine {
- public:
-  GradientCombine(const BackwardParameters& p, ElementKind kind)
-      : parameters_{.shape = p.shape, .accumulate = p.accumulate, .gradients = {}}, kind_(kind) {}
-
-  // Adds a gradient with the sizes of `like`, unless `partial` is null: then it is not split.
-  void add(const TensorView& like, const TensorRef& result, const float* partial, const Split& split, bool is_dkdv) {
-    if (partial == nullptr) return;
-    parameters_.gradients[parameters_.count++] = {.split = split,
-                                                  .is_dkdv = is_dkdv,
-                                                  .heads = static_cast<int>(like.sizes[1]),
-                                                  .len = static_cast<int>(like.sizes[2]),
-                                                  .dim = static_cast<int>(like.sizes[3]),
-                                                  .partial = partial,
-                                                  .result = result,
-                                                  .first_cta = static_cast<unsigned>(ctas_)};
-    const std::int64_t rows = like.sizes[0] * like.sizes[1] * like.sizes[2];
-    const std::int64_t threads = rows * threads_of_row(static_cast<int>(like.sizes[3]));
-    ctas_ += divide_up(threads, kCombineThreads);
-  }
-  void launch(cudaStream_t stream) {
-    if (parameters_.count > 0)
-      cuda::launch(combine_gradients_function(kind_), ctas_, kCombineThreads, 0, stream, &parameters_,
-                   Dependency::programmatic, Carveout::max_shared);
-  }
-
- private:
-  CombineGradientsParameters parameters_;
-  ElementKind kind_;
-  std::int64_t ctas_ = 0;
-};
 
 }  // namespace
 
@@ -115,7 +83,7 @@ void enqueue(const BackwardPlan& plan, const BackwardTensors& t, const core::Run
                        .split = {},
                        .grid = {}};
   launch_preprocess(plan, t, context.workspace, stream);
-  GradientCombine combine(p, plan.kind);
+  GradientCombine combine(p.shape, p.accumulate, plan.kind);
   if (plan.dkdv.kernel != nullptr) {
     p.split = plan.dkdv.split;
     p.grid = plan.dkdv.grid;

@@ -26,6 +26,9 @@ struct BackwardCosts {
   // Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles,
   // each waiting for the one before.
   double equal_tiles;
+  // Of splits, per column of a thread block's dK: writing partials of dK and dV, and the launch that combines them. The
+  // combine then reads `partial_rate` bytes per second of all partials.
+  double split_column, partial_rate;
 };
 
 struct TwoPassCosts {
@@ -47,27 +50,32 @@ struct ArchSpec {
 // - forward to dense cells, as the tiles' own times are, and to calls with splits; the runs are in
 //   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
-// same
-//   file: the first 2,308 ran with a slower preprocess.
+//   same file: the first 2,308 ran with a slower preprocess. The costs of splits are fitted to calls that were timed
+//   when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
 // - two_pass to the 964 calls of more than 128 columns that both implementations took in
 //   results/h200/hopper_sweep.csv.xz.
-inline constexpr ArchSpec kH200{
-    .forward = {.launch = 3.0e-6,
-                .counter_reset = 1.5e-6,
-                .tail = 0.15,
-                .memory_rate = 4.0e12,
-                .cta_memory_rate = 3.2e10,
-                .combine = 8.8e-6,
-                .combine_column = 4.1e-9,
-                .cluster_barriers = 1.0e-6,
-                .cluster_rate = 2.0e10,
-                .no_keys = 0.5e-6},
-    .backward = {.launches = 4.0e-6, .memory_rate = 1.5e12, .tail = 0.42, .turn = 1.57e-6, .equal_tiles = 1.13},
-    .two_pass = {.launches = 2.0e-6,
-                 .memory_rate = 2.05e12,
-                 .tail = 0.35,
-                 .product_rate = 3.86e12,
-                 .step = 0.29e-6,
-                 .column = 13.5e-9}};
+inline constexpr ArchSpec kH200{.forward = {.launch = 3.0e-6,
+                                            .counter_reset = 1.5e-6,
+                                            .tail = 0.15,
+                                            .memory_rate = 4.0e12,
+                                            .cta_memory_rate = 3.2e10,
+                                            .combine = 8.8e-6,
+                                            .combine_column = 4.1e-9,
+                                            .cluster_barriers = 1.0e-6,
+                                            .cluster_rate = 2.0e10,
+                                            .no_keys = 0.5e-6},
+                                .backward = {.launches = 4.0e-6,
+                                             .memory_rate = 1.5e12,
+                                             .tail = 0.42,
+                                             .turn = 1.57e-6,
+                                             .equal_tiles = 1.13,
+                                             .split_column = 58e-9,
+                                             .partial_rate = 3.0e12},
+                                .two_pass = {.launches = 2.0e-6,
+                                             .memory_rate = 2.05e12,
+                                             .tail = 0.35,
+                                             .product_rate = 3.86e12,
+                                             .step = 0.29e-6,
+                                             .column = 13.5e-9}};
 
 }  // namespace fovea::cuda::sm90

@@ -1,7 +1,7 @@
 // Backward on Hopper (formulas: FlashAttention-2, Dao, arXiv 2307.08691, section 3.1). A thread block holds a K/V tile
-// and streams the Q and dO tiles of all query heads of the group past it. Roles: a lane that loads by TMA, three lanes
-// that keep the order in which key tiles add to dQ, and two key warpgroups, the consumers. Schedule:
-// docs/kernels/sm90_backward.md.
+// and streams the Q and dO tiles of its query heads past it: of all heads of the group, or of a split of them. Roles: a
+// lane that loads by TMA, three lanes that keep the order in which key tiles add to dQ, and two key warpgroups, the
+// consumers. Schedule: docs/kernels/sm90_backward.md.
 #pragma once
 
 #include "cuda/attention/sm90/backward_preprocess.cuh"
@@ -21,7 +21,7 @@ class BackwardLoader {
   const KeyTileWork& work;
 
   __device__ __forceinline__ void run() const {
-    QueryWalk walk(work, p.shape);
+    QueryWalk walk(work);
     RingPosition<Tile::kStages> at;
 #pragma unroll 1
     for (int step = 0; step < work.steps; ++step) {

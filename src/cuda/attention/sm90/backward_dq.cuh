@@ -16,7 +16,7 @@ namespace fovea::cuda::sm90 {
 template <class Tile>
 __device__ __forceinline__ void wait_for_turns(const BackwardParameters& p, BackwardShared<Tile>& shared,
                                                const KeyTileWork& work) {
-  QueryWalk walk(work, p.shape);
+  QueryWalk walk(work);
   RingPosition<kTurnSlots> slot;
 #pragma unroll 1
   for (int step = 0; step < work.steps; ++step) {
@@ -39,7 +39,7 @@ template <class Tile>
 __device__ __forceinline__ void announce_additions(const BackwardParameters& p, BackwardShared<Tile>& shared,
                                                    const KeyTileWork& work, int chunk) {
   const StageBarriers<kTurnSlots>& barriers = shared.turn_barriers[chunk];
-  QueryWalk walk(work, p.shape);
+  QueryWalk walk(work);
   RingPosition<kTurnSlots> slot;
 #pragma unroll 1
   for (int step = 0; step < work.steps; ++step) {

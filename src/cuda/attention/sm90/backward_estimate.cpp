@@ -15,20 +15,20 @@ constexpr const BackwardCosts& kCosts = kH200.backward;
 // Seconds of a thread block with the schedule `ring`. It walks the query tiles of each head. All key tiles add to a
 // query tile one after another (`chain`), beside the walk. So each head takes the longer of both. With a single query
 // tile per head, only the first head waits for its chain.
-double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order, double group) {
+double ring_seconds(const BackwardInstance& one, const KeyTileOrder& order) {
   const double chain = (order.key_tiles - 1) * kCosts.turn;
   const double walk = order.query_tiles * one.times.step;
-  return one.times.tile + (order.query_tiles == 1 ? chain + group * walk : group * std::max(walk, chain));
+  return one.times.tile + (order.query_tiles == 1 ? chain + order.heads * walk : order.heads * std::max(walk, chain));
 }
 
 // With the schedule `ascending`, key tiles wait at their first query tile for the turns of those before them. This is
 // how much later a sequence ends than its longest key tile would alone. `together`: key tiles of a sequence that are on
 // the chip at once.
-double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, double together, double step) {
+double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, int heads, double together,
+                        double step) {
   constexpr std::int64_t kSamples = 1024;
   const KeyWindow window = key_window(p), queries = query_window(window);
   const std::int64_t key_tiles = divide_up(p.len_k, kKeys), samples = std::min(key_tiles, kSamples);
-  const double group = static_cast<double>(p.heads_q / p.heads_kv);
   double longest = 0, latest = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
     const std::int64_t index = samples == 1 ? 0 : n * (key_tiles - 1) / (samples - 1), first = index * kKeys;
@@ -37,7 +37,7 @@ double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, 
     if (begin >= end) continue;
     const std::int64_t last_tile = (end - 1) / one.queries;
     const std::int64_t first_to_add = std::max<std::int64_t>(last_tile * one.queries + window.begin, 0) / kKeys;
-    const double steps = static_cast<double>(last_tile + 1 - begin / one.queries) * group * step;
+    const double steps = static_cast<double>(last_tile + 1 - begin / one.queries) * heads * step;
     const double turns = std::clamp(static_cast<double>(index - first_to_add), 0.0, together - 1);
     longest = std::max(longest, steps);
     latest = std::max(latest, turns * kCosts.turn + steps);
@@ -45,9 +45,8 @@ double wait_of_sequence(const AttentionProblem& p, const BackwardInstance& one, 
   return latest - longest;
 }
 
-// Seconds of the kernel after the preprocess.
+// Seconds of the kernel after the preprocess, without what splits cost.
 double main_seconds(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
-  const double group = static_cast<double>(p.heads_q / p.heads_kv);
   const TileVisits visits = visits_of({.stationary = p.len_k,
                                        .stationary_tile = kKeys,
                                        .streamed = p.len_q,
@@ -55,15 +54,24 @@ double main_seconds(const AttentionProblem& p, const BackwardInstance& one, cons
                                        .window = query_window(key_window(p))});
   const std::int64_t tiles = std::int64_t{order.sequences} * order.key_tiles, ctas = std::min<std::int64_t>(tiles, sms);
   const auto waves = static_cast<double>(divide_up(tiles, ctas));
-  if (order.schedule == Schedule::ring) return waves * ring_seconds(one, order, group);
+  if (order.schedule == Schedule::ring) return waves * ring_seconds(one, order);
   const double step = one.times.step * (visits.equal() ? kCosts.equal_tiles : 1);
-  const double longest = visits.longest * group * step + one.times.tile;
+  const double longest = visits.longest * order.heads * step + one.times.tile;
   const double together =
       std::clamp(static_cast<double>(ctas / order.section), 1.0, static_cast<double>(order.key_tiles));
-  const double wait = wait_of_sequence(p, one, together, step);
+  const double wait = wait_of_sequence(p, one, order.heads, together, step);
   if (visits.equal() || tiles <= ctas) return waves * longest + wait;
-  const double all = visits.all * order.sequences * group * step + static_cast<double>(tiles) * one.times.tile;
+  const double all =
+      visits.all * static_cast<double>(p.batch * p.heads_q) * step + static_cast<double>(tiles) * one.times.tile;
   return std::max(longest, all / static_cast<double>(ctas) + kCosts.tail * longest) + wait;
+}
+
+// What splits cost beside their steps.
+double split_seconds(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order) {
+  if (order.splits == 1) return 0;
+  const std::int64_t columns = (p.wants_dk ? p.dim_qk : 0) + (p.wants_dv ? p.dim_v : 0);
+  const double rows = static_cast<double>(order.splits) * static_cast<double>(p.batch * p.heads_kv * p.len_k);
+  return one.dim * kCosts.split_column + rows * static_cast<double>(columns) * 8.0 / kCosts.partial_rate;
 }
 
 }  // namespace
@@ -71,7 +79,7 @@ double main_seconds(const AttentionProblem& p, const BackwardInstance& one, cons
 double seconds_of(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads_q) * static_cast<double>(p.len_q);
   return kCosts.launches + rows * static_cast<double>(p.dim_v) * 4.0 / kCosts.memory_rate +
-         main_seconds(p, one, order, sms);
+         main_seconds(p, one, order, sms) + split_seconds(p, one, order);
 }
 
 }  // namespace fovea::cuda::sm90

@@ -15,7 +15,8 @@ constexpr int kChunkFloats = 4096;  // dQ of a query tile is two chunks of 64 x 
 constexpr int kBackwardThreads = 128 * (1 + kKeyWarpgroups);
 constexpr int kPreprocessThreads = 64;
 
-// The order in which key tiles of one (batch, key head) visit the query tiles, and in which they add to dQ.
+// The order in which key tiles of one sequence, a split of a (batch, key head), visit the query tiles, and in which
+// they add to dQ.
 enum class Schedule : std::uint8_t {
   ascending,  // the first key tile adds first; query tiles descend; a key tile waits only for those launched before it
   ring,       // key tile j starts at query tile j * query_tiles / key_tiles and wraps around
@@ -23,7 +24,9 @@ enum class Schedule : std::uint8_t {
 
 struct KeyTileOrder {
   int query_tiles = 1, key_tiles = 1;
-  int sequences = 1;  // batch x key heads
+  int splits = 1;  // thread blocks of a key tile; each takes the next `heads` query heads of the group
+  int heads = 1;
+  int sequences = 1;  // batch x key heads x splits
   int section = 1;    // sequences whose key tiles are interleaved: all first ones, then all second ones
   Schedule schedule = Schedule::ascending;
 };
@@ -32,7 +35,9 @@ struct BackwardParameters {
   CUtensorMap q, dout, k, v;  // dimensions (column, row, head, batch)
   Shape shape;
   KeyTileOrder order;
-  TensorRef dq, dk, dv;  // a gradient that is not wanted is null
+  // A gradient that is not wanted is null. With several splits, dk and dv are dense fp32 partials,
+  // [splits, batch, heads_kv, len_k, dim].
+  TensorRef dq, dk, dv;
   bool accumulate = false;
   // [batch, heads_q, query_tiles, queries of a tile]. lse * log2(e), +inf where no key is visible or no query exists.
   const float* lse = nullptr;

@@ -44,18 +44,38 @@ std::string backward_refusal(const AttentionProblem& p) {
 // The ring keeps key tiles steps apart, and needs every key tile to visit every query tile. Its key tiles wait for
 // later ones of their sequence, so all of them must be resident at once. With at most half of the SMs they are, even if
 // a ring of another stream, of a higher priority, takes every SM that becomes free.
-KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, int sms) {
+KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, std::int64_t heads, int sms) {
   const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
   const KeyWindow window = key_window(p);
   const bool all_visible = window.begin <= 1 - p.len_q && window.end >= p.len_k;
-  const std::int64_t sequences = p.batch * p.heads_kv;
+  const std::int64_t splits = divide_up(p.heads_q / p.heads_kv, heads), sequences = p.batch * p.heads_kv * splits;
   const bool ring = all_visible && key_tiles <= sms / 2;
   const std::int64_t section = std::max<std::int64_t>(kSectionBytes / (p.len_q * kernel.dim * 4), 1);
   return {.query_tiles = static_cast<int>(query_tiles),
           .key_tiles = static_cast<int>(key_tiles),
+          .splits = static_cast<int>(splits),
+          .heads = static_cast<int>(heads),
           .sequences = static_cast<int>(sequences),
           .section = ring ? 1 : static_cast<int>(std::min({section, most_of_section(kernel), sequences})),
           .schedule = ring ? Schedule::ring : Schedule::ascending};
+}
+
+// Sets the order with the smallest predicted time. With one thread block per key tile, few key heads, or a causal mask,
+// can leave SMs idle; splits of the group's query heads fill them, and cost partials of dK and dV, and a combine. From
+// kMostWaves on they win nothing.
+void choose_order(BackwardPlan& plan, const AttentionProblem& p, int sms) {
+  constexpr std::int64_t kMostWaves = 2;
+  const std::int64_t group = p.heads_q / p.heads_kv, tiles = p.batch * p.heads_kv * divide_up(p.len_k, kKeys);
+  const std::int64_t most = p.wants_dk || p.wants_dv
+                                ? std::clamp(kMostWaves * sms / tiles, std::int64_t{1}, std::int64_t{any::kMaxSplits})
+                                : 1;
+  for (std::int64_t heads = group; heads > 0 && divide_up(group, heads) <= most; --heads) {
+    const KeyTileOrder order = order_of(p, *plan.kernel, heads, sms);
+    const double seconds = seconds_of(p, *plan.kernel, order, sms);
+    if (heads < group && seconds >= plan.seconds) continue;
+    plan.order = order;
+    plan.seconds = seconds;
+  }
 }
 
 // Arrays of the workspace, each at a multiple of 256 bytes.
@@ -70,6 +90,9 @@ void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
   plan.delta = take(query_tiles * plan.kernel->queries);
   plan.turns = take(query_tiles * kKeyWarpgroups);
   plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? query_tiles * kKeyWarpgroups * kChunkFloats : 0);
+  const std::int64_t partial_rows = plan.order.splits > 1 ? plan.order.sequences * p.len_k : 0;
+  plan.partial_dk = take(p.wants_dk ? partial_rows * p.dim_qk : 0);
+  plan.partial_dv = take(p.wants_dv ? partial_rows * p.dim_v : 0);
 }
 
 }  // namespace
@@ -84,8 +107,7 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
   plan->shape = shape_of(p);
   plan->kernel = &instance_for(p);
   plan->accumulate = p.accumulate;
-  plan->order = order_of(p, *plan->kernel, sms);
-  plan->seconds = seconds_of(p, *plan->kernel, plan->order, sms);
+  choose_order(*plan, p, sms);
   plan->ctas = std::int64_t{plan->order.sequences} * plan->order.key_tiles;
   const std::int64_t rows = p.batch * p.heads_q * plan->order.query_tiles * plan->kernel->queries;
   plan->preprocess_ctas = divide_up(rows * 2, kPreprocessThreads);  // a warp per 16 rows
@@ -97,7 +119,8 @@ core::Prepared prepare_backward(const AttentionProblem& p) {
       std::to_string(plan->kernel->queries) + "x" + std::to_string(kKeys) + " of " + std::to_string(plan->kernel->dim) +
       " columns, " + std::to_string(kKeyWarpgroups) + " key warpgroups, " + std::to_string(plan->kernel->shared_bytes) +
       " bytes shared, " +
-      (plan->order.schedule == Schedule::ring ? "ring" : "sections of " + std::to_string(plan->order.section));
+      (plan->order.schedule == Schedule::ring ? "ring" : "sections of " + std::to_string(plan->order.section)) +
+      (plan->order.splits == 1 ? "" : ", " + std::to_string(plan->order.splits) + " splits of a group's query heads");
   return {.plan = std::move(plan)};
 }
 

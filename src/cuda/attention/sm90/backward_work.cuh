@@ -1,4 +1,5 @@
-// The work of a thread block of backward: its key tile, and the query tiles that stream past it in a fixed order.
+// The work of a thread block of backward: its key tile, and the query tiles that stream past it in a fixed order. With
+// several splits, those of a part of the group's query heads.
 #pragma once
 
 #include "cuda/attention/sm90/backward_parameters.h"
@@ -7,10 +8,11 @@
 namespace fovea::cuda::sm90 {
 
 struct KeyTileWork {
-  int key_tile, head_kv, batch;
+  int key_tile, split, head_kv, batch;
+  int first_head;  // of the split's query heads
   Range query_tiles;
   int first;                   // the query tile of the first step
-  int steps;                   // over all query heads of the group
+  int steps;                   // over all query heads of the split
   Range beginning, finishing;  // ring: the query tiles to which this key tile adds first, and last
   __device__ __forceinline__ int first_key() const { return key_tile * kKeys; }
 };
@@ -31,8 +33,11 @@ __device__ __forceinline__ KeyTileWork key_tile_work(const BackwardParameters& p
   const int within = block - section * whole, sequence = section * order.section + within % sequences;
   KeyTileWork work;
   work.key_tile = within / sequences;
-  work.head_kv = sequence % s.heads_kv;
-  work.batch = sequence / s.heads_kv;
+  work.split = sequence % order.splits;
+  work.head_kv = sequence / order.splits % s.heads_kv;
+  work.batch = sequence / order.splits / s.heads_kv;
+  const int heads_before = work.split * order.heads;
+  work.first_head = work.head_kv * s.group + heads_before;
   const int first_key = work.first_key(), last_key = min(first_key + kKeys, s.len_k) - 1;
   work.query_tiles = tiles_of(queries_of_any(s, first_key, last_key), kQueries);
   work.first = work.query_tiles.end - 1;
@@ -43,15 +48,14 @@ __device__ __forceinline__ KeyTileWork key_tile_work(const BackwardParameters& p
     work.finishing = {ring_start(order, before), ring_start(order, before + 1)};
     work.first = work.beginning.begin;
   }
-  work.steps = (work.query_tiles.end - work.query_tiles.begin) * s.group;
+  work.steps = (work.query_tiles.end - work.query_tiles.begin) * min(order.heads, s.group - heads_before);
   return work;
 }
 
-// Visits the query tiles of all query heads of the group in the order of the schedule.
+// Visits the query tiles of all query heads of the split in the order of the schedule.
 struct QueryWalk {
   int tile, head;  // the query tile; the query head
-  __device__ __forceinline__ QueryWalk(const KeyTileWork& work, const Shape& s)
-      : tile(work.first), head(work.head_kv * s.group) {}
+  __device__ __forceinline__ explicit QueryWalk(const KeyTileWork& work) : tile(work.first), head(work.first_head) {}
   __device__ __forceinline__ void advance(const BackwardParameters& p, const KeyTileWork& work) {
     if (p.order.schedule == Schedule::ring) {
       if (++tile == work.query_tiles.end) tile = work.query_tiles.begin;

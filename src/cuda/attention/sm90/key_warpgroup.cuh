@@ -57,7 +57,7 @@ class KeyWarpgroup {
  public:
   __device__ __forceinline__ KeyWarpgroup(const BackwardParameters& p, BackwardShared<Tile>& shared,
                                           const KeyTileWork& work, int warpgroup)
-      : p_(p), shared_(shared), work_(work), f_(warpgroup), walk_(work, p.shape), before_(work, p.shape) {
+      : p_(p), shared_(shared), work_(work), f_(warpgroup), walk_(work), before_(work) {
     const Range all = queries_of_all(p.shape, work.first_key(), work.first_key() + kKeys - 1);
     unmasked_ = {work.first_key() + kKeys > p.shape.len_k ? p.order.query_tiles : (all.begin + kQueries - 1) / kQueries,
                  all.end == p.shape.len_q ? p.order.query_tiles : all.end / kQueries};
@@ -197,9 +197,9 @@ class KeyWarpgroup {
                                         int dim) {
     if (t.data == nullptr) return;
     const int key = work_.first_key() + f_.row;
-    const std::int64_t offset = row_offset(t, work_.batch, work_.head_kv, key);
+    const std::int64_t offset = row_offset(t, work_.split * p_.shape.batch + work_.batch, work_.head_kv, key);
     store_rows<Element>(t, {offset, offset + 8 * t.row_stride}, {key < p_.shape.len_k, key + 8 < p_.shape.len_k},
-                        values, factor, dim, p_.accumulate);
+                        values, factor, dim, p_.accumulate && p_.order.splits == 1);
   }
 
   const BackwardParameters& p_;

@@ -37,7 +37,8 @@ struct BackwardPlan final : attention::Plan {
   KeyTileOrder order;
   bool accumulate = false;
   std::int64_t ctas = 0, preprocess_ctas = 0;
-  std::int64_t lse = 0, delta = 0, turns = 0, dq_sum = 0;  // byte offsets into the workspace
+  // Byte offsets into the workspace; partials only of wanted gradients that several splits compute.
+  std::int64_t lse = 0, delta = 0, turns = 0, dq_sum = 0, partial_dk = 0, partial_dv = 0;
 };
 
 // Backward of wide heads.

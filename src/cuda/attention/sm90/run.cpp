@@ -1,11 +1,13 @@
 // Enqueues the kernels of a plan on the caller's stream; the host waits for nothing. Forward is one kernel. Before it
 // comes a memset of the tile counter, if the plan has one, and after it the combine, if splits combine in memory.
-// Backward is the preprocess and one kernel; with more than 128 columns, the preprocess and two kernels.
+// Backward is the preprocess and one kernel, and a combine if query heads are split; with more than 128 columns, the
+// preprocess and two kernels.
 #include "cuda/attention/sm90/run.h"
 
 #include <cuda_runtime_api.h>
 
 #include "core/check.h"
+#include "cuda/attention/any/gradient_combine.h"
 #include "cuda/attention/problem_shape.h"
 #include "cuda/attention/sm90/tensor_map.h"
 #include "cuda/runtime/check.h"
@@ -97,6 +99,20 @@ void launch_combine(const ForwardPlan& plan, const ForwardParameters& p, const F
   const std::int64_t warps = std::int64_t{plan.shape.batch} * plan.shape.heads_q * plan.shape.len_q;
   launch(any::combine_forward_function(kind_of(t.q.dtype)), divide_up(warps * 32, any::kCombineThreads),
          any::kCombineThreads, 0, stream, &combine, Dependency::programmatic, Carveout::max_shared);
+}
+
+// Has the splits write partials of a gradient with the sizes of `like`, and the combine add them, if it is wanted.
+void write_partials(TensorRef& gradient, const TensorView& like, float* partial, const BackwardPlan& plan,
+                    any::GradientCombine& combine) {
+  if (gradient.data == nullptr) return;
+  // Every split of a key tile with queries writes, so that a streamed tile more than none means all of them.
+  const any::Split split{.splits = plan.order.splits,
+                         .tiles_per_split = 1,
+                         .rows = kKeys,
+                         .streamed_rows = static_cast<std::int16_t>(plan.kernel->queries)};
+  combine.add(like, gradient, partial, split, true);
+  const std::int64_t head = like.sizes[2] * like.sizes[3];
+  gradient = {partial, like.sizes[1] * head, head, like.sizes[3], ElementKind::fp32, like.sizes[3] % 4 == 0};
 }
 
 // A kernel for dK and dV, then one for dQ, which begins as thread blocks of the first one end.
@@ -192,6 +208,11 @@ void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::
                        .delta = at<float>(context.workspace, plan.delta),
                        .dq_sum = at<float>(context.workspace, plan.dq_sum),
                        .turns = at<unsigned>(context.workspace, plan.turns)};
+  any::GradientCombine combine(plan.shape, plan.accumulate, kind_of(t.q.dtype));
+  if (plan.order.splits > 1) {
+    write_partials(p.dk, t.k, at<float>(context.workspace, plan.partial_dk), plan, combine);
+    write_partials(p.dv, t.v, at<float>(context.workspace, plan.partial_dv), plan, combine);
+  }
   encode(p.q, plan, "q", t.q, plan.kernel->queries);
   encode(p.dout, plan, "dout", t.dout, plan.kernel->queries);
   encode(p.k, plan, "k", t.k, kKeys);
@@ -200,6 +221,7 @@ void backward(const core::Plan& any_plan, const BackwardTensors& t, const core::
   launch_preprocess(plan, t, p, context.workspace, stream);
   launch(plan.kernel->function, plan.ctas, kBackwardThreads, plan.kernel->shared_bytes, stream, &p,
          Dependency::programmatic, Carveout::max_shared);
+  combine.launch(stream);
 }
 
 }  // namespace fovea::cuda::sm90
