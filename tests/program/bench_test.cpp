@@ -288,18 +288,6 @@ TEST(Bench, BaselineMayBeCalledFlash) {
   EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
 }
 
-TEST(Bench, TimesTheProblemsOfAllLines) {
-  const Folder folder;
-  const std::string file = folder / "lines.jsonl";
-  const Ended run = fovea({"bench", "--problem", "lq=8 d=4", "--problem", "lq=16,24 d=8 pass=bwd", "--impl", "reference",
-                           "--repeat-for", "0.01", "-o", file});
-  EXPECT_EQ(run.code, 0) << run.err;
-  const auto records = program::load_records(file);
-  ASSERT_EQ(records.rows.size(), 3);
-  EXPECT_NE(records.rows[0].problem.find("pass=fwd b=1 hq=1 hkv=1 lq=8 "), std::string::npos);
-  EXPECT_NE(records.rows[2].problem.find("pass=bwd b=1 hq=1 hkv=1 lq=24 "), std::string::npos);
-}
-
 TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {
   const Folder folder;
   const std::string file = folder / "both.jsonl";

@@ -376,6 +376,13 @@ TEST(CommandLineOutput, ExplainShowsEveryVerdict) {
   }
 }
 
+TEST(CommandLineOutput, BenchTimesTheProblemsOfAllLines) {
+  const auto rows = bench(kTiny, "reference", 0, {"--problem", "lq=6,8 d=4 pass=bwd"});
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_NE(rows[0].problem.find("pass=fwd b=1 hq=1 hkv=1 lq=4 "), std::string::npos) << rows[0].problem;
+  EXPECT_NE(rows[2].problem.find("pass=bwd b=1 hq=1 hkv=1 lq=8 "), std::string::npos) << rows[2].problem;
+}
+
 TEST(CommandLineOutput, SeedZeroIsAccepted) {
   const auto rows = bench("lq=4 d=4 seed=7", "reference", 0, {"--seed", "0"});
   ASSERT_EQ(rows.size(), 1u);
