@@ -10,8 +10,10 @@ endif()
 # CMAKE_CUDA_ARCHITECTURES replaces the list; `native` builds for the GPU of this machine only. It must be set before
 # the language is enabled, which would put the compiler's own default into the cache.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 120-real 80-virtual)
-  # Of attention's kernels also for compute capability 8.6, from the PTX of 8.0: the compiler proper runs once for both.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 80-virtual)
+  # Machine code for compute capability 12.0, and of attention's kernels for 8.6, from the PTX of 8.0: the compiler proper
+  # runs once for all three. This PTX, which has no clusters and no PDL, is what `make gpu-check PARTS=portable` runs.
+  set(FOVEA_CUDA_CODE_FOR_120 "--generate-code=arch=compute_80,code=[sm_120]")
   set(FOVEA_CUDA_CODE_FOR_86 "--generate-code=arch=compute_80,code=[sm_86]")
   set(FOVEA_CUDA_CHECK_ARCHITECTURES 90a-real 80-virtual)
 endif()
