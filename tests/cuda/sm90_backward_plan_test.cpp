@@ -142,6 +142,15 @@ TEST(Sm90BackwardPlan, SplitsTheQueryHeadsOfFewKeyHeads) {
   EXPECT_EQ(backward_plan(p)->order.splits, 1) << "dQ alone has no partials";
 }
 
+// At most kMaxSplits candidates are predicted, also if a group has a million query heads.
+TEST(Sm90BackwardPlan, SplitsAHugeGroupAtOnce) {
+  AttentionProblem p = backward_problem(128, Mask::none);
+  p.batch = 1, p.heads_q = 1 << 20, p.heads_kv = 1;
+  const KeyTileOrder order = backward_plan(p)->order;
+  EXPECT_EQ(order.splits, any::kMaxSplits);
+  EXPECT_EQ(order.heads, (1 << 20) / any::kMaxSplits);
+}
+
 TEST(Sm90BackwardPlan, DoesNotSplitWhatFillsTheChip) {
   for (const Mask mask : {Mask::none, Mask::causal_bottom_right}) {
     AttentionProblem p = backward_problem(16384, mask);

@@ -60,19 +60,19 @@ KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel,
           .schedule = ring ? Schedule::ring : Schedule::ascending};
 }
 
-// Sets the order with the smallest predicted time. With one thread block per key tile, few key heads, or a causal mask,
-// can leave SMs idle; splits of the group's query heads fill them, and cost partials of dK and dV, and a combine. From
-// kMostWaves on they win nothing.
+// Sets the order with the smallest predicted time. With one thread block per key tile, few key heads or a causal mask
+// can leave SMs idle. Splits of the group's query heads fill them, and cost partials of dK and dV, and a combine.
+// Beyond kMostWaves thread blocks per SM they win nothing.
 void choose_order(BackwardPlan& plan, const AttentionProblem& p, int sms) {
   constexpr std::int64_t kMostWaves = 2;
   const std::int64_t group = p.heads_q / p.heads_kv, tiles = p.batch * p.heads_kv * divide_up(p.len_k, kKeys);
   const std::int64_t most = p.wants_dk || p.wants_dv
                                 ? std::clamp(kMostWaves * sms / tiles, std::int64_t{1}, std::int64_t{any::kMaxSplits})
                                 : 1;
-  for (std::int64_t heads = group; heads > 0 && divide_up(group, heads) <= most; --heads) {
-    const KeyTileOrder order = order_of(p, *plan.kernel, heads, sms);
+  for (std::int64_t splits = 1; splits <= std::min(most, group); ++splits) {
+    const KeyTileOrder order = order_of(p, *plan.kernel, divide_up(group, splits), sms);
     const double seconds = seconds_of(p, *plan.kernel, order, sms);
-    if (heads < group && seconds >= plan.seconds) continue;
+    if (splits > 1 && seconds >= plan.seconds) continue;
     plan.order = order;
     plan.seconds = seconds;
   }

@@ -105,7 +105,7 @@ void launch_combine(const ForwardPlan& plan, const ForwardParameters& p, const F
 void write_partials(TensorRef& gradient, const TensorView& like, float* partial, const BackwardPlan& plan,
                     any::GradientCombine& combine) {
   if (gradient.data == nullptr) return;
-  // Every split of a key tile with queries writes, so that a streamed tile more than none means all of them.
+  // Every split of a key tile walks the same query tiles: if there is one, all splits have work.
   const any::Split split{.splits = plan.order.splits,
                          .tiles_per_split = 1,
                          .rows = kKeys,
