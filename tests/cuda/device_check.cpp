@@ -1,7 +1,7 @@
 // fovea_cuda_check: what `fovea verify --device cuda` cannot see. Repeated launches bit by bit, refusals that need a
 // GPU, tensors beyond 2^31 elements, every tile whether a problem takes it or not, rows of infinite scores.
 //   fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | launches | workspaces | devices |
-//   tiles | hopper_tiles | infinite | linear | layers | model [tiny] | large
+//   tiles | tensor_maps | hopper_tiles | infinite | linear | layers | model [tiny] | large
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "workspaces") return fovea::cuda::check_workspaces();
   if (words.size() == 1 && words[0] == "devices") return fovea::cuda::check_devices();
   if (words.size() == 1 && words[0] == "tiles") return fovea::cuda::check_tiles();
+  if (words.size() == 1 && words[0] == "tensor_maps") return fovea::cuda::check_tensor_maps();
   if (words.size() == 1 && words[0] == "hopper_tiles") return fovea::cuda::check_hopper_tiles();
   if (words.size() == 1 && words[0] == "infinite") return fovea::cuda::check_infinite_scores();
   if (words.size() == 1 && words[0] == "linear") return fovea::cuda::check_linear();
@@ -36,6 +37,6 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "large") return fovea::cuda::check_large();
   std::printf(
       "usage: fovea_cuda_check repeat COUNT | refusals COUNT | exhaustion | ptx | reference | launches | workspaces | "
-      "devices | tiles | hopper_tiles | infinite | linear | layers | model [tiny] | large\n");
+      "devices | tiles | tensor_maps | hopper_tiles | infinite | linear | layers | model [tiny] | large\n");
   return 2;
 }

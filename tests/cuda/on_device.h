@@ -39,6 +39,9 @@ int check_devices();
 // Every compiled tile: unsplit, with splits through memory and in clusters, also on problems that never choose it.
 int check_tiles();
 
+// Tensor maps that a thread keeps against maps encoded anew. Nothing on GPUs without them.
+int check_tensor_maps();
+
 // Every forward tile of cuda.sm90, packed and split in every way, on few thread blocks. Nothing on other GPUs.
 int check_hopper_tiles();
 

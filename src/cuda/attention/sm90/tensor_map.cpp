@@ -1,4 +1,5 @@
-// Encodes tensor maps by the driver's function. It costs about 40 ns and touches no device.
+// Tensor maps from the driver, which encodes them without touching a device. In a call, between launches, encoding the
+// maps of q, k and v takes some 0.4 us, and giving kept maps other addresses 0.1 us.
 #include "cuda/attention/sm90/tensor_map.h"
 
 #include <algorithm>
@@ -9,33 +10,70 @@
 namespace fovea::cuda::sm90 {
 namespace {
 
+// What a map is made of, but for the tensor's address.
 template <std::size_t kDims>
-struct Dimensions {
+struct MapLayout {
+  ElementKind kind;
   std::array<std::int64_t, kDims> sizes;
   std::array<std::int64_t, kDims - 1> strides;  // of all dimensions but the first, in elements
   std::array<cuuint32_t, kDims> box;
+  bool operator==(const MapLayout&) const = default;
 };
 
 template <std::size_t kDims>
-bool encode(CUtensorMap& map, const ConstTensorRef& t, const Dimensions<kDims>& dimensions) {
+std::size_t hash_of(const MapLayout<kDims>& layout) {
+  std::size_t hash = static_cast<std::size_t>(layout.kind);
+  const auto add = [&hash](const auto& numbers) {
+    for (const auto number : numbers) hash = (hash ^ static_cast<std::size_t>(number)) * 0x9e3779b97f4a7c15u;
+  };
+  add(layout.sizes), add(layout.strides), add(layout.box);
+  return hash ^ (hash >> 32);
+}
+
+template <std::size_t kDims>
+bool encode(CUtensorMap& map, const void* data, const MapLayout<kDims>& layout) {
   static const auto driver = driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (driver == nullptr) return false;
   constexpr cuuint64_t kElementBytes = 2, kLeastStride = 16;
   std::array<cuuint64_t, kDims> sizes{};
   std::array<cuuint64_t, kDims - 1> strides{};
   std::array<cuuint32_t, kDims> steps{};
-  std::copy(dimensions.sizes.begin(), dimensions.sizes.end(), sizes.begin());
+  std::copy(layout.sizes.begin(), layout.sizes.end(), sizes.begin());
   steps.fill(1);
   // A dimension of size 1 may have any stride here, but not in a map.
   for (std::size_t i = 0; i + 1 < kDims; ++i) {
     const bool used = sizes[i + 1] > 1;
-    strides[i] = used ? static_cast<cuuint64_t>(dimensions.strides[i]) * kElementBytes : kLeastStride;
+    strides[i] = used ? static_cast<cuuint64_t>(layout.strides[i]) * kElementBytes : kLeastStride;
   }
   const CUtensorMapDataType type =
-      t.kind == ElementKind::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return driver(&map, type, kDims, const_cast<void*>(t.data), sizes.data(), strides.data(), dimensions.box.data(),
+      layout.kind == ElementKind::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return driver(&map, type, kDims, const_cast<void*>(data), sizes.data(), strides.data(), layout.box.data(),
                 steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+bool replace_address(CUtensorMap& map, const void* data) {
+  static const auto driver = driver_function<decltype(&cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
+  return driver != nullptr && driver(&map, const_cast<void*>(data)) == CUDA_SUCCESS;
+}
+
+// A thread keeps the maps of the last layouts. A tensor of such a layout gets a copy with its own address.
+template <std::size_t kDims>
+bool map_of(CUtensorMap& map, const void* data, const MapLayout<kDims>& layout) {
+  struct Kept {
+    MapLayout<kDims> layout;  // all 0: none
+    CUtensorMap map;
+  };
+  constexpr std::size_t kMost = 16;
+  static thread_local std::array<Kept, kMost> all{};
+  Kept& kept = all[hash_of(layout) % kMost];
+  if (kept.layout == layout) {
+    map = kept.map;
+    if (replace_address(map, data)) return true;
+  }
+  if (!encode(map, data, layout)) return false;
+  kept.layout = layout, kept.map = map;
+  return true;
 }
 
 constexpr cuuint32_t kBoxColumns = 64;
@@ -43,16 +81,18 @@ constexpr cuuint32_t kBoxColumns = 64;
 }  // namespace
 
 bool encode_tensor_map(CUtensorMap& map, const ConstTensorRef& t, const TensorMapShape& shape) {
-  return encode<4>(map, t,
-                   {.sizes = {shape.dim, shape.len, shape.heads, shape.batch},
+  return map_of<4>(map, t.data,
+                   {.kind = t.kind,
+                    .sizes = {shape.dim, shape.len, shape.heads, shape.batch},
                     .strides = {t.row_stride, t.head_stride, t.batch_stride},
                     .box = {kBoxColumns, static_cast<cuuint32_t>(shape.box_rows), 1, 1}});
 }
 
 bool encode_query_map(CUtensorMap& map, const ConstTensorRef& t, const QueryMapShape& shape) {
-  return encode<5>(
-      map, t,
-      {.sizes = {shape.dim, shape.group, shape.len, shape.heads_kv, shape.batch},
+  return map_of<5>(
+      map, t.data,
+      {.kind = t.kind,
+       .sizes = {shape.dim, shape.group, shape.len, shape.heads_kv, shape.batch},
        .strides = {t.head_stride, t.row_stride, t.head_stride * shape.group, t.batch_stride},
        .box = {kBoxColumns, static_cast<cuuint32_t>(shape.box_heads), static_cast<cuuint32_t>(shape.box_rows), 1, 1}});
 }
