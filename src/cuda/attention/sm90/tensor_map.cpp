@@ -2,9 +2,12 @@
 // maps of q, k and v takes some 0.4 us, and giving kept maps other addresses 0.1 us.
 #include "cuda/attention/sm90/tensor_map.h"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <array>
 
+#include "cuda/runtime/device_info.h"
 #include "cuda/runtime/driver_function.h"
 
 namespace fovea::cuda::sm90 {
@@ -47,9 +50,15 @@ bool encode(CUtensorMap& map, const void* data, const MapLayout<kDims>& layout) 
   }
   const CUtensorMapDataType type =
       layout.kind == ElementKind::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return driver(&map, type, kDims, const_cast<void*>(data), sizes.data(), strides.data(), layout.box.data(),
-                steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto ask = [&] {
+    return driver(&map, type, kDims, const_cast<void*>(data), sizes.data(), strides.data(), layout.box.data(),
+                  steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult status = ask();
+  // A new thread has no context until it calls the runtime, and the driver encodes in a context only.
+  if (status == CUDA_ERROR_INVALID_CONTEXT && cudaSetDevice(current_device()) == cudaSuccess) status = ask();
+  return status == CUDA_SUCCESS;
 }
 
 bool replace_address(CUtensorMap& map, const void* data) {
