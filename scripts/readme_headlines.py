@@ -109,7 +109,8 @@ def headline_caption(hardware: str, records: list[Path], problems: set[int]) -> 
             + f" (`{'`, `'.join(str(record.relative_to(ROOT)) for record in records)}`)"]
     if versions != [VERSION]:
         before = hardware == "gpu" and all(row["impl"] != "cuda.sm90" for row in rows)
-        said.insert(0, f"These rows are of version {listed(versions)}{', before the Hopper kernels' * before}")
+        said.insert(0, f"The {facts[hardware]} rows were measured with version {listed(versions)}"
+                       + ", which had no Hopper kernels (`cuda.sm90`)" * before)
     return f"{'. '.join(said)}."
 
 

@@ -15,9 +15,9 @@
 enum { FOVEA_BENCH_OK = 0, FOVEA_BENCH_UNSUPPORTED = 1, FOVEA_BENCH_OUT_OF_MEMORY = 2, FOVEA_BENCH_ERROR = 3 };
 enum { FOVEA_BENCH_FP32 = 0, FOVEA_BENCH_BF16 = 1, FOVEA_BENCH_FP16 = 2 };
 enum { FOVEA_BENCH_CPU = 0, FOVEA_BENCH_CUDA = 1 };
-/* Keys that query i sees: all; j <= i; j <= i + len_k - len_q. Windows: own - mask_left <= j <= own + mask_right, where
- * own is i (top left) or i + len_k - len_q (bottom right) and INT64_MAX means no limit. Refuse a value that you do not
- * know: more may come. */
+/* Keys that query i sees. No mask: all. Causal: j <= i (top left), j <= i + len_k - len_q (bottom right). Windows:
+ * own - mask_left <= j <= own + mask_right, where own is i (top left) or i + len_k - len_q (bottom right) and INT64_MAX
+ * means no limit. Refuse a value that you do not know: more may come. */
 enum {
   FOVEA_BENCH_NO_MASK = 0,
   FOVEA_BENCH_CAUSAL_TOP_LEFT = 1,

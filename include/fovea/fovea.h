@@ -1,4 +1,5 @@
-// The C interface: the same calls as attention.h, linear.h and layers.h, with plain structs and status codes. C99.
+// The C interface to attention.h, linear.h and layers.h, with plain structs and status codes. C99. Plans that the
+// caller keeps (prepare) exist in C++ only.
 //
 // Every struct that is passed by address starts with its size, which tells the version of this header that the caller
 // was compiled with. Write `fovea_options options = {.struct_size = sizeof options};`: the rest is zero, the default.

@@ -80,7 +80,7 @@ struct LayerOptions {
   LayerKind kind = LayerKind::mha_fused;
   std::int64_t heads_q = 1;                         // divides the rows of q
   std::int64_t heads_kv = 0;                        // 0: heads_q, or 1 for mqa; gqa must say it
-  Mask mask = Mask::none;                           // between len_q and len_k, equal without x_kv and cache
+  Mask mask = Mask::none;                           // len_k is len_q, unless there is x_kv or a cache
   std::optional<double> scale = {};                 // absent: 1 / sqrt(dim_qk)
   std::string_view attention = {};                  // a name of implementations(), as AttentionOptions::implementation
   std::string_view product = {};                    // a name of linear_implementations(), for every projection
@@ -206,7 +206,7 @@ FOVEA_API LayerProblem describe(const LayerBackwardTensors& tensors, const Layer
 
 // Plans the parts, for LayerOptions::plan. `attention` and `product` are those of LayerOptions. A call refuses a plan
 // of another problem, device or names (invalid_argument). Throws Error as workspace_bytes does. The plan's
-// implementation is called composed.
+// implementation() is `composed`.
 FOVEA_API Plan prepare(const LayerProblem& problem, std::string_view attention = {}, std::string_view product = {});
 
 // Workspace of a call, in bytes: activations that are not saved, gradients of activations, and the parts' workspace.

@@ -8,8 +8,9 @@
 namespace fovea {
 
 // A thread pool of the caller. `run` must call task(argument, index, worker) once for every index in [0, count), on any
-// of its threads, and return when all tasks have ended. `worker` is the thread's number, in [0, threads). Tasks do not
-// throw. If `run` returns before all tasks were run, the call fails with status error.
+// of its threads, and return when all tasks have ended. `worker` is the thread's number, in [0, threads): tasks that run
+// at once have different numbers. Tasks do not throw. If `run` returns before all tasks were run, the call fails with
+// status error.
 struct ExternalThreadPool {
   int threads = 1;
   void* host = nullptr;

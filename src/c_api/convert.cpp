@@ -50,6 +50,11 @@ bool to_bool(std::int32_t value, const std::string& name, std::string_view call)
   return value == 1;
 }
 
+void check_reserved(std::int32_t value, std::string_view name, std::string_view call) {
+  if (value != 0)
+    refuse(call, name, "a field without a meaning is set", std::to_string(value), "0", "initialise the whole struct");
+}
+
 Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call) {
   const auto words = core::mask_words();
   const core::MaskWord& word = words[to_enum<std::size_t>(value, static_cast<int>(words.size()), "mask", call)];
@@ -185,9 +190,7 @@ BackwardTensors convert(const fovea_backward_tensors* given, std::string_view ca
   result.dv = optional_tensor(tensors.dv, "dv", call);
   result.saved = convert(tensors.saved);
   result.accumulate = to_bool(tensors.accumulate, "accumulate", call);
-  if (tensors.reserved != 0)
-    refuse(call, "reserved", "a field without a meaning is set", std::to_string(tensors.reserved), "0",
-           "initialise the whole struct");
+  check_reserved(tensors.reserved, "reserved", call);
   return result;
 }
 
@@ -214,9 +217,7 @@ AttentionProblem convert(const fovea_problem* given, std::string_view call) {
   result.wants_dk = !to_bool(problem.skip_dk, "skip_dk", call);
   result.wants_dv = !to_bool(problem.skip_dv, "skip_dv", call);
   result.unaligned = to_bool(problem.unaligned, "unaligned", call);
-  if (problem.reserved != 0)
-    refuse(call, "reserved", "a field without a meaning is set", std::to_string(problem.reserved), "0",
-           "initialise the whole struct");
+  check_reserved(problem.reserved, "reserved", call);
   return result;
 }
 
@@ -258,6 +259,7 @@ LinearCallOptions convert(const fovea_linear_options* given, std::string_view ca
   LinearCallOptions result;
   if (given == nullptr) return result;
   const fovea_linear_options options = read_struct(given, "options", call);
+  check_reserved(options.reserved, "reserved", call);
   if (options.implementation != nullptr) result.options.implementation = options.implementation;
   result.options.threads = options.threads;
   if (options.thread_pool != nullptr) result.thread_pool = convert(*options.thread_pool, call);

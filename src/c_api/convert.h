@@ -39,6 +39,8 @@ fovea_problem convert(const AttentionProblem& problem);
 // Range-checks a field with the values 0 to count - 1.
 int to_index(std::int32_t value, int count, const std::string& name, std::string_view call);
 bool to_bool(std::int32_t value, const std::string& name, std::string_view call);
+// A field that will have a meaning only in a later version must be 0.
+void check_reserved(std::int32_t value, std::string_view name, std::string_view call);
 
 // The FOVEA_MASK constants index the table of masks.
 Mask convert_mask(std::int32_t value, std::int64_t left, std::int64_t right, std::string_view call);

@@ -26,12 +26,6 @@ struct CallOptions {
   }
 };
 
-void check_reserved(std::int32_t reserved, std::string_view call) {
-  if (reserved != 0)
-    c_api::refuse(call, "reserved", "a field without a meaning is set", std::to_string(reserved), "0",
-                  "initialise the whole struct");
-}
-
 std::optional<Rotary> rotary_of(const fovea_layer_options& options, std::string_view call) {
   const int pairs = c_api::to_index(options.rotary, FOVEA_ROTARY_HALVES + 1, "rotary", call);
   if (pairs == FOVEA_ROTARY_NONE) return std::nullopt;
@@ -59,8 +53,8 @@ CallOptions convert(const fovea_layer_options* given, std::string_view call) {
   to.stream = options.stream;
   to.workspace = c_api::convert(options.workspace);
   to.reproducible = !c_api::to_bool(options.irreproducible, "irreproducible", call);
-  check_reserved(options.reserved, call);
-  check_reserved(options.reserved_2, call);
+  c_api::check_reserved(options.reserved, "reserved", call);
+  c_api::check_reserved(options.reserved_2, "reserved_2", call);
   to.rotary = rotary_of(options, call);
   if (options.epsilon != 0) to.epsilon = options.epsilon;
   return result;
@@ -113,7 +107,7 @@ LayerForwardTensors convert(const fovea_layer_forward_tensors* given, std::strin
 
 LayerBackwardTensors convert(const fovea_layer_backward_tensors* given, std::string_view call) {
   const fovea_layer_backward_tensors tensors = c_api::read_struct(given, "tensors", call);
-  check_reserved(tensors.reserved, call);
+  c_api::check_reserved(tensors.reserved, "reserved", call);
   LayerBackwardTensors result{.x = c_api::convert_tensor(tensors.x, "x", call),
                               .x_kv = c_api::optional_tensor(tensors.x_kv, "x_kv", call),
                               .parameters = parameters_of(tensors.parameters, call),

@@ -1,4 +1,4 @@
-// The CPU engine's implementations, one per instruction set, best first.
+// The CPU engine's implementations, one per instruction set, the widest first.
 #pragma once
 
 #include <span>

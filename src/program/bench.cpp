@@ -19,6 +19,7 @@
 #include "program/bench/progress.h"
 #include "program/bench/sweep.h"
 #include "program/command_line.h"
+#include "program/flash.h"
 #include "program/interrupt.h"
 #include "program/machine/ceilings.h"
 #include "program/machine/device.h"
@@ -195,7 +196,7 @@ struct Subject {
 Subject subject_of(const BenchOptions& o) {
   Subject subject{.cases = cases_of(o), .names = implementation_names(o.implementations)};
   if (subject.names.empty())
-    subject.names = o.preset.empty() ? std::vector<std::string>{"flash"} : find_preset(o.preset).implementations;
+    subject.names = o.preset.empty() ? std::vector<std::string>{kFlash} : find_preset(o.preset).implementations;
   subject.threads = o.threads > 0 ? o.threads : default_threads();
   return subject;
 }
@@ -276,9 +277,11 @@ int run_bench(const BenchOptions& o) {
   if (!o.preset.empty() && find_preset(o.preset).has_limits) return run_limits(o);
   const Subject subject = subject_of(o);
   const DeviceKind device = device_of(subject.cases);
-  if (const std::string missing = missing_device(device, "bench"); !missing.empty()) {
-    std::fputs(missing.c_str(), stderr);
-    return kNoDevice;
+  for (const verification::Operation* const one : operations_of(subject.cases)) {
+    if (const std::string missing = missing_device(*one, device, "bench"); !missing.empty()) {
+      std::fputs(missing.c_str(), stderr);
+      return kNoDevice;
+    }
   }
   if (device == DeviceKind::cpu && !o.timing.empty())
     refuse_option("--timing", "is for GPUs only", o.timing, "--device cuda");

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "core/problem_line.h"
 
@@ -99,8 +101,13 @@ std::vector<std::string> typed_words() {
 std::string shell_line(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
-    const bool quote = word.empty() || word.find_first_of(" \t*?$'\"\\&;|<>()") != std::string::npos;
-    text += (text.empty() ? "" : " ") + (quote ? "'" + word + "'" : word);
+    const auto is_plain = [](char one) {
+      return std::isalnum(static_cast<unsigned char>(one)) != 0 || std::strchr("_./=,:+@%-", one) != nullptr;
+    };
+    const bool quote = word.empty() || !std::all_of(word.begin(), word.end(), is_plain);
+    std::string shown;
+    for (const char one : word) shown += quote && one == '\'' ? "'\\''" : std::string(1, one);
+    text += (text.empty() ? "" : " ") + (quote ? "'" + shown + "'" : shown);
   }
   return text;
 }

@@ -15,6 +15,7 @@
 #include "program/bench/contender.h"
 #include "program/bench/table.h"
 #include "program/command_line.h"
+#include "program/flash.h"
 #include "program/machine/device.h"
 #include "program/machine/machine.h"
 #include "program/terminal_text.h"
@@ -72,7 +73,7 @@ LowerBound lower_bound_of(const verification::Case& c, double flops) {
 Facts facts_of(const std::string& line, const std::string& implementation) {
   Facts facts{.c = verification::parse_case(line), .plan = {}, .cost = {}, .bound = {}};
   check_name(implementation, *facts.c.operation);
-  facts.plan = facts.c.operation->plan(facts.c, implementation);
+  facts.plan = facts.c.operation->plan(facts.c, asked_of_library(implementation));
   // The saved state is printed for every pass.
   const verification::Case both = facts.c.with("pass", "e2e");
   facts.plan.saved_bytes = facts.c.operation->plan(both, facts.plan.implementation).saved_bytes;
@@ -144,7 +145,7 @@ void print_words(const Facts& facts) {
   std::printf("%s\n%s", wrapped(verification::line_of(facts.c), 2).c_str(), aligned(rows).c_str());
   if (e.implementation.empty()) {
     std::printf("no implementation takes this problem\n");
-    std::fputs(missing_device(facts.c.device(), "explain", "device=cpu").c_str(), stdout);
+    std::fputs(missing_device(*facts.c.operation, facts.c.device(), "explain", "device=cpu").c_str(), stdout);
     return;
   }
   std::vector<std::vector<std::string>> plan{{"runs", e.implementation}};

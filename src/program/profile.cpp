@@ -162,7 +162,8 @@ class Results {
 int run_profile(const ProfileOptions& o) {
   ProfileSettings s = o.settings;
   s.peers = peers_of(o);
-  if (const std::string missing = missing_device(s.device.kind, "profile"); !missing.empty()) {
+  const verification::Operation& attention = *verification::find_operation("attention");  // part of every model
+  if (const std::string missing = missing_device(attention, s.device.kind, "profile"); !missing.empty()) {
     fmt::print(stderr, "{}", missing);
     return kNoDevice;
   }

@@ -63,7 +63,8 @@ int run_train(const TrainOptions& o) {
                 .got = "no --resume",
                 .wanted = "--resume",
                 .hint = "leave --force out"});
-  if (const std::string missing = missing_device(s.device.kind, "train"); !missing.empty()) {
+  const verification::Operation& attention = *verification::find_operation("attention");  // part of every model
+  if (const std::string missing = missing_device(attention, s.device.kind, "train"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;
   }

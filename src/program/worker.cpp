@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "cuda/measure/device_memory.h"
+#include "program/flash.h"
 #include "program/machine/short_memory.h"
 #include "program/verbs.h"
 #include "program/worker/protocol.h"
@@ -100,11 +101,12 @@ class Worker {
     prepared_ = std::make_unique<Prepared>(c, places, command.at("timing").get<std::string>(), !foreign);
     call_ = std::make_unique<TimedCall>(
         c, tensors_of(places, prepared_->memory()),
-        TimedSettings{.implementation = foreign ? spec_ : command.at("implementation").get<std::string>(),
-                      .threads = command.at("threads").get<int>(),
-                      .stream = prepared_->timer->stream(),
-                      .may_allocate = prepared_->timer->may_allocate(),
-                      .saves = command.value("saves", true)});
+        TimedSettings{
+            .implementation = foreign ? spec_ : asked_of_library(command.at("implementation").get<std::string>()),
+            .threads = command.at("threads").get<int>(),
+            .stream = prepared_->timer->stream(),
+            .may_allocate = prepared_->timer->may_allocate(),
+            .saves = command.value("saves", true)});
     return {{"ok", true}};
   }
 

@@ -49,7 +49,7 @@ struct Bound {
   ErrorSize plain;        // the plain evaluation's error; its worst row counts for every row
   DType stored{};         // the tensor's; its floor is half an ulp at the reference's root mean square, at least 2^-126
   bool poisoned = false;  // inputs hold NaN or infinity: any non-finite value matches any other
-  bool is_lse = false;    // in lse, -inf always means a fully masked row
+  bool is_lse = false;    // of a log-sum-exp, where -inf always means a sum of nothing
   std::vector<bool> may_poison = {};  // per row: hidden or overflowing values may poison it; empty: none
   std::vector<double> derived = {};   // per row: an error that is derived from the roundings, and allowed; empty: none
   std::vector<bool> exact = {};       // per row: nothing is summed, so it must equal the reference; empty: none

@@ -97,11 +97,6 @@ struct CellSupport {
   std::string reason;  // the first refusal
 };
 
-// What a call asks the library for. The program's word `flash` asks for the implementation of a call that names none.
-inline std::string_view asked_of_library(std::string_view implementation) {
-  return implementation == "flash" ? std::string_view{} : implementation;
-}
-
 struct CaseLimits {
   bool forward = true, backward = true;
   DeviceKind device = DeviceKind::cpu;
@@ -131,7 +126,7 @@ class Operation {
   virtual Expectation expect(const Case& c, Pass pass, const TensorSet& given) const = 0;
 
   virtual std::vector<ImplementationFacts> implementations() const = 0;
-  // `implementation`: a name of the above; empty or `flash`: the one that a call which names none runs.
+  // `implementation`: a name of the above; empty: the one that a call which names none runs.
   virtual CasePlan plan(const Case& c, std::string_view implementation) const = 0;
   virtual Call prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const = 0;
   // A call of a foreign C function, `path:symbol`. Throws Error(unsupported) if the operation has no such calls.

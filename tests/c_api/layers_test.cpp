@@ -191,7 +191,7 @@ TEST(CLayers, RefuseWhatOnlyCCanSay) {
   expect_refused([](AttentionLayer& l) { l.options.reserved = 1; }, "`reserved`");
   expect_refused([](AttentionLayer& l) { l.options.struct_size = 8; }, "`options`");
   expect_refused([](AttentionLayer& l) { l.options.rotary = 3; }, "`rotary`");
-  expect_refused([](AttentionLayer& l) { l.options.reserved_2 = 1; }, "`reserved`");
+  expect_refused([](AttentionLayer& l) { l.options.reserved_2 = 1; }, "`reserved_2`");
   static fovea_layer_norms norms = {};
   expect_refused([](AttentionLayer& l) { l.backward.norms = &norms; }, "`norms`");
   expect_refused([](AttentionLayer& l) { l.backward.accumulate = 2; }, "`accumulate`");

@@ -100,6 +100,16 @@ TEST(CLinear, RefusesSizes) {
   expect_refused([](Layer& l) { l.of_dweight.sizes[2] = 2; }, false, {"`dweight`", "(1, 1, 2, 2)", "(1, 1, 3, 2)"});
 }
 
+TEST(CLinear, RefusesAReservedFieldThatIsSet) {
+  Layer layer;
+  fovea_linear_options options{.struct_size = sizeof options};
+  options.reserved = 7;
+  EXPECT_EQ(fovea_linear_forward(&layer.forward, &options), FOVEA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(fovea_last_error()).find("`reserved`"), std::string::npos) << fovea_last_error();
+  EXPECT_NE(std::string(fovea_last_error()).find("got:    7"), std::string::npos) << fovea_last_error();
+  EXPECT_EQ(layer.y[0], 0);
+}
+
 TEST(CLinear, RefusesStrides) {
   expect_refused([](Layer& l) { l.of_x.strides[3] = 2; }, true, {"`x`", "the last dimension must be contiguous"});
   expect_refused([](Layer& l) { l.of_weight.strides[2] = 1; }, true, {"`weight`", "rows that overlap", "strides[2]"});

@@ -139,7 +139,7 @@ class RowScalingOperation final : public Operation {
   }
 
   CasePlan plan(const Case&, std::string_view name) const override {
-    const bool chosen = asked_of_library(name).empty() || name == "rows.plain";
+    const bool chosen = name.empty() || name == "rows.plain";
     CasePlan plan;
     plan.walk = {{"rows.plain", chosen, chosen ? "" : "not asked for"},
                  {"rows.short", !chosen, chosen ? "runs when named" : ""}};

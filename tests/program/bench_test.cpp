@@ -288,22 +288,6 @@ TEST(Bench, BaselineMayBeCalledFlash) {
   EXPECT_NE(run.out.find("(1.00×)"), std::string::npos) << run.out;
 }
 
-TEST(Bench, AnOlderProgramIsTimedInTurnsWithThisOne) {
-  const Folder folder;
-  const std::string file = folder / "both.jsonl";
-  const Ended run = fovea({"bench", "--problem", "lq=64 d=16 pass=fwd,e2e", "--impl", "cpu.scalar,naive", "--against",
-                           FOVEA_PROGRAM, "--repeat-for", "0.01", "-o", file});
-  EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.out.find("cpu.scalar: geometric mean of old/new"), std::string::npos) << run.out;
-  expect_valid_records(file);
-  const auto rows = program::load_records(file).rows;
-  ASSERT_EQ(rows.size(), 8u);
-  for (const auto& row : rows) {
-    EXPECT_EQ(row.status, "ok") << row.impl << row.reason;
-    EXPECT_EQ(row.impl.ends_with("@old"), row.peer.starts_with("fovea ")) << row.impl << row.peer;
-  }
-}
-
 TEST(Bench, BaselinesAreTimedWithoutSavedStateToo) {
   const Folder folder;
   const std::string file = folder / "no_saved.jsonl";
@@ -346,14 +330,6 @@ TEST(Bench, SamplesRunAtTheHighestPriorityThatTheSystemGrants) {
   ASSERT_EQ(fovea({"bench", "--problem", "lq=8 d=4", "--impl", "reference", "--repeat-for", "0.01", "-o", file}).code,
             0);
   EXPECT_EQ(program::load_records(file).environments.at(0).facts.at("nice"), std::to_string(wanted));
-}
-
-TEST(Bench, AProgramThatIsNoFoveaIsRefused) {
-  for (const char* program : {"/bin/true", "/bin/false", "/no/such/program"}) {
-    const Ended run = fovea({"bench", "--problem", "lq=8 d=8", "--against", program});
-    EXPECT_EQ(run.code, 2) << program << run.out;
-    EXPECT_NE(run.err.find("--against"), std::string::npos) << run.err;
-  }
 }
 
 // Counts visible pairs one by one.

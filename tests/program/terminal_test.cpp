@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "program/bench/table.h"
@@ -51,6 +52,18 @@ TEST(Terminal, ARefusalOfADeviceFits80Columns) {
     const Ended run = fovea({verb, "--problem", "lq=4 d=8 device=cuda"});
     expect_80_columns(run.out);
     expect_80_columns(run.err);
+  }
+}
+
+// Of the operation that was asked for: Linear's implementations, never attention's.
+TEST(Terminal, ARefusalOfADeviceNamesTheOperation) {
+  for (const char* verb : {"explain", "bench", "verify"}) {
+    const Ended run = fovea({verb, "--problem", "op=linear m=8 k=8 n=8 device=cuda"});
+    const std::string said = std::regex_replace(run.out + run.err, std::regex("\\s+"), " ");
+    for (const char* one : {"cuda.any", "cuda.sm90", "vectorized"})
+      EXPECT_EQ(said.find(one), std::string::npos) << said;
+    const bool runs = run.code == 0 && said.find("no implementation takes") == std::string::npos;
+    EXPECT_NE(runs, said.find("no implementation of linear can run there") != std::string::npos) << said;
   }
 }
 
@@ -108,6 +121,13 @@ TEST(Terminal, VerifyBeginsWithItsVerdict) {
   EXPECT_EQ(covered.out.rfind("20 passed, 0 failed\n", 0), 0U) << covered.out;
   EXPECT_NE(covered.out.find("Cases that cpu.scalar ran"), std::string::npos) << covered.out;
   expect_80_columns(covered.out);
+}
+
+TEST(Terminal, VerifyTellsWhyItDidNotJudge) {
+  const Ended linear = fovea({"verify", "--problem", "op=linear m=8 k=8 n=8 data=nonfinite"});
+  EXPECT_NE(linear.out.find("not judged: baselines are exempt"), std::string::npos) << linear.out;
+  EXPECT_EQ(linear.out.find("scores"), std::string::npos) << linear.out;
+  expect_80_columns(linear.out);
 }
 
 TEST(Terminal, ExplainTellsWhoIsOnlyNotChosenByItself) {

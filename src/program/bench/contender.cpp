@@ -10,6 +10,8 @@
 
 #include "core/check.h"
 #include "core/problem_line.h"
+#include "program/command_line.h"
+#include "program/flash.h"
 #include "program/worker/shared_tensors.h"
 #include "program/worker/timed_call.h"
 #include "source_version.h"
@@ -84,7 +86,7 @@ std::string python_script(const std::string& name) {
 }
 
 std::vector<std::string> known_names(const Operations& operations) {
-  std::vector<std::string> names{"flash"};
+  std::vector<std::string> names{kFlash};
   for (const verification::Operation* operation : operations) {
     for (const auto& one : operation->implementations()) {
       if (std::find(names.begin(), names.end(), one.name) == names.end()) names.push_back(one.name);
@@ -153,7 +155,7 @@ OldProgram::OldProgram(const std::string& the_path) : path(the_path) {
   std::error_code none;
   if (!fs::exists(path, none)) refuse("--against", "no such file", path, "the path of an older fovea");
   path = fs::absolute(path).string();
-  std::FILE* const asked = popen(("'" + path + "' --version 2>/dev/null").c_str(), "r");
+  std::FILE* const asked = popen((shell_line({path, "--version"}) + " 2>/dev/null").c_str(), "r");
   char line[64];
   while (asked != nullptr && std::fgets(line, sizeof line, asked) != nullptr) version += line;
   const bool answered = asked != nullptr && pclose(asked) == 0;
@@ -197,7 +199,8 @@ std::vector<Contender> with_no_saved(std::vector<Contender> contenders, const st
 
 // The older program chooses for itself. Its memory is estimated with this program's plan.
 CellPlan plan_old(const Contender& contender, const Case& c) {
-  const CasePlan plan = c.operation->plan(c.backwards() ? c.with("pass", "e2e") : c, contender.of_old);
+  const CasePlan plan =
+      c.operation->plan(c.backwards() ? c.with("pass", "e2e") : c, asked_of_library(contender.of_old));
   return {contender.name, contender.of_old, "", plan.workspace_bytes, plan.saved_bytes};
 }
 
@@ -215,7 +218,7 @@ CellPlan plan_cell(const Contender& contender, const Case& c) {
     cell.refusal = "only backward reads saved state";
     return cell;
   }
-  CasePlan plan = c.operation->plan(c, name);
+  CasePlan plan = c.operation->plan(c, asked_of_library(name));
   // Backward always runs after a forward, even if only backward is timed.
   if (!c.forwards() && plan.refusal().empty()) plan = c.operation->plan(c.with("pass", "e2e"), plan.implementation);
   cell.refusal = plan.refusal();

@@ -16,6 +16,7 @@
 #include "program/bench/progress.h"
 #include "program/bench/short_lines.h"
 #include "program/bench/table.h"
+#include "program/flash.h"
 #include "program/interrupt.h"
 #include "program/output_file.h"
 #include "program/terminal_text.h"
@@ -160,7 +161,7 @@ std::map<std::string, std::string> baselines_of(const CellBench& bench, const Sw
 std::map<std::string, int> flash_of(const CellBench& bench, const SweepSettings& settings) {
   std::map<std::string, int> became;
   for (const Contender& contender : bench.contenders()) {
-    if (contender.name != "flash") continue;
+    if (contender.name != kFlash) continue;
     for (const verification::Case& c : settings.cases) {
       if (const CellPlan plan = plan_cell(contender, c); plan.refusal.empty()) ++became[plan.implementation];
     }

@@ -6,7 +6,6 @@
 #include <cstddef>
 
 #include "cuda/measure/device_memory.h"
-#include "fovea/attention.h"
 #include "program/machine/machine.h"
 #include "program/terminal_text.h"
 
@@ -17,22 +16,26 @@ constexpr std::size_t kMessageIndent = 2, kValueIndent = 10;  // of lines after 
 
 }  // namespace
 
-std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead) {
+std::string missing_device(const verification::Operation& operation, DeviceKind device, const std::string& verb,
+                           const std::string& instead) {
   if (device == DeviceKind::cpu) return "";
   std::string reasons;
-  for (const auto& one : implementations()) {
+  for (const verification::ImplementationFacts& one : operation.implementations()) {
     if (one.device != device) continue;
     if (one.unavailable.empty()) return "";
     reasons += "\n          " + one.name + ": " + one.unavailable;
   }
+  if (reasons.empty() && free_bytes(device) > 0) return "";
   const Machine machine = this_machine();
   const std::string first =
-      fmt::format("fovea {}: no device: device=cuda was asked for, but no implementation can run there\n", verb);
+      fmt::format("fovea {}: no device: device=cuda was asked for, but no implementation of {} can run there\n", verb,
+                  operation.name());
   const std::string others = fmt::format(
       "  found:  {}{}\n  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
       "  hint:   {} runs the same here\n",
       machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
-      reasons.empty() ? "; this build has no CUDA implementations" : reasons, instead);
+      reasons.empty() ? fmt::format("; this build has no CUDA implementations of {}", operation.name()) : reasons,
+      instead);
   return wrapped(first, kMessageIndent) + wrapped(others, kValueIndent);
 }
 

@@ -5,14 +5,16 @@
 #include <string>
 
 #include "fovea/tensor.h"
+#include "verification/operation.h"
 
 namespace fovea::program {
 
 inline constexpr int kNoDevice = 4;  // exit code
 
-// Why no implementation can run on the device, as several lines for stderr; empty if one can. `instead` is the option
-// that requests the CPU.
-std::string missing_device(DeviceKind device, const std::string& verb, const std::string& instead = "--device cpu");
+// Why no implementation of the operation can run on the device, as several lines for stderr; empty if one can, or if
+// there is such a device but the operation has no implementation for it. `instead` is the option that requests the CPU.
+std::string missing_device(const verification::Operation& operation, DeviceKind device, const std::string& verb,
+                           const std::string& instead = "--device cpu");
 
 // Memory that a program may still take: of the machine, or of the GPU.
 std::int64_t free_bytes(DeviceKind device);

@@ -158,6 +158,7 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
       return;
     case Outcome::Kind::exempt:
       ++tally_.exempt;
+      ++tally_.exempt_for[outcome.reason];
       return;
     case Outcome::Kind::out_of_memory:
       ++tally_.out_of_memory;
@@ -247,11 +248,8 @@ void Verification::print_summary() {
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
-  if (tally_.exempt > 0)
-    fmt::print(
-        "{} not judged: baselines given NaN or infinity, and gradients of scores too\n"
-        "large for fp32 (docs/numerics.md, Large and small numbers)\n",
-        tally_.exempt);
+  for (const auto& [reason, count] : tally_.exempt_for)
+    fmt::print("{}\n", wrapped(fmt::format("{} not judged: {}", count, reason), 2));
   if (tally_.out_of_memory > 0) fmt::print("{} not judged: memory ran out\n", tally_.out_of_memory);
   for (const std::string& one : skipped_) fmt::print("{}\n", one);
   if (options_.coverage) fmt::print("\n{}", tally_.coverage.text());
@@ -287,7 +285,7 @@ void Verification::run_cases(std::int64_t first, std::int64_t step, SharedProgre
 
 int Verification::run() {
   const std::string missing =
-      missing_device(*core::device_kind_of(options_.device), "verify",
+      missing_device(operation_, *core::device_kind_of(options_.device), "verify",
                      names_device(options_.problem) ? "device=cpu in the line" : "--device cpu");
   if (!missing.empty()) {
     std::fputs(missing.c_str(), stderr);

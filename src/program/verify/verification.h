@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct Tally {
 
   Coverage coverage;
   std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0, out_of_memory = 0;
+  std::map<std::string, std::int64_t> exempt_for;  // by reason
   nlohmann::json failures = nlohmann::json::array();
 
   // No call that had memory is left to tell success from failure.
@@ -43,6 +45,7 @@ struct Tally {
             {"failed", failed},
             {"refused", refused},
             {"exempt", exempt},
+            {"exempt_for", exempt_for},
             {"out_of_memory", out_of_memory},
             {"failures", failures},
             {"coverage", coverage.json()}};
@@ -52,6 +55,7 @@ struct Tally {
     failed += other["failed"].get<std::int64_t>();
     refused += other["refused"].get<std::int64_t>();
     exempt += other["exempt"].get<std::int64_t>();
+    for (const auto& [reason, count] : other["exempt_for"].items()) exempt_for[reason] += count.get<std::int64_t>();
     out_of_memory += other["out_of_memory"].get<std::int64_t>();
     failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
     coverage.add(other["coverage"]);

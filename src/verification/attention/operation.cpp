@@ -214,8 +214,7 @@ std::vector<ImplementationFacts> Attention::implementations() const {
 
 // Plans the case as a bench runs it: reproducible if the implementation is, backward from forward's saved state. Both
 // passes run one implementation. If the one that the library chooses for forward has no backward, that is backward's.
-CasePlan Attention::plan(const Case& c, std::string_view requested) const {
-  const std::string_view implementation = asked_of_library(requested);
+CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
   const bool reproducible = attention::promises_reproducibility(implementation);
   const auto explained = [&](Pass pass, bool saved, std::string_view name) {
     AttentionProblem p = problem_of(c, pass);
@@ -269,7 +268,7 @@ Call Attention::prepare(const Case& c, const TensorSet& tensors, const CallSetti
   };
   const auto call = std::make_shared<Prepared>();
   const AttentionProblem p = problem_of(c, Pass::forward);
-  call->implementation = asked_of_library(settings.implementation);
+  call->implementation = settings.implementation;
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->forward.saved = call->backward.saved = settings.saved;

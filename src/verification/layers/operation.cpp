@@ -100,10 +100,6 @@ const attention::Implementation& attention_of(const ImplementationFacts& facts) 
   });
 }
 
-std::string_view asked(std::string_view implementation) {
-  return implementation == "flash" ? std::string_view{} : implementation;
-}
-
 // "attention cpu.avx512: 96 x 64 tiles; products cpu.own; saves qkv, attention, lse".
 std::string tiles_of(const LayerExplanation& told, bool saves) {
   std::string text = told.attention.empty() ? "no attention" : "attention " + told.attention;
@@ -220,9 +216,9 @@ std::vector<ImplementationFacts> Layer::implementations() const {
 
 // Backward always runs after a forward that saves, so a backward case has the needs of both.
 CasePlan Layer::plan(const Case& c, std::string_view implementation) const {
-  const bool reproducible = attention::promises_reproducibility(asked(implementation));
+  const bool reproducible = attention::promises_reproducibility(implementation);
   CasePlan plan;
-  std::string name(asked(implementation));
+  std::string name(implementation);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !c.backwards()) continue;
     LayerProblem p = problem_of(c, pass);
@@ -252,7 +248,7 @@ Call Layer::prepare(const Case& c, const TensorSet& tensors, const CallSettings&
   };
   const auto call = std::make_shared<Prepared>();
   const LayerProblem p = problem_of(c, Pass::forward);
-  call->attention = asked(settings.implementation);
+  call->attention = settings.implementation;
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->forward.saved = call->backward.saved = settings.saved;
@@ -311,12 +307,10 @@ CellSupport Layer::support_of(const ImplementationFacts& implementation, const A
 std::string Layer::support_page() const {
   if (name() != to_string(kLayerKinds[0])) return "";
   return "\n# What each implementation of the layers takes\n\n"
-         "`mha_fused`, `mha`, `gqa`, `mqa` and `mla` run with any implementation of attention in the table above "
-         "between\n"
-         "their heads, and take what that takes: the name of an implementation names the attention. Projections and "
-         "their\n"
-         "gradients run as `linear` does. Both passes, every mask, biases, another sequence for keys and values,\n"
-         "gradients that are left out or added to, rotary embedding, norms and fp32 results are included.\n";
+         "`mha_fused`, `mha`, `gqa`, `mqa` and `mla` run with any implementation of attention in the table above, and\n"
+         "take the masks and types that it takes. The name of an implementation names the attention. Projections and\n"
+         "their gradients run as `linear` does. Included are both passes, biases, another sequence for keys and values,\n"
+         "gradients that are left out or added to, rotary embedding, norms and fp32 results.\n";
 }
 
 }  // namespace

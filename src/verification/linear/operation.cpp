@@ -113,8 +113,8 @@ CasePlan Linear::plan(const Case& c, std::string_view implementation) const {
   CasePlan plan;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::forward ? !c.forwards() : !c.backwards()) continue;
-    const Explanation one = explain(
-        problem_of(c, pass), plan.implementation.empty() ? asked_of_library(implementation) : plan.implementation);
+    const Explanation one =
+        explain(problem_of(c, pass), plan.implementation.empty() ? implementation : plan.implementation);
     plan.walk.clear();
     for (const auto& step : one.walk) plan.walk.push_back({step.name, step.accepted, step.reason});
     plan.implementation = one.chosen;
@@ -133,7 +133,7 @@ Call Linear::prepare(const Case& c, const TensorSet& tensors, const CallSettings
     LinearOptions options;
   };
   const auto call = std::make_shared<Prepared>();
-  call->implementation = asked_of_library(settings.implementation);
+  call->implementation = settings.implementation;
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->options = {.implementation = call->implementation,

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/float16.h"
 #include "core/never_destroyed.h"
@@ -211,11 +212,10 @@ Expectation ModelOperation::expect(const Case& c, Pass pass, const TensorSet& gi
 }
 
 CasePlan ModelOperation::plan(const Case& c, std::string_view implementation) const {
-  const std::string_view asked = asked_of_library(implementation);
   CasePlan plan;
   CasePlan::Step& step = plan.walk.emplace_back();
   step.name = kModelImplementation;
-  if (!asked.empty() && asked != kModelImplementation) {
+  if (!implementation.empty() && implementation != kModelImplementation) {
     step.reason = "not asked for";
   } else if (c.device() != DeviceKind::cpu) {
     step.reason = "problem lines of models run on the CPU; fovea profile --device cuda runs them on a GPU";
@@ -225,9 +225,9 @@ CasePlan ModelOperation::plan(const Case& c, std::string_view implementation) co
     const model::MemoryPlan memory(config, extent, model::ParameterMap(config), model::Calls(config, extent));
     step.accepts = true;
     plan.implementation = kModelImplementation;
-    const std::string own = "in a block of its own, " + core::to_string(memory.total_bytes) + " bytes";
+    const std::string own = "in a block of its own, " + core::binary_size(memory.total_bytes);
     if (c.forwards())
-      plan.forward_tiles = "keeps " + core::to_string(memory.activation_bytes) + " bytes of activations " + own;
+      plan.forward_tiles = "keeps " + core::binary_size(memory.activation_bytes) + " of activations " + own;
     if (c.backwards()) plan.backward_tiles = "gradients and optimizer " + own;
   }
   return plan;
@@ -258,7 +258,8 @@ std::string ModelOperation::support_page() const {
          "`op=model` has one implementation, `fovea`: the code of `fovea train` and `fovea profile`. It takes fp32 and "
          "bf16,\n"
          "both passes, steps with the optimizer, kept and checkpointed activations, and gradients that are added to.\n"
-         "Problem lines run on the CPU. The bits are equal for any number of threads.\n";
+         "Its problem lines run on the CPU only; `fovea profile --device cuda` runs models on a GPU. The bits are equal\n"
+         "for any number of threads.\n";
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-// The C interface: the same calls as attention.h, linear.h and layers.h, with plain structs and status codes. C99.
+// The C interface to attention.h, linear.h and layers.h, with plain structs and status codes. C99. Plans that the
+// caller keeps (prepare) exist in C++ only.
 //
 // Every struct that is passed by address starts with its size, which tells the version of this header that the caller
 // was compiled with. Write `fovea_options options = {.struct_size = sizeof options};`: the rest is zero, the default.
 // Structs grow at their end. A caller with an older header runs on a newer library: fields that it lacks count as zero.
 // A caller with a newer header runs on an older library as long as the fields that the library lacks are zero. A
-// function that fills a struct writes at most struct_size bytes. Before version 1 a new minor version may break this.
+// function that fills a struct writes at most struct_size bytes. A struct_size above 4096 is refused, whatever the
+// struct holds: it was not set. Before version 1 a new minor version may break this.
 // The library keeps no pointer to a struct after a call returns.
 // All functions may be called from any thread at the same time; fovea_last_error is per thread. Shapes, the meaning of
 // every tensor and what is refused: attention.h, tensor.h, problem.h.
@@ -288,7 +290,7 @@ FOVEA_API fovea_status fovea_explain_layer_backward(const fovea_layer_backward_t
                                                     int64_t* saved_bytes, char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
-FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, best first; null past the end
+FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, as they are asked; null past the end
 
 FOVEA_API const char* fovea_last_error(void);  // why this thread's last failed call failed; "" if none did
 FOVEA_API const char* fovea_version(void);     // of the library; FOVEA_VERSION_STRING is that of the header

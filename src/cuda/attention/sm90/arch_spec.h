@@ -26,8 +26,8 @@ struct BackwardCosts {
   // Factor of a step's time with `ascending` and no mask: then key tiles follow one another through the query tiles,
   // each waiting for the one before.
   double equal_tiles;
-  // Of splits, per column of a thread block's dK: writing partials of dK and dV, and the launch that combines them. The
-  // combine then reads `partial_rate` bytes per second of all partials.
+  // Of splits, per column of a thread block's dK: writing partials of dK and dV, and the launch that combines them. All
+  // partials, written and then read, move at `partial_rate` bytes per second.
   double split_column, partial_rate;
 };
 
@@ -47,7 +47,7 @@ struct ArchSpec {
 };
 
 // One H200, the only chip that was measured; every device uses its row. All constants are fitted:
-// - forward to dense cells, as the tiles' own times are, and to calls with splits; the runs are in
+// - forward to preset h200-dense, as the tiles' own times are, and to calls with splits; the runs are in
 //   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
 //   same file: the first 2,308 ran with a slower preprocess. The costs of splits are fitted to calls that were timed

@@ -26,12 +26,13 @@ class BackwardLoader {
 #pragma unroll 1
     for (int step = 0; step < work.steps; ++step) {
       const int first = walk.tile * kQueries;
-      const std::int64_t row = walk.place(p, work) * kQueries;
+      const std::int64_t row = walk.index(p, work) * kQueries;
       wait_empty(shared.q_barriers, at);
       const std::uint32_t q_full = expect(shared.q_barriers.full[at.stage()], step == 0);
       if (step == 0) load(shared.k, kKeys, p.k, q_full, work.first_key(), work.head_kv);
       load(shared.q[at.stage()], kQueries, p.q, q_full, first, walk.head);
       ptx::bulk_load(shared_address(shared.lse[at.stage()]), p.lse + row, kQueries * 4, q_full);
+      // No wait: `empty` of Q also frees dO and delta.
       const std::uint32_t dout_full = expect(shared.dout_full[at.stage()], step == 0);
       if (step == 0) load(shared.v, kKeys, p.v, dout_full, work.first_key(), work.head_kv);
       load(shared.dout[at.stage()], kQueries, p.dout, dout_full, first, walk.head);

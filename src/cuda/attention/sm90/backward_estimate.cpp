@@ -1,4 +1,5 @@
-// Backward's prediction: the preprocess, the steps of the busiest thread block, and waits for turns to add to dQ.
+// Backward's prediction: the preprocess, the steps of the busiest thread block, waits for turns to add to dQ, and the
+// partials and the combine of splits.
 #include "cuda/attention/sm90/backward_estimate.h"
 
 #include <algorithm>
@@ -71,14 +72,16 @@ double split_seconds(const AttentionProblem& p, const BackwardInstance& one, con
   if (order.splits == 1) return 0;
   const std::int64_t columns = (p.wants_dk ? p.dim_qk : 0) + (p.wants_dv ? p.dim_v : 0);
   const double rows = static_cast<double>(order.splits) * static_cast<double>(p.batch * p.heads_kv * p.len_k);
-  return one.dim * kCosts.split_column + rows * static_cast<double>(columns) * 8.0 / kCosts.partial_rate;
+  constexpr double kPartialBytes = 8;  // written once and read once
+  return one.dim * kCosts.split_column + rows * static_cast<double>(columns) * kPartialBytes / kCosts.partial_rate;
 }
 
 }  // namespace
 
 double seconds_of(const AttentionProblem& p, const BackwardInstance& one, const KeyTileOrder& order, int sms) {
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads_q) * static_cast<double>(p.len_q);
-  return kCosts.launches + rows * static_cast<double>(p.dim_v) * 4.0 / kCosts.memory_rate +
+  constexpr double kRowBytes = 4;  // of out and dout, per column
+  return kCosts.launches + rows * static_cast<double>(p.dim_v) * kRowBytes / kCosts.memory_rate +
          main_seconds(p, one, order, sms) + split_seconds(p, one, order);
 }
 

@@ -6,7 +6,7 @@
 
 namespace fovea::cuda::sm90 {
 
-// Seconds of both launches and kernels on a GPU with `sms` SMs.
+// Seconds of the preprocess, the main kernel and, with splits, the combine on a GPU with `sms` SMs.
 double seconds_of(const AttentionProblem& problem, const BackwardInstance& instance, const KeyTileOrder& order,
                   int sms);
 

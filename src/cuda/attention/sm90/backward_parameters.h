@@ -9,9 +9,9 @@
 
 namespace fovea::cuda::sm90 {
 
-constexpr int kKeys = 128;          // rows of a K/V tile
-constexpr int kKeyWarpgroups = 2;   // each owns 64 of them
-constexpr int kChunkFloats = 4096;  // dQ of a query tile is two chunks of 64 x 64, one per key warpgroup
+constexpr int kKeys = 128;         // rows of a K/V tile
+constexpr int kKeyWarpgroups = 2;  // each owns 64 of them
+constexpr int kHalfFloats = 4096;  // dQ of a query tile is two halves of 64 x 64, one per key warpgroup
 constexpr int kBackwardThreads = 128 * (1 + kKeyWarpgroups);
 constexpr int kPreprocessThreads = 64;
 
@@ -42,7 +42,8 @@ struct BackwardParameters {
   // [batch, heads_q, query_tiles, queries of a tile]. lse * log2(e), +inf where no key is visible or no query exists.
   const float* lse = nullptr;
   const float* delta = nullptr;
-  float* dq_sum = nullptr;    // [batch, heads_q, query_tiles, kKeyWarpgroups, kChunkFloats], in accumulator order
+  float* dq_sum = nullptr;  // [batch, heads_q, query_tiles, kKeyWarpgroups, kHalfFloats]; of a half,
+  // [8][128 threads] float4: float4 i of a thread holds its accumulators 4 i to 4 i + 3
   unsigned* turns = nullptr;  // [batch, heads_q, query_tiles, kKeyWarpgroups]: key tiles that have added so far
 };
 

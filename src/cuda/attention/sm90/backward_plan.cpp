@@ -42,8 +42,9 @@ std::string backward_refusal(const AttentionProblem& p) {
 }
 
 // The ring keeps key tiles steps apart, and needs every key tile to visit every query tile. Its key tiles wait for
-// later ones of their sequence, so all of them must be resident at once. With at most half of the SMs they are, even if
-// a ring of another stream, of a higher priority, takes every SM that becomes free.
+// later ones of their sequence, so all of them must be resident at once, one per SM. At most half of the SMs leaves
+// room beside one ring of another stream. Three rings of three priorities can still deadlock
+// (docs/kernels/sm90_backward.md, "The order of dQ").
 KeyTileOrder order_of(const AttentionProblem& p, const BackwardInstance& kernel, std::int64_t heads, int sms) {
   const std::int64_t query_tiles = divide_up(p.len_q, kernel.queries), key_tiles = divide_up(p.len_k, kKeys);
   const KeyWindow window = key_window(p);
@@ -89,7 +90,7 @@ void lay_out(BackwardPlan& plan, const AttentionProblem& p) {
   plan.lse = take(query_tiles * plan.kernel->queries);
   plan.delta = take(query_tiles * plan.kernel->queries);
   plan.turns = take(query_tiles * kKeyWarpgroups);
-  plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? query_tiles * kKeyWarpgroups * kChunkFloats : 0);
+  plan.dq_sum = take(p.wants_dq && plan.order.key_tiles > 1 ? query_tiles * kKeyWarpgroups * kHalfFloats : 0);
   const std::int64_t partial_rows = plan.order.splits > 1 ? plan.order.sequences * p.len_k : 0;
   plan.partial_dk = take(p.wants_dk ? partial_rows * p.dim_qk : 0);
   plan.partial_dv = take(p.wants_dv ? partial_rows * p.dim_v : 0);

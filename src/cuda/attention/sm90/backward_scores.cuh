@@ -11,17 +11,19 @@ namespace fovea::cuda::sm90 {
 // 8 block + `column` and the next one of the query tile.
 struct KeyFragment {
   int warpgroup, row, column;
-  std::uint32_t store_row, store_chunk;  // where stmatrix_x4 writes: offset of the lane's row, and its 16-byte chunk
+  // Where stmatrix_x4 writes: the offset of the lane's row, and of its 16 bytes in the row, swizzled by row % 8. XOR
+  // with 32 i moves 16 i columns further under the swizzle.
+  std::uint32_t store_row, store_column;
   __device__ __forceinline__ explicit KeyFragment(int warpgroup_) : warpgroup(warpgroup_) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
     row = warpgroup * kWarpgroupRows + warp * 16 + lane / 4;
     column = lane % 4 * 2;
     store_row = static_cast<std::uint32_t>(warpgroup * kWarpgroupRows + warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128;
-    store_chunk = static_cast<std::uint32_t>((lane / 16) ^ (lane % 8)) * 16;
+    store_column = static_cast<std::uint32_t>((lane / 16) ^ (lane % 8)) * 16;
   }
   // Columns [16 i, 16 i + 16) of the warp's 16 rows, in panels of 64 columns and `rows` rows.
   __device__ __forceinline__ std::uint32_t store_offset(int i, int rows) const {
-    return i / 4 * (rows * 128) + store_row + (store_chunk ^ (i % 4 * 32));
+    return i / 4 * (rows * 128) + store_row + (store_column ^ (i % 4 * 32));
   }
 };
 

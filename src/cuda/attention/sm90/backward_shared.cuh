@@ -28,11 +28,11 @@ struct BackwardShared {
   std::byte ds[kDsSlots][kKeys * kQueries * 2];
   alignas(128) float lse[kStages][kQueries];
   float delta[kStages][kQueries];
-  StageBarriers<kStages> q_barriers;  // of Q with lse; `empty`: both key warpgroups are done with Q and dO
+  StageBarriers<kStages> q_barriers;  // of Q with lse; `empty`: both key warpgroups are done with Q, dO, lse and delta
   std::uint64_t dout_full[kStages];   // of dO with delta
   // Of dS. `full`: both key warpgroups have stored their keys' part. `empty`: both have read all of it.
   StageBarriers<kDsSlots> ds_barriers;
-  // Turns to add to dQ, for each chunk. turn_ready: the key warpgroup may add. `full`: it has added. `empty`: the
+  // Turns to add to dQ, for each half. turn_ready: the key warpgroup may add. `full`: it has added. `empty`: the
   // counter was raised, or need not be (the last key tile).
   std::uint64_t turn_ready[kKeyWarpgroups][kTurnSlots];
   StageBarriers<kTurnSlots> turn_barriers[kKeyWarpgroups];
@@ -48,11 +48,11 @@ __device__ __forceinline__ void init_backward_barriers(BackwardShared<Tile>& sha
     ptx::mbarrier_init(shared_address(&shared.ds_barriers.full[i]), kKeyWarps);
     ptx::mbarrier_init(shared_address(&shared.ds_barriers.empty[i]), kKeyWarps);
   }
-  for (int chunk = 0; chunk < kKeyWarpgroups; ++chunk) {
+  for (int half = 0; half < kKeyWarpgroups; ++half) {
     for (int i = 0; i < kTurnSlots; ++i) {
-      ptx::mbarrier_init(shared_address(&shared.turn_ready[chunk][i]), 1);
-      ptx::mbarrier_init(shared_address(&shared.turn_barriers[chunk].full[i]), 4);
-      ptx::mbarrier_init(shared_address(&shared.turn_barriers[chunk].empty[i]), 1);
+      ptx::mbarrier_init(shared_address(&shared.turn_ready[half][i]), 1);
+      ptx::mbarrier_init(shared_address(&shared.turn_barriers[half].full[i]), 4);
+      ptx::mbarrier_init(shared_address(&shared.turn_barriers[half].empty[i]), 1);
     }
   }
   ptx::fence_mbarrier_init();

@@ -30,7 +30,7 @@ struct ClusterCombine {
 
   template <int kCount>
   __device__ __forceinline__ void put(const float (&out)[kCount], const RowScale& scale) const {
-    ptx::named_barrier_sync(kBarrier, kWarps * 32);
+    ptx::named_barrier_sync(kBarrier, kWarps * 32);  // every warp is done with its last P V
     float* row = results() + (warp * kWarpRows + lane / 4) * kPitch + 2 * (lane % 4);
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {

@@ -74,7 +74,7 @@ double simulated_seconds(const AttentionProblem& p, const ForwardTile& tile, con
 double busiest(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
                const Visits& visits, std::int64_t slots, double limit) {
   const ForwardTimes& times = instance.times;
-  double rest = times.tile + (visits.equal() ? 0 : times.masked);
+  double rest = times.tile + (visits.equal() ? 0 : times.uneven);
   if (division.in_cluster)
     rest += kCosts.cluster_barriers +
             static_cast<double>(instance.tile.rows() * instance.tile.dim_v * 4) / kCosts.cluster_rate;

@@ -30,12 +30,13 @@ struct ForwardConsumer {
   __device__ __forceinline__ bool first_lane() const { return thread % 32 == 0; }
 
   // A query tile takes eight registers, which the main loop does not have to spare. So it is read again wherever it is
-  // needed: the next one from the ring, the current one from the warp's copy. The copy frees the ring's stage. So the
-  // producer can publish any number of tiles without keys behind the current one.
+  // needed: the next one from the ring, the current one from the warp's copy. The copy frees the ring's stage. Results
+  // of the current tile are stored only after the next tile with keys is found. If the current tile kept its stage,
+  // several tiles without keys would fill the ring, and both sides would wait for ever.
   __device__ __forceinline__ QueryTile next_tile() const { return shared.tiles[next.stage()]; }
   __device__ __forceinline__ QueryTile current_tile() const { return shared.current[warp_row() / kWarpRows]; }
   __device__ __forceinline__ void leave_next() {
-    __syncwarp();
+    __syncwarp();  // all lanes have read the stage; after take_next(), all see the copy
     release(shared.tile_barriers, next, first_lane());
     next.advance();
   }
@@ -110,7 +111,8 @@ struct ForwardConsumer {
     exponentiate(scores, rows, p.shape.scale_log2e);
   }
 
-  // One K/V tile. On entry `probabilities` holds P of the tile before, whose V has not been multiplied yet.
+  // One K/V tile. On entry `probabilities` holds P of the tile before, whose V has not been multiplied yet: K is one
+  // tile ahead of V. On exit O is scaled to the new maximum, but lacks this tile's P V.
   template <bool kMasked>
   __device__ __forceinline__ void step(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                        const QueryTile& tile, int kv_tile) {
@@ -120,7 +122,7 @@ struct ForwardConsumer {
     wait_full(shared.v_barriers, kv);
     issue_out(out, probabilities);
     end_turn();
-    wait_products<1>(scores);
+    wait_products<1>(scores);  // S is done; P V may still run
     release(shared.k_barriers, kv.after(), first_lane());
     if constexpr (kMasked) mask(scores, tile, kv_tile);
     softmax(scores, rows);
@@ -128,7 +130,7 @@ struct ForwardConsumer {
     release(shared.v_barriers, kv, first_lane());
     kv.advance();
     pack_operand<Element>(probabilities, scores);
-    rescale(out, rows);
+    rescale(out, rows);  // only now, since P V above belongs to the old maximum
   }
 
   // The exponentials of a query tile's first K/V tile. It has the last keys, so a mask or the end of the sequence may
@@ -153,7 +155,7 @@ struct ForwardConsumer {
     set_zero(out);
   }
 
-  // All K/V tiles but the first. Only tiles at both ends are partly masked.
+  // All K/V tiles but the first, the last keys first. Only tiles at both ends of the window are partly masked.
   __device__ __forceinline__ void later_steps(Scores& scores, Probabilities& probabilities, Out& out, Rows2& rows,
                                               const QueryTile& tile) {
     int kv_tile = tile.kv_tiles.end - 2;
@@ -165,7 +167,7 @@ struct ForwardConsumer {
       step<false>(scores, probabilities, out, rows, tile, kv_tile);
 #pragma unroll 1
     for (; kv_tile >= tile.kv_tiles.begin; --kv_tile) step<true>(scores, probabilities, out, rows, tile, kv_tile);
-    release(shared.q_barriers, q, first_lane());
+    release(shared.q_barriers, q, first_lane());  // the last S has read Q
     q.advance();
   }
 
@@ -279,7 +281,7 @@ struct ForwardConsumer {
       if (!has_results) combine().put_no_keys();
       combine().run();
     }
-    if constexpr (kTile.stages_out) ptx::bulk_wait_read<0>();
+    if constexpr (kTile.stages_out) ptx::bulk_wait_read<0>();  // shared memory must outlive TMA's reads
   }
 };
 

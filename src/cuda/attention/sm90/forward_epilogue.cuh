@@ -45,10 +45,11 @@ __device__ __forceinline__ ThreadRows rows_of_thread(const ForwardParameters& p,
 }
 
 // Adds up a row's sum over its four lanes, stores lse or the state of a split, and returns the scale of the results.
-// The exponents' offset is rounded (softmax.cuh), so the largest exponential is not exactly 1, and P V uses it rounded
-// to Element once more. The divisor counts it as P V does, so that a single key has weight 1. lse and states are
-// relative to the maximum itself: their sum is divided by the largest exponential. `states`: where a split in a cluster
-// puts the state of the thread's first row; nullptr where no split is in a cluster.
+// `largest` is the exponential of the maximum: not exactly 1, since the exponents' offset is rounded (softmax.cuh). P V
+// uses it rounded to Element. The divisor raw + rounding counts it as P V does, so that a single key has weight 1. lse
+// and states are relative to the maximum itself: `sum` is raw / largest. The combine divides a split by its `sum`,
+// hence the factor sum / (raw + rounding). `states`: where a split in a cluster puts the state of the thread's first
+// row; nullptr where no split is in a cluster, which compiles no code for clusters.
 template <class Element, class States>
 __device__ __forceinline__ RowScale finish_rows(const ForwardParameters& p, const QueryTile& tile, const ThreadRows& at,
                                                 const Rows2& rows, States states) {
@@ -107,8 +108,8 @@ template <class Element, int kCount>
 __device__ __forceinline__ void store_by_tma(const ForwardParameters& p, const QueryTile& tile, int query,
                                              std::uint32_t staged, const float (&out)[kCount], const RowScale& scale) {
   constexpr int kPanelBytes = kWarpRows * 128;
-  ptx::bulk_wait_read<0>();
-  __syncwarp();
+  ptx::bulk_wait_read<0>();  // only the lane that issued the store has one to wait for;
+  __syncwarp();              // the others wait for that lane
   const int lane = static_cast<int>(threadIdx.x % 32), row = lane % kWarpRows;
 #pragma unroll
   for (int i = 0; i < kCount / 8; ++i) {

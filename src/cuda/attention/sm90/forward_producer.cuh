@@ -38,6 +38,8 @@ struct ForwardProducer {
     wait_empty(shared.q_barriers, q);
     const std::uint32_t barrier = shared_address(&shared.q_barriers.full[q.stage()]);
     const std::uint32_t to = shared_address(shared.q[q.stage()]);
+    // The whole box counts, also rows that TMA fills with zeros. Rows from queries x heads on keep old data; their
+    // results are never stored.
     ptx::mbarrier_arrive_expect(barrier, p.packing.heads * p.packing.queries * kTile.dim_qk * 2);
 #pragma unroll
     for (int panel = 0; panel < kTile.dim_qk / kPanelColumns; ++panel)

@@ -1,6 +1,7 @@
-// A key warpgroup of backward: all MMAs of 64 keys. A step makes S^T, dP^T, dV and dK of one query tile, then half of
-// dQ = dS K of the step before. dQ needs dS of both warpgroups. One step later the other's dS is usually there, so
-// neither waits, and the arithmetic of one runs under the MMAs of the other.
+// A key warpgroup of backward: S^T, dP^T, dV and dK of its 64 keys, and half of dQ over all 128 keys of the K/V tile. A
+// step makes the first four of one query tile, then half of dQ = dS K of the step before. dQ needs dS of both
+// warpgroups. One step later the other's dS is usually there, so the warpgroups seldom wait for each other, and the
+// arithmetic of one runs under the MMAs of the other.
 #pragma once
 
 #include "cuda/attention/sm90/accumulator.cuh"
@@ -74,13 +75,13 @@ class KeyWarpgroup {
     ptx::wgmma_fence_operand(dv);
 #pragma unroll 1
     for (int step = 0; step < work_.steps; ++step) {
-      multiply(dk, dv, step > 0);
+      run_step(dk, dv, step > 0);
       before_ = walk_;
       walk_.advance(p_, work_);
       stage_.advance();
       slot_.advance();
     }
-    if (work_.steps > 0) finish_step_before();
+    if (work_.steps > 0) finish_last_dq();
     store(p_.dv, dv, 1.0f, p_.shape.dim_v);
     store(p_.dk, dk, p_.shape.scale, p_.shape.dim_qk);
   }
@@ -89,9 +90,9 @@ class KeyWarpgroup {
   using Element = typename Tile::Element;
   static constexpr int kQueries = Tile::kQueries, kCount = kQueries / 2, kTileBytes = kQueries * 128;
 
-  // One step. P^T and dS^T first, then dV and dK of this step beside half of dQ of the step before. Q and dO are free
-  // after dV and dK, dS of the step before after dQ.
-  __device__ __forceinline__ void multiply(float (&dk)[Tile::kDim / 2], float (&dv)[Tile::kDim / 2], bool has_before) {
+  // P^T and dS^T first, then dV and dK of this step beside half of dQ of the step before. Without a wanted dQ it is
+  // still multiplied, then dropped.
+  __device__ __forceinline__ void run_step(float (&dk)[Tile::kDim / 2], float (&dv)[Tile::kDim / 2], bool has_before) {
     const unsigned stage = stage_.stage();
     const std::uint32_t q = shared_address(shared_.q[stage]), dout = shared_address(shared_.dout[stage]);
     std::uint32_t p_operands[kCount / 2], ds_operands[kCount / 2];
@@ -108,16 +109,16 @@ class KeyWarpgroup {
       return;
     }
     const unsigned slot = slot_.stage() ^ 1;
-    wait_slot_before();
+    wait_ds_before();
     float dq[32];
     ptx::wgmma_fence();
     issue_dq<Tile>(dq, shared_, slot, f_.warpgroup);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
+    ptx::wgmma_wait<1>();  // dV and dK: the stage of Q and dO is free
     ptx::wgmma_fence_operand(p_operands);
     ptx::wgmma_fence_operand(ds_operands);
     arrive_warp(shared_.q_barriers.empty[stage]);
-    ptx::wgmma_wait<0>();
+    ptx::wgmma_wait<0>();  // dQ: the slot of dS is free
     ptx::wgmma_fence_operand(dq);
     arrive_warp(shared_.ds_barriers.empty[slot]);
     add_dq<Tile>(dq, p_, shared_, work_, before_, f_.warpgroup, turn_slot_);
@@ -157,11 +158,11 @@ class KeyWarpgroup {
     pack_operand<Element>(p_operands, scores);
     ptx::wgmma_fence_operand(p_operands);
     pack_operand<Element>(ds_operands, dp);
-    share(ds_operands);
+    store_ds(ds_operands);
   }
 
   // dS^T goes to the slot of this step, for both key warpgroups.
-  __device__ __forceinline__ void share(const std::uint32_t (&ds_operands)[kCount / 2]) {
+  __device__ __forceinline__ void store_ds(const std::uint32_t (&ds_operands)[kCount / 2]) {
     wait_empty(shared_.ds_barriers, slot_);
     const std::uint32_t ds = shared_address(shared_.ds[slot_.stage()]);
 #pragma unroll
@@ -170,20 +171,17 @@ class KeyWarpgroup {
                                       ds_operands[4 * i + 3]};
       ptx::stmatrix_x4(ds + f_.store_offset(i, kKeys), words);
     }
+    // stmatrix's writes before wgmma reads dS; this thread's reads of lse and delta before a copy overwrites them.
     ptx::fence_proxy_async();
     arrive_warp(shared_.ds_barriers.full[slot_.stage()]);
   }
 
-  // Waits until both key warpgroups have stored dS of the step before. That step used the other slot. If this step uses
-  // slot 0, the parity of slot 1 was the opposite of this one's; if slot 1, the parity is the same.
-  __device__ __forceinline__ void wait_slot_before() {
-    const unsigned slot = slot_.stage() ^ 1;
-    ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase() ^ slot);
-  }
+  // Waits until both key warpgroups have stored dS of the step before.
+  __device__ __forceinline__ void wait_ds_before() { wait_full(shared_.ds_barriers, slot_.before()); }
 
   // dQ of the last step, after the loop.
-  __device__ __forceinline__ void finish_step_before() {
-    wait_slot_before();
+  __device__ __forceinline__ void finish_last_dq() {
+    wait_ds_before();
     float dq[32];
     ptx::wgmma_fence();
     issue_dq<Tile>(dq, shared_, slot_.stage() ^ 1, f_.warpgroup);
@@ -197,6 +195,7 @@ class KeyWarpgroup {
                                         int dim) {
     if (t.data == nullptr) return;
     const int key = work_.first_key() + f_.row;
+    // Partials are [splits, batch, ...]; without splits, the split is 0.
     const std::int64_t offset = row_offset(t, work_.split * p_.shape.batch + work_.batch, work_.head_kv, key);
     store_rows<Element>(t, {offset, offset + 8 * t.row_stride}, {key < p_.shape.len_k, key + 8 < p_.shape.len_k},
                         values, factor, dim, p_.accumulate && p_.order.splits == 1);

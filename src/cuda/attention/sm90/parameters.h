@@ -28,8 +28,8 @@ struct ForwardTile {
 
   constexpr int rows() const { return kWarpgroupRows * warpgroups; }
   constexpr int threads() const { return kWarpgroup * (warpgroups + 1); }
-  // Registers of a thread, set by setmaxnreg: consumers and the producer's warpgroup together fill those of an SM.
-  // With one consumer warpgroup a thread may have 255 anyway, and setmaxnreg is not used.
+  // Registers of a thread, set by setmaxnreg: consumers and the producer's warpgroup together fill those of an SM. Not
+  // for one consumer warpgroup: its threads may have 255 without setmaxnreg.
   constexpr int consumer_registers() const { return warpgroups == 2 ? 240 : 160; }
   constexpr int producer_registers() const { return warpgroups == 2 ? 24 : 32; }
 };
@@ -60,7 +60,7 @@ struct TileOrder {
 struct ForwardTimes {
   double step;    // for a K/V tile
   double tile;    // for a query tile, beside its K/V tiles
-  double masked;  // added for a query tile, if query tiles visit different numbers of K/V tiles
+  double uneven;  // added for a query tile, if query tiles visit different numbers of K/V tiles
 };
 
 // One compiled kernel.

@@ -27,8 +27,8 @@ bool fits(const AttentionProblem& p, const ForwardInstance& one, int shared_limi
   return p.dim_qk <= one.tile.dim_qk && p.dim_v <= one.tile.dim_v && one.shared_bytes <= shared_limit;
 }
 
-// Tries an instance with every number of splits worth considering: two and more if the chip is not full, and no number
-// that would leave some splits without K/V tiles.
+// Tries an instance with every number of splits worth considering: two and more only below two query tiles per SM, and
+// no number that would leave a split of the longest query tile without K/V tiles. Shorter tiles may have such splits.
 void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
                 int sms) {
   const Visits visits = visits_of(p, one.tile, packed_heads);
@@ -41,7 +41,7 @@ void try_splits(ForwardChoice& best, const AttentionProblem& p, const ForwardIns
   }
 }
 
-// Tries clusters, if the chip is not full without.
+// Tries clusters below one query tile per SM.
 void try_clusters(ForwardChoice& best, const AttentionProblem& p, const ForwardInstance& one, std::int64_t packed_heads,
                   int sms) {
   const Visits visits = visits_of(p, one.tile, packed_heads);
@@ -85,7 +85,7 @@ std::string size_refusal(const AttentionProblem& p, std::int64_t max_dim) {
   if (std::string reason = dim_refusal("dim_v", p.dim_v, max_dim); !reason.empty()) return reason;
   if (std::max(p.len_q, p.len_k) > kMaxLength)
     return "length " + std::to_string(std::max(p.len_q, p.len_k)) + ", takes up to " + std::to_string(kMaxLength);
-  // One more, since a sequence's last tile may be of twice as many rows, and they are padded.
+  // One more: backward pads a sequence to whole query tiles, which may have 128 rows.
   const std::int64_t tiles = divide_up(p.len_q, kWarpgroupRows), most = kMaxNumbers / (tiles + 1);
   if (p.heads_q <= most && p.batch <= most / p.heads_q) return {};
   return "batch x heads_q x (tiles + 1) = " + std::to_string(p.batch) + " x " + std::to_string(p.heads_q) + " x (" +
@@ -120,6 +120,8 @@ RowPacking packing_of(const ForwardChoice& choice) {
           .heads_divmod = fast_divmod(heads)};
 }
 
+// Keys would be lost if `longest` were too small. It is exact up to 1,024 query tiles of a sequence; plans with more
+// have no splits.
 any::Split split_of(const ForwardChoice& choice, const Visits& visits) {
   const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const ForwardTile& tile = choice.kernel->tile;

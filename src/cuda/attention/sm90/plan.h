@@ -62,7 +62,8 @@ struct ForwardChoice {
 };
 
 // The plan of a choice, also of one that the library would not make, for a GPU with `sms` SMs. Requires that
-// code_refusal() is empty.
+// code_refusal() is empty. For clusters, resident_clusters() must have been asked with their size: it allows more than
+// 8 thread blocks.
 std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& problem, const ForwardChoice& choice, int sms);
 
 // The library's choice, or why these kernels do not take the problem. There is one variant.
@@ -70,7 +71,8 @@ core::Prepared prepare(const AttentionProblem& problem, int variant);
 core::Prepared prepare_backward(const AttentionProblem& problem);
 core::Prepared prepare_two_pass(const AttentionProblem& problem);
 
-constexpr std::int64_t kMaxNumbers = (std::int64_t{1} << 30) - 1;  // tiles of a grid
+// Tiles of a grid. Half of the range of int, since packed heads can nearly double the count.
+constexpr std::int64_t kMaxNumbers = (std::int64_t{1} << 30) - 1;
 
 // Why no kernel with head dimensions up to `max_dim` takes the problem; empty if one may.
 std::string refusal(const AttentionProblem& problem, std::int64_t max_dim);

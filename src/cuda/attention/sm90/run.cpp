@@ -101,11 +101,12 @@ void launch_combine(const ForwardPlan& plan, const ForwardParameters& p, const F
          any::kCombineThreads, 0, stream, &combine, Dependency::programmatic, Carveout::max_shared);
 }
 
-// Has the splits write partials of a gradient with the sizes of `like`, and the combine add them, if it is wanted.
+// If the gradient is wanted, the kernel writes fp32 partials of it, one per split, and the combine adds them. `like`
+// has its sizes.
 void write_partials(TensorRef& gradient, const TensorView& like, float* partial, const BackwardPlan& plan,
                     any::GradientCombine& combine) {
   if (gradient.data == nullptr) return;
-  // Every split of a key tile walks the same query tiles: if there is one, all splits have work.
+  // All splits of a key tile visit the same query tiles, so either all have work or none has.
   const any::Split split{.splits = plan.order.splits,
                          .tiles_per_split = 1,
                          .rows = kKeys,
@@ -150,7 +151,7 @@ void run_two_pass(const TwoPassPlan& plan, const BackwardTensors& t, const core:
   if (p.dk.data != nullptr || p.dv.data != nullptr) {
     launch(plan.kernels->dkdv, plan.dkdv.ctas(), kTwoPassThreads, plan.kernels->dkdv_shared_bytes, stream, &p,
            Dependency::programmatic, Carveout::max_shared);
-    p.rows_are_ready = true;
+    p.lse_and_delta_ready = true;
   }
   p.order = plan.dq;
   if (p.dq.data != nullptr)

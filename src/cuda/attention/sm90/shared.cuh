@@ -12,7 +12,8 @@
 
 namespace fovea::cuda::sm90 {
 
-// `full`: the copies of a stage have arrived. `empty`: every consumer warp is done with it.
+// `full`: the producer's one arrival, and the bytes of TMA. `empty`: an arrival of every consumer warp, which is done
+// with the stage.
 template <int kStages>
 struct StageBarriers {
   std::uint64_t full[kStages], empty[kStages];
@@ -63,6 +64,7 @@ struct RingPosition {
   __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }
   __device__ __forceinline__ void advance() { ++uses; }
   __device__ __forceinline__ RingPosition after() const { return {uses + 1}; }
+  __device__ __forceinline__ RingPosition before() const { return {uses - 1}; }
 };
 
 // Consumers wait until the stage's copies have arrived.
@@ -78,8 +80,8 @@ __device__ __forceinline__ void wait_empty(const StageBarriers<kStages>& barrier
   ptx::mbarrier_wait(shared_address(&barriers.empty[at.stage()]), at.phase() ^ 1);
 }
 
-// One lane of each consumer warp says that the warp is done with the stage. The warp has just waited together, for
-// wgmma or at __syncwarp, so no lane is still reading.
+// One lane of each consumer warp says that the warp is done with the stage. All lanes have passed a wait, for wgmma or
+// at __syncwarp, since their last read of it.
 template <int kStages>
 __device__ __forceinline__ void release(const StageBarriers<kStages>& barriers, const RingPosition<kStages>& at,
                                         bool first_lane) {

@@ -50,7 +50,8 @@ __device__ __forceinline__ void update_maximum(const float (&scores)[kCount], Ro
     for (int i = 4 + 2 * row; i < kCount; i += 4) even = fmaxf(even, scores[i]), odd = fmaxf(odd, scores[i + 1]);
     const float before = rows.maximum[row];
     rows.maximum[row] = fmaxf(before, lanes_max<4>(fmaxf(even, odd)));
-    // Exactly 1 if the maximum stays: otherwise the roundings of all K/V tiles would add up in lse.
+    // Both products are rounded alike, so the factor is exactly 1 if the maximum stays. With an FMA the roundings of
+    // all K/V tiles would add up in lse.
     rows.factor[row] = ptx::exp2_approx(__fmul_rn(before, scale) - offset_of(rows.maximum[row], scale));
     rows.sum[row] *= rows.factor[row];
   }

@@ -1,5 +1,5 @@
-// The tiles of the forward kernel, and their times on one H200. The times are fitted to dense cells; those of tiles
-// with one warpgroup are estimates (docs/kernels/sm90_forward_notebook.md, step 5).
+// The tiles of the forward kernel, and their times on one H200. The times are fitted to preset h200-dense; those of
+// tiles with one warpgroup are estimates (docs/kernels/sm90_forward_notebook.md, step 5).
 #pragma once
 
 #include "cuda/attention/sm90/parameters.h"
@@ -15,7 +15,7 @@ struct Forward64 {
                                      .kv_stages = 2,
                                      .turns = true,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .masked = 0.70e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.41e-6, .tile = 1.95e-6, .uneven = 0.70e-6};
 };
 
 // For short sequences: of 128 rows fewer lie beyond the last query than of 192, and fewer pairs are masked.
@@ -28,7 +28,7 @@ struct Forward64ShortSequences {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.07e-6, .tile = 1.35e-6, .masked = 0.15e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.07e-6, .tile = 1.35e-6, .uneven = 0.15e-6};
 };
 
 // For few query rows: reading K and V from memory bounds the call.
@@ -41,7 +41,7 @@ struct Forward64OneWarpgroup {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 0.85e-6, .tile = 1.90e-6, .masked = 0.20e-6};
+  static constexpr ForwardTimes kTimes{.step = 0.85e-6, .tile = 1.90e-6, .uneven = 0.20e-6};
 };
 
 struct Forward128 {
@@ -53,7 +53,7 @@ struct Forward128 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.47e-6, .tile = 2.10e-6, .masked = 0.50e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.47e-6, .tile = 2.10e-6, .uneven = 0.50e-6};
 };
 
 // For few query rows: reading K and V from memory bounds the call.
@@ -66,7 +66,7 @@ struct Forward128OneWarpgroup {
                                      .kv_stages = 4,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.90e-6, .masked = 0.20e-6};
+  static constexpr ForwardTimes kTimes{.step = 0.70e-6, .tile = 1.90e-6, .uneven = 0.20e-6};
 };
 
 // Latent attention: 192 columns of q and k, 128 of v.
@@ -79,7 +79,7 @@ struct Forward192With128 {
                                      .kv_stages = 2,
                                      .turns = true,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.70e-6, .masked = 0.50e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.96e-6, .tile = 2.70e-6, .uneven = 0.50e-6};
 };
 
 struct Forward192 {
@@ -91,7 +91,7 @@ struct Forward192 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.00e-6, .masked = 0.50e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.79e-6, .tile = 4.00e-6, .uneven = 0.50e-6};
 };
 
 struct Forward256 {
@@ -103,7 +103,7 @@ struct Forward256 {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.68e-6, .tile = 5.80e-6, .masked = 0.10e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.68e-6, .tile = 5.80e-6, .uneven = 0.10e-6};
 };
 
 // For short sequences: 512 keys are 8 tiles of 64, or 6.4 of 80.
@@ -116,7 +116,7 @@ struct Forward256ShortSequences {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = false};
-  static constexpr ForwardTimes kTimes{.step = 1.37e-6, .tile = 6.20e-6, .masked = 0.30e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.37e-6, .tile = 6.20e-6, .uneven = 0.30e-6};
 };
 
 // For few query rows: reading K and V from memory bounds the call.
@@ -129,7 +129,7 @@ struct Forward256OneWarpgroup {
                                      .kv_stages = 2,
                                      .turns = false,
                                      .stages_out = true};
-  static constexpr ForwardTimes kTimes{.step = 1.10e-6, .tile = 2.50e-6, .masked = 0.20e-6};
+  static constexpr ForwardTimes kTimes{.step = 1.10e-6, .tile = 2.50e-6, .uneven = 0.20e-6};
 };
 
 }  // namespace fovea::cuda::sm90

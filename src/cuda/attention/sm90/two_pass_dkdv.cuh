@@ -25,7 +25,7 @@ struct DkDvShared {
   // Of Q with lse, and of dO with delta. `empty`: every warp of both warpgroups is done with the stage.
   StageBarriers<kStages> q_barriers, dout_barriers;
   // Of P^T. `full`: every thread of the first warpgroup has written its part. `empty`: every thread of the second one
-  // has read its part.
+  // has read its part. Each thread arrives for itself: racecheck follows no arrival on behalf of a warp.
   StageBarriers<kPSlots> p_barriers;
 };
 
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dkdv(const __grid
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   const DkDvWork work = dkdv_work(p);
   ptx::griddepcontrol_wait();               // for lse and delta
-  ptx::griddepcontrol_launch_dependents();  // dQ's thread blocks find them, too
+  ptx::griddepcontrol_launch_dependents();  // only now: dQ's thread blocks then find them, and do not wait
   if (warp < 4) {
     ptx::decrease_registers<24>();
     if (warp == 0 && ptx::elect_one()) load_dkdv<Tile>(p, shared, work);

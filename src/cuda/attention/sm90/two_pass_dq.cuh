@@ -70,7 +70,7 @@ __device__ __forceinline__ void load_dq(const TwoPassParameters& p, DqShared<Til
     ptx::mbarrier_arrive_expect(k_full, Tile::kQkBytes);
     load_tile_panels<Tile::kDimQk>(shared.slots[at.stage()], p.k, k_full, tile * kTwoPassRows, head_kv, work.batch);
     at.advance();
-    if (tile == work.key_tiles.begin) load_rows_of(1);
+    if (tile == work.key_tiles.begin) load_rows_of(1);  // after the first V and K, so that warpgroup 0 starts early
   }
 }
 
@@ -200,11 +200,10 @@ __global__ void __launch_bounds__(kTwoPassThreads, 1) two_pass_dq(const __grid_c
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
   const DqWork work = dq_work(p);
-  if (!p.rows_are_ready) ptx::griddepcontrol_wait();  // for lse and delta
+  if (!p.lse_and_delta_ready) ptx::griddepcontrol_wait();  // for lse and delta
   if (warp < 4) {
     ptx::decrease_registers<24>();
-    // One warp of the grid always waits for the kernel of dK and dV: so this kernel ends after it, and so does the
-    // call.
+    // One warp of the grid always waits for the kernel ahead, of dK and dV: otherwise the call could end before it.
     if (blockIdx.x == 0 && warp == 1) ptx::griddepcontrol_wait();
     if (warp == 0 && ptx::elect_one()) load_dq<Tile>(p, shared, work);
     return;

@@ -31,8 +31,8 @@ struct TwoPassParameters {
   TilesOfSequences order;
   TensorRef dq, dk, dv;  // a gradient that is not wanted is null
   bool accumulate = false;
-  bool rows_are_ready = false;  // the kernel ahead has waited for lse and delta
-  int query_tiles = 1;          // tiles of kTwoPassRows queries
+  bool lse_and_delta_ready = false;  // the kernel ahead has waited for lse and delta
+  int query_tiles = 1;               // tiles of kTwoPassRows queries
   // [batch, heads_q, query_tiles, kTwoPassRows]. lse * log2(e), +inf where no key is visible or no query exists.
   const float* lse = nullptr;
   const float* delta = nullptr;

@@ -10,7 +10,7 @@ namespace fovea::cuda::sm90 {
 // A query tile, or a split of it.
 struct alignas(16) QueryTile {
   int batch, head, first_query, split;  // head: the first one of packed heads
-  Range kv_tiles, unmasked;             // the tiles in `unmasked` need no mask
+  Range kv_tiles, unmasked;             // tiles in `unmasked` need no mask; it may be empty or reach beyond kv_tiles
 
   __device__ bool has_keys() const { return kv_tiles.begin < kv_tiles.end; }
 };
