@@ -1,4 +1,5 @@
-// The list of attention's implementations, as a call asks them. The only file that includes all backends.
+// The list of attention's implementations, in the order in which a call tries them. The only file that includes all
+// backends.
 #include "attention/implementation.h"
 #include "attention/reference/reference.h"
 #include "core/never_destroyed.h"

@@ -71,10 +71,10 @@ struct ForwardTensors {
   Buffer saved = {};           // optional: state for backward of the same implementation; explain() tells its size
 };
 
-// q, k, v and dout have one type; `out` has it too, or fp32. `out` and `lse` come from the forward call; `lse` is needed
-// even with `saved`. `delta`, if given, replaces rowsum(dout * out); then `out` may be absent. If the keys of one
-// attention are split over several calls, give each call the lse and delta over all keys. At least one gradient must be
-// given.
+// q, k, v and dout have one type; `out` has it too, or fp32. `out` and `lse` come from the forward call; `lse` is
+// needed even with `saved`. `delta`, if given, replaces rowsum(dout * out); then `out` may be absent. If the keys of
+// one attention are split over several calls, give each call the lse and delta over all keys. At least one gradient
+// must be given.
 struct BackwardTensors {
   TensorView q = {}, k = {}, v = {}, out = {}, lse = {}, dout = {};
   TensorView delta = {};

@@ -71,7 +71,7 @@ typedef struct fovea_buffer {
 // A thread pool of the caller: see ExternalThreadPool in threads.h.
 typedef struct fovea_external_thread_pool {
   size_t struct_size;
-  int32_t threads;
+  int32_t threads;  // 1 to 4096
   void* host;
   void (*run)(void* host, int64_t count, void (*task)(void* argument, int64_t index, int worker), void* argument);
 } fovea_external_thread_pool;
@@ -83,7 +83,7 @@ typedef struct fovea_options {
   int32_t has_scale;           // 0: scale is 1 / sqrt(dim_qk)
   double scale;                // any finite value
   const char* implementation;  // a name; null or "": chosen automatically
-  int32_t threads;             // CPU; 0: the default
+  int32_t threads;             // CPU; 0: the default; at most 4096
   int32_t irreproducible;      // 1 also admits implementations that are not bitwise reproducible
   const fovea_external_thread_pool* thread_pool;
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
@@ -167,7 +167,7 @@ typedef struct fovea_linear_options {
   const unsigned char* cancel;  // CPU; one byte, 0 until another thread sets it to 1; may be null
   void* stream;                 // CUDA; a cudaStream_t
   fovea_buffer workspace;       // at least what fovea_explain_linear_forward or _backward tells; null: the pool
-  int32_t threads;              // CPU; 0: the default
+  int32_t threads;              // CPU; 0: the default; at most 4096
   int32_t reserved;             // 0
 } fovea_linear_options;
 
@@ -212,7 +212,7 @@ typedef struct fovea_layer_options {
   int64_t mask_left, mask_right;  // see fovea_options
   double scale;                   // any finite value
   int32_t has_scale;              // 0: scale is 1 / sqrt(dim_qk)
-  int32_t threads;                // CPU; 0: the default
+  int32_t threads;                // CPU; 0: the default; at most 4096
   const char* attention;          // names of implementations; null or "": chosen automatically
   const char* product;
   const fovea_external_thread_pool* thread_pool;
@@ -290,7 +290,7 @@ FOVEA_API fovea_status fovea_explain_layer_backward(const fovea_layer_backward_t
                                                     int64_t* saved_bytes, char* text, size_t capacity, size_t* needed);
 
 FOVEA_API size_t fovea_implementation_count(void);
-FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, as they are asked; null past the end
+FOVEA_API const char* fovea_implementation_name(size_t index);  // of attention, as calls try them; null past the end
 
 FOVEA_API const char* fovea_last_error(void);  // why this thread's last failed call failed; "" if none did
 FOVEA_API const char* fovea_version(void);     // of the library; FOVEA_VERSION_STRING is that of the header

@@ -26,7 +26,7 @@ struct Types {
 
 using Implementation = core::Implementation<Types>;
 
-// The library's own implementations, as a call asks them, then those that a program added.
+// The library's own implementations, in the order in which a call tries them, then those that a program added.
 inline const core::ImplementationList<Types>& implementations() { return Types::list(); }
 
 // Adds implementations that are not part of the library (the baselines). Must not be called while calls run.

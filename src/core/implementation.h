@@ -52,8 +52,8 @@ struct Implementation {
   Prepared prepared(const Problem& problem) const { return prepare(problem, variant); }
 };
 
-// The ordered list of an operation's implementations: the library's own, as a call asks them, then those that a program
-// added.
+// The ordered list of an operation's implementations: the library's own, in the order in which a call tries
+// them, then those that a program added.
 template <class Types>
 class ImplementationList {
  public:

@@ -114,13 +114,13 @@ void run_on_all_processors() {
 int thread_count_of(std::string_view text) {
   int threads = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  if (error != std::errc{} || end != text.data() + text.size() || threads < 1) {
+  if (error != std::errc{} || end != text.data() + text.size() || threads < 1 || threads > kMaxThreads) {
     fail({.status = Status::invalid_argument,
           .call = "default_threads",
           .argument = "FOVEA_THREADS",
           .problem = "not a thread count in the environment",
           .got = std::string(text),
-          .wanted = "a whole number of 1 or more",
+          .wanted = "a whole number from 1 to " + std::to_string(kMaxThreads),
           .hint = "unset it for the processors that the process may use"});
   }
   return threads;
@@ -132,7 +132,7 @@ namespace fovea {
 
 int default_threads() {
   const std::string_view text = core::environment("FOVEA_THREADS");
-  return text.empty() ? core::available_processors() : core::thread_count_of(text);
+  return text.empty() ? std::min(core::available_processors(), kMaxThreads) : core::thread_count_of(text);
 }
 
 }  // namespace fovea

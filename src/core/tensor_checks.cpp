@@ -232,12 +232,15 @@ void Validator::check_known_device(Device device) const {
 }
 
 void Validator::check_threads(int threads, const ExternalThreadPool* thread_pool) const {
-  if (threads < 0)
-    refuse("threads", "negative thread count", std::to_string(threads), "0 for the default, or 1 and more",
-           "leave it 0 for as many as the machine grants");
-  if (thread_pool != nullptr && (thread_pool->run == nullptr || thread_pool->threads < 1)) {
-    refuse("thread_pool", "a thread pool without threads or without a function",
-           std::to_string(thread_pool->threads) + " threads", "1 or more threads and a run function",
+  if (threads < 0 || threads > kMaxThreads)
+    refuse("threads", threads < 0 ? "negative thread count" : "too many threads", std::to_string(threads),
+           "0 for the default, or 1 to " + std::to_string(kMaxThreads), "leave it 0 for as many as the machine grants");
+  if (thread_pool == nullptr) return;
+  const int pooled = thread_pool->threads;
+  if (thread_pool->run == nullptr || pooled < 1 || pooled > kMaxThreads) {
+    refuse("thread_pool",
+           pooled > kMaxThreads ? "too many threads" : "a thread pool without threads or without a function",
+           std::to_string(pooled) + " threads", "1 to " + std::to_string(kMaxThreads) + " threads and a run function",
            "leave it null for the library's own threads");
   }
 }

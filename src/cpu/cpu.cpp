@@ -17,7 +17,16 @@
 namespace fovea::cpu {
 namespace {
 
-std::string unavailable(int isa) { return missing(static_cast<Isa>(isa)); }
+std::string unavailable(int isa) {
+  std::string reason = missing(static_cast<Isa>(isa));
+  if (reason.empty()) return reason;
+  std::string others;
+  for (const Isa one : {Isa::amx, Isa::avx512_bf16, Isa::avx512, Isa::avx2, Isa::scalar}) {
+    const bool runs = missing(one).empty() && (one != Isa::amx || tile_registers_refusal().empty());
+    if (runs) others += (others.empty() ? "cpu." : ", cpu.") + std::string(name_of(one));
+  }
+  return reason + "; this machine runs " + others;
+}
 
 // Whether the plan has products in tile registers. Forward of few queries has the loops of other targets.
 bool uses_tile_registers(const Kernels& kernels, const AttentionProblem& problem) {
@@ -32,6 +41,7 @@ std::string leaves(const AttentionProblem& problem, int isa) {
 }
 
 core::Prepared prepare(const AttentionProblem& problem, int isa) {
+  check_cap();
   const Kernels* const kernels = kernels_of(static_cast<Isa>(isa));
   if (kernels == nullptr) return {.refusal = unavailable(isa)};
   if (problem.saved_state) return {.refusal = "saves no state: its backward recomputes the scores from lse"};

@@ -123,9 +123,14 @@ std::string passed_over(Isa isa, std::string_view word) {
                ? "this processor's bf16 dot product is slower than its fp32 multiply-add"
                : "";
   const auto limit = isa_of(word);
-  if (limit) return isa <= *limit ? "" : "FOVEA_CPU_ISA=" + std::string(word);
+  return !limit || isa <= *limit ? "" : "FOVEA_CPU_ISA=" + std::string(word);
+}
+
+void check_cap() { check_cap(core::environment("FOVEA_CPU_ISA")); }
+
+void check_cap(std::string_view word) {
+  if (word.empty() || isa_of(word)) return;
   core::fail({.status = Status::invalid_argument,
-              .call = "implementations",
               .argument = "FOVEA_CPU_ISA",
               .problem = "unknown instruction set in the environment",
               .got = std::string(word),

@@ -20,10 +20,14 @@ std::optional<Isa> isa_of(std::string_view name);
 std::string missing(Isa isa);
 
 // Why the automatic choice skips it although it runs when named; empty if it does not. Either FOVEA_CPU_ISA names a
-// lower instruction set, or it is unset and this processor's bf16 dot product is not faster. Throws Error if the
-// variable holds an unknown word.
+// lower instruction set, or it is unset and this processor's bf16 dot product is not faster. An unknown word hides
+// nothing here, since the list is made while the library is loaded: calls refuse it.
 std::string passed_over(Isa isa);
 std::string passed_over(Isa isa, std::string_view word);  // with this value of the variable
+
+// Throws Error(invalid_argument) if FOVEA_CPU_ISA holds an unknown word.
+void check_cap();
+void check_cap(std::string_view word);
 
 // Why the system does not permit this process to use AMX's tile registers; empty if it does. The first call asks for
 // the permission, which all threads then have. The system refuses it, for example, if a thread's alternate signal stack

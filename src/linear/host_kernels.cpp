@@ -8,6 +8,7 @@ namespace {
 
 const cpu::Kernels& best(bool bf16_dot) {
   using cpu::Isa;
+  cpu::check_cap();
   for (const Isa isa : {Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
     if (!cpu::missing(isa).empty() || !cpu::passed_over(isa).empty()) continue;
     if (bf16_dot || !cpu::kernels_of(isa)->bf16_dot) return *cpu::kernels_of(isa);

@@ -18,7 +18,8 @@ struct Types {
   static std::size_t hash(const LinearProblem& problem);
   // Who names an implementation takes it as it is; those that are not reproducible run only when named.
   static bool asks_reproducible(const LinearProblem&) { return false; }
-  // Best first: those on GPUs, then those on the CPU, the engine's own product last of them.
+  // In the order in which a call tries them: those on GPUs, then those on the CPU, the engine's own product last of
+  // them.
   static core::ImplementationList<Types>& list();
   static std::string_view requested(std::string_view name) { return name; }
 };

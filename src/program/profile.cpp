@@ -235,7 +235,7 @@ void add_profile(CLI::App& app, Action& action) {
   add_count("--steps", o->settings.steps, "measured steps", 3);
   verb->add_option("--threads", o->settings.threads,
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
-      ->check(whole_number_within(1, 4096))
+      ->check(whole_number_within(1, kMaxThreads))
       ->type_name("N");
   verb->add_option("--with", o->peers,
                    "the same model in PyTorch, timed in turns: torch,\nor one of torch.eager and torch.compile")

@@ -124,7 +124,7 @@ void add_run_options(CLI::App* verb, TrainOptions& o) {
   add_count(verb, "--save-every", s.save_every, "steps between checkpoints")->capture_default_str();
   verb->add_option("--threads", s.threads,
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
-      ->check(whole_number_within(1, 4096))
+      ->check(whole_number_within(1, kMaxThreads))
       ->type_name("N");
   verb->add_option("-o,--output", s.folder, "folder of the checkpoint and the losses")
       ->check(not_empty())

@@ -302,9 +302,13 @@ TEST(Refusal, ScalesThatAreNotFinite) {
 
 TEST(Refusal, ImpossibleOptions) {
   static const ExternalThreadPool kNoThreads{.threads = 0};
+  static const ExternalThreadPool kManyThreads{
+      .threads = 4097, .run = [](void*, std::int64_t, void (*)(void*, std::int64_t, int), void*) {}};
   expect_all_refused({
       {"threads", [](Call& c) { c.options.threads = -1; }, "threads", {"-1"}},
+      {"too_many_threads", [](Call& c) { c.options.threads = 4097; }, "threads", {"4097", "1 to 4096"}},
       {"thread_pool", [](Call& c) { c.options.thread_pool = &kNoThreads; }, "thread_pool", {"0 threads"}},
+      {"large_pool", [](Call& c) { c.options.thread_pool = &kManyThreads; }, "thread_pool", {"4097 threads", "4096"}},
       {"mask",
        [](Call& c) { c.options.mask.alignment = static_cast<Mask::Alignment>(17); },
        "mask",

@@ -46,7 +46,10 @@ TEST(Isa, TileRegistersLeadForBf16) {
   EXPECT_EQ(explanation.chosen == "cpu.amx", obstacle.empty());
   EXPECT_NE(explain(few.problem).chosen, "cpu.amx");
   for (const auto& step : explanation.walk) {
-    EXPECT_TRUE(step.name != "cpu.amx" || step.reason == obstacle) << step.reason;
+    if (step.name != "cpu.amx") continue;
+    EXPECT_EQ(step.reason.empty(), obstacle.empty()) << step.reason;
+    EXPECT_TRUE(step.reason.starts_with(obstacle)) << step.reason;
+    EXPECT_EQ(step.reason.find("cpu.scalar") != std::string::npos, !missing(Isa::amx).empty()) << step.reason;
   }
 }
 
@@ -54,8 +57,9 @@ TEST(Isa, TheEnvironmentCapsTheAutomaticChoice) {
   EXPECT_EQ(passed_over(Isa::scalar, "avx2"), "");
   EXPECT_EQ(passed_over(Isa::avx2, "avx2"), "");
   EXPECT_EQ(passed_over(Isa::avx512, "avx2"), "FOVEA_CPU_ISA=avx2");
+  EXPECT_EQ(passed_over(Isa::avx512, "sse9"), "");
   try {
-    passed_over(Isa::scalar, "sse9");
+    check_cap("sse9");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::invalid_argument);

@@ -286,7 +286,7 @@ TEST_F(ControlGroups, NoLimit) {
 TEST(DefaultThreads, FollowTheEnvironmentVariable) {
   EXPECT_EQ(core::thread_count_of("3"), 3);
   EXPECT_EQ(core::thread_count_of("1"), 1);
-  for (const char* text : {"none", "0", "-1", "3x"}) EXPECT_THROW(core::thread_count_of(text), Error) << text;
+  for (const char* text : {"none", "0", "-1", "3x", "4097"}) EXPECT_THROW(core::thread_count_of(text), Error) << text;
   if (core::environment("FOVEA_THREADS").empty()) {
     EXPECT_EQ(default_threads(), core::available_processors());
   }

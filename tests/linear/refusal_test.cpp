@@ -93,6 +93,7 @@ TEST(LinearRefusals, MemoryThatIsShared) {
 
 TEST(LinearRefusals, Options) {
   refuse_forward([](Call& c) { c.options.threads = -1; }, "threads", {"-1"});
+  refuse_forward([](Call& c) { c.options.threads = 2'000'000'000; }, "threads", {"2000000000", "1 to 4096"});
   refuse_forward([](Call& c) { c.options.implementation = "cpu.onwed"; }, "implementation", {"cpu.onwed", "cpu.own"});
   refuse_forward([](Call& c) { c.forward.x.device = {DeviceKind::cuda, 0}; }, "weight", {"cpu:0", "cuda:0"});
   alignas(64) static char memory[64];

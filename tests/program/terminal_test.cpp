@@ -58,7 +58,9 @@ TEST(Terminal, ARefusalOfADeviceFits80Columns) {
 // Of the operation that was asked for: Linear's implementations, never attention's.
 TEST(Terminal, ARefusalOfADeviceNamesTheOperation) {
   for (const char* verb : {"explain", "bench", "verify"}) {
-    const Ended run = fovea({verb, "--problem", "op=linear m=8 k=8 n=8 device=cuda"});
+    std::vector<std::string> words{verb, "--problem", "op=linear m=8 k=8 n=8 device=cuda"};
+    if (words.front() == "bench") words.insert(words.end(), {"--repeat-for", "0.01"});
+    const Ended run = fovea(words);
     const std::string said = std::regex_replace(run.out + run.err, std::regex("\\s+"), " ");
     for (const char* one : {"cuda.any", "cuda.sm90", "vectorized"})
       EXPECT_EQ(said.find(one), std::string::npos) << said;
@@ -184,6 +186,16 @@ TEST(Devices, CpuWorksWithAnyGpuVariables) {
   for (const char* variable : {"CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1", "CUDA_VISIBLE_DEVICES=junk"}) {
     EXPECT_EQ(fovea(kTwoCells, {.environment = {variable}}).code, 0);
     EXPECT_EQ(fovea({"info"}, {.environment = {variable}}).code, 0);
+  }
+}
+
+TEST(Environment, AnUnknownInstructionSetIsRefused) {
+  for (const char* verb : {"explain", "bench"}) {
+    const Ended run = fovea({verb, "--problem", "lq=4 d=8"}, {.environment = {"FOVEA_CPU_ISA=sse9"}});
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_NE(run.err.find("FOVEA_CPU_ISA"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("got:    sse9"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("avx512_bf16"), std::string::npos) << run.err;
   }
 }
 

@@ -55,7 +55,7 @@ void add_timing_options(CLI::App* verb, BenchOptions& o) {
       ->check(CLI::IsMember({"cold", "hot", "graph", "host"}));
   verb->add_option("--threads", o.threads,
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
-      ->check(whole_number_within(1, 4096))
+      ->check(whole_number_within(1, kMaxThreads))
       ->type_name("N");
   verb->add_option("--repeat-for", o.repeat_for,
                    "longest sampling of a problem and implementation\n(10; quick presets 0.5)")

@@ -34,8 +34,7 @@ std::string missing_device(const verification::Operation& operation, DeviceKind 
       "  found:  {}{}\n  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
       "  hint:   {} runs the same here\n",
       machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
-      reasons.empty() ? fmt::format("; this build has no CUDA implementations of {}", operation.name()) : reasons,
-      instead);
+      reasons.empty() ? fmt::format("; {} has no CUDA implementations here", operation.name()) : reasons, instead);
   return wrapped(first, kMessageIndent) + wrapped(others, kValueIndent);
 }
 

@@ -41,14 +41,9 @@ struct Tally {
   bool judged_nothing() const { return out_of_memory > 0 && passed + failed == 0; }
 
   nlohmann::json json() const {
-    return {{"passed", passed},
-            {"failed", failed},
-            {"refused", refused},
-            {"exempt", exempt},
-            {"exempt_for", exempt_for},
-            {"out_of_memory", out_of_memory},
-            {"failures", failures},
-            {"coverage", coverage.json()}};
+    return {{"passed", passed},     {"failed", failed},           {"refused", refused},
+            {"exempt", exempt},     {"exempt_for", exempt_for},   {"out_of_memory", out_of_memory},
+            {"failures", failures}, {"coverage", coverage.json()}};
   }
   void add(const nlohmann::json& other) {
     passed += other["passed"].get<std::int64_t>();

@@ -308,8 +308,10 @@ std::string Layer::support_page() const {
   if (name() != to_string(kLayerKinds[0])) return "";
   return "\n# What each implementation of the layers takes\n\n"
          "`mha_fused`, `mha`, `gqa`, `mqa` and `mla` run with any implementation of attention in the table above, and\n"
-         "take the masks and types that it takes. The name of an implementation names the attention. Projections and\n"
-         "their gradients run as `linear` does. Included are both passes, biases, another sequence for keys and values,\n"
+         "take the masks and types that it takes. The name of an implementation names the attention. Projections "
+         "and\n"
+         "their gradients run as `linear` does. Included are both passes, biases, another sequence for keys and "
+         "values,\n"
          "gradients that are left out or added to, rotary embedding, norms and fp32 results.\n";
 }
 

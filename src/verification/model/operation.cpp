@@ -258,7 +258,8 @@ std::string ModelOperation::support_page() const {
          "`op=model` has one implementation, `fovea`: the code of `fovea train` and `fovea profile`. It takes fp32 and "
          "bf16,\n"
          "both passes, steps with the optimizer, kept and checkpointed activations, and gradients that are added to.\n"
-         "Its problem lines run on the CPU only; `fovea profile --device cuda` runs models on a GPU. The bits are equal\n"
+         "Its problem lines run on the CPU only; `fovea profile --device cuda` runs models on a GPU. The bits are "
+         "equal\n"
          "for any number of threads.\n";
 }
 

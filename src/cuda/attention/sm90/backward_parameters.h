@@ -42,8 +42,9 @@ struct BackwardParameters {
   // [batch, heads_q, query_tiles, queries of a tile]. lse * log2(e), +inf where no key is visible or no query exists.
   const float* lse = nullptr;
   const float* delta = nullptr;
-  float* dq_sum = nullptr;  // [batch, heads_q, query_tiles, kKeyWarpgroups, kHalfFloats]; of a half,
-  // [8][128 threads] float4: float4 i of a thread holds its accumulators 4 i to 4 i + 3
+  // [batch, heads_q, query_tiles, kKeyWarpgroups, kHalfFloats]. A half is [8][128 threads] float4: float4 i of a thread
+  // holds its accumulators 4 i to 4 i + 3.
+  float* dq_sum = nullptr;
   unsigned* turns = nullptr;  // [batch, heads_q, query_tiles, kKeyWarpgroups]: key tiles that have added so far
 };
 

@@ -13,7 +13,7 @@ struct KeyTileWork {
   Range query_tiles;
   int start_tile;                     // the query tile of the first step
   int steps;                          // over all query heads of the split
-  Range adds_first_to, adds_last_to;  // ring: query tiles to which no key tile adds before this one, and after it
+  Range adds_first_to, adds_last_to;  // ring: query tiles that this key tile adds to first, and last
   __device__ __forceinline__ int first_key() const { return key_tile * kKeys; }
 };
 

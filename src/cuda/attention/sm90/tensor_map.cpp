@@ -1,4 +1,4 @@
-// Tensor maps from the driver, which encodes them without touching a device. In a call, between launches, encoding the
+// Tensor maps from the driver, which encodes them without work on a device. In a call, between launches, encoding the
 // maps of q, k and v takes some 0.4 us, and giving kept maps other addresses 0.1 us.
 #include "cuda/attention/sm90/tensor_map.h"
 
