@@ -116,7 +116,7 @@ TEST(Sm90BackwardPlan, LaysOutTheWorkspaceWithoutOverlap) {
           plan->lse + places * queries * 4,
           plan->delta + places * queries * 4,
           plan->turns + places * kKeyWarpgroups * 4,
-          plan->dq_sum + (tiles_of_keys > 1 ? places * kKeyWarpgroups * kChunkFloats * 4 : 0),
+          plan->dq_sum + (tiles_of_keys > 1 ? places * kKeyWarpgroups * kHalfFloats * 4 : 0),
           plan->partial_dk + partials,
           plan->partial_dv + partials};
       const std::vector<std::int64_t> begins = {plan->delta,      plan->turns,      plan->dq_sum,
