@@ -64,7 +64,6 @@ struct RingPosition {
   __device__ __forceinline__ unsigned phase() const { return uses / kStages % 2; }
   __device__ __forceinline__ void advance() { ++uses; }
   __device__ __forceinline__ RingPosition after() const { return {uses + 1}; }
-  __device__ __forceinline__ RingPosition before() const { return {uses - 1}; }
 };
 
 // Consumers wait until the stage's copies have arrived.
