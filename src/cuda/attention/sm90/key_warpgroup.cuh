@@ -176,8 +176,8 @@ class KeyWarpgroup {
     arrive_warp(shared_.ds_barriers.full[slot_.stage()]);
   }
 
-  // Waits until both key warpgroups have stored dS of the step before, in the other slot. Step n has slot n % 2 and parity
-  // n / 2 % 2. So in a step of slot 0 the step before had the opposite parity, in a step of slot 1 the same one.
+  // Waits until both key warpgroups have stored dS of the step before, in the other slot. Step n has slot n % 2 and
+  // parity n / 2 % 2. So in a step of slot 0 the step before had the opposite parity, in a step of slot 1 the same one.
   __device__ __forceinline__ void wait_ds_before() {
     const unsigned slot = slot_.stage() ^ 1;
     ptx::mbarrier_wait(shared_address(&shared_.ds_barriers.full[slot]), slot_.phase() ^ slot);
