@@ -135,7 +135,7 @@ void print_json(const Machine& machine, bool quick) {
 }
 
 void print_implementations(const Operation& operation) {
-  std::printf("\nimplementations of %s, in order (details: fovea info --matrix)\n",
+  std::printf("\nimplementations of %s, in the order tried (details: fovea info --matrix)\n",
               std::string(operation.name()).c_str());
   std::vector<std::vector<std::string>> rows;
   for (const ImplementationFacts& one : operation.implementations()) {

@@ -26,6 +26,7 @@
 #include "program/profile/presets.h"
 #include "program/record/record_file.h"
 #include "program/verbs.h"
+#include "verification/attention/operation.h"
 
 namespace fovea::program {
 namespace {
@@ -162,7 +163,7 @@ class Results {
 int run_profile(const ProfileOptions& o) {
   ProfileSettings s = o.settings;
   s.peers = peers_of(o);
-  const verification::Operation& attention = *verification::find_operation("attention");  // part of every model
+  const verification::Operation& attention = verification::attention_operation();  // part of every model
   if (const std::string missing = missing_device(attention, s.device.kind, "profile"); !missing.empty()) {
     fmt::print(stderr, "{}", missing);
     return kNoDevice;

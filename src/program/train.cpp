@@ -12,6 +12,7 @@
 #include "program/model_options.h"
 #include "program/train/training.h"
 #include "program/verbs.h"
+#include "verification/attention/operation.h"
 
 namespace fovea::program {
 namespace {
@@ -63,7 +64,7 @@ int run_train(const TrainOptions& o) {
                 .got = "no --resume",
                 .wanted = "--resume",
                 .hint = "leave --force out"});
-  const verification::Operation& attention = *verification::find_operation("attention");  // part of every model
+  const verification::Operation& attention = verification::attention_operation();  // part of every model
   if (const std::string missing = missing_device(attention, s.device.kind, "train"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
     return kNoDevice;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "cuda/measure/device_facts.h"
 #include "cuda/measure/device_memory.h"
 #include "program/machine/machine.h"
 #include "program/terminal_text.h"
@@ -25,7 +26,7 @@ std::string missing_device(const verification::Operation& operation, DeviceKind 
     if (one.unavailable.empty()) return "";
     reasons += "\n          " + one.name + ": " + one.unavailable;
   }
-  if (reasons.empty() && free_bytes(device) > 0) return "";
+  if (reasons.empty() && !cuda::device_facts().empty()) return "";
   const Machine machine = this_machine();
   const std::string first =
       fmt::format("fovea {}: no device: device=cuda was asked for, but no implementation of {} can run there\n", verb,

@@ -157,8 +157,7 @@ void Verification::judge(const Case& c, const ImplementationFacts& implementatio
       tally_.coverage.count(implementation.name, c);
       return;
     case Outcome::Kind::exempt:
-      ++tally_.exempt;
-      ++tally_.exempt_for[outcome.reason];
+      ++tally_.exempt[outcome.reason];
       return;
     case Outcome::Kind::out_of_memory:
       ++tally_.out_of_memory;
@@ -248,7 +247,7 @@ void Verification::print_summary() {
   for (const auto& one : shortages)
     fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
-  for (const auto& [reason, count] : tally_.exempt_for)
+  for (const auto& [reason, count] : tally_.exempt)
     fmt::print("{}\n", wrapped(fmt::format("{} not judged: {}", count, reason), 2));
   if (tally_.out_of_memory > 0) fmt::print("{} not judged: memory ran out\n", tally_.out_of_memory);
   for (const std::string& one : skipped_) fmt::print("{}\n", one);

@@ -33,24 +33,29 @@ struct Tally {
   explicit Tally(const verification::Operation& operation) : coverage(operation) {}
 
   Coverage coverage;
-  std::int64_t passed = 0, failed = 0, refused = 0, exempt = 0, out_of_memory = 0;
-  std::map<std::string, std::int64_t> exempt_for;  // by reason
+  std::int64_t passed = 0, failed = 0, refused = 0, out_of_memory = 0;
+  std::map<std::string, std::int64_t> exempt;  // by reason
   nlohmann::json failures = nlohmann::json::array();
 
   // No call that had memory is left to tell success from failure.
   bool judged_nothing() const { return out_of_memory > 0 && passed + failed == 0; }
 
+  std::int64_t exempt_in_all() const {
+    std::int64_t sum = 0;
+    for (const auto& [reason, count] : exempt) sum += count;
+    return sum;
+  }
+
   nlohmann::json json() const {
-    return {{"passed", passed},     {"failed", failed},           {"refused", refused},
-            {"exempt", exempt},     {"exempt_for", exempt_for},   {"out_of_memory", out_of_memory},
-            {"failures", failures}, {"coverage", coverage.json()}};
+    return {{"passed", passed},          {"failed", failed},           {"refused", refused},
+            {"exempt", exempt_in_all()}, {"exempt_for", exempt},       {"out_of_memory", out_of_memory},
+            {"failures", failures},      {"coverage", coverage.json()}};
   }
   void add(const nlohmann::json& other) {
     passed += other["passed"].get<std::int64_t>();
     failed += other["failed"].get<std::int64_t>();
     refused += other["refused"].get<std::int64_t>();
-    exempt += other["exempt"].get<std::int64_t>();
-    for (const auto& [reason, count] : other["exempt_for"].items()) exempt_for[reason] += count.get<std::int64_t>();
+    for (const auto& [reason, count] : other["exempt_for"].items()) exempt[reason] += count.get<std::int64_t>();
     out_of_memory += other["out_of_memory"].get<std::int64_t>();
     failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
     coverage.add(other["coverage"]);

@@ -1,12 +1,14 @@
-// Tensor maps from the driver, which encodes them without work on a device. In a call, between launches, encoding the
-// maps of q, k and v takes some 0.4 us, and giving kept maps other addresses 0.1 us.
+// Tensor maps from the driver, which encodes them without work on a device. Between the launches of a call, another
+// address for a kept map takes less time than encoding one (docs/kernels/cuda_any_notebook.md, 2026-11-26).
 #include "cuda/attention/sm90/tensor_map.h"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
+#include "core/hash.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/driver_function.h"
 
@@ -25,12 +27,8 @@ struct MapLayout {
 
 template <std::size_t kDims>
 std::size_t hash_of(const MapLayout<kDims>& layout) {
-  std::size_t hash = static_cast<std::size_t>(layout.kind);
-  const auto add = [&hash](const auto& numbers) {
-    for (const auto number : numbers) hash = (hash ^ static_cast<std::size_t>(number)) * 0x9e3779b97f4a7c15u;
-  };
-  add(layout.sizes), add(layout.strides), add(layout.box);
-  return hash ^ (hash >> 32);
+  return std::apply([](const auto&... numbers) { return core::hash_of(numbers...); },
+                    std::tuple_cat(std::tuple(layout.kind), layout.sizes, layout.strides, layout.box));
 }
 
 template <std::size_t kDims>
