@@ -22,6 +22,7 @@
 #include "cuda/runtime/launch.h"
 #include "on_device.h"
 #include "ptx_checks.h"
+#include "verification/attention/row_sums.h"
 
 namespace fovea::cuda {
 namespace {
@@ -77,6 +78,47 @@ bool mma_is_exact() {
         for (std::size_t k = 0; k < 16; ++k)
           c[i * 8 + j] += value_of(type, a[i * 16 + k]) * value_of(type, b[j * 16 + k]);
       }
+    }
+    if (c_device.read() != c) return false;
+  }
+  return true;
+}
+
+// Random numbers of `orders` binary orders, whose sums round.
+std::vector<std::uint16_t> numbers(DType type, int count, int orders, std::mt19937& random) {
+  std::vector<std::uint16_t> values(static_cast<std::size_t>(count));
+  std::normal_distribution<float> draw;
+  for (auto& value : values)
+    value = bits_of(type, std::ldexp(draw(random), -static_cast<int>(random() % static_cast<unsigned>(orders))));
+  return values;
+}
+
+// Verification simulates tensor cores (Rounding::tensor_cores): on Hopper bit for bit.
+template <class Element>
+bool mma_rounds_as_simulated() {
+  int generation = 0;
+  check(cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
+  if (generation != 9) {
+    std::printf("PTX tensor cores of compute capability %d.x are not compared with their simulation\n", generation);
+    return true;
+  }
+  constexpr DType type = kType<Element>;
+  std::mt19937 random(4);
+  for (int round = 0; round < kRounds; ++round) {
+    const auto a = numbers(type, 256, 1 + round % 12, random), b = numbers(type, 128, 1 + round % 7, random);
+    std::vector<float> c(128), columns(128);
+    for (float& value : c) value = std::ldexp(static_cast<float>(random()), -30 - round % 10);
+    const OnDevice<std::uint32_t> a_device(words_of(a)), b_device(words_of(b));
+    const OnDevice<float> c_device(c);
+    multiply<Element><<<1, 32>>>(a_device.data(), b_device.data(), c_device.data());
+    for (std::size_t k = 0; k < 16; ++k) {
+      for (std::size_t j = 0; j < 8; ++j) columns[k * 8 + j] = value_of(type, b[j * 16 + k]);
+    }
+    for (std::size_t i = 0; i < 16; ++i) {
+      verification::RowSums sums(8, verification::Rounding::tensor_cores);
+      std::copy_n(&c[i * 8], 8, sums.finish().begin());
+      for (std::size_t k = 0; k < 16; ++k) sums.add(value_of(type, a[i * 16 + k]), &columns[k * 8]);
+      std::copy_n(sums.finish().begin(), 8, &c[i * 8]);
     }
     if (c_device.read() != c) return false;
   }
@@ -294,6 +336,8 @@ bool thread_index_is_the_thread() {
 
 constexpr NamedCheck kChecks[] = {{"mma_m16n8k16, bf16", mma_is_exact<__nv_bfloat16>},
                                   {"mma_m16n8k16, fp16", mma_is_exact<__half>},
+                                  {"mma_m16n8k16, bf16, as simulated", mma_rounds_as_simulated<__nv_bfloat16>},
+                                  {"mma_m16n8k16, fp16, as simulated", mma_rounds_as_simulated<__half>},
                                   {"ldmatrix_x4", ldmatrix_is_exact<false>},
                                   {"ldmatrix_x4_trans", ldmatrix_is_exact<true>},
                                   {"cp_async_16, 0 to 16 bytes", cp_async_fills_with_zeros<16>},

@@ -75,15 +75,24 @@ __global__ void __launch_bounds__(kThreads) tiled_product(Product<typename Sum::
       load_tile(Lines<Number>{p.a.data, rows, p.a.row, p.a.column}, first_row, p.order, terms, first, a);
       load_tile(Lines<B>{p.b.data, columns, p.b.column, p.b.row}, first_column, p.order, terms, first, b);
       __syncthreads();
+      const auto for_each_term = [&](const auto& work) {
 #pragma unroll
-      for (int t = 0; t < kTermsAtOnce; ++t) {
-        if (first + t >= terms.size()) break;  // even a term of zeros would change the sum -0
+        for (int t = 0; t < kTermsAtOnce; ++t) {
+          if (first + t >= terms.size()) break;  // even a term of zeros would change the sum -0
 #pragma unroll
-        for (int r = 0; r < kEach; ++r) {
+          for (int r = 0; r < kEach; ++r) {
 #pragma unroll
-          for (int c = 0; c < kEach; ++c) sums[r][c].add(a[t][own_row + r * kAcross], b[t][own_column + c * kAcross]);
+            for (int c = 0; c < kEach; ++c)
+              work(sums[r][c], a[t][own_row + r * kAcross], b[t][own_column + c * kAcross]);
+          }
         }
+      };
+      if constexpr (Sum::kAligns) {
+        for_each_term([](Sum& sum, auto x, auto y) { sum.see(x, y); });
+#pragma unroll
+        for (int n = 0; n < kEach * kEach; ++n) sums[n / kEach][n % kEach].align();
       }
+      for_each_term([](Sum& sum, auto x, auto y) { sum.add(x, y); });
 #pragma unroll
       for (int n = 0; n < kEach * kEach; ++n) sums[n / kEach][n % kEach].round();
       __syncthreads();  // the next tiles overwrite these

@@ -38,10 +38,17 @@ __global__ void seen_sums(SeenSums<typename Sum::Number> p) {
       Sum sum;
       if (p.starts_from_results) sum.value = result;
       for (std::int64_t first = 0; first < seen.size(); first += kTermsAtOnce) {
-        for (std::int64_t n = first; n < first + kTermsAtOnce && n < seen.size(); ++n) {
-          const std::int64_t term = p.order.at(n, seen);
-          sum.add(pairs[term * p.pairs.column], p.b.data[term * p.b.row + c * p.b.column]);
+        const auto for_each_term = [&](const auto& work) {
+          for (std::int64_t n = first; n < first + kTermsAtOnce && n < seen.size(); ++n) {
+            const std::int64_t term = p.order.at(n, seen);
+            work(pairs[term * p.pairs.column], p.b.data[term * p.b.row + c * p.b.column]);
+          }
+        };
+        if constexpr (Sum::kAligns) {
+          for_each_term([&sum](auto x, auto y) { sum.see(x, y); });
+          sum.align();
         }
+        for_each_term([&sum](auto x, auto y) { sum.add(x, y); });
         sum.round();
       }
       const Number value = p.starts_from_results ? sum.value : scaled_and_added(result, sum.value, p.factor);

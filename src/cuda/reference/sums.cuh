@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <math_constants.h>
 
 #include <cstdint>
 
@@ -37,12 +38,14 @@ inline TermOrder order_of(const PlainForm& form, std::int64_t count) {
   return {form.fused ? count - start : start, form.fused};
 }
 
-// A sum has terms added one by one, and `round` is called after every kTermsAtOnce of them and after the last. `Term`
-// is the type in which factors are multiplied. The product of two fp32 numbers is exact in double.
+// A sum has terms added one by one, and `round` is called after every kTermsAtOnce of them and after the last. Before
+// it, a sum that kAligns has seen the same terms, and `align` was called. `Term` is the type in which factors are
+// multiplied. The product of two fp32 numbers is exact in double.
 
 struct ExactSum {
   using Number = double;
   using Term = double;
+  static constexpr bool kAligns = false;
   double value = 0;
   __device__ void add(double a, double b) { value = fma(a, b, value); }
   __device__ void round() {}
@@ -52,6 +55,7 @@ struct ExactSum {
 struct ProductRoundingSum {
   using Number = float;
   using Term = float;
+  static constexpr bool kAligns = false;
   float value = 0;
   __device__ void add(float a, float b) { value = __fadd_rn(value, __fmul_rn(a, b)); }
   __device__ void round() {}
@@ -61,21 +65,42 @@ struct ProductRoundingSum {
 struct FusedSum {
   using Number = float;
   using Term = double;
+  static constexpr bool kAligns = false;
   float value = 0;
   __device__ void add(double a, double b) { value = __double2float_rn(fma(a, b, static_cast<double>(value))); }
   __device__ void round() {}
 };
 
-// Exact products are added to one another, then to the sum, which is rounded toward zero.
+// Of tensor cores; Rounding::tensor_cores (verification/attention/row_sums.h) says how they add.
 struct TensorCoreSum {
   using Number = float;
   using Term = double;
+  static constexpr bool kAligns = true;
   float value = 0;
-  double products = 0;
-  __device__ void add(double a, double b) { products = fma(a, b, products); }
-  __device__ void round() {
-    value = __double2float_rz(static_cast<double>(value) + products);
-    products = 0;
+  double aligned = 0, power = 0, unit = 0;
+  __device__ void see(double a, double b) {
+    const double of_product = power_of(a) * power_of(b);
+    if (of_product > power) power = of_product;
+  }
+  __device__ void align() {
+    const double own = power_of(value), largest = own > power ? own : power;
+    unit = largest < CUDART_INF ? largest * 0x1p-25 : 0;
+    aligned = cut(value);
+    power = 0;
+  }
+  __device__ void add(double a, double b) { aligned += cut(a * b); }
+  __device__ void round() { value = __double2float_rz(aligned); }
+
+ private:
+  // Of 2, not above the number's size; infinite if the number is not finite.
+  static __device__ double power_of(double number) {
+    return __longlong_as_double(__double_as_longlong(number) & 0x7ff0000000000000);
+  }
+  // The next multiple of the unit toward zero. A unit of 0 cuts nothing.
+  __device__ double cut(double number) const {
+    const double beyond_units = unit * 0x1.8p52;  // numbers of this size are multiples of the unit
+    const double nearest = (number + beyond_units) - beyond_units;
+    return fabs(nearest) > fabs(number) ? nearest - copysign(unit, number) : nearest;
   }
 };
 

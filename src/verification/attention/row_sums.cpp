@@ -2,6 +2,7 @@
 #include "verification/attention/row_sums.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace fovea::verification {
 namespace {
@@ -10,6 +11,8 @@ constexpr std::size_t kMostTerms = RowSums::kRows, kLanes = 8;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 using Bits = std::int32_t __attribute__((vector_size(kLanes * sizeof(float))));
+using LongBits = std::int64_t __attribute__((vector_size(kLanes * sizeof(double))));
+constexpr std::int64_t kExponentBits = std::int64_t{0x7ff} << 52;  // of a double
 
 struct Terms {
   const float* factors;
@@ -27,6 +30,19 @@ inline __attribute__((always_inline)) Floats rounded_toward_zero(Doubles values)
   return reinterpret_cast<Floats>(reinterpret_cast<Bits>(nearest) + beyond);
 }
 
+// Of 2, not above the value's size; infinite where the value is not finite.
+inline __attribute__((always_inline)) Doubles power_of(Doubles values) {
+  return reinterpret_cast<Doubles>(reinterpret_cast<LongBits>(values) & kExponentBits);
+}
+
+// The next multiple of the unit toward zero. A unit of 0 cuts nothing.
+inline __attribute__((always_inline)) Doubles cut(Doubles value, Doubles unit) {
+  const Doubles beyond_units = unit * 0x1.8p52;  // numbers of this size are multiples of the unit
+  const Doubles nearest = (value + beyond_units) - beyond_units;
+  const Doubles back = value < 0 ? -unit : unit;
+  return size_of(nearest) > size_of(value) ? nearest - back : nearest;
+}
+
 // Adds the terms to kVectors * kLanes sums, from `column` of the rows on. The product of two fp32 numbers is exact in
 // double.
 template <std::size_t kVectors>
@@ -35,12 +51,26 @@ inline __attribute__((always_inline)) void add_columns(Rounding rounding, const 
   auto* const sums = reinterpret_cast<Floats*>(to);
   const auto row = [&](std::size_t t) { return reinterpret_cast<const Floats*>(terms.rows[t] + column); };
   if (rounding == Rounding::tensor_cores) {
-    Doubles products[kVectors] = {};
+    const auto product = [&](std::size_t t, std::size_t v) {
+      return static_cast<double>(terms.factors[t]) * exact(row(t)[v]);
+    };
+    Doubles powers[kVectors], units[kVectors], aligned[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v) powers[v] = power_of(exact(sums[v]));
     for (std::size_t t = 0; t < terms.count; ++t) {
-      for (std::size_t v = 0; v < kVectors; ++v)
-        products[v] += static_cast<double>(terms.factors[t]) * exact(row(t)[v]);
+      const Doubles power = power_of(Doubles{} + static_cast<double>(terms.factors[t]));
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const Doubles of_product = power * power_of(exact(row(t)[v]));
+        powers[v] = of_product > powers[v] ? of_product : powers[v];
+      }
     }
-    for (std::size_t v = 0; v < kVectors; ++v) sums[v] = rounded_toward_zero(exact(sums[v]) + products[v]);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      units[v] = powers[v] < HUGE_VAL ? powers[v] * 0x1p-25 : Doubles{};
+      aligned[v] = cut(exact(sums[v]), units[v]);
+    }
+    for (std::size_t t = 0; t < terms.count; ++t) {
+      for (std::size_t v = 0; v < kVectors; ++v) aligned[v] += cut(product(t, v), units[v]);
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) sums[v] = rounded_toward_zero(aligned[v]);
     return;
   }
   Floats own[kVectors];

@@ -11,8 +11,10 @@ namespace fovea::verification {
 enum class Rounding : std::uint8_t {
   products,      // every product, then every sum
   sums,          // every sum; products are exact
-  tensor_cores,  // as tensor cores do: 16 exact products are added to a sum, which is then rounded toward zero (Fasi et
-                 // al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330)
+  // As Hopper's tensor cores do, which add 16 products to a sum. The exponent of a product is the sum of its factors'
+  // exponents. All terms are cut two bits behind the last place of an fp32 number with the largest exponent. The new sum
+  // is rounded toward zero (Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv:2512.07004).
+  tensor_cores,
 };
 
 class RowSums {
