@@ -46,7 +46,9 @@ struct Buffer {
 //
 // On CUDA a call enqueues its work on `stream` and returns. Synchronize `stream` before it is destroyed, and a
 // per-thread default stream before the thread that owns it exits. One driver hung when streams were destroyed while
-// calls were running (docs/kernels/cuda_any.md, "Calls and the host").
+// calls were running (docs/kernels/cuda_any.md, "Calls and the host"). Backward of cuda.sm90 without a mask must not run
+// on streams of three different priorities at once: the calls may wait for each other for ever
+// (docs/kernels/sm90_backward.md, "The order of dQ").
 //
 // If the stream is captured into a graph, `workspace` must live as long as the graph. A call without `workspace` adds
 // memory nodes to the graph. Then each replay takes up to 1 us longer, and CUDA allows only one executable instance of

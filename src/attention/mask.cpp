@@ -60,12 +60,13 @@ const MaskWord* find_mask_word(std::string_view word) {
 }
 
 const MaskWord& word_of(const Mask& mask) {
-  const MaskWord* found = kWords;
   for (const MaskWord& one : kWords) {
     if (one.mask == mask && !one.is_window) return one;
-    if (one.mask.alignment == mask.alignment) found = &one;  // the table lists an alignment's window last
   }
-  return *found;
+  for (const MaskWord& one : kWords) {
+    if (one.is_window && one.mask.alignment == mask.alignment) return one;
+  }
+  return kWords[0];
 }
 
 std::size_t index_of(const Mask& mask) { return static_cast<std::size_t>(&word_of(mask) - kWords); }

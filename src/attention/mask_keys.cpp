@@ -39,7 +39,8 @@ Key bound_key(std::string_view name, std::string_view help) {
 
 std::vector<Key> mask_keys() {
   return {Key{"mask", KeyKind::word, "which keys a query sees; causal and window need lq = lk", mask_names(), "none"}
-              .printed({.noun = "", .always = true}),
+              .printed({.noun = "", .always = true})
+              .instead_of({"causal"}),
           bound_key("left", "of a window: keys that a row sees before its own"),
           bound_key("right", "of a window: keys that a row sees after its own")};
 }

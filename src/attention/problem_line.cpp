@@ -49,16 +49,26 @@ std::optional<LineFault> fault_of(const LineValues& values) {
 
 const KeyTable& attention_keys() {
   static const auto& table = never_destroyed<KeyTable>([] {
-    KeyTable made{
-        "attention",
-        {pass_key(), Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
-         Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}),
-         Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}.printed({.noun = "key heads"}),
-         Key{"lq", KeyKind::count, "query length"}.printed({.noun = "length", .place = KeyPlace::axis}),
-         Key{"lk", KeyKind::count, "key length", {}, "lq"}.printed({.noun = "key length", .place = KeyPlace::axis}),
-         Key{"d", KeyKind::count, "head dimension of q and k"}.printed({.place = KeyPlace::column}),
-         Key{"dv", KeyKind::count, "head dimension of v", {}, "d"}.printed({.place = KeyPlace::column}), dtype_key()},
-        fault_of};
+    KeyTable made{"attention",
+                  {pass_key(), Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}),
+                   Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}).instead_of({"heads_q"}),
+                   Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}
+                       .printed({.noun = "key heads"})
+                       .instead_of({"heads_kv"}),
+                   Key{"lq", KeyKind::count, "query length"}
+                       .printed({.noun = "length", .place = KeyPlace::axis})
+                       .instead_of({"len_q", "len", "seqlen", "seqlen_q"}),
+                   Key{"lk", KeyKind::count, "key length", {}, "lq"}
+                       .printed({.noun = "key length", .place = KeyPlace::axis})
+                       .instead_of({"len_k", "seqlen_k"}),
+                   Key{"d", KeyKind::count, "head dimension of q and k"}
+                       .printed({.place = KeyPlace::column})
+                       .instead_of({"dim", "dim_qk", "head_dim", "headdim"}),
+                   Key{"dv", KeyKind::count, "head dimension of v", {}, "d"}
+                       .printed({.place = KeyPlace::column})
+                       .instead_of({"dim_v"}),
+                   dtype_key()},
+                  fault_of};
     for (Key& key : mask_keys()) made.keys.push_back(std::move(key));
     made.keys.push_back({"layout", KeyKind::word, "order of the dimensions in memory", {"bhld", "blhd"}, "bhld"});
     made.keys.push_back(scale_key());

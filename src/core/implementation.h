@@ -15,6 +15,12 @@
 
 namespace fovea::core {
 
+// The ways in which plans of a pass run problems: with keys in chunks, or in several waves. Verification counts the
+// cases of each.
+struct PlanKinds {
+  std::span<const std::string_view> forward = {}, backward = {};
+};
+
 // `Types` describes the operation: `Problem`, with the field `device`; `ForwardTensors` and `BackwardTensors`;
 // `line(problem)`, the problem line; `hash(problem)`; `asks_reproducible(problem)`; `list()`, the implementations;
 // `requested(name)`, the implementation that a call with `name` requests, or "".
@@ -29,6 +35,7 @@ struct Implementation {
   std::string named_because;  // why it is not automatic; may be empty
   // Why it leaves a problem to later entries unless it is named; empty if it does not, null if it never does.
   std::string (*leaves)(const Problem&, int variant) = nullptr;
+  PlanKinds plan_kinds = {};
   bool reproducible = true;  // false: not bitwise reproducible, so it takes only problems with reproducible=false
   // Why this machine cannot run it at all; empty if it can.
   std::string (*unavailable)(int variant) = nullptr;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fovea/tensor.h"
 #include "fovea/threads.h"
@@ -23,6 +24,7 @@ struct Plan {
   std::int64_t saved_bytes = 0;  // saved state that forward keeps for backward
   double seconds = 0;            // predicted; 0: no prediction
   std::string tiles;             // how the problem is tiled, one line for `explain`
+  std::vector<std::string_view> kinds;  // of its implementation's plan_kinds
 };
 
 struct Prepared {

@@ -158,7 +158,9 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   for (const std::string& candidate : known) {
     const std::size_t distance = edits(word, candidate);
     // A word that differs in more than half of its letters is not a likely typing error.
-    if (distance < best_distance && 2 * distance <= std::max(word.size(), candidate.size())) {
+    const bool is_nearer = distance < best_distance || (distance == best_distance && candidate.starts_with(word) &&
+                                                        !best.starts_with(word));  // avx: rather avx2 than amx
+    if (is_nearer && 2 * distance <= std::max(word.size(), candidate.size())) {
       best_distance = distance;
       best = candidate;
     }

@@ -41,7 +41,10 @@ struct Key {
   // Whether lines with these values of earlier keys have this key; null: all lines have it.
   bool (*applies)(const LineValues&) = nullptr;
   KeyPrint print = {};
+  // Names that people type instead; a refusal then names this key.
+  std::vector<std::string_view> other_names = {};
 
+  Key instead_of(std::vector<std::string_view> names) && { return other_names = std::move(names), std::move(*this); }
   Key printed(const KeyPrint& so) && { return print = so, std::move(*this); }
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cpu/call.h"
+#include "cpu/plan_kinds.h"
 #include "cpu/threads.h"
 
 namespace fovea::cpu {
@@ -170,6 +171,10 @@ BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
           std::to_string(by.key_block) + " keys per block, " + std::to_string(longest) + " keys per task, " +
           std::to_string(sequences.count * chunks()) + " tasks";
+  if (sequences.count * rows * p.len_k == 0) return;
+  kinds.push_back(!shares ? kinds::kWholeSequences : wave < sequences.count ? kinds::kWaves : kinds::kChunks);
+  if (rows % by.query_tile != 0) kinds.push_back(kinds::kQueryTail);
+  if (p.len_k % by.key_block != 0) kinds.push_back(kinds::kKeyTail);
 }
 
 void run_backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {

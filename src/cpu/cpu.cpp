@@ -13,6 +13,7 @@
 #include "cpu/few_queries.h"
 #include "cpu/forward.h"
 #include "cpu/isa.h"
+#include "cpu/plan_kinds.h"
 
 namespace fovea::cpu {
 namespace {
@@ -62,6 +63,7 @@ attention::Implementation implementation(std::string_view name, Isa isa) {
           .automatic = passed_over(isa).empty(),
           .named_because = passed_over(isa),
           .leaves = isa == Isa::amx ? leaves : nullptr,
+          .plan_kinds = {kinds::kOfForward, kinds::kOfBackward},
           .unavailable = unavailable,
           .prepare = prepare,
           .forward = run_forward,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cpu/call.h"
+#include "cpu/plan_kinds.h"
 #include "cpu/threads.h"
 
 namespace fovea::cpu {
@@ -106,6 +107,9 @@ FewQueriesPlan::FewQueriesPlan(const Kernels& by, const AttentionProblem& p) : F
   tiles = "few queries: " + std::to_string(rows) + " query rows per key head, " +
           std::to_string(std::min(chunk_keys, keys)) + " keys per task, " + std::to_string(sequences.count * chunks) +
           " tasks";
+  if (sequences.count * keys == 0) return;
+  kinds.push_back(chunks > 1 ? kinds::kFewQueriesInChunks : kinds::kFewQueries);
+  if (far) kinds.push_back(kinds::kFewQueriesFar);
 }
 
 void FewQueriesPlan::run(const ForwardTensors& tensors, const core::RunContext& context) const {

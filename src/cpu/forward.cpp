@@ -8,6 +8,7 @@
 
 #include "cpu/call.h"
 #include "cpu/few_queries.h"
+#include "cpu/plan_kinds.h"
 #include "cpu/threads.h"
 
 namespace fovea::cpu {
@@ -120,6 +121,10 @@ TiledForwardPlan::TiledForwardPlan(const Kernels& by, const AttentionProblem& p)
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
           std::to_string(by.key_block) + " keys per block, " + std::to_string(slab_rows) + " query rows per task, " +
           std::to_string(sequences.count * slabs) + " tasks";
+  if (sequences.count * rows * p.len_k == 0) return;
+  kinds.push_back(packs_itself ? kinds::kPackedByTasks : wave < sequences.count ? kinds::kWaves : kinds::kPackedOnce);
+  if (rows % by.query_tile != 0) kinds.push_back(kinds::kQueryTail);
+  if (p.len_k % by.key_block != 0) kinds.push_back(kinds::kKeyTail);
 }
 
 void TiledForwardPlan::run(const ForwardTensors& tensors, const core::RunContext& context) const {

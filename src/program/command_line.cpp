@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/problem_line.h"
+#include "program/terminal_text.h"
 
 namespace fovea::program {
 namespace {
@@ -69,10 +70,13 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
   if (left.empty()) {
     std::string text = name + ": " + plain_words(error.what());
     std::replace(text.begin(), text.end(), '\n', ' ');
+    text = wrapped(text, 2);
     return text + (&at == &app ? "\n  verbs:  " + joined(known_words(app, false)) : "") + help;
   }
-  // Among the remaining words, an option is to blame rather than the value after it.
-  const auto fault = std::find_if(left.begin(), left.end(), [](const auto& one) { return one.starts_with("-"); });
+  // Among the words after a verb, an option is to blame rather than the value after it.
+  const auto fault = &at == &app ? left.begin() : std::find_if(left.begin(), left.end(), [](const auto& one) {
+    return one.starts_with("-");
+  });
   const std::string& whole = fault == left.end() ? left.front() : *fault;
   const std::string word = whole.substr(0, whole.find('='));
   const bool option = word.starts_with("-");

@@ -96,6 +96,7 @@ std::string tiles_of(const verification::CasePlan& plan) {
 }
 
 std::vector<std::vector<std::string>> tile_rows(const verification::CasePlan& plan) {
+  if (tiles_of(plan).empty()) return {};
   if (plan.forward_tiles.empty() || plan.backward_tiles.empty()) return {{"tiles", tiles_of(plan)}};
   return {{"tiles, forward", plan.forward_tiles}, {"tiles, backward", plan.backward_tiles}};
 }

@@ -97,6 +97,13 @@ struct CellSupport {
   std::string reason;  // the first refusal
 };
 
+// A way in which plans of a pass run cases.
+struct PlanKind {
+  Pass pass = Pass::forward;
+  std::string name;
+  bool operator==(const PlanKind&) const = default;
+};
+
 struct CaseLimits {
   bool forward = true, backward = true;
   DeviceKind device = DeviceKind::cpu;
@@ -141,6 +148,9 @@ class Operation {
   virtual AxisCell cell_of(const Case& c, Pass pass) const;
   // Whether the implementation promises to take all cases of the cell.
   virtual CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& cell) const;
+  // All kinds of plans that the implementation has, and those of its plans for a case.
+  virtual std::vector<PlanKind> plan_kinds(const ImplementationFacts&) const { return {}; }
+  virtual std::vector<PlanKind> plan_kinds(const ImplementationFacts&, const Case&) const { return {}; }
   // Whether no cell promises anything for the case: its scale is one that kernels need not take.
   virtual bool is_beyond_cells(const Case&) const { return false; }
   virtual std::string support_page() const;  // docs/support.md

@@ -87,7 +87,8 @@ std::vector<std::string> naming_words(const core::Key& key) {
 }
 
 std::string meaning_hint(const core::Key& key) {
-  return "did you mean `" + std::string(key.name) + "`, " + std::string(key.help) + "?";
+  const std::string_view meaning = key.help.substr(0, key.help.find(';'));
+  return "did you mean `" + std::string(key.name) + "`, " + std::string(meaning) + "?";
 }
 
 // Keys are short, so people also type what one means: `heads` for hq. Otherwise a key of another operation, unless it is
@@ -96,6 +97,8 @@ std::string key_hint(std::string_view word, const core::KeyTable& table, const s
   for (const core::Key& key : table.keys) {
     const std::vector<std::string> words = naming_words(key);
     if (std::find(words.begin(), words.end(), word) != words.end()) return meaning_hint(key);
+    if (std::find(key.other_names.begin(), key.other_names.end(), word) != key.other_names.end())
+      return meaning_hint(key);
   }
   for (const Operation* one : operations()) {
     if (word.size() >= kLeastLetters && one->keys().find(word) != nullptr)

@@ -8,7 +8,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 DOCUMENT, VARIABLES = "docs/architecture.md", "docs/environment.md"
 MAX_LINES, MAX_FUNCTION_LINES, MAX_TEMPLATE_PARAMETERS, MAX_COLUMNS = 400, 60, 3, 120
-REPORTS, REPORTS_LINES = "python/fovea_report", 2500  # all of its files together stay below
+REPORTS, REPORTS_LINES = "python/fovea_report", 2500  # all of its Python files together stay below
 SOURCES = {".h", ".cpp", ".c", ".cu", ".cuh", ".in"}
 SCRIPTS = {".py", ".cmake", ".sh", ""}
 POSIX = re.compile(r"(sys/|linux/)\S+|(unistd|dlfcn|fcntl|sched|pthread|signal|poll|spawn|link|elf|cpuid|time)\.h")

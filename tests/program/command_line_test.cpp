@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "fovea/attention.h"
+#include "program/terminal_text.h"
 #include "run_program.h"
 #include "verification/attention/case.h"
 
@@ -30,6 +31,8 @@ TEST_P(CommandLine, BadWordsAreRefused) {
   EXPECT_EQ(run.out, "");
   EXPECT_EQ(run.err.find("terminate called"), std::string::npos) << run.err;
   EXPECT_EQ(run.err.find('\033'), std::string::npos) << "a terminal would obey";
+  for (std::size_t at = 0; at < run.err.size(); at = run.err.find('\n', at) + 1)
+    EXPECT_LE(run.err.find('\n', at) - at, program::kTerminalColumns) << run.err;
 }
 
 const std::string kTiny = "lq=4 d=4";
@@ -88,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"BeginningOfAnOption", {"--vers"}, {"`--vers`", "`--version`"}},
         Refusal{"SeedOneBeyond64Bits",
                 {"verify", "--seed", "18446744073709551616"},
-                {"--seed", "got `18446744073709551616`", "from 0 to 18446744073709551615"}},
+                {"--seed", "got `18446744073709551616`", "from 0\n", "to 18446744073709551615 in"}},
         Refusal{
             "HexThreads", {"bench", "--problem", kTiny, "--threads", "0x10"}, {"--threads", "got `0x10`", "wanted"}},
         Refusal{"OctalThreads", {"bench", "--problem", kTiny, "--threads", "010"}, {"got `010`", "decimal digits"}},

@@ -122,6 +122,7 @@ TEST(Terminal, VerifyBeginsWithItsVerdict) {
   const Ended covered = fovea(with_coverage);
   EXPECT_EQ(covered.out.rfind("20 passed, 0 failed\n", 0), 0U) << covered.out;
   EXPECT_NE(covered.out.find("Cases that cpu.scalar ran"), std::string::npos) << covered.out;
+  EXPECT_NE(covered.out.find("Its plans, forward: packed by tasks "), std::string::npos) << covered.out;
   expect_80_columns(covered.out);
 }
 

@@ -7,7 +7,10 @@
 #include <map>
 #include <set>
 
+#include "cpu/backward.h"
+#include "cpu/forward.h"
 #include "cpu/isa.h"
+#include "cpu/plan_kinds.h"
 #include "verification/problem_line.h"
 #include "verification/shrink.h"
 
@@ -154,6 +157,34 @@ TEST(Cases, HaveDimensionsUpTo4096AndEmptySizesBesideHugeOnes) {
   EXPECT_EQ(most_dim, 4096);
   EXPECT_EQ(seen.size(), 4u);
   for (const auto& [what, count] : seen) EXPECT_GT(count, 5) << what;
+}
+
+// In a full run, on each instruction set of the build.
+TEST(Cases, EveryKindOfPlanAppears) {
+  for (const auto isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
+    const cpu::Kernels* const kernels = cpu::kernels_of(isa);
+    if (kernels == nullptr) continue;  // a build for another processor
+    std::map<std::string_view, int> forward, backward;
+    for (std::uint64_t n = 0; n < 20000; ++n) {
+      const AttentionCase c = random_case(1, n);
+      AttentionProblem p = c.problem;
+      if (kernels->bf16_dot && p.dtype != DType::bf16) continue;
+      p.pass = Pass::forward;
+      if (c.pass != CasePass::bwd) {
+        const auto plan = cpu::plan_forward(*kernels, p);
+        for (const std::string_view one : plan->kinds) ++forward[one];
+      }
+      p.pass = Pass::backward;
+      if (c.pass != CasePass::fwd) {
+        const cpu::BackwardPlan plan(*kernels, p);
+        for (const std::string_view one : plan.kinds) ++backward[one];
+      }
+    }
+    EXPECT_EQ(forward.size(), std::size(cpu::kinds::kOfForward));
+    EXPECT_EQ(backward.size(), std::size(cpu::kinds::kOfBackward));
+    for (const std::string_view one : cpu::kinds::kOfForward) EXPECT_GE(forward[one], 10) << one << cpu::name_of(isa);
+    for (const std::string_view one : cpu::kinds::kOfBackward) EXPECT_GE(backward[one], 10) << one << cpu::name_of(isa);
+  }
 }
 
 // A short run, as for each mutation of the sources, compares dQ where it is a sum of several tasks' partials.

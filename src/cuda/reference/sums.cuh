@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <math_constants.h>
 
 #include <cstdint>
 
@@ -84,7 +83,7 @@ struct TensorCoreSum {
   }
   __device__ void align() {
     const double own = power_of(value), largest = own > power ? own : power;
-    unit = largest < CUDART_INF ? largest * 0x1p-25 : 0;
+    unit = __double_as_longlong(largest) < kExponentBits ? largest * 0x1p-25 : 0;
     aligned = cut(value);
     power = 0;
   }
@@ -92,9 +91,10 @@ struct TensorCoreSum {
   __device__ void round() { value = __double2float_rz(aligned); }
 
  private:
-  // Of 2, not above the number's size; infinite if the number is not finite.
+  static constexpr long long kExponentBits = 0x7ffLL << 52;  // of a double; alone they are infinity
+  // The largest power of 2 that is not larger than |number|; infinity if the number is not finite, 0 if it is 0.
   static __device__ double power_of(double number) {
-    return __longlong_as_double(__double_as_longlong(number) & 0x7ff0000000000000);
+    return __longlong_as_double(__double_as_longlong(number) & kExponentBits);
   }
   // The next multiple of the unit toward zero. A unit of 0 cuts nothing.
   __device__ double cut(double number) const {

@@ -1,14 +1,23 @@
-// Counts cells and prints them.
+// Counts cells and kinds of plans, and prints them.
 #include "program/verify/coverage.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "program/terminal_text.h"
+
 namespace fovea::program {
 
 using verification::AxisCell;
 using verification::Case;
+using verification::PlanKind;
+
+namespace {
+
+std::string_view name_of(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+
+}  // namespace
 
 Coverage::Coverage(const verification::Operation& operation) : operation_(operation), axes_(operation.axes()) {
   for (const auto& axis : axes_) cells_ *= axis.classes.size();
@@ -36,35 +45,55 @@ std::string Coverage::row_name(const AxisCell& cell) const {
 }
 
 Coverage::Counts& Coverage::of(std::string_view implementation) {
-  for (auto& [name, counts] : counts_) {
-    if (name == implementation) return counts;
+  for (Counts& one : counts_) {
+    if (one.implementation.name == implementation) return one;
   }
-  return counts_.emplace_back(std::string(implementation), Counts(cells_)).second;
+  Counts& added = counts_.emplace_back();
+  added.implementation.name = implementation;
+  for (const auto& facts : operation_.implementations()) {
+    if (facts.name == implementation) added.implementation = facts;
+  }
+  added.cells.resize(cells_);
+  added.kinds = operation_.plan_kinds(added.implementation);
+  added.plans.resize(added.kinds.size());
+  return added;
 }
 
 void Coverage::count(std::string_view implementation, const Case& c) {
   Counts& counts = of(implementation);
-  if (c.forwards()) ++counts[index_of(operation_.cell_of(c, Pass::forward))];
-  if (c.backwards()) ++counts[index_of(operation_.cell_of(c, Pass::backward))];
+  if (c.forwards()) ++counts.cells[index_of(operation_.cell_of(c, Pass::forward))];
+  if (c.backwards()) ++counts.cells[index_of(operation_.cell_of(c, Pass::backward))];
+  if (counts.kinds.empty()) return;
+  for (const PlanKind& kind : operation_.plan_kinds(counts.implementation, c)) {
+    const auto at = std::find(counts.kinds.begin(), counts.kinds.end(), kind);
+    ++counts.plans[static_cast<std::size_t>(at - counts.kinds.begin())];
+  }
 }
 
-std::vector<Coverage::Shortage> Coverage::below(std::int64_t wanted, bool forward, bool backward,
+std::vector<Coverage::Shortage> Coverage::below(const Wanted& wanted, bool forward, bool backward,
                                                 DeviceKind device) const {
   const auto pass = std::find_if(axes_.begin(), axes_.end(), [](const auto& axis) { return axis.name == "pass"; });
   const auto pass_axis = static_cast<std::size_t>(pass - axes_.begin());
   const auto implementations = operation_.implementations();
   std::vector<Shortage> found;
-  for (const auto& [name, counts] : counts_) {
-    const auto implementation = std::find_if(implementations.begin(), implementations.end(), [&, n = name](auto& one) {
-      return one.name == n && one.device == device;
-    });
+  for (const Counts& counts : counts_) {
+    const std::string& name = counts.implementation.name;
+    const auto implementation = std::find_if(implementations.begin(), implementations.end(),
+                                             [&](const auto& one) { return one.name == name && one.device == device; });
     if (implementation == implementations.end()) continue;
     for (std::size_t n = 0; n < cells_; ++n) {
       const AxisCell cell = cell_of(n);
       const bool asked = axes_[pass_axis].classes[cell[pass_axis]] == "forward" ? forward : backward;
-      if (!asked || counts[n] >= wanted) continue;
+      if (!asked || counts.cells[n] >= wanted.per_cell) continue;
       if (operation_.support_of(*implementation, cell).support != verification::Support::yes) continue;
-      found.push_back({fmt::format("{} {} {}", name, row_name(cell), axes_.back().classes[cell.back()]), counts[n]});
+      found.push_back({fmt::format("{} {} {}", name, row_name(cell), axes_.back().classes[cell.back()]),
+                       counts.cells[n], wanted.per_cell});
+    }
+    for (std::size_t n = 0; n < counts.kinds.size(); ++n) {
+      const bool asked = counts.kinds[n].pass == Pass::forward ? forward : backward;
+      if (asked && counts.plans[n] < wanted.per_plan_kind)
+        found.push_back({fmt::format("{} {} with {}", name, name_of(counts.kinds[n].pass), counts.kinds[n].name),
+                         counts.plans[n], wanted.per_plan_kind});
     }
   }
   return found;
@@ -75,18 +104,26 @@ std::string Coverage::text() const {
   const std::size_t columns = axes_.back().classes.size();
   std::size_t width = 0;  // of the longest row name; attention's table then has 80 columns
   for (std::size_t n = 0; n < cells_; n += columns) width = std::max(width, row_name(cell_of(n)).size());
-  for (const auto& [name, counts] : counts_) {
-    text += fmt::format("{:<{}}", "Cases that " + name + " ran", width);
+  for (const Counts& counts : counts_) {
+    text += fmt::format("{:<{}}", "Cases that " + counts.implementation.name + " ran", width);
     for (const auto& column : axes_.back().classes) text += fmt::format("{:>7}", column);
     text += "\n";
     for (std::size_t n = 0; n < cells_; n += columns) {
       std::string row;
       std::int64_t total = 0;
       for (std::size_t c = 0; c < columns; ++c) {
-        row += fmt::format("{:>7}", counts[n + c]);
-        total += counts[n + c];
+        row += fmt::format("{:>7}", counts.cells[n + c]);
+        total += counts.cells[n + c];
       }
       if (total > 0) text += fmt::format("{:<{}}{}\n", row_name(cell_of(n)), width, row);
+    }
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      std::string plans;
+      for (std::size_t n = 0; n < counts.kinds.size(); ++n) {
+        if (counts.kinds[n].pass == pass)
+          plans += fmt::format("{} {} {}", plans.empty() ? "" : ",", counts.kinds[n].name, counts.plans[n]);
+      }
+      if (!plans.empty()) text += wrapped(fmt::format("Its plans, {}:{}", name_of(pass), plans), 2) + "\n";
     }
     text += "\n";
   }
@@ -95,10 +132,10 @@ std::string Coverage::text() const {
 
 nlohmann::json Coverage::json() const {
   auto rows = nlohmann::json::array();
-  for (const auto& [name, counts] : counts_) {
+  for (const Counts& counts : counts_) {
     for (std::size_t n = 0; n < cells_; ++n) {
       const AxisCell cell = cell_of(n);
-      nlohmann::json row{{"impl", name}, {"executed", counts[n]}};
+      nlohmann::json row{{"impl", counts.implementation.name}, {"executed", counts.cells[n]}};
       for (std::size_t axis = 0; axis < axes_.size(); ++axis) row[axes_[axis].name] = axes_[axis].classes[cell[axis]];
       rows.push_back(std::move(row));
     }
@@ -106,9 +143,28 @@ nlohmann::json Coverage::json() const {
   return rows;
 }
 
-void Coverage::add(const nlohmann::json& rows) {
+nlohmann::json Coverage::plan_kinds_json() const {
+  auto rows = nlohmann::json::array();
+  for (const Counts& counts : counts_) {
+    for (std::size_t n = 0; n < counts.kinds.size(); ++n)
+      rows.push_back({{"impl", counts.implementation.name},
+                      {"pass", name_of(counts.kinds[n].pass)},
+                      {"kind", counts.kinds[n].name},
+                      {"executed", counts.plans[n]}});
+  }
+  return rows;
+}
+
+void Coverage::add(const nlohmann::json& rows, const nlohmann::json& plan_kinds) {
   for (std::size_t n = 0; n < rows.size(); ++n)
-    of(rows[n]["impl"].get<std::string>())[n % cells_] += rows[n]["executed"].get<std::int64_t>();
+    of(rows[n]["impl"].get<std::string>()).cells[n % cells_] += rows[n]["executed"].get<std::int64_t>();
+  for (const auto& row : plan_kinds) {
+    Counts& counts = of(row["impl"].get<std::string>());
+    for (std::size_t n = 0; n < counts.kinds.size(); ++n) {
+      if (name_of(counts.kinds[n].pass) == row["pass"] && counts.kinds[n].name == row["kind"])
+        counts.plans[n] += row["executed"].get<std::int64_t>();
+    }
+  }
 }
 
 }  // namespace fovea::program

@@ -32,7 +32,7 @@ using verification::Operation;
 using verification::Outcome;
 using verification::Trial;
 
-constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20;
+constexpr std::int64_t kFullRun = 20000, kWantedPerCell = 20, kWantedPerPlanKind = 5;
 constexpr std::int64_t kManyCases = 200;  // fewer run in one process
 
 // The running case, formatted in advance, because a signal handler can only write existing bytes.
@@ -228,11 +228,13 @@ void Verification::print_summary() {
     return all_passes || std::find(options_.passes.begin(), options_.passes.end(), pass) != options_.passes.end();
   };
   const auto shortages =
-      full ? tally_.coverage.below(kWantedPerCell, asks("fwd"), asks("bwd"), *core::device_kind_of(options_.device))
+      full ? tally_.coverage.below({.per_cell = kWantedPerCell, .per_plan_kind = kWantedPerPlanKind}, asks("fwd"),
+                                   asks("bwd"), *core::device_kind_of(options_.device))
            : std::vector<Coverage::Shortage>{};
   tally_.failed += static_cast<std::int64_t>(shortages.size());
   if (options_.json) {
-    for (const auto& one : shortages) tally_.failures.push_back({{"cell", one.cell}, {"executed", one.executed}});
+    for (const auto& one : shortages)
+      tally_.failures.push_back({{"cell", one.cell}, {"executed", one.executed}, {"wanted", one.wanted}});
     nlohmann::json summary{{"schema", "fovea.verify/1"},
                            {"operation", operation_.name()},
                            {"seed", options_.seed},
@@ -244,8 +246,8 @@ void Verification::print_summary() {
   const std::string whose = options_.drawn.size() > 1 ? std::string(operation_.name()) + ": " : "";
   const char* const none = tally_.judged_nothing() ? ": nothing was judged, since memory ran out" : "";
   fmt::print("{}{} passed, {} failed{}\n", whose, tally_.passed, tally_.failed, none);
-  for (const auto& one : shortages)
-    fmt::print("FAILED only {} cases of {}, {} wanted\n", one.executed, one.cell, kWantedPerCell);
+  for (const auto& [cell, executed, wanted] : shortages)
+    fmt::print("{}\n", wrapped(fmt::format("FAILED only {} cases of {}, {} wanted", executed, cell, wanted), 2));
   if (tally_.refused > 0) fmt::print("{} refused, as in the support matrix\n", tally_.refused);
   for (const auto& [reason, count] : tally_.exempt)
     fmt::print("{}\n", wrapped(fmt::format("{} not judged: {}", count, reason), 2));

@@ -47,9 +47,15 @@ struct Tally {
   }
 
   nlohmann::json json() const {
-    return {{"passed", passed},          {"failed", failed},           {"refused", refused},
-            {"exempt", exempt_in_all()}, {"exempt_for", exempt},       {"out_of_memory", out_of_memory},
-            {"failures", failures},      {"coverage", coverage.json()}};
+    return {{"passed", passed},
+            {"failed", failed},
+            {"refused", refused},
+            {"exempt", exempt_in_all()},
+            {"exempt_for", exempt},
+            {"out_of_memory", out_of_memory},
+            {"failures", failures},
+            {"coverage", coverage.json()},
+            {"plan_kinds", coverage.plan_kinds_json()}};
   }
   void add(const nlohmann::json& other) {
     passed += other["passed"].get<std::int64_t>();
@@ -58,7 +64,7 @@ struct Tally {
     for (const auto& [reason, count] : other["exempt_for"].items()) exempt[reason] += count.get<std::int64_t>();
     out_of_memory += other["out_of_memory"].get<std::int64_t>();
     failures.insert(failures.end(), other["failures"].begin(), other["failures"].end());
-    coverage.add(other["coverage"]);
+    coverage.add(other["coverage"], other["plan_kinds"]);
   }
 };
 

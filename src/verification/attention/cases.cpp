@@ -32,6 +32,9 @@ constexpr std::int64_t kLong[] = {kBeyondFourTiles, 389, 449, 479, 480, 481, 509
 // few queries. There a task of these problems has 576 or 768 keys.
 constexpr std::int64_t kDivided[] = {1024, 1031, 1152, 1153, 1279, 1537, 2049};
 constexpr std::int64_t kFewQueries = 16;  // query rows per key head
+// Of the cases that may have many bytes, so many for one that has; they take seconds, so short runs have none.
+constexpr std::uint32_t kCasesPerManyBytes = 8;
+constexpr std::uint64_t kFirstOfManyBytes = 2000;
 
 // The cell of a case. Any kCells consecutive cases are in different cells, because kStep and kCells are coprime. With
 // this step any 8 consecutive cases have every type and pass, any 47 also every mask, any 60 also every class of head
@@ -195,6 +198,47 @@ void draw_window(Draw& draw, AttentionProblem& p) {
     p.mask.left = 1 + p.len_k / 3;
 }
 
+// So many sequences that the CPU engine gives one task several tiles of query rows, which may be all of a sequence.
+void draw_many_sequences(Draw& draw, AttentionProblem& p) {
+  p.batch = 32 + draw.word() % 8;
+  p.heads_q = p.heads_kv = 1;
+  p.len_q = p.len_k = 17 + draw.word() % 8;
+}
+
+// Whether the case can be made cheap enough for draw_many_bytes.
+bool may_have_many_bytes(const Cell& cell, const AttentionProblem& p) {
+  if (kDimClasses[cell.dim_class].largest != 256 || has_equal_lengths(p.mask)) return false;
+  return core::word_of(p.mask).is_window || (p.pass == Pass::forward && p.mask != Mask::causal_top_left);
+}
+
+// Tensors become larger than what the CPU engine packs or reads at once: 64 MiB, so that sequences are packed in waves;
+// or 12 MiB, beyond which K and V of few queries come from memory. Windows of few keys keep the former cheap.
+void draw_many_bytes(Draw& draw, AttentionProblem& p) {
+  constexpr std::int64_t kPacked = std::int64_t{66} << 20, kRead = std::int64_t{13} << 20, kBound = 40;
+  const std::int64_t dims = p.dim_qk + p.dim_v, any = draw.word() % 64;
+  p.batch = 1;
+  if (!core::word_of(p.mask).is_window) {
+    p.heads_q = p.heads_kv = 4;
+    p.len_q = 1 + draw.word() % 3;
+    p.len_k = kRead / (4 * dims * size_of(p.dtype)) + any;
+    return;
+  }
+  p.mask.left = std::min(p.mask.left, kBound);
+  p.mask.right = std::min(p.mask.right, kBound);
+  // What packs bf16 as fp32 has more waves.
+  const std::int64_t bytes = dims * (p.dtype == DType::bf16 ? 2 : 4);
+  p.heads_q = 8;
+  if (p.pass == Pass::forward) {
+    p.heads_kv = 8;
+    p.len_q = 100 + any;
+    p.len_k = kPacked / (8 * bytes) + any;
+  } else {  // a row is packed twice: by rows and by columns
+    p.heads_kv = 2;
+    p.len_q = kPacked / (8 * 2 * bytes) + any;
+    p.len_k = 1024 + any;
+  }
+}
+
 void draw_inputs(Draw& draw, AttentionCase& c) {
   constexpr std::string_view kPlaces[] = {"contiguous", "contiguous", "strided",       "strided",
                                           "broadcast",  "guarded",    "guarded_front", "guarded"};
@@ -274,6 +318,10 @@ AttentionCase random_case(std::uint64_t seed, std::uint64_t n, const CaseLimits&
   if (!reach.queries && !reach.keys && draw.one_in(50)) draw_empty(draw, p);
   shrink_to(!reach.queries && !reach.keys ? 1.5e6 : backward ? 1e7 : 1.5e7, reach, p);
   draw_window(draw, p);
+  if (!reach.queries && !reach.keys && kDimClasses[cell.dim_class].largest <= 64 && draw.one_in(60))
+    draw_many_sequences(draw, p);
+  if (n >= kFirstOfManyBytes && may_have_many_bytes(cell, p) && draw.one_in(kCasesPerManyBytes))
+    draw_many_bytes(draw, p);
   draw_inputs(draw, c);
   return c;
 }

@@ -132,6 +132,8 @@ class Attention final : public Operation {
   CellSupport support_of(const ImplementationFacts& implementation, const AxisCell& at) const override {
     return verification::support_of(implementation_of(implementation), {at[0], at[1], at[2], at[3], at[4]});
   }
+  std::vector<PlanKind> plan_kinds(const ImplementationFacts& implementation) const override;
+  std::vector<PlanKind> plan_kinds(const ImplementationFacts& implementation, const Case& c) const override;
   bool is_beyond_cells(const Case& c) const override {
     return !attention::scale_refusal(problem_of(c, Pass::forward).scale).empty();
   }
@@ -257,6 +259,27 @@ CasePlan Attention::plan(const Case& c, std::string_view implementation) const {
   if (known) plan.seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   plan.walk = walk;
   return plan;
+}
+
+std::vector<PlanKind> Attention::plan_kinds(const ImplementationFacts& facts) const {
+  const attention::Implementation& implementation = implementation_of(facts);
+  std::vector<PlanKind> kinds;
+  const auto& [forward, backward] = implementation.plan_kinds;
+  for (const std::string_view one : forward) kinds.push_back({Pass::forward, std::string(one)});
+  for (const std::string_view one : backward) kinds.push_back({Pass::backward, std::string(one)});
+  return kinds;
+}
+
+std::vector<PlanKind> Attention::plan_kinds(const ImplementationFacts& facts, const Case& c) const {
+  const attention::Implementation& implementation = implementation_of(facts);
+  std::vector<PlanKind> kinds;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (pass == Pass::forward ? !c.forwards() : !c.backwards()) continue;
+    const core::Prepared prepared = implementation.prepared(problem_of(c, pass));
+    if (prepared.plan == nullptr) continue;
+    for (const std::string_view one : prepared.plan->kinds) kinds.push_back({pass, std::string(one)});
+  }
+  return kinds;
 }
 
 Call Attention::prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const {

@@ -30,7 +30,7 @@ inline __attribute__((always_inline)) Floats rounded_toward_zero(Doubles values)
   return reinterpret_cast<Floats>(reinterpret_cast<Bits>(nearest) + beyond);
 }
 
-// Of 2, not above the value's size; infinite where the value is not finite.
+// The largest power of 2 that is not larger than |value|; infinity where the value is not finite, 0 where it is 0.
 inline __attribute__((always_inline)) Doubles power_of(Doubles values) {
   return reinterpret_cast<Doubles>(reinterpret_cast<LongBits>(values) & kExponentBits);
 }
