@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "core/float16.h"
 #include "fovea/error.h"
@@ -154,6 +155,23 @@ TEST_F(LayerAnswers, AGradientThatWasNotComputedIsNoticed) {
   const MutableTensorView view = set_["dq_weight"];
   std::fill_n(static_cast<std::uint16_t*>(view.data), 16 * 12, std::uint16_t{0});
   EXPECT_FALSE(compare(expected_, set_).ok);
+}
+
+// A gradient between two norms exceeds 65504 in one row: fp16 cannot hold it, bf16 can.
+TEST(LayerOperation, MayOverflowBetweenStepsWhereThePlainEvaluationDoes) {
+  for (const char* type : {"fp16", "bf16"}) {
+    Case c = parse_case(
+        "op=mla pass=bwd hq=8 lk=2 d=56 dv=32 e=5 ekv=1 latent=32 latent_kv=3 qk_norm=yes latent_norm=yes scale=0.125 "
+        "data=integers seed=3371399374 dtype=" +
+        std::string(type));
+    c.variation = c.operation->variation_of(c);
+    Differential differential(c, trial_of(c));
+    for (const ImplementationFacts& one : c.operation->implementations()) {
+      if (one.name != "cpu.scalar") continue;
+      const Outcome outcome = differential.run(one);
+      EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << type << ": " << outcome.reason;
+    }
+  }
 }
 
 class LayerCases : public testing::TestWithParam<LayerKind> {};
