@@ -182,8 +182,9 @@ TEST(Cases, EveryKindOfPlanAppears) {
     }
     EXPECT_EQ(forward.size(), std::size(cpu::kinds::kOfForward));
     EXPECT_EQ(backward.size(), std::size(cpu::kinds::kOfBackward));
-    for (const std::string_view one : cpu::kinds::kOfForward) EXPECT_GE(forward[one], 10) << one << cpu::name_of(isa);
-    for (const std::string_view one : cpu::kinds::kOfBackward) EXPECT_GE(backward[one], 10) << one << cpu::name_of(isa);
+    const std::string_view name = cpu::name_of(isa);
+    for (const std::string_view one : cpu::kinds::kOfForward) EXPECT_GE(forward[one], 10) << name << ": " << one;
+    for (const std::string_view one : cpu::kinds::kOfBackward) EXPECT_GE(backward[one], 10) << name << ": " << one;
   }
 }
 

@@ -166,11 +166,11 @@ TEST(LayerOperation, MayOverflowBetweenStepsWhereThePlainEvaluationDoes) {
         std::string(type));
     c.variation = c.operation->variation_of(c);
     Differential differential(c, trial_of(c));
-    for (const ImplementationFacts& one : c.operation->implementations()) {
-      if (one.name != "cpu.scalar") continue;
-      const Outcome outcome = differential.run(one);
-      EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << type << ": " << outcome.reason;
-    }
+    const auto all = c.operation->implementations();
+    const auto scalar = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.name == "cpu.scalar"; });
+    ASSERT_NE(scalar, all.end());
+    const Outcome outcome = differential.run(*scalar);
+    EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << type << ": " << outcome.reason;
   }
 }
 

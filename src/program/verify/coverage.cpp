@@ -65,8 +65,7 @@ void Coverage::count(std::string_view implementation, const Case& c) {
   if (c.backwards()) ++counts.cells[index_of(operation_.cell_of(c, Pass::backward))];
   if (counts.kinds.empty()) return;
   for (const PlanKind& kind : operation_.plan_kinds(counts.implementation, c)) {
-    const auto at = std::find(counts.kinds.begin(), counts.kinds.end(), kind);
-    ++counts.plans[static_cast<std::size_t>(at - counts.kinds.begin())];
+    for (std::size_t n = 0; n < counts.kinds.size(); ++n) counts.plans[n] += counts.kinds[n] == kind ? 1 : 0;
   }
 }
 
