@@ -65,20 +65,20 @@ def together(picture: Picture, looks: Looks) -> Figure:
 
 def handles_of(picture: Picture, looks: Looks) -> list:
     names = looks.in_order(picture.names())
-    handles = [looks.handle(name, picture.kind not in ("rate", "roofline", "steps")) for name in names]
+    handles = [looks.handle(name, picture.kind not in ("rate", "roofline", "phases")) for name in names]
     def mark(label: str, **look) -> Line2D:
         return Line2D([], [], label=label, color=style.SOFT, **{"marker": "o", "linestyle": "none", **look})
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
-    elif picture.kind != "steps" and not all(series.points.clean.all() for series in every):
+    elif picture.kind != "phases" and not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 
 
 def draw_panel(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
     axes.set_title(style.wrap(panel.title, 44))
-    how = {"rate": bars, "roofline": roofline, "steps": boxes, "timeline": marks}.get(picture.kind, lines)
+    how = {"rate": bars, "roofline": roofline, "phases": boxes, "timeline": marks}.get(picture.kind, lines)
     how(axes, picture, panel, looks)
     axes.set(ylabel=CAPTIONS[f"picture-{picture.kind}"]["unit"], xlabel=panel.along)
 
@@ -257,10 +257,10 @@ def ratio_axis(axes) -> None:
 
 
 def log_labels(axis) -> None:
-    """Labels at 1, 2 and 5 of each decade where there are fewer than three decades."""
+    """Labels at more places of each decade the fewer decades there are."""
     low, high = axis.get_view_interval()
-    decades = math.log10(high / low) if 0 < low < high else 1
-    ticks(axis, LogLocator(base=10, subs=(1, 2, 5) if decades < 2.2 else (1,), numticks=12), style.plain)
+    subs = (1, 2, 3, 5, 7) if low < high < 5 * low else (1, 2, 5) if high < 150 * low or low <= 0 else (1,)
+    ticks(axis, LogLocator(base=10, subs=subs, numticks=12), style.plain)
 
 
 def ticks(axis, locator: Locator, text: Callable[[float], str]) -> None:

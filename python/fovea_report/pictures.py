@@ -110,7 +110,7 @@ def boxes_of_steps(study: Study) -> Iterator[Picture]:
     rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
     rows = rows.explode("samples", ignore_index=True)
     rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
-    yield from by_model(study, "steps", "phases", "phase", rows)
+    yield from by_model(study, "phases", "step", "phase", rows)
 
 
 def by_model(study: Study, kind: str, pass_: str, along: str, rows: pd.DataFrame) -> Iterator[Picture]:

@@ -64,7 +64,7 @@ def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
     sizes = "b=1 lq=16 layers=1 width=8 heads=1 hidden=8 vocabulary=9 params=616 dtype=fp32 device=cpu"
     rows = [row(impl, ms, problem=f"op=model pass={pass_} model=custom {sizes}")
             for pass_, ms in (("step_fwd", 2), ("step_rest", 5), ("step", 7)) for impl in ("fovea", "torch.eager")]
-    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "steps")
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "phases")
     panel, = picture.panels
     assert [one.name for one in panel.series] == ["torch.eager", "fovea"]
     for series in panel.series:
