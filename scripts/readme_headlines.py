@@ -12,9 +12,11 @@ from readme_records import environment, keys_of, rows_of, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
-PEERS = {"torch.sdpa": "PyTorch's SDPA", "onnxruntime": "ONNX Runtime",
-         "naive": "`naive`: the formula on library products",
-         "torch.flash": "FlashAttention-2 in PyTorch", "torch.cudnn": "cuDNN in PyTorch"}
+PEERS = {"cpu": {"torch.sdpa": "PyTorch's SDPA", "torch.compile": "the formula compiled by PyTorch",
+                 "torch.eager": "the formula in eager PyTorch", "onnxruntime": "ONNX Runtime",
+                 "naive": "`naive`: the formula on library products",
+                 "fused": "`fused`: one softmax step between library products"},
+         "gpu": {"torch.flash": "FlashAttention-2 in PyTorch", "torch.cudnn": "cuDNN in PyTorch"}}
 OURS = ("cpu.", "cuda.")  # how names of this library's implementations begin
 PASSES, MASKS = ("forward", "backward"), {"none": "no mask", "causal": "causal"}
 Cells = dict[tuple[str, str, str], dict[tuple[str, str], str]]  # by type or d, implementation, peer; by pass, mask
@@ -37,7 +39,8 @@ def speed_ups(program: str, records: list[Path], peer: str) -> list[dict[str, st
             if row["implementation"].startswith(OURS) and row["mean speed-up"] != "-"]
 
 
-def headline_cells(program: str, records: list[Path], key: str, values: list[str]) -> tuple[Cells, set[int]]:
+def headline_cells(program: str, records: list[Path], key: str, values: list[str],
+                   peers: list[str]) -> tuple[Cells, set[int]]:
     """The mean speed-ups for each value of the key, and how many problems they are over."""
     cells: Cells = {}
     problems, jobs = set(), []
@@ -46,16 +49,16 @@ def headline_cells(program: str, records: list[Path], key: str, values: list[str
             some = part(records, Path(folder) / f"{value}-{mask}", **{key: value, "mask": mask})
             timed = {row["impl"] for row in rows_of(some) if row["status"] == "ok"}
             jobs += [(value, mask, peer, pool.submit(speed_ups, program, some, peer))
-                     for peer in PEERS if peer in timed]
+                     for peer in peers if peer in timed]
         for value, mask, peer, job in jobs:
             for row in job.result():
                 counts = [int(row[name]) for name in ("wins", "ties", "losses")]
                 problems.add(sum(counts))
                 cells.setdefault((value, row["implementation"], peer), {})[row["pass"], mask] = (
-                    f"{float(row['mean speed-up']):.2f}× ({' / '.join(map(str, counts))})")
+                    f"{float(row['mean speed-up']):.2f}× [{row['interval']}] ({'/'.join(map(str, counts))})")
     def place(cell: tuple) -> tuple:
         value, implementation, peer = cell[0]
-        return values.index(value), implementation, list(PEERS).index(peer)
+        return values.index(value), implementation, peers.index(peer)
     return dict(sorted(cells.items(), key=place)), problems
 
 
@@ -93,7 +96,7 @@ def grid(rows: list[dict]) -> str:
 def headline_caption(hardware: str, records: list[Path], problems: set[int]) -> str:
     """What was measured, how, when, and how quietly."""
     rows = [row for row in rows_of(records)
-            if row["status"] == "ok" and (row["impl"] in PEERS or row["impl"].startswith(OURS))]
+            if row["status"] == "ok" and (row["impl"] in PEERS[hardware] or row["impl"].startswith(OURS))]
     sessions = rows_of(records, "env")
     facts, versions = sessions[0]["facts"], sorted({one["version"] for one in sessions})
     threads = listed(sorted({str(one["threads"]) for one in sessions}, key=int))
@@ -123,15 +126,16 @@ def headlines_block(program: str, sweeps: dict[str, tuple[str, list[Path]]]) -> 
     for hardware, (key, records) in sweeps.items():
         rows = rows_of(records)
         values = list(dict.fromkeys(keys_of(row)[key] for row in rows))
-        cells, problems = headline_cells(program, records, key, values)
+        cells, problems = headline_cells(program, records, key, values, list(PEERS[hardware]))
         facts = environment(records[0])["facts"]
         what = f"{facts['processors']} cores" if hardware == "cpu" else types(rows)
         lines.append(f"| **{facts[hardware]}, {what}** |" + " |" * (len(columns) + 1))
-        lines += [f"| `{implementation}`, {f'd = {value}' if key == 'd' else value} | {PEERS[peer]} | "
+        lines += [f"| `{implementation}`, {f'd = {value}' if key == 'd' else value} | {PEERS[hardware][peer]} | "
                   + " | ".join(of.get(column, "-") for column in columns) + " |"
                   for (value, implementation, peer), of in cells.items()]
         captions.append(headline_caption(hardware, records, problems))
     return "\n".join([*lines, "", wrapped(
-        "Speed-ups are geometric means. In brackets: problems that Fovea wins / that neither wins / that Fovea loses "
+        "Speed-ups are geometric means, with a 95 % bootstrap interval. In round brackets: problems that Fovea wins/that "
+        "neither wins/that Fovea loses "
         "([when a problem is won](docs/bench.md#the-steps-of-a-problem))."), "",
         *(f"{wrapped(f'<sub>{caption}</sub>')}\n" for caption in captions)]).rstrip()

@@ -31,8 +31,7 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
     launching = study.present(rows[rows.launches.notna()])
     pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
     title = listed(study.op_word(rows.op.iloc[0]), rows.setting.iloc[0])
-    table = captioned(study, NAMES[timer], rows, [
-        *key_columns(keys), *(Column(name, "us") for name in present),
+    table = captioned(study, NAMES[timer], rows, [*key_columns(keys), *(Column(name, "us") for name in present),
         *(Column(name, "over the fastest other") for name in own),
         *(Column(name, head) for name in launching for head in LAUNCHES.values())], f" ({title})" if title else "")
     for any_row, cells in configurations(rows):

@@ -97,7 +97,8 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         dots(axes, points if few else points[place::count], look.colour, look.marker, zorder=4 + above, transform=aside)
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
-        axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, zorder=3)
+        axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1,
+                      capsize=2.5 * (picture.kind != "published"), zorder=3)
     length_axis(axes, panel.lengths())
     if picture.kind in ("speedup", "published"):
         ratio_axis(axes)

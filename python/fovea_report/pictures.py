@@ -62,9 +62,8 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
     """In the order shown; the first of each kind stand before the fold."""
     if study.rows.empty:
         return []
-    rows, base = study.rows, study.baseline
-    ups = over_baseline(study, rows)
-    ups = ups[ups.impl != base]
+    rows = study.rows
+    ups = over_baseline(study, rows)[lambda pairs: pairs.impl != study.baseline]
     held = rows.held.astype(float) + rows.workspace.astype(float).where(rows.pass_ == "fwd").fillna(0)
     return [
         *rate_pictures(study),
@@ -234,19 +233,19 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
         if word == "-" or (role == hidden and not word):
             continue
         shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
+        bars = book.spread(measurement, pass_, role) if kind == "published" and not published else (math.nan, math.nan)
         points.append({
-            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape,
+            "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "low": bars[0], "high": bars[1],
             "role": report.says.get("own", role) if role == "flash" else role,
             "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
-            "low": math.nan, "clean": not published, "word": word + (" (published)" if published and word else "")})
-    table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "clean", "word"])
-    panels = [Panel(name, [
-        Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
-            (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)
+            "clean": not published, "word": word + (" (published)" if published and word else "")})
+    table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "high", "clean", "word"])
+    panels = [Panel(name, [Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
+        (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)
         for (role, published), own in group.groupby(["role", "published"], sort=False)], operation.along)
         for name, group in table.groupby("panel", sort=False) if group.y.notna().any()]
     end = "-times" if kind == "growth" else ""
     for suffix, words, part in parts(panels, MOST_PANELS):
         yield Picture(f"published-{report.letter}{end}{suffix}", kind, f"Report {report.letter}: {what}{words}",
-                      "Solid and filled: here. Dashed and hollow: as published.",
+                      "Solid and filled: here; bars of speed-ups: quartiles. Dashed and hollow: as published.",
                       f"Here: {conditions(study, book.rows)}. Published: {report.hardware}", part, report.letter)

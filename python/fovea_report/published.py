@@ -134,8 +134,7 @@ class Book:
             rows = rows[rows[name].eq(rows[name].iloc[0])] if len(rows) else rows
         self.rows = rows
         fastest = rows.sort_values("median", kind="stable").drop_duplicates(["measurement", "pass_", "role"])
-        self.sides = {
-            **{(False, one.measurement, one.pass_, one.role): self.ours(one) for one in fastest.itertuples()},
+        self.sides = {**{(False, one.measurement, one.pass_, one.role): self.ours(one) for one in fastest.itertuples()},
             **{(True, one.measurement, one.pass_, one.role): self.printed(one) for one in figures.itertuples()}}
         shown = figures[figures.measurement.isin(set(rows.measurement))]
         # Problems of which some pass was measured here: at the sizes of the report, and at smaller sizes.
@@ -170,6 +169,13 @@ class Book:
         """Over the eager form. NaN if one of the two has no time."""
         own, eager = (self.side(published, measurement, pass_, one).mean for one in (role, self.report.says["eager"]))
         return eager / own
+
+    def spread(self, measurement: tuple, pass_: str, role: str) -> tuple[float, float]:
+        """The speed-up measured here by the quartiles of both forms; those of several passes add up."""
+        own, eager = ([self.side(False, measurement, part, one).row for part in pass_.split("+")]
+                      for one in (role, self.report.says["eager"]))
+        sums = [sum(getattr(row, part, math.nan) for row in rows) for rows in (eager, own) for part in ("q1", "q3")]
+        return sums[0] / sums[3], sums[1] / sums[2]
 
     @functools.cached_property
     def roles(self) -> list[str]:

@@ -89,8 +89,7 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     """A record as a row of the table: one value per column."""
     case, flags, launches = parse_case(record["problem"]), tuple(record["flags"]), record.get("launches", {})
     times, timed, on_gpu = record["time_s"] or {}, record["status"] == "ok", case.get("device") == "cuda"
-    return {
-        **{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES}, **record["source"],
+    return {**{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES}, **record["source"],
         "samples": times.get("samples", []), "case": case, "op": case["op"], "pass_": case.get("pass", ""),
         "kind": vocabulary.kind(record["impl"]), "peer": record.get("peer", ""), "environment": environment,
         "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),

@@ -61,8 +61,7 @@ class Report:
 
     def first_pictures(self) -> list[Picture]:
         """The first picture of each kind; the others are behind a fold."""
-        first = {one.kind: one for one in reversed(self.of_page(None))}
-        return list(first.values())[::-1][:5]
+        return list({one.kind: one for one in reversed(self.of_page(None))}.values())[::-1][:5]
 
     def draw(self, add: Callable[[str], Path]) -> None:
         """The page embeds the first pictures, and the first of each published report. The others are only files."""

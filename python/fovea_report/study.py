@@ -50,8 +50,7 @@ class Study:
         return listed(self.op_word(row.op), self.word(row.pass_), row.case.get("dtype", ""), row.setting)
 
     def present(self, rows: pd.DataFrame) -> list[str]:
-        found = set(rows.impl)
-        return [name for name in self.implementations if name in found]
+        return sorted(set(rows.impl), key=self.implementations.index)
 
     def each(self, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         """The rows of each implementation, in the order shown."""

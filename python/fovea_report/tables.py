@@ -104,8 +104,7 @@ def shape_table(study: Study, name: str, title: str, rows: pd.DataFrame, cell: C
         *(Column(one, OVER_PEERS) for one in beside)], title)
     for any_row, cells in configurations(rows):
         at, has_peer = any_row.at, any(row.kind == "peer" and row.possible for row in cells.values())
-        table.rows.append(
-            key_cells(keys, any_row) + [cell(study, cells.get(one)) for one in present]
+        table.rows.append(key_cells(keys, any_row) + [cell(study, cells.get(one)) for one in present]
             + [ratio_cell(study, ups.get((at, one)), cells.get(one), cells.get(base)) for one in compared]
             + [ratio_cell(study, peers.get((at, one)), cells.get(one) if has_peer else None) for one in beside])
     return table
@@ -193,8 +192,7 @@ def bytes_cell(study: Study, rows: list[Row], what: str) -> Cell:
 
 
 def accuracy_table(study: Study) -> Table:
-    errors = pd.DataFrame([
-        {"impl": row.impl, "type": row.case.get("dtype", "-"), "tensor": tensor, **error}
+    errors = pd.DataFrame([{"impl": row.impl, "type": row.case.get("dtype", "-"), "tensor": tensor, **error}
         for row in study.all.itertuples() for tensor, error in row.error.items()],
         columns=["impl", "type", "tensor", "rel_l2", "max_abs", "ratio_to_plain"])
     table = captioned(study, "accuracy", study.all, [*words("implementation", "type", "tensor"), *map(

@@ -183,6 +183,10 @@ def test_published_words_and_times_are_drawn(study):
     naive = {one.name: one.missing for one in times.panels[0].series}
     assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
     assert {one.name for one in ratios.panels[0].series if len(one.points)} == {"flash, here", "flash, published"}
+    bars = {one.name: one.points[["low", "y", "high"]].iloc[0].tolist() for one in ratios.panels[0].series
+            if len(one.points)}
+    assert bars["flash, here"] == pytest.approx([4 * 0.98 / 1.02, 4, 4 * 1.02 / 0.98])
+    assert bars["flash, published"][0] != bars["flash, published"][0]  # NaN
     assert {one.name: one.missing for one in ratios.panels[0].series if one.missing} == {
         name: missing for name, missing in naive.items() if missing}  # they tell why curves end
 
