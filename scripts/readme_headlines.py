@@ -135,7 +135,7 @@ def headlines_block(program: str, sweeps: dict[str, tuple[str, list[Path]]]) -> 
                   for (value, implementation, peer), of in cells.items()]
         captions.append(headline_caption(hardware, records, problems))
     return "\n".join([*lines, "", wrapped(
-        "Speed-ups are geometric means, with a 95 % bootstrap interval. In round brackets: problems that Fovea "
-        "wins/that neither wins/that Fovea loses "
+        "Speed-ups are geometric means, with a 95 % bootstrap interval in square brackets. In round brackets: Fovea's "
+        "wins/ties/losses "
         "([when a problem is won](docs/bench.md#the-steps-of-a-problem))."), "",
         *(f"{wrapped(f'<sub>{caption}</sub>')}\n" for caption in captions)]).rstrip()

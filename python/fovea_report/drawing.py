@@ -98,7 +98,7 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         spans = points.dropna(subset="low")
         reach = [(spans.y - spans.low).clip(lower=0), (spans.high - spans.y).clip(lower=0)] if len(spans) else 0
         axes.errorbar(spans.x, spans.y, reach, fmt="none", ecolor=look.colour, elinewidth=1,
-                      capsize=2.5 * (picture.kind != "published"), zorder=3)
+                      capsize=0 if picture.kind == "published" else 2.5, zorder=3)  # a page has many of them
     length_axis(axes, panel.lengths())
     if picture.kind in ("speedup", "published"):
         ratio_axis(axes)

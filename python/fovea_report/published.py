@@ -171,7 +171,7 @@ class Book:
         return eager / own
 
     def spread(self, measurement: tuple, pass_: str, role: str) -> tuple[float, float]:
-        """The speed-up measured here by the quartiles of both forms; those of several passes add up."""
+        """The least and largest speed-up here by the quartiles of both forms. Those of several passes are added."""
         own, eager = ([self.side(False, measurement, part, one).row for part in pass_.split("+")]
                       for one in (role, self.report.says["eager"]))
         sums = [sum(getattr(row, part, math.nan) for row in rows) for rows in (eager, own) for part in ("q1", "q3")]
