@@ -241,7 +241,7 @@ def length_axis(axes, lengths: list[float]) -> None:
 
 def ratio_axis(axes) -> None:
     """Logarithmic, so that twice as fast and half as fast are equally far from the line at 1."""
-    drawn = [value for line in axes.get_lines() for value in line.get_ydata()]
+    drawn = [value for value in axes.dataLim.intervaly if 0 < value < math.inf]  # of lines and bars
     axes.set_yscale("log", base=2)
     low, high = min([*drawn, 0.9]), max([*drawn, 1.15])
     axes.set_ylim(low / 1.12, high * 1.22)
