@@ -66,17 +66,21 @@ std::size_t edits(std::string_view from, std::string_view to) {
 }  // namespace
 
 Key pass_key() {
-  return Key{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"}
-      .printed({.noun = "", .always = true});
+  Key key{"pass", KeyKind::word, "forward, backward, or forward then backward", {"fwd", "bwd", "e2e"}, "fwd"};
+  key.other_words = {{"forward", "fwd"}, {"backward", "bwd"}, {"total", "e2e"}, {"both", "e2e"}};
+  return std::move(key).printed({.noun = "", .always = true});
 }
 
 Key dtype_key() {
-  return Key{"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"}.printed(
-      {.noun = "", .always = true});
+  Key key{"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"};
+  key.other_words = {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
+  return std::move(key).printed({.noun = "", .always = true});
 }
 
 Key device_key() {
-  return Key{"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"}.printed({.noun = ""});
+  Key key{"device", KeyKind::word, "where the tensors are", {"cpu", "cuda"}, "cpu"};
+  key.other_words = {{"gpu", "cuda"}};
+  return std::move(key).printed({.noun = ""});
 }
 
 const Key* KeyTable::find(std::string_view name) const {

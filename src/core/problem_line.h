@@ -43,6 +43,8 @@ struct Key {
   KeyPrint print = {};
   // Names that people type instead; a refusal then names this key.
   std::vector<std::string_view> other_names = {};
+  // Values that people type instead, and the words they mean; for refusals too.
+  std::vector<std::pair<std::string_view, std::string_view>> other_words = {};
 
   Key instead_of(std::vector<std::string_view> names) && { return other_names = std::move(names), std::move(*this); }
   Key printed(const KeyPrint& so) && { return print = so, std::move(*this); }

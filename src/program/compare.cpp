@@ -79,12 +79,25 @@ std::string coloured(Verdict verdict, bool colour) {
   return fmt::format("\033[{}m{}\033[0m", code, word);
 }
 
+// The problem, and what else tells the row from others: threads, and how a GPU was timed.
+std::string label_of(const Row& row, const Comparison& comparison) {
+  const auto differs = [&](const auto& holds) {
+    return !std::all_of(comparison.cells.begin(), comparison.cells.end(), holds);
+  };
+  std::string label = row.problem;
+  if (differs([&](const ComparedCell& one) { return one.a->threads == row.threads; }))
+    label += fmt::format(" threads={}", row.threads);
+  if (differs([&](const ComparedCell& one) { return one.a->timer == row.timer; }))
+    label += fmt::format(" timer={}", row.timer);
+  return label;
+}
+
 // A table per implementation. The reason of an unclear verdict follows on a line of its own.
 void print_cells(const Comparison& comparison) {
   const bool colour = colour_wanted(fileno(stdout));
   std::vector<std::string> problems, implementations;
   for (const ComparedCell& cell : comparison.cells) {
-    problems.push_back(cell.a->problem);
+    problems.push_back(label_of(*cell.a, comparison));
     if (std::find(implementations.begin(), implementations.end(), cell.a->impl) == implementations.end())
       implementations.push_back(cell.a->impl);
   }

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/problem_line.h"
+#include "fovea/threads.h"
 #include "program/command_line.h"
 #include "program/machine/device.h"
 #include "program/verbs.h"
@@ -105,7 +106,7 @@ void add_verify(CLI::App& app, Action& action) {
                  "run --problem with every kind of data (data=) at\nevery placement (place=)")
       ->needs(problem);
   verb->add_option("--threads", options->threads, "CPU threads of each call (default: 1 to 3, drawn\nper case)")
-      ->check(whole_number_within(1, 1024))
+      ->check(whole_number_within(1, kMaxThreads))
       ->type_name("N");
   verb->add_option("--jobs", options->jobs,
                    "processes that share the cases (default: one per\nCPU thread; on a GPU one)")

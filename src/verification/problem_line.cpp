@@ -104,11 +104,24 @@ std::string key_hint(std::string_view word, const core::KeyTable& table, const s
     if (word.size() >= kLeastLetters && one->keys().find(word) != nullptr)
       return "`" + std::string(word) + "` is a key of op=" + std::string(one->name());
   }
-  if (std::string hint = hint_of(word, names); !hint.empty()) return hint;
+  std::vector<std::string> known = names;
   for (const core::Key& key : table.keys) {
-    if (!core::nearest_word(word, naming_words(key)).empty()) return meaning_hint(key);
+    for (std::string& meaning : naming_words(key)) known.push_back(std::move(meaning));
   }
-  return {};
+  const std::string near = core::nearest_word(word, known);
+  if (near.empty()) return {};
+  if (std::find(names.begin(), names.end(), near) != names.end()) return "did you mean `" + near + "`?";
+  return meaning_hint(*std::find_if(table.keys.begin(), table.keys.end(), [&near](const core::Key& key) {
+    const std::vector<std::string> words = naming_words(key);
+    return std::find(words.begin(), words.end(), near) != words.end();
+  }));
+}
+
+std::string value_hint(std::string_view text, const core::Key& key) {
+  for (const auto& [typed, meant] : key.other_words) {
+    if (text == typed) return "did you mean `" + std::string(meant) + "`?";
+  }
+  return hint_of(text, {key.words.begin(), key.words.end()});
 }
 
 const core::Key& key_of(const Word& word, const core::KeyTable& table) {
@@ -145,9 +158,8 @@ std::vector<Case> expanded(const std::vector<Case>& cases, const Word& word, con
     }
     const auto value = core::canonical(key, text);
     if (!value) {
-      std::vector<std::string> words(key.words.begin(), key.words.end());
       refuse(position, "not a value of `" + std::string(key.name) + "`", text, core::wanted_of(key),
-             hint_of(text, words));
+             value_hint(text, key));
     }
     if (!seen.insert(*value).second) refuse(position, "a value that is given twice", text, "each value once");
     for (const Case& c : cases) more.push_back(c.with(key.name, *value));

@@ -281,11 +281,11 @@ TEST(Plan, GridsThatAreTooLargeAreRefused) {
   };
   for (const std::string pass : {"pass=fwd", "pass=bwd"}) {
     EXPECT_EQ(refusal_of(pass + " b=1048576 hq=0 lq=1 lk=1 d=1"),
-              "batch x heads_kv x tiles = 1048576 x 2048 x 2, takes up to 1073741823");
+              "batch x heads_kv x (tiles + 1) = 1048576 x 2048 x 2, takes up to 1073741823");
     EXPECT_EQ(refusal_of(pass + " b=524288 hq=1024 lq=33 lk=1 d=1"),
-              "batch x heads_q x tiles = 524288 x 1024 x 3, takes up to 1073741823");
+              "batch x heads_q x (tiles + 1) = 524288 x 1024 x 3, takes up to 1073741823");
     EXPECT_EQ(refusal_of(pass + " b=1099511627776 hq=0 lq=0 lk=0 d=1"),
-              "batch x heads_kv x tiles = 1099511627776 x 2048 x 1, takes up to 1073741823");
+              "batch x heads_kv x (tiles + 1) = 1099511627776 x 2048 x 1, takes up to 1073741823");
     EXPECT_EQ(refusal_of(pass + " b=131072 hq=0 lq=1 lk=1 d=1"), "");
     EXPECT_EQ(refusal_of(pass + " b=131072 hq=2048 lq=1 lk=1 d=1"), "");
   }

@@ -179,6 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"bench", "--problem", kTiny, "--device", "cuda", "--timing", "hosts"},
                 {"--timing", "host"}},
         Refusal{"TimingOfACpu", {"bench", "--problem", kTiny, "--timing", "hot"}, {"--timing", "--device cuda"}},
+        Refusal{"PeerMistyped", {"bench", "--problem", kTiny, "--with", "trch"}, {"did you mean `torch`?"}},
         Refusal{
             "GpuRowOnACpu", {"bench", "--problem", kTiny, "--with", "torch.flash"}, {"unknown peer", "torch.sdpa"}}),
     [](const auto& test) { return test.param.name; });

@@ -84,9 +84,23 @@ TEST(CompareRecords, RunsOfOneBuildAreNotFasterOrSlower) {
   EXPECT_EQ(compare_records(a, records_of(b.rows, environment), false).count(Verdict::faster), 1);
 }
 
+// Older records have no digest: a commit without changes tells the build.
+TEST(CompareRecords, RunsOfOneCommitWithoutADigestAreOfOneBuild) {
+  Environment environment = made_environment();
+  environment.source_digest = "";
+  environment.source = {.commit = "55ef96c574aa", .dirty = false};
+  const std::vector<Row> before{made_row("b=1", "x", {1, 1, 1, 1})}, after{made_row("b=1", "x", {1.2, 1.2, 1.2, 1.2})};
+  const Records a = records_of(before, environment);
+  EXPECT_EQ(compare_records(a, records_of(after, environment), false).count(Verdict::unclear), 1);
+  environment.source.dirty = true;
+  EXPECT_EQ(
+      compare_records(records_of(before, environment), records_of(after, environment), false).count(Verdict::slower),
+      1);
+}
+
 TEST(CompareRecords, AGapWithinTheSpreadBetweenRunsIsUnclear) {
   const Records a = records_of({made_row("b=1", "x", {1, 1, 1})}),
-                b = records_of({made_row("b=1", "x", {0.9, 0.9, 0.9})});
+                b = records_of({made_row("b=1", "x", {0.9, 0.9, 0.9})}, environment_of_another_commit());
   const Records close = records_of({made_row("b=1", "x", {1.05, 1.05, 1.05})}),
                 far = records_of({made_row("b=1", "x", {1.12, 1.12, 1.12})});
   EXPECT_EQ(compare_records(a, b, false, {close}).count(Verdict::faster), 1);
@@ -109,7 +123,8 @@ TEST(CompareRecords, GeometricMeansByImplementationAndOverAll) {
   const Records a =
       records_of({made_row("b=1", "x", {1, 1, 1}), made_row("b=2", "x", {1, 1, 1}), made_row("b=1", "y", {2, 2, 2})});
   const Records b =
-      records_of({made_row("b=1", "x", {2, 2, 2}), made_row("b=2", "x", {8, 8, 8}), made_row("b=1", "y", {1, 1, 1})});
+      records_of({made_row("b=1", "x", {2, 2, 2}), made_row("b=2", "x", {8, 8, 8}), made_row("b=1", "y", {1, 1, 1})},
+                 environment_of_another_commit());
   const auto means = geometric_means(compare_records(a, b, false));
   EXPECT_NEAR(means.at("x").ratio, 4, 1e-12);
   EXPECT_EQ(means.at("x").cells, 2);

@@ -18,7 +18,7 @@ class CompareVerb : public testing::Test {
  protected:
   void SetUp() override {
     write_text(a_, text_of(made_environment(), {row(1.0)}));
-    write_text(slower_, text_of(made_environment(), {row(1.5)}));
+    write_text(slower_, text_of(environment_of_another_commit(), {row(1.5)}));
   }
   static Row row(double factor) {
     return made_row("b=1", "flash", {1e-3 * factor, 1.01e-3 * factor, 0.99e-3 * factor});
@@ -38,6 +38,15 @@ TEST_F(CompareVerb, PrintsSlowerAndFailsOnlyOnRequest) {
   EXPECT_EQ(fovea({"compare", a_, a_, "--fail-on", "slower"}).code, 0);
 }
 
+TEST_F(CompareVerb, NamesThreadsWhereTheyTellRowsApart) {
+  std::vector<Row> rows{row(1.0), row(1.0)};
+  rows[0].threads = 1;
+  rows[1].threads = 2;
+  write_text(a_, text_of(made_environment(), rows));
+  const Ended run = fovea({"compare", a_, a_});
+  EXPECT_NE(run.out.find("threads"), std::string::npos) << run.out;
+}
+
 TEST_F(CompareVerb, Fits80ColumnsAndTakesMoreRuns) {
   std::vector<Row> before, after;
   for (const char* problem : {"pass=fwd b=1 hq=12 lq=1024 d=64 dtype=fp16 mask=causal",
@@ -46,7 +55,7 @@ TEST_F(CompareVerb, Fits80ColumnsAndTakesMoreRuns) {
     after.push_back(made_row(problem, "cpu.avx512", {1.2e-3, 1.21e-3, 1.19e-3}));
   }
   write_text(a_, text_of(made_environment(), before));
-  write_text(slower_, text_of(made_environment(), after));
+  write_text(slower_, text_of(environment_of_another_commit(), after));
   const Ended alone = fovea({"compare", a_, slower_}), again = fovea({"compare", a_, slower_, "--again", slower_});
   for (const std::string& out : {alone.out, again.out}) {
     std::istringstream lines(out);

@@ -17,6 +17,12 @@ Environment made_environment() {
   return environment;
 }
 
+Environment environment_of_another_commit() {
+  Environment environment = made_environment();
+  environment.source.commit = "fedcba9876543210";
+  return environment;
+}
+
 Row made_row(const std::string& problem, const std::string& impl, std::vector<double> samples) {
   Row row;
   row.problem = "op=attention " + problem;

@@ -9,6 +9,7 @@
 namespace fovea::tests {
 
 program::Environment made_environment();
+program::Environment environment_of_another_commit();
 program::Row made_row(const std::string& problem, const std::string& impl, std::vector<double> samples);
 program::Row failed_row(const std::string& problem, const std::string& impl, const std::string& status);
 

@@ -46,6 +46,25 @@ TEST(Terminal, ABenchFits80Columns) {
   EXPECT_EQ(run.out.find("place=contiguous"), std::string::npos) << "default values say nothing: " << run.out;
 }
 
+// Titles of tables that name every key of a layer, and more than one operation.
+TEST(Terminal, ABenchOfLayersFits80Columns) {
+  const Ended run = fovea({"bench", "--problem", "op=mha_fused pass=fwd,bwd,e2e b=2 hq=2 lq=4 d=64 dtype=bf16",
+                           "--problem", "pass=fwd,bwd lq=4,8 d=8 mask=none,causal", "--impl", "naive,fused",
+                           "--repeat-for", "0.001", "--threads", "1"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  expect_80_columns(run.out);
+  expect_80_columns(run.err);
+  EXPECT_NE(run.err.find("op=attention pass="), std::string::npos) << run.err;
+}
+
+TEST(Terminal, ProblemsWithoutATimeFit80Columns) {
+  const Ended run =
+      fovea({"bench", "--problem", "pass=fwd b=8 hq=12 hkv=4 lq=8192,16384 d=128 dv=64 dtype=fp32 mask=causal",
+             "--impl", "cpu.avx512_bf16", "--repeat-for", "0.01", "--threads", "1"});  // takes bf16 only
+  EXPECT_TRUE(std::regex_search(run.err, std::regex("and 1\\s+more"))) << run.err;
+  expect_80_columns(run.err);
+}
+
 // On a machine whose GPU runs the problem, the plan fits instead.
 TEST(Terminal, ARefusalOfADeviceFits80Columns) {
   for (const char* verb : {"explain", "bench", "verify"}) {
@@ -103,6 +122,13 @@ TEST(Terminal, ABenchTellsWhatFlashBecame) {
   EXPECT_EQ(fovea(kTwoCells).out.find("flash:"), std::string::npos);
 }
 
+TEST(Terminal, TheLegendExplainsOnlyMarksOfTheTable) {
+  const Ended alone = fovea({"bench", "--problem", "lq=4 d=8", "--impl", "reference", "--repeat-for", "0.001"});
+  EXPECT_EQ(alone.out.find("clearly fastest"), std::string::npos) << alone.out;
+  const Ended run = fovea({"bench", "--problem", "lq=256 d=64", "--impl", "reference,flash", "--repeat-for", "0.01"});
+  EXPECT_NE(run.out.find("* clearly fastest"), std::string::npos) << run.out;
+}
+
 TEST(Terminal, EveryTenthRowIsALineOfProgress) {
   const Ended run = fovea({"bench", "--problem", "lq=1,2,3,4,5,6,7,8,9,10,11,12 d=8,9", "--impl", "reference",
                            "--repeat-for", "0.001", "--threads", "1"});
@@ -124,6 +150,14 @@ TEST(Terminal, VerifyBeginsWithItsVerdict) {
   EXPECT_NE(covered.out.find("Cases that cpu.scalar ran"), std::string::npos) << covered.out;
   EXPECT_NE(covered.out.find("Its plans, forward: packed by tasks "), std::string::npos) << covered.out;
   expect_80_columns(covered.out);
+}
+
+TEST(Terminal, CoverageOfEveryOperationFits80Columns) {
+  for (const char* operation : {"mha_fused", "mla", "linear", "model"}) {
+    const Ended run = fovea({"verify", "--op", operation, "--cases", "2", "--coverage"});
+    expect_80_columns(run.out);
+    EXPECT_EQ(run.out.find("causalcausal"), std::string::npos) << run.out;
+  }
 }
 
 TEST(Terminal, VerifyTellsWhyItDidNotJudge) {
@@ -150,6 +184,19 @@ TEST(Terminal, ATableIsExported) {
   EXPECT_NE(table.find("| lq | reference |\n| --- | --- |\n| 4 | "), std::string::npos) << table;
   EXPECT_EQ(rows.rfind("problem,implementation,threads,status,median_s,q1_s,q3_s,samples,flags\n", 0), 0U) << rows;
   EXPECT_EQ(lines_of(rows), 3U) << rows;
+}
+
+TEST(Terminal, AnExportThatCannotBeWrittenEndsTheRunBeforeItMeasures) {
+  const Folder folder;
+  std::vector<std::string> words = kTwoCells;
+  words.insert(words.end(), {"--export-csv", folder / "no folder/table.csv"});
+  const Ended run = fovea(words);
+  EXPECT_EQ(run.code, 3);
+  EXPECT_EQ(run.out, "");
+  EXPECT_NE(run.err.find("nothing was measured: "), std::string::npos) << run.err;
+  const Ended limits = fovea({"bench", "--preset", "cpu-limits", "--export-markdown", folder / "table.md"});
+  EXPECT_EQ(limits.code, 2);
+  EXPECT_NE(limits.err.find("--export-markdown"), std::string::npos) << limits.err;
 }
 
 TEST(Terminal, ColourOnATerminalThatReportsNoWidth) {

@@ -51,10 +51,10 @@ TEST(RowSums, OfTensorCoresCutProductsTwoBitsBehindTheLastPlaceOfTheLargest) {
 }
 
 TEST(RowSums, OfTensorCoresKeepWhatIsNotFinite) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(tensor_core_sum({1, kInfinity, 2}), kInfinity);
-  EXPECT_EQ(tensor_core_sum({1, -kInfinity, 0x1p120f}), -kInfinity);
-  EXPECT_TRUE(std::isnan(tensor_core_sum({kInfinity, -kInfinity})));
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(tensor_core_sum({1, infinity, 2}), infinity);
+  EXPECT_EQ(tensor_core_sum({1, -infinity, 0x1p120f}), -infinity);
+  EXPECT_TRUE(std::isnan(tensor_core_sum({infinity, -infinity})));
   EXPECT_TRUE(std::isnan(tensor_core_sum({1, std::nanf("")})));
   EXPECT_EQ(tensor_core_sum({}), 0);
 }

@@ -144,8 +144,11 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& names, cons
     } else if (peer == "onnxruntime" || std::find(rows.begin(), rows.end(), peer) != rows.end()) {
       add_peer(peer);
     } else {
-      refuse("--with", "unknown peer", peer.empty() ? "an empty name" : peer,
-             fmt::format("torch, {}, onnxruntime", fmt::join(rows, ", ")));
+      std::vector<std::string> known{"torch", "onnxruntime"};
+      known.insert(known.begin() + 1, rows.begin(), rows.end());
+      const std::string near = core::nearest_word(peer, known);
+      refuse("--with", "unknown peer", peer.empty() ? "an empty name" : peer, fmt::format("{}", fmt::join(known, ", ")),
+             near.empty() ? "" : "did you mean `" + near + "`?");
     }
   }
   return result;

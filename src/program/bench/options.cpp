@@ -105,6 +105,9 @@ void check_options(const BenchOptions& o) {
       (o.threads > 0 || !o.implementations.empty() || !o.passes.empty() || !o.device.empty()))
     refuse_option("--preset", "its limits have passes, implementations and threads of their own", o.preset,
                   "no --threads, --impl, --passes and --device");
+  if (!o.preset.empty() && find_preset(o.preset).has_limits && (!o.markdown.empty() || !o.csv.empty()))
+    refuse_option(o.markdown.empty() ? "--export-csv" : "--export-markdown", "the limits have a table of their own",
+                  o.preset, "no --export-markdown and no --export-csv");
   if (!o.python.empty() && o.peers.empty() && o.implementations.find(".py:") == std::string::npos)
     refuse_option("--python", "nothing here runs in Python", o.python, "--with PEERS, or --impl kernel.py:function",
                   "leave --python out");

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 
 #include "core/printable.h"
 #include "program/bench/short_lines.h"
 #include "program/bench/table.h"
 #include "program/terminal_text.h"
+#include "verification/operation.h"
+#include "verification/problem_line.h"
 
 namespace fovea::program {
 namespace {
@@ -37,8 +40,19 @@ std::string duration_text(double seconds) {
 
 Progress::Progress(std::size_t total, const std::vector<std::string>& problems)
     : total_(total), terminal_(isatty(STDERR_FILENO) != 0), start_(Clock::now()), shown_(start_) {
-  const ShortLines shortened = shorten(problems);
-  for (std::size_t n = 0; problems.size() > 1 && n < problems.size(); ++n) names_[problems[n]] = shortened.lines[n];
+  if (problems.size() < 2) return;
+  // By what varies among the problems of the same operation; op= leads where there are several.
+  std::map<std::string, std::vector<std::string>> by_operation;
+  for (const std::string& problem : problems)
+    by_operation[std::string(verification::parse_case(problem).operation->name())].push_back(problem);
+  for (const auto& [operation, some] : by_operation) {
+    const ShortLines shortened = shorten(some);
+    const std::string lead = by_operation.size() > 1 ? "op=" + operation : "";
+    for (std::size_t n = 0; n < some.size(); ++n) {
+      const std::string words = some.size() > 1 ? shortened.lines[n] : "";
+      names_[some[n]] = lead + (lead.empty() || words.empty() ? "" : " ") + words;
+    }
+  }
 }
 
 Progress::~Progress() {
@@ -77,8 +91,7 @@ void Progress::on_row(const Row& row) {
   const std::string text = fmt::format("{}  {} {}{}{}", position(), core::printable(row.impl), result,
                                        name == names_.end() ? "" : "  ", name == names_.end() ? "" : name->second);
   if (terminal_) return show(text);
-  if (done_ % kRowsPerLine == 0 || done_ == total_)
-    std::fprintf(stderr, "%s\n", cut_to(text, kTerminalColumns).c_str());
+  if (done_ % kRowsPerLine == 0 || done_ == total_) std::fprintf(stderr, "%s\n", wrapped(text, 4).c_str());
 }
 
 }  // namespace fovea::program

@@ -141,8 +141,8 @@ void print_failures(const std::vector<Row>& rows) {
   for (const auto& [row, problems] : failures) {
     const std::string head = core::printable(row->impl) + ": " + row->status;
     const std::string more = problems == 1 ? "" : fmt::format(", and {} more", problems - 1);
-    std::fprintf(stderr, "%s\n  %s%s\n", wrapped(head + ": " + core::printable(row->reason), 2).c_str(),
-                 wrapped(short_line(row->problem), 4, 2).c_str(), more.c_str());
+    std::fprintf(stderr, "%s\n  %s\n", wrapped(head + ": " + core::printable(row->reason), 2).c_str(),
+                 wrapped(short_line(row->problem) + more, 4, 2).c_str());
   }
 }
 
@@ -182,6 +182,13 @@ void print_results(const CellBench& bench, const SweepSettings& settings, const 
   if (!settings.csv.empty()) write_file(settings.csv, csv(rows));
 }
 
+// Ends a run that could not keep its table before it measures.
+void check_exports(const SweepSettings& settings) {
+  for (const std::string& path : {settings.markdown, settings.csv}) {
+    if (!path.empty()) write_file(path, "", WriteMode::at_end);
+  }
+}
+
 }  // namespace
 
 double share_of_budget(double seconds_left, std::size_t rows_left, double longest) {
@@ -203,11 +210,17 @@ double estimated_seconds(const std::vector<verification::Case>& cases, std::size
 }
 
 SweepEnd run_sweep(CellBench& bench, const SweepSettings& settings, const Environment& environment) {
+  check_exports(settings);
   Sweep sweep(bench, settings, environment);
   if (settings.json) std::printf("%s\n", json_line(environment).c_str());
-  const int ended = sweep.run();
+  int ended = sweep.run();
   std::vector<Row>& rows = sweep.rows();
-  if (!rows.empty() && settings.table) print_results(bench, settings, rows);
+  try {
+    if (!rows.empty() && settings.table) print_results(bench, settings, rows);
+  } catch (const OutputLost& lost) {
+    std::fprintf(stderr, "fovea: the table was not written: %s\n", lost.what());
+    ended = kOutputLost;
+  }
   if (ended == kInterrupted) {
     std::fprintf(stderr, "%zu of %zu done%s%s\n", sweep.done(), sweep.total(),
                  settings.output.empty() ? "" : "; resume with ",

@@ -69,12 +69,12 @@ std::string flash_text(const std::map<std::string, int>& flash) {
   return wrapped(text, 7) + "\n";
 }
 
-// Explains the marks that occur in the rows.
-std::string legend_of(const std::vector<Row>& rows) {
+// Explains the marks that occur in the table. `starred`: a cell has the mark of the fastest.
+std::string legend_of(const std::vector<Row>& rows, bool starred) {
   const auto occurs = [&rows](std::string_view flag) {
     return std::any_of(rows.begin(), rows.end(), [flag](const Row& row) { return row.has_flag(flag); });
   };
-  std::string text = "* clearly fastest";
+  std::string text = starred ? "\n* clearly fastest" : "";
   if (occurs("launch_bound")) text += "\n^ launch-bound: mostly the fixed cost of a call";
   if (occurs("noisy")) text += "\n~ noisy: the quartiles are more than 5 % of the median apart";
   if (occurs("inaccurate")) text += "\n! less accurate than this library must be";
@@ -83,7 +83,7 @@ std::string legend_of(const std::vector<Row>& rows) {
   if (occurs("impossible")) text += "\nimpossible: faster than the peak rate of this processor allows";
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.launches.has_value(); }))
     text += "\n[+]: host time beyond the kernel launches; second: with the library's pool";
-  return text + "\n";
+  return text.empty() ? "" : text.substr(1) + "\n";
 }
 
 }  // namespace
@@ -104,7 +104,8 @@ BenchTable bench_table(const std::vector<Row>& rows, const TableFacts& facts) {
                    .implementations = {},
                    .values = std::move(labels.values),
                    .times = {},
-                   .legend = flash_text(facts.flash) + legend_of(rows)};
+                   .legend = {}};
+  bool starred = false;
   for (const auto& name : grid.implementations) table.implementations.push_back(core::printable(name));
   for (const std::string& problem : grid.problems) {
     std::vector<const Row*> rivals;
@@ -118,8 +119,10 @@ BenchTable bench_table(const std::vector<Row>& rows, const TableFacts& facts) {
     for (const auto& name : grid.implementations) {
       const Row* const row = cell_of(grid, problem, name);
       times.push_back(cell_text(row, base, row != nullptr && row == best));
+      starred = starred || (row != nullptr && row == best);
     }
   }
+  table.legend = flash_text(facts.flash) + legend_of(rows, starred);
   return table;
 }
 

@@ -142,7 +142,7 @@ std::string terminal_text(const BenchTable& table, bool colour) {
   }
   std::string text = table.common.empty() ? "" : wrapped("all: " + table.common, 5) + "\n";
   for (const std::string& title : titles) {
-    if (!how.titles.empty()) text += (text.empty() ? "" : "\n") + title + "\n";
+    if (!how.titles.empty()) text += (text.empty() ? "" : "\n") + wrapped(title, 2) + "\n";
     for (std::size_t n = 0; n < how.tables.size(); ++n)
       text += (n > 0 ? "\n" : "") + aligned(block_of(table, how, how.tables[n], title, colour));
   }
@@ -152,8 +152,8 @@ std::string terminal_text(const BenchTable& table, bool colour) {
 std::string markdown(const BenchTable& table) {
   std::vector<std::string> head = table.keys;
   head.insert(head.end(), table.implementations.begin(), table.implementations.end());
-  std::string text =
-      "All: `" + table.common + "`\n\n" + joined(head) + joined(std::vector<std::string>(head.size(), "---"));
+  std::string text = table.common.empty() ? "" : "All: `" + table.common + "`\n\n";
+  text += joined(head) + joined(std::vector<std::string>(head.size(), "---"));
   for (std::size_t row = 0; row < table.times.size(); ++row) {
     std::vector<std::string> line = table.values[row];
     line.insert(line.end(), table.times[row].begin(), table.times[row].end());

@@ -30,10 +30,20 @@ std::string milliseconds(const ProfileResult& result, const std::string& phase) 
 
 const std::vector<std::string> kPhases{"forward", "backward", "optimizer"};
 
-std::vector<std::string> times_of(const ProfileResult& result, double fma_rate, bool has_peers) {
+std::vector<std::string> named(const ProfileResult& result, bool has_peers) {
   std::vector<std::string> cells{result.row.passes};
   if (has_peers) cells.push_back(result.impl);
+  return cells;
+}
+
+std::vector<std::string> times_of(const ProfileResult& result, bool has_peers) {
+  std::vector<std::string> cells = named(result, has_peers);
   for (const std::string& phase : kPhases) cells.push_back(milliseconds(result, phase));
+  return cells;
+}
+
+std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, bool has_peers) {
+  std::vector<std::string> cells = named(result, has_peers);
   const double seconds = mean_of(result, kPhases);
   if (seconds <= 0) {
     cells.insert(cells.end(), {result.status, result.status, "-"});
@@ -96,26 +106,30 @@ std::string most_measured(const std::vector<ProfileResult>& results, const Profi
 
 std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
-  std::map<std::string, Cells> times;
+  std::map<std::string, Cells> times, rates;  // two tables, since one would be wider than a terminal
   std::vector<std::string> models;
   Cells memory{{"model", "parameters", "state", "activations", "workspace", "all", "measured"}};
   for (const ProfileResult& result : results) {
     const ProfileRow& row = result.row;
-    Cells& table = times[row.model];
-    if (table.empty()) {
-      table.push_back({"passes", "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "of peak"});
-      if (has_peers) table[0].insert(table[0].begin() + 1, "by");
+    if (times[row.model].empty()) {
+      times[row.model].push_back({"passes", "forward", "backward", "optimizer"});
+      rates[row.model].push_back({"passes", "tokens/s", "GFLOP/s", "of peak"});
+      for (Cells* const table : {&times[row.model], &rates[row.model]}) {
+        if (has_peers) table->front().insert(table->front().begin() + 1, "by");
+      }
       models.push_back(row.model);
       memory.push_back({row.model, fmt::format("{:.1f} M", static_cast<double>(row.parameters) / 1e6),
                         core::binary_size(row.state_bytes), core::binary_size(row.activation_bytes),
                         core::binary_size(row.workspace_bytes), core::binary_size(row.planned_bytes),
                         most_measured(results, row)});
     }
-    table.push_back(times_of(result, fma_rate, has_peers));
+    times[row.model].push_back(times_of(result, has_peers));
+    rates[row.model].push_back(rates_of(result, fma_rate, has_peers));
   }
   std::string text;
   for (const std::string& model : models) {
-    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n";
+    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n" +
+            model + ": rates of all phases\n" + aligned(rates[model]) + "\n";
     const ProfileResult* longest = nullptr;
     for (const ProfileResult& one : results) {
       const std::size_t most = longest == nullptr ? 0 : longest->row.parts.size();

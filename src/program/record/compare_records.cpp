@@ -169,13 +169,17 @@ Comparison compare_records(const Records& a, const Records& b, bool across_threa
   const RowsByKey in_a = index_of(a, with_threads), in_b = index_of(b, with_threads);
   std::vector<RowsByKey> in_again;
   for (const Records& more : again) in_again.push_back(index_of(more, with_threads));
-  const auto build_of = [](const Records& records, const Row& row) -> const std::string& {
-    const auto at = static_cast<std::size_t>(&row - records.rows.data());
-    return records.environments[records.environment_of_row[at]].source_digest;
+  const auto environment_of = [](const Records& records, const Row& row) -> const Environment& {
+    return records.environments[records.environment_of_row[static_cast<std::size_t>(&row - records.rows.data())]];
+  };
+  // A digest tells sources apart, and so does a commit without changes. Older records have no digest.
+  const auto one_build = [](const Environment& one, const Environment& other) {
+    if (one.source_digest.empty() || other.source_digest.empty()) return !one.source.dirty && same_build(one, other);
+    return one.source_digest == other.source_digest;
   };
   const auto runs_of = [&](const Row& before, const Row& after) {
     Runs runs{.one_build = before.machine == after.machine && before.threads == after.threads &&
-                           !build_of(a, before).empty() && build_of(a, before) == build_of(b, after)};
+                           one_build(environment_of(a, before), environment_of(b, after))};
     for (const RowsByKey& more : in_again) {
       const auto found = more.find(pairing_key(before, with_threads));
       if (found != more.end() && found->second->time_s)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "program/terminal_text.h"
 
@@ -98,20 +99,46 @@ std::vector<Coverage::Shortage> Coverage::below(const Wanted& wanted, bool forwa
   return found;
 }
 
+namespace {
+
+// The heads of columns, one under the other at their underscores: window_top_left takes three lines.
+std::vector<std::vector<std::string>> lines_of(const std::vector<std::string>& heads) {
+  std::vector<std::vector<std::string>> lines;
+  for (std::size_t column = 0; column < heads.size(); ++column) {
+    std::istringstream parts(heads[column]);
+    std::size_t line = 0;
+    for (std::string part; std::getline(parts, part, '_'); ++line) {
+      if (line == lines.size()) lines.emplace_back(heads.size());
+      lines[line][column] = part;
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string Coverage::text() const {
   std::string text;
   const std::size_t columns = axes_.back().classes.size();
-  std::size_t width = 0;  // of the longest row name; attention's table then has 80 columns
-  for (std::size_t n = 0; n < cells_; n += columns) width = std::max(width, row_name(cell_of(n)).size());
+  const auto heads = lines_of(axes_.back().classes);
+  std::size_t number = 7;  // columns of a count
+  for (const auto& line : heads) {
+    for (const std::string& part : line) number = std::max(number, part.size() + 1);
+  }
   for (const Counts& counts : counts_) {
-    text += fmt::format("{:<{}}", "Cases that " + counts.implementation.name + " ran", width);
-    for (const auto& column : axes_.back().classes) text += fmt::format("{:>7}", column);
-    text += "\n";
+    const std::string title = "Cases that " + counts.implementation.name + " ran";
+    std::size_t width = title.size();
+    for (std::size_t n = 0; n < cells_; n += columns) width = std::max(width, row_name(cell_of(n)).size());
+    for (std::size_t line = 0; line < heads.size(); ++line) {
+      text += fmt::format("{:<{}}", line == 0 ? title : "", width);
+      for (const std::string& part : heads[line]) text += fmt::format("{:>{}}", part, number);
+      text += "\n";
+    }
     for (std::size_t n = 0; n < cells_; n += columns) {
       std::string row;
       std::int64_t total = 0;
       for (std::size_t c = 0; c < columns; ++c) {
-        row += fmt::format("{:>7}", counts.cells[n + c]);
+        row += fmt::format("{:>{}}", counts.cells[n + c], number);
         total += counts.cells[n + c];
       }
       if (total > 0) text += fmt::format("{:<{}}{}\n", row_name(cell_of(n)), width, row);

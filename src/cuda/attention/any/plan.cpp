@@ -114,7 +114,7 @@ std::string grid_refusal(const AttentionProblem& p) {
   // Sizes are compared one by one, since their product may overflow where another size is 0.
   if (heads <= kMost / tiles && p.batch <= kMost / tiles / std::max<std::int64_t>(heads, 1)) return {};
   return "batch x " + std::string(p.heads_q >= p.heads_kv ? "heads_q" : "heads_kv") +
-         " x tiles = " + std::to_string(p.batch) + " x " + std::to_string(heads) + " x " + std::to_string(tiles) +
+         " x (tiles + 1) = " + std::to_string(p.batch) + " x " + std::to_string(heads) + " x " + std::to_string(tiles) +
          ", takes up to " + std::to_string(kMost);
 }
 
