@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-# Adds a session with two rows to the record. The file `noisy` has a number for each call that measures: how many of its
-# rows are noisy. The file `code` has what the sweep ends with.
+# Adds a session to the record, with a row for each of two problems that the record lacks. The file `noisy` has a number
+# for each call that measures: how many of its rows are noisy. The file `code` has what the sweep ends with.
 FOVEA = """#!/usr/bin/env python3
 import json, os, sys
 words = sys.argv[1:]
@@ -20,10 +20,14 @@ with open(here + "/calls", "a") as calls:
 noisy = json.load(open(here + "/noisy"))
 count = noisy.pop(0) if noisy else 0
 json.dump(noisy, open(here + "/noisy", "w"))
-with open(words[words.index("-o") + 1], "a") as rows:
-    rows.write('{"schema": "fovea.env/1"}\\n')
-    for n in range(2):
-        rows.write(json.dumps({"schema": "fovea.bench/1", "status": "ok", "flags": ["noisy"] * (n < count)}) + "\\n")
+path = words[words.index("-o") + 1]
+lines = open(path).read().splitlines() if os.path.exists(path) else []
+done = [json.loads(line).get("problem") for line in lines]
+with open(path, "a") as rows:
+    rows.write(json.dumps({"schema": "fovea.env/1", "session": len(open(here + "/calls").readlines())}) + "\\n")
+    for n, problem in enumerate([one for one in ("lq=1", "lq=2") if one not in done]):
+        row = {"schema": "fovea.bench/1", "problem": problem, "status": "ok", "flags": ["noisy"] * (n < count)}
+        rows.write(json.dumps(row) + "\\n")
 sys.exit(int(open(here + "/code").read()))
 """
 
@@ -69,8 +73,37 @@ class CpuRecords(unittest.TestCase):
         self.assertIn("report-a: `fovea bench` ended with 130; call again to go on", self.said)
         self.assertFalse(self.record.exists())
         self.assertEqual(self.run_it(), 0, self.said)
-        self.assertEqual(len(self.record.read_text().splitlines()), 6)  # both sessions
+        self.assertEqual(len(self.record.read_text().splitlines()), 4)  # both sessions, each problem once
         self.assertTrue(all("--resume" in call for call in self.calls()))
+
+    def rows(self):
+        """(session, problem, whether it is noisy) for each row of the record."""
+        found, session = [], None
+        for row in map(json.loads, self.record.read_text().splitlines()):
+            session = row.get("session", session)
+            found += [(session, row["problem"], bool(row["flags"]))] if "problem" in row else []
+        return found
+
+    def test_noisy_problems_are_measured_again(self):
+        self.assertEqual(self.run_it("--again", "5", noisy=[1, 1, 0]), 0, self.said)
+        self.assertEqual(self.rows(), [(1, "lq=2", False), (3, "lq=1", False)])
+        self.assertEqual(self.said.count("1 of 2 timed rows were noisy, their problems were measured again"), 2)
+        self.assertIn("report-a: 0 of 2 timed rows are noisy", self.said)
+
+    def test_the_earlier_rows_stay_if_the_new_ones_are_as_noisy(self):
+        self.assertEqual(self.run_it("--again", "1", noisy=[1, 1]), 0, self.said)
+        self.assertEqual(self.rows(), [(1, "lq=1", True), (1, "lq=2", False)])
+
+    def test_an_interrupted_second_measurement_loses_nothing(self):
+        self.assertEqual(self.run_it(noisy=[2]), 0, self.said)
+        unfinished = self.folder / "epyc/unfinished"
+        unfinished.mkdir(exist_ok=True)
+        (unfinished / "report-a.earlier").write_text(self.record.read_text())
+        (unfinished / "report-a.jsonl").write_text("")
+        self.record.unlink()
+        self.assertEqual(self.run_it(noisy=[1]), 0, self.said)
+        self.assertEqual(self.rows(), [(1, "lq=1", True), (2, "lq=2", False)])
+        self.assertFalse((unfinished / "report-a.earlier").exists())
 
     def test_wrong_rows_are_told_and_kept(self):
         self.assertEqual(self.run_it(code=1), 1)
