@@ -59,7 +59,7 @@ class Picture:
 
 
 def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
-    """In the order shown; the first of each kind stand before the fold."""
+    """In the order shown; one of each kind stands before the fold."""
     if study.rows.empty:
         return []
     rows = study.rows

@@ -60,17 +60,17 @@ class Report:
         return [one for one in self.pictures if one.letter == (page.report.letter if page else "")]
 
     def first_pictures(self) -> list[Picture]:
-        """The first picture of each kind; the others are behind a fold."""
-        return list({one.kind: one for one in reversed(self.of_page(None))}.values())[::-1][:5]
+        """Of each kind the picture with the most implementations, the earlier of equals; the others are behind a fold."""
+        shown = {one.kind: one.name for one in sorted(reversed(self.of_page(None)), key=lambda one: len(one.names()))}
+        return [one for one in self.of_page(None) if shown[one.kind] == one.name][:5]
 
     def draw(self, add: Callable[[str], Path]) -> None:
         """The page embeds the first pictures, and the first of each published report. The others are only files."""
         self.pictures = pictures_of(self.study, self.pages)
         embedded = [*self.first_pictures(), *(one for page in self.pages for one in self.of_page(page)[:1])]
-        paths = [add(f"pictures/{picture.name}.png") for picture in self.pictures]
         with ProcessPoolExecutor(initializer=begin) as pool:
-            drawn = [pool.submit(drawing.draw, picture, self.looks, path, picture in embedded)
-                     for picture, path in zip(self.pictures, paths)]
+            drawn = [pool.submit(drawing.draw, picture, self.looks, add(f"pictures/{picture.name}.png"), picture in embedded)
+                     for picture in self.pictures]
             for picture, one in zip(self.pictures, drawn):
                 picture.svg = [re.sub(r'style="([^"]*)"', self.as_class, svg) for svg in one.result()]
 
