@@ -60,7 +60,7 @@ class Report:
         return [one for one in self.pictures if one.letter == (page.report.letter if page else "")]
 
     def first_pictures(self) -> list[Picture]:
-        """Of each kind the picture with the most implementations, the earlier of equals; the others are behind a fold."""
+        """Of each kind the picture with the most implementations (the earlier of equals); others are behind a fold."""
         shown = {one.kind: one.name for one in sorted(reversed(self.of_page(None)), key=lambda one: len(one.names()))}
         return [one for one in self.of_page(None) if shown[one.kind] == one.name][:5]
 
@@ -69,8 +69,8 @@ class Report:
         self.pictures = pictures_of(self.study, self.pages)
         embedded = [*self.first_pictures(), *(one for page in self.pages for one in self.of_page(page)[:1])]
         with ProcessPoolExecutor(initializer=begin) as pool:
-            drawn = [pool.submit(drawing.draw, picture, self.looks, add(f"pictures/{picture.name}.png"), picture in embedded)
-                     for picture in self.pictures]
+            drawn = [pool.submit(drawing.draw, one, self.looks, add(f"pictures/{one.name}.png"), one in embedded)
+                     for one in self.pictures]
             for picture, one in zip(self.pictures, drawn):
                 picture.svg = [re.sub(r'style="([^"]*)"', self.as_class, svg) for svg in one.result()]
 
