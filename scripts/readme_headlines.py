@@ -114,9 +114,7 @@ def headline_caption(hardware: str, records: list[Path], problems: set[int]) -> 
             + (f"; each was sampled for at most {listed(sorted(limits))} s" if limits else "")
             + f" (`{'`, `'.join(str(record.relative_to(ROOT)) for record in records)}`)"]
     if versions != [VERSION]:
-        before = hardware == "gpu" and all(row["impl"] != "cuda.sm90" for row in rows)
-        said.insert(0, f"The {facts[hardware]} rows were measured with version {listed(versions)}"
-                       + ", which had no Hopper kernels (`cuda.sm90`)" * before)
+        said.insert(0, f"The {facts[hardware]} rows were measured with version {listed(versions)}")
     return f"{'. '.join(said)}."
 
 
@@ -138,10 +136,10 @@ def headlines_block(program: str, sweeps: dict[str, tuple[str, list[Path]]]) -> 
                 f"| `{implementation}`, {f'd = {value}' if key == 'd' else value} | {PEERS[hardware][peer]} | "
                 + " | ".join(of.get(column, "-") for column in columns) + " |")
         captions.append(headline_caption(hardware, records, problems))
+    summary_line = "<details><summary>The same CPU cells over other forms of the formula</summary>"
+    fold = [summary_line, "", *folded, "", "</details>", ""] if len(folded) > len(head) else []
     return "\n".join([*first, "", wrapped(
         "Speed-ups are geometric means, with a 95 % bootstrap interval in square brackets. In round brackets: Fovea's "
         "wins/ties/losses "
         "([when a problem is won](docs/bench.md#the-steps-of-a-problem))."), "",
-        "<details><summary>The same CPU cells over other forms of the formula</summary>", "",
-        *folded, "", "</details>", "",
-        *(f"{wrapped(f'<sub>{caption}</sub>')}\n" for caption in captions)]).rstrip()
+        *fold, *(f"{wrapped(f'<sub>{caption}</sub>')}\n" for caption in captions)]).rstrip()

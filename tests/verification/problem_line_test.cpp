@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"lq=4 op=attn", "not a value of `op` at position 9"},
         Refusal{"op=attention op=attention", "duplicate key at position 14"},
         Refusal{"device=gpu", "did you mean `cuda`?"}, Refusal{"dtype=bfloat16", "did you mean `bf16`?"},
-        Refusal{"pass=forward", "did you mean `fwd`?"}, Refusal{"mask=casual", "did you mean `causal`?"}, Refusal{"pass=fdw", "did you mean `fwd`?"},
+        Refusal{"pass=forward", "did you mean `fwd`?"}, Refusal{"mask=casual", "did you mean `causal`?"},
+        Refusal{"pass=fdw", "did you mean `fwd`?"},
         Refusal{"pass=bdw", "did you mean `bwd`?"}, Refusal{"dtype=bf61", "did you mean `bf16`?"}));
 
 TEST(ProblemLine, OnlyNearKeysAreSuggested) {
@@ -122,7 +123,8 @@ TEST(ProblemLine, OnlyNearKeysAreSuggested) {
   };
   for (const char* line : {"foo=1", "x=1", "zz=1", "sizes=1"}) EXPECT_EQ(hint(line), "") << line;
   EXPECT_EQ(hint("LQ=4"), "did you mean `lq`?");
-  for (const char* line : {"heads=2", "hedas=2", "head=2"}) EXPECT_EQ(hint(line), "did you mean `hq`, query heads?") << line;
+  for (const char* line : {"heads=2", "hedas=2", "head=2"})
+    EXPECT_EQ(hint(line), "did you mean `hq`, query heads?") << line;
   EXPECT_EQ(hint("DType=fp32"), "did you mean `dtype`?");
   EXPECT_EQ(hint("lqq=4"), "did you mean `lq`?");
   EXPECT_EQ(hint("bias=yes"), "`bias` is a key of op=mha_fused");  // the first of this program that has one
