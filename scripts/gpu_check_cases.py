@@ -37,7 +37,8 @@ ONCE_WRONG = ["pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal 
               "pass=bwd b=3 lq=1 lk=32 d=31 dtype=fp32 mask=causal_bottom_right data=denormal place=strided "
               "seed=993652493",
               "pass=e2e b=2 hq=2 hkv=1 lq=4 lk=2049 d=40 dtype=fp16 mask=window_bottom_right left=unlimited right=1759 "
-              "scale=0 data=sink place=guarded seed=28678111"]
+              "scale=0 data=sink place=guarded seed=28678111",
+              "pass=bwd lq=3 lk=2 d=2 dv=41 dtype=fp16 mask=none scale=1 data=denormal seed=1492364620"]
 TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
 # Words of a command, all but the type and the Python.
 MODEL_PEER = ("profile --device cuda --layers 4 --width 256 --heads 4 --passes step --batch 2 --with torch.eager "

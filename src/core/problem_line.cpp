@@ -73,7 +73,8 @@ Key pass_key() {
 
 Key dtype_key() {
   Key key{"dtype", KeyKind::word, "element type", {"fp32", "bf16", "fp16"}, "fp32"};
-  key.other_words = {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
+  key.other_words = {
+      {"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
   return std::move(key).printed({.noun = "", .always = true});
 }
 

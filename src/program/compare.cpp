@@ -132,8 +132,9 @@ void print_means(const Comparison& comparison) {
   std::vector<std::vector<std::string>> table;
   const auto means = geometric_means(comparison);
   const auto add = [&table](const std::string& name, const GeometricMean& mean) {
-    const auto meaning = mean.ratio <= 1 ? fmt::format("B is {:.3f}× as fast", 1 / mean.ratio)
-                                         : fmt::format("A is {:.3f}× as fast", mean.ratio);
+    const double faster = std::max(mean.ratio, 1 / mean.ratio);
+    const auto meaning = faster < 1.0005 ? std::string("equally fast")
+                                         : fmt::format("{} is {:.3f}× as fast", mean.ratio <= 1 ? "B" : "A", faster);
     table.push_back({"  " + core::printable(name), fmt::format("{:.3f}", mean.ratio),
                      fmt::format("{} cell{}", mean.cells, mean.cells == 1 ? "" : "s"), meaning});
   };

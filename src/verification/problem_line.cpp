@@ -91,14 +91,17 @@ std::string meaning_hint(const core::Key& key) {
   return "did you mean `" + std::string(key.name) + "`, " + std::string(meaning) + "?";
 }
 
-// Keys are short, so people also type what one means: `heads` for hq. Otherwise a key of another operation, unless it is
-// as short as a typing error, or the nearest key or meaning.
+// Keys are short, so people also type what one means: `heads` for hq. Otherwise an option of the verbs, a key of another
+// operation, unless it is as short as a typing error, or the nearest key or meaning.
 std::string key_hint(std::string_view word, const core::KeyTable& table, const std::vector<std::string>& names) {
   for (const core::Key& key : table.keys) {
     const std::vector<std::string> words = naming_words(key);
     if (std::find(words.begin(), words.end(), word) != words.end()) return meaning_hint(key);
     if (std::find(key.other_names.begin(), key.other_names.end(), word) != key.other_names.end())
       return meaning_hint(key);
+  }
+  for (const std::string_view option : {"threads", "impl", "timing"}) {
+    if (word == option) return "it is an option: --" + std::string(option);
   }
   for (const Operation* one : operations()) {
     if (word.size() >= kLeastLetters && one->keys().find(word) != nullptr)

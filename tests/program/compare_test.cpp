@@ -47,6 +47,12 @@ TEST_F(CompareVerb, NamesThreadsWhereTheyTellRowsApart) {
   EXPECT_NE(run.out.find("threads"), std::string::npos) << run.out;
 }
 
+TEST_F(CompareVerb, SaysEquallyFastOfEqualTimes) {
+  write_text(a_, text_of(made_environment(), {row(1.0)}));
+  const Ended run = fovea({"compare", a_, a_});
+  EXPECT_NE(run.out.find("equally fast"), std::string::npos) << run.out;
+}
+
 TEST_F(CompareVerb, Fits80ColumnsAndTakesMoreRuns) {
   std::vector<Row> before, after;
   for (const char* problem : {"pass=fwd b=1 hq=12 lq=1024 d=64 dtype=fp16 mask=causal",

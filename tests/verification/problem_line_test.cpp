@@ -128,6 +128,7 @@ TEST(ProblemLine, OnlyNearKeysAreSuggested) {
   EXPECT_EQ(hint("DType=fp32"), "did you mean `dtype`?");
   EXPECT_EQ(hint("lqq=4"), "did you mean `lq`?");
   EXPECT_EQ(hint("bias=yes"), "`bias` is a key of op=mha_fused");  // the first of this program that has one
+  EXPECT_EQ(hint("threads=2"), "it is an option: --threads");
   EXPECT_EQ(hint("h=4"), "did you mean `hq`?");
 }
 

@@ -11,7 +11,7 @@ namespace {
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
                    "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, "
-                   "report-e,\nh200-dense, cpu-limits")
+                   "report-e,\nh200-dense, choice, cpu-limits")
       ->check(not_empty())
       ->type_name("NAME");
   verb->add_option("--problem", o.problems,

@@ -1,7 +1,11 @@
 // The table of presets, written as problem lines.
 #include "program/bench/presets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <random>
 
 #include "core/check.h"
 #include "core/problem_line.h"
@@ -85,6 +89,30 @@ Preset h200_dense() {
            "pass=fwd,bwd device=cuda b=8 lq=2k dtype=bf16 mask=none,causal hq=8 d=256"}};
 }
 
+// The dense grid, one head, and random problems.
+Preset choice_preset() {
+  constexpr int kRandom = 100;
+  const std::string one_head = "pass=fwd,bwd device=cuda dtype=bf16 mask=causal";
+  Preset preset{.name = "choice",
+                .conditions = "the choice between the kernels for NVIDIA GPUs: each of them timed, and the regret",
+                .implementations = {"flash", "cuda.any", "cuda.sm90"},
+                .full = h200_dense().full,
+                .quick = {one_head + " lq=512,4k d=64,128"}};
+  preset.full.push_back(one_head + " lq=128,256,512,1k,2k,4k,8k,16k,32k d=16,32,64,128");
+  std::mt19937_64 random(30);  // not std's distributions: they differ between libraries
+  const auto below = [&random](std::uint64_t end) { return random() % end; };
+  for (int n = 0; n < kRandom; ++n) {
+    constexpr int kDims[] = {64, 80, 96, 128, 192, 256};
+    const int batch = 1 << below(4), heads_kv = 1 << below(4), group = 1 << below(4);
+    const std::uint64_t length = 64 + below(4096);
+    const int dim = kDims[below(std::size(kDims))];
+    preset.full.push_back(fmt::format("pass={} device=cuda b={} hq={} hkv={} lq={} d={} dtype={} mask={}",
+                                      n % 2 == 0 ? "fwd" : "bwd", batch, heads_kv * group, heads_kv, length, dim,
+                                      n % 5 == 0 ? "fp16" : "bf16", below(2) == 0 ? "none" : "causal"));
+  }
+  return preset;
+}
+
 Preset limits_preset() {
   Preset preset{
       "cpu-limits", "what the CPU engine must reach on one and two threads, beside what it reaches", {}, {}, {}};
@@ -137,6 +165,7 @@ const std::vector<Preset>& presets() {
     std::vector<Preset> presets = report_presets();
     presets.insert(presets.begin() + 3, report_c());
     presets.push_back(h200_dense());
+    presets.push_back(choice_preset());
     presets.push_back(limits_preset());
     return presets;
   }();

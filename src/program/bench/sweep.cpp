@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "program/bench/against.h"
 #include "program/bench/progress.h"
+#include "program/bench/regret.h"
 #include "program/bench/short_lines.h"
 #include "program/bench/table.h"
 #include "program/flash.h"
@@ -176,6 +177,7 @@ void print_results(const CellBench& bench, const SweepSettings& settings, const 
     print_failures(rows);
     std::fputs(terminal_text(table, colour_wanted(STDOUT_FILENO)).c_str(), stdout);
     std::fputs(against_summary(bench.contenders(), settings.cases, rows).c_str(), stdout);
+    std::fputs(regret_summary(bench.contenders(), settings.cases, rows).c_str(), stdout);
     if (!settings.output.empty()) std::printf("records: %s\n", settings.output.c_str());
   }
   if (!settings.markdown.empty()) write_file(settings.markdown, markdown(table));

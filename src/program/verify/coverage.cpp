@@ -18,6 +18,20 @@ namespace {
 
 std::string_view name_of(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
+// The heads of columns, one under the other at their underscores: window_top_left takes three lines.
+std::vector<std::vector<std::string>> lines_of(const std::vector<std::string>& heads) {
+  std::vector<std::vector<std::string>> lines;
+  for (std::size_t column = 0; column < heads.size(); ++column) {
+    std::istringstream parts(heads[column]);
+    std::size_t line = 0;
+    for (std::string part; std::getline(parts, part, '_'); ++line) {
+      if (line == lines.size()) lines.emplace_back(heads.size());
+      lines[line][column] = part;
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 Coverage::Coverage(const verification::Operation& operation) : operation_(operation), axes_(operation.axes()) {
@@ -98,24 +112,6 @@ std::vector<Coverage::Shortage> Coverage::below(const Wanted& wanted, bool forwa
   }
   return found;
 }
-
-namespace {
-
-// The heads of columns, one under the other at their underscores: window_top_left takes three lines.
-std::vector<std::vector<std::string>> lines_of(const std::vector<std::string>& heads) {
-  std::vector<std::vector<std::string>> lines;
-  for (std::size_t column = 0; column < heads.size(); ++column) {
-    std::istringstream parts(heads[column]);
-    std::size_t line = 0;
-    for (std::string part; std::getline(parts, part, '_'); ++line) {
-      if (line == lines.size()) lines.emplace_back(heads.size());
-      lines[line][column] = part;
-    }
-  }
-  return lines;
-}
-
-}  // namespace
 
 std::string Coverage::text() const {
   std::string text;

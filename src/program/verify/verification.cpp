@@ -192,18 +192,19 @@ void Verification::fail(const Case& c, const ImplementationFacts& implementation
   const auto fails = [&](const Case& smaller) { return run_as_replayed(smaller).kind == Outcome::Kind::failed; };
   const bool shrinks = options_.problem.empty() && !lost_;
   const Case small = shrinks ? verification::shrunk(c, fails) : c;
-  const std::string reason = small == c ? outcome.reason : run_as_replayed(small).reason;
+  const std::string shrunk_reason = small == c ? outcome.reason : run_as_replayed(small).reason;
   tally_.failures.push_back({{"impl", implementation.name},
                              {"problem", verification::line_of(c)},
+                             {"reason", outcome.reason},
                              {"shrunk", verification::line_of(small)},
-                             {"variation", text_of(varied(small), trial_of(small))},
-                             {"reason", reason}});
+                             {"shrunk_reason", shrunk_reason},
+                             {"variation", text_of(varied(small), trial_of(small))}});
   if (options_.json) return;
   fmt::print("{}FAILED {} on\n  {}\n  smallest:\n  {}\n  with {} (drawn from the seed)\n  {}\n",
              isatty(STDOUT_FILENO) != 0 ? "\r\033[K" : "", implementation.name,
              wrapped(short_line(verification::line_of(c)), 4, 2),
              replay_of(small, implementation.name, options_.threads), text_of(varied(small), trial_of(small)),
-             wrapped(reason, 4, 2));
+             wrapped(shrunk_reason, 4, 2));
   if (lost_) fmt::print("  the device no longer responds, so the run ends here\n");
   std::fflush(stdout);
 }
