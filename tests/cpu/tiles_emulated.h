@@ -27,12 +27,9 @@ inline void configure_tiles() {
 
 inline void release_tiles() { emulated_tiles.configured = false; }
 
-template <int kTile>
-void zero_tile() {
-  __builtin_memset(emulated_tile(kTile), 0, sizeof emulated_tile(kTile));
-}
+enum class Cached { stays, streams };
 
-template <int kTile>
+template <int kTile, Cached = Cached::stays>
 void load_tile(const void* rows, int64_t stride) {
   for (int m = 0; m < 16; ++m)
     __builtin_memcpy(emulated_tile(kTile)[m], static_cast<const char*>(rows) + m * stride, 64);

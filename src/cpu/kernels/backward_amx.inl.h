@@ -9,7 +9,7 @@ namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
 constexpr int64_t kRowOperands = kQueries / kPairs;  // of P and dS, of one key
-static_assert(kRowOperands == kTileSide && kBackwardKeys == kKeyBlock);
+static_assert(kRowOperands == kTileSide);
 
 // delta = rowsum(dout * out): the diagonal of out dout^T, so each sum has the order of dP's. If a row sees one key, out
 // is that key's v, and dP - delta is exactly 0. As bf16, out of fp32 is split into its leading half and the rest.
@@ -29,8 +29,9 @@ void sum_amx_delta(const QueryPackTask& task, const QueryPackScratch& s, const B
     for (int64_t w = 0; w < kQueries; w += kTileSide) {
       alignas(64) float square[kTileSide * kTileSide];
       zero_tiles<1, 1>();
-      multiply_tiles<1, 1>({s.out + w * stride, 0, kTileSide, stride * kOperandBytes},
-                           {tile.dout + w, kTileSide * kQueries, kQueries * kOperandBytes}, stride / kTileSide);
+      multiply_tiles<1, 1, Cached::stays>({s.out + w * stride, 0, kTileSide, stride * kOperandBytes},
+                                          {tile.dout + w, kTileSide * kQueries, kQueries * kOperandBytes},
+                                          stride / kTileSide);
       store_tiles<1, 1>(square, kTileSide);
       for (int64_t i = 0; i < kTileSide; ++i)
         tile.delta[w + i] = (part == 0 ? 0.0f : tile.delta[w + i]) + square[i * kTileSide + i];
@@ -46,8 +47,8 @@ void add_step_sums(const KeySum* parts, int64_t count, int64_t key, int64_t d, i
   for (int64_t i = 0; i < count; ++i) {
     const KeySum& part = parts[i];
     if (key < part.keys.begin || part.keys.end <= key) continue;
-    multiply_tiles<2, N>({part.scores + key * kRowOperands, kTileOperands, 0, kTileRowBytes},
-                         {part.rows + d, 0, width * kOperandBytes}, 1);
+    multiply_tiles<2, N, Cached::stays>({part.scores + key * kRowOperands, kTileOperands, 0, kTileRowBytes},
+                                        {part.rows + d, 0, width * kOperandBytes}, 1);
   }
   store_tiles<2, N>(sums + key * width + d, width);
 }
@@ -66,7 +67,7 @@ struct AmxProducts {
   }
 
   static void pack_key_columns(const InputRows& rows, int64_t first, int64_t keys, int64_t dim, Operand*, Operand* to) {
-    pack_key_tiles(rows, first, keys, dim, to);
+    pack_key_tiles<kBackwardKeys>(rows, first, keys, dim, to);
   }
 
   // P, dS and dQ of a tile. A tile register has the pairs of all queries, so all vectors are computed.
@@ -75,8 +76,8 @@ struct AmxProducts {
                                  const BackwardBlock& block, const BlockRange& range, Wanted wanted) {
     const BlockEdges edges(tile.visible, block.first_key, range.keys);
     const auto multiply = [&](int64_t key) {
-      multiply_step<kTileVectors>(block.k, key, tile.q, shape.dim_qk, to.products);
-      if (wanted.ds()) multiply_step<kTileVectors>(block.v, key, tile.dout, shape.dim_v, to.dp);
+      multiply_step<kTileVectors>(block.k, key, tile.q, shape.dim_qk, to.products + key * kQueries);
+      if (wanted.ds()) multiply_step<kTileVectors>(block.v, key, tile.dout, shape.dim_v, to.dp + key * kQueries);
     };
     multiply(range.keys.begin);
     for (int64_t key = range.keys.begin; key < range.keys.end; key += kTileStep) {
@@ -84,8 +85,8 @@ struct AmxProducts {
       differentiate<kTileVectors, Score>(shape, tile, to, block.first_key, {key, key + kTileStep}, wanted.ds(), edges);
     }
     if (wanted.dq)
-      add_columns_part<kTileVectors>(block.k_columns, shape.dim_qk, range.keys.begin, range.keys.end, to.ds_keys, dq, 0,
-                                     1);
+      add_columns_part<kBackwardKeys, kTileVectors>(block.k_columns, shape.dim_qk, range.keys.begin, range.keys.end,
+                                                    to.ds_keys, dq, 0, 1);
   }
 
   static void add_sums(const KeySum* parts, int64_t count, int64_t width, Interval keys, float* sums) {

@@ -16,8 +16,7 @@ FOVEA_INLINE void multiply_add_each(Vec (&p)[kCount], const Vec (&f)[kCount], fl
 template <int kCount>
 FOVEA_INLINE void exp2_each(Vec (&x)[kCount], Vec factor) {
   Vec power[kCount], p[kCount];
-  FOVEA_UNROLL for (int i = 0; i < kCount; ++i) x[i] = max(broadcast(kLeastExponent), mul(x[i], factor));
-  FOVEA_UNROLL for (int i = 0; i < kCount; ++i) x[i] = sub(x[i], round_to_whole(x[i], power[i]));
+  FOVEA_UNROLL for (int i = 0; i < kCount; ++i) x[i] = split_exponent(mul(x[i], factor), power[i]);
   FOVEA_UNROLL for (int i = 0; i < kCount; ++i)
     p[i] = fma(broadcast(0.001326472731307149f), x[i], broadcast(0.009671512991189957f));
   multiply_add_each(p, x, 0.05550733581185341f);

@@ -9,24 +9,27 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
+constexpr int64_t kAmxKeys = kMostBlockKeys;   // of a block: its output's sums are read and written once
+constexpr int64_t kScoreKeys = 2 * kTileStep;  // of the buffer of scores: of this step of keys and of the next
+
 struct AmxForwardScratch {
   ForwardScratch softmax;  // its probabilities are those of the block with scores
-  Operand* pending;        // [kKeyBlock / kPairs][kQueries], P of the block before
-  float* scores;           // [kKeyBlock][kQueries]
+  Operand* pending;        // [kAmxKeys / kPairs][kQueries], P of the block before
+  float* scores;           // [kScoreKeys][kQueries]
   Operand* rows;           // [kQueries][operand stride of dim_qk]
   Operand *k, *v;          // one packed block, if the task packs its own
 };
 
-int64_t amx_operands_of_k(const Shape& s) { return tiled_row_operands(s.dim_qk); }
-int64_t amx_operands_of_v(const Shape& s) { return tiled_column_operands(s.dim_v); }
+int64_t amx_operands_of_k(const Shape& s) { return kAmxKeys * operand_stride(s.dim_qk); }
+int64_t amx_operands_of_v(const Shape& s) { return tiled_column_operands<kAmxKeys>(s.dim_v); }
 
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, AmxForwardScratch& s) {
   Scratch memory{base, 0};
   const int64_t tiles = divide_up(rows, kQueries), stride = operand_stride(shape.dim_qk);
   s.softmax.tiles = memory.take<ForwardTile>(tiles);
-  s.softmax.probabilities = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
-  s.pending = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
-  s.scores = memory.take<float>(kKeyBlock * kQueries);
+  s.softmax.probabilities = memory.take<Operand>(kAmxKeys / kPairs * kQueries);
+  s.pending = memory.take<Operand>(kAmxKeys / kPairs * kQueries);
+  s.scores = memory.take<float>(kScoreKeys * kQueries);
   s.rows = memory.take<Operand>(kQueries * stride);
   s.k = packs_itself ? memory.take<Operand>(amx_operands_of_k(shape)) : nullptr;
   s.v = packs_itself ? memory.take<Operand>(amx_operands_of_v(shape)) : nullptr;
@@ -48,9 +51,9 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, A
 
 void pack_amx_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, Operand* packed_k,
                     Operand* packed_v) {
-  const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
-  read_operand_rows(k, 1, first_key, keys, shape.dim_qk, packed_k, kKeyBlock, operand_stride(shape.dim_qk));
-  pack_key_tiles(v, first_key, keys, shape.dim_v, packed_v);
+  const int64_t keys = smaller(kAmxKeys, shape.len_k - first_key);
+  read_operand_rows(k, 1, first_key, keys, shape.dim_qk, packed_k, kAmxKeys, operand_stride(shape.dim_qk));
+  pack_key_tiles<kAmxKeys>(v, first_key, keys, shape.dim_v, packed_v);
 }
 
 // Packs a tile of queries as b: [operand stride of dim_qk][kQueries], with the scale's sign.
@@ -77,7 +80,7 @@ struct BufferedScores {
 
   template <int M, int N>
   FOVEA_INLINE void scores(Vec (&x)[M][N], int64_t key, const Operand*, int64_t) const {
-    const float* const row = buffer + key * kQueries;
+    const float* const row = buffer + key % kScoreKeys * kQueries;
     FOVEA_UNROLL for (int m = 0; m < M; ++m) {
       FOVEA_UNROLL for (int n = 0; n < N; ++n) x[m][n] = load(row + m * kQueries + n * kLanes);
     }
@@ -87,7 +90,7 @@ struct BufferedScores {
 // Part `part` of `parts` of the pending block's output: O^T += V^T P.
 void add_output(const Shape& shape, const AmxForwardScratch& s, const AmxBlock& pending, int64_t part, int64_t parts) {
   if (pending.tile == nullptr) return;
-  const auto add = pending.tile->rows > kLanes ? add_columns_part<2> : add_columns_part<1>;
+  const auto add = pending.tile->rows > kLanes ? add_columns_part<kAmxKeys, 2> : add_columns_part<kAmxKeys, 1>;
   add(pending.v, shape.dim_v, pending.begin, pending.end, s.pending, pending.tile->out, part, parts);
 }
 
@@ -100,7 +103,9 @@ __attribute__((noinline)) void amx_softmax(const Shape& shape, const AmxForwardS
   EdgeMask edge;
   if (block.begin < common.begin || common.end < block.end) edge.set(tile.visible, block.first_key);
   clear_block_sums<N>(s.softmax);
-  const auto multiply = [&](int64_t key) { multiply_step<N>(block.k, key, tile.q, shape.dim_qk, s.scores); };
+  const auto multiply = [&](int64_t key) {
+    multiply_step<N>(block.k, key, tile.q, shape.dim_qk, s.scores + key % kScoreKeys * kQueries);
+  };
   const BufferedScores scores{s.scores};
   multiply(block.begin);
   for (int64_t key = block.begin; key < block.end; key += kTileStep) {
@@ -137,9 +142,9 @@ bool amx_forward_blocks(const ForwardTask& task, AmxForwardScratch& s, Interval 
   const Shape& shape = *task.shape;
   const int64_t tiles = divide_up(task.rows, kQueries);
   AmxBlock pending{};
-  for (int64_t block = keys.begin / kKeyBlock; block * kKeyBlock < keys.end; ++block) {
+  for (int64_t block = keys.begin / kAmxKeys; block * kAmxKeys < keys.end; ++block) {
     if (task.cancel.raised(task.cancel.flag)) return false;
-    const int64_t first_key = block * kKeyBlock;
+    const int64_t first_key = block * kAmxKeys;
     const Operand* k = static_cast<const Operand*>(task.packed_k) + block * amx_operands_of_k(shape);
     const Operand* v = static_cast<const Operand*>(task.packed_v) + block * amx_operands_of_v(shape);
     if (task.packed_k == nullptr) {
@@ -152,9 +157,9 @@ bool amx_forward_blocks(const ForwardTask& task, AmxForwardScratch& s, Interval 
     for (int64_t t = 0; t < tiles; ++t) {
       ForwardTile& tile = s.softmax.tiles[t];
       const Interval& seen = tile.visible.any;
-      if (seen.begin >= first_key + kKeyBlock || first_key >= seen.end) continue;
+      if (seen.begin >= first_key + kAmxKeys || first_key >= seen.end) continue;
       const int64_t begin = larger(0, seen.begin - first_key) / kTileStep * kTileStep,
-                    end = smaller(kKeyBlock, round_up(seen.end - first_key, kTileStep));
+                    end = smaller(kAmxKeys, round_up(seen.end - first_key, kTileStep));
       visit_block<Score>(shape, s, {&tile, k, v, first_key, begin, end}, pending);
     }
   }

@@ -22,15 +22,16 @@ inline void configure_tiles() {
 
 inline void release_tiles() { __asm__ volatile("tilerelease"); }
 
-template <int kTile>
-FOVEA_INLINE void zero_tile() {
-  __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
-}
+// Whether bytes that a tile is loaded from stay in the L1 cache.
+enum class Cached { stays, streams };
 
 // Rows of 64 bytes that are `stride` bytes apart.
-template <int kTile>
+template <int kTile, Cached kRows = Cached::stays>
 FOVEA_INLINE void load_tile(const void* rows, int64_t stride) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(stride), "i"(kTile) : "memory");
+  if constexpr (kRows == Cached::streams)
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(stride), "i"(kTile) : "memory");
+  else
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(stride), "i"(kTile) : "memory");
 }
 
 template <int kTile>

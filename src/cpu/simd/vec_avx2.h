@@ -79,12 +79,12 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return mul(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000))));
 }
 
-// The nearest whole number; multiply_by_power(p, power) is p times 2 to it. Adding 1.5 * 2^23 rounds x and leaves the
-// number in the low bits.
-FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
-  const Vec magic = broadcast(12582912.0f);
-  power = add(x, magic);
-  return sub(power, magic);
+// The exponent, at least kLeastExponent, less the nearest whole number; multiply_by_power(p, power) is p times 2 to
+// that number. Adding 1.5 * 2^23 rounds and leaves the number in the low bits.
+FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
+  const Vec magic = broadcast(12582912.0f), bounded = max(broadcast(kLeastExponent), exponent);
+  power = add(bounded, magic);
+  return sub(bounded, sub(power, magic));
 }
 FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) {
   const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(power), 23);

@@ -80,10 +80,19 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return _mm512_scalef_ps(p, n);
 }
 
-// The nearest whole number; multiply_by_power(p, power) is p times 2 to it.
-FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
-  power = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return power;
+// The exponent less the nearest whole number; multiply_by_power(p, power) is p times 2 to that number. Intel's
+// processors with AMX reduce twice as fast as they round; Zen 4 does not. What is left of -infinity is 0 either way.
+FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+#ifdef FOVEA_REDUCES_EXPONENTS
+  const Vec rest = _mm512_reduce_ps(exponent, kNearest);
+  power = sub(exponent, rest);
+  return rest;
+#else
+  const Vec bounded = max(broadcast(kLeastExponent), exponent);
+  power = _mm512_roundscale_ps(bounded, kNearest);
+  return sub(bounded, power);
+#endif
 }
 FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) { return _mm512_scalef_ps(p, power); }
 

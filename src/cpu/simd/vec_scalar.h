@@ -94,12 +94,12 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u);
 }
 
-// The nearest whole number; multiply_by_power(p, power) is p times 2 to it. Adding 1.5 * 2^23 rounds x and leaves the
-// number in the low bits.
-FOVEA_INLINE Vec round_to_whole(Vec x, Vec& power) {
-  const Vec magic = broadcast(12582912.0f);
-  power = x + magic;
-  return power - magic;
+// The exponent, at least kLeastExponent, less the nearest whole number; multiply_by_power(p, power) is p times 2 to
+// that number. Adding 1.5 * 2^23 rounds and leaves the number in the low bits.
+FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
+  const Vec magic = broadcast(12582912.0f), bounded = max(broadcast(kLeastExponent), exponent);
+  power = bounded + magic;
+  return bounded - (power - magic);
 }
 FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) {
   return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(power) << 23) + 0x3f800000u);
