@@ -169,12 +169,12 @@ BackwardPlan::BackwardPlan(const Kernels& by, const AttentionProblem& p)
   most_workers = cpu::most_workers(wave * std::max(chunks(), shares ? query_tiles : std::int64_t{1}));
   workspace_bytes = wave * (packed_bytes + partial_bytes) + most_workers * scratch_bytes;
   tiles = std::to_string(by.query_tile) + " queries x " + std::to_string(by.tile_rows) + " keys in registers, " +
-          std::to_string(by.key_block) + " keys per block, " + std::to_string(longest) + " keys per task, " +
+          std::to_string(by.backward_block) + " keys per block, " + std::to_string(longest) + " keys per task, " +
           std::to_string(sequences.count * chunks()) + " tasks";
   if (sequences.count * rows * p.len_k == 0) return;
   kinds.push_back(!shares ? kinds::kWholeSequences : wave < sequences.count ? kinds::kWaves : kinds::kChunks);
   if (rows % by.query_tile != 0) kinds.push_back(kinds::kQueryTail);
-  if (p.len_k % by.key_block != 0) kinds.push_back(kinds::kKeyTail);
+  if (p.len_k % by.backward_block != 0) kinds.push_back(kinds::kKeyTail);
 }
 
 void run_backward(const core::Plan& plan, const BackwardTensors& tensors, const core::RunContext& context) {

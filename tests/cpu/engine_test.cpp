@@ -38,7 +38,8 @@ void sweep(const std::string& line) {
 
 TEST(Engine, LengthsAroundEveryTile) {
   sweep(
-      "b=1 hq=1 lq=1,7,8,16,23,24,25,47,48,49,97 lk=0,1,3,4,8,95,96,97,193 d=16 seed=1 mask=none,causal_bottom_right");
+      "b=1 hq=1 lq=1,7,8,16,23,24,25,47,48,49,97 lk=0,1,3,4,8,95,96,97,192,193,385 d=16 seed=1 "
+      "mask=none,causal_bottom_right");
 }
 
 // Few enough to be run with every sanitizer.
@@ -46,6 +47,7 @@ TEST(Engine, RaggedTiles) { sweep("b=1 hq=1 lq=1,8,25 lk=1,4,97 d=17 seed=1 mask
 
 TEST(Engine, LongerThanFourBlocks) {
   sweep("b=1 hq=2 hkv=1 lq=400,531 lk=400,531 d=32 dv=24 mask=none,causal_top_left,causal_bottom_right seed=2");
+  sweep("b=1 hq=2 hkv=1 lq=70 lk=800 d=32 dtype=bf16 mask=none,causal_bottom_right seed=20");
 }
 
 // Bounds around blocks of keys and tiles of queries.
@@ -105,7 +107,7 @@ TEST(Engine, LongKeysOfFewQueries) {
 
 // Tiles of 16 rows and 32 values. 600 query rows are several slabs, 1100 keys two chunks.
 TEST(Engine, TileRegisters) {
-  sweep("b=1 hq=1 lq=17,32,33,65 lk=1,31,32,33,96,97 d=16 dtype=bf16 mask=none,causal_bottom_right seed=17");
+  sweep("b=1 hq=1 lq=17,32,33,65 lk=1,31,32,33,96,97,191,192,193,385 d=16 dtype=bf16 mask=none,causal_bottom_right seed=17");
   sweep("b=1 hq=2 hkv=1 lq=300 lk=330 d=15,32,33,80 dv=33 dtype=bf16 mask=causal_top_left seed=18");
   sweep("b=1 hq=1 lq=40 lk=1100 d=48 dv=16 dtype=bf16 data=peaked seed=19");
 }

@@ -9,26 +9,25 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kAmxKeys = kMostBlockKeys;   // of a block: its output's sums are read and written once
 constexpr int64_t kScoreKeys = 2 * kTileStep;  // of the buffer of scores: of this step of keys and of the next
 
 struct AmxForwardScratch {
   ForwardScratch softmax;  // its probabilities are those of the block with scores
-  Operand* pending;        // [kAmxKeys / kPairs][kQueries], P of the block before
+  Operand* pending;        // [kKeyBlock / kPairs][kQueries], P of the block before
   float* scores;           // [kScoreKeys][kQueries]
   Operand* rows;           // [kQueries][operand stride of dim_qk]
   Operand *k, *v;          // one packed block, if the task packs its own
 };
 
-int64_t amx_operands_of_k(const Shape& s) { return kAmxKeys * operand_stride(s.dim_qk); }
-int64_t amx_operands_of_v(const Shape& s) { return tiled_column_operands<kAmxKeys>(s.dim_v); }
+int64_t amx_operands_of_k(const Shape& s) { return kKeyBlock * operand_stride(s.dim_qk); }
+int64_t amx_operands_of_v(const Shape& s) { return tiled_column_operands<kKeyBlock>(s.dim_v); }
 
 int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, AmxForwardScratch& s) {
   Scratch memory{base, 0};
   const int64_t tiles = divide_up(rows, kQueries), stride = operand_stride(shape.dim_qk);
   s.softmax.tiles = memory.take<ForwardTile>(tiles);
-  s.softmax.probabilities = memory.take<Operand>(kAmxKeys / kPairs * kQueries);
-  s.pending = memory.take<Operand>(kAmxKeys / kPairs * kQueries);
+  s.softmax.probabilities = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
+  s.pending = memory.take<Operand>(kKeyBlock / kPairs * kQueries);
   s.scores = memory.take<float>(kScoreKeys * kQueries);
   s.rows = memory.take<Operand>(kQueries * stride);
   s.k = packs_itself ? memory.take<Operand>(amx_operands_of_k(shape)) : nullptr;
@@ -51,9 +50,10 @@ int64_t carve(const Shape& shape, int64_t rows, bool packs_itself, char* base, A
 
 void pack_amx_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, Operand* packed_k,
                     Operand* packed_v) {
-  const int64_t keys = smaller(kAmxKeys, shape.len_k - first_key);
-  read_operand_rows(k, 1, first_key, keys, shape.dim_qk, packed_k, kAmxKeys, operand_stride(shape.dim_qk));
-  pack_key_tiles<kAmxKeys>(v, first_key, keys, shape.dim_v, packed_v);
+  const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
+  read_operand_rows(k, 1, first_key, keys, shape.dim_qk, packed_k, round_up(keys, kTileStep),
+                    operand_stride(shape.dim_qk));
+  pack_key_tiles<kKeyBlock>(v, first_key, keys, shape.dim_v, packed_v);
 }
 
 // Packs a tile of queries as b: [operand stride of dim_qk][kQueries], with the scale's sign.
@@ -90,7 +90,7 @@ struct BufferedScores {
 // Part `part` of `parts` of the pending block's output: O^T += V^T P.
 void add_output(const Shape& shape, const AmxForwardScratch& s, const AmxBlock& pending, int64_t part, int64_t parts) {
   if (pending.tile == nullptr) return;
-  const auto add = pending.tile->rows > kLanes ? add_columns_part<kAmxKeys, 2> : add_columns_part<kAmxKeys, 1>;
+  const auto add = pending.tile->rows > kLanes ? add_columns_part<kKeyBlock, 2> : add_columns_part<kKeyBlock, 1>;
   add(pending.v, shape.dim_v, pending.begin, pending.end, s.pending, pending.tile->out, part, parts);
 }
 
@@ -142,9 +142,9 @@ bool amx_forward_blocks(const ForwardTask& task, AmxForwardScratch& s, Interval 
   const Shape& shape = *task.shape;
   const int64_t tiles = divide_up(task.rows, kQueries);
   AmxBlock pending{};
-  for (int64_t block = keys.begin / kAmxKeys; block * kAmxKeys < keys.end; ++block) {
+  for (int64_t block = keys.begin / kKeyBlock; block * kKeyBlock < keys.end; ++block) {
     if (task.cancel.raised(task.cancel.flag)) return false;
-    const int64_t first_key = block * kAmxKeys;
+    const int64_t first_key = block * kKeyBlock;
     const Operand* k = static_cast<const Operand*>(task.packed_k) + block * amx_operands_of_k(shape);
     const Operand* v = static_cast<const Operand*>(task.packed_v) + block * amx_operands_of_v(shape);
     if (task.packed_k == nullptr) {
@@ -157,9 +157,9 @@ bool amx_forward_blocks(const ForwardTask& task, AmxForwardScratch& s, Interval 
     for (int64_t t = 0; t < tiles; ++t) {
       ForwardTile& tile = s.softmax.tiles[t];
       const Interval& seen = tile.visible.any;
-      if (seen.begin >= first_key + kAmxKeys || first_key >= seen.end) continue;
+      if (seen.begin >= first_key + kKeyBlock || first_key >= seen.end) continue;
       const int64_t begin = larger(0, seen.begin - first_key) / kTileStep * kTileStep,
-                    end = smaller(kAmxKeys, round_up(seen.end - first_key, kTileStep));
+                    end = smaller(kKeyBlock, round_up(seen.end - first_key, kTileStep));
       visit_block<Score>(shape, s, {&tile, k, v, first_key, begin, end}, pending);
     }
   }

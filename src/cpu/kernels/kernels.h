@@ -164,7 +164,8 @@ struct ColumnSumTask {
 struct Kernels {
   int lanes;
   int query_tile;       // queries of one register tile
-  int key_block;        // keys of one step
+  int key_block;        // keys of one block, in forward
+  int backward_block;   // in backward
   int tile_rows;        // keys (or head dimensions) of one register tile
   bool bf16_dot;        // takes only bf16 and uses the bf16 dot-product instruction
   bool tile_registers;  // forward and backward use AMX's, which the system must have permitted; few_queries does not

@@ -43,13 +43,13 @@ FOVEA_INLINE OperandVec load_values(const char* row, int64_t stride, int64_t d, 
   return load_key_operands<kElement>(row, next);
 }
 
-// Packs V as [dim_v / kTileRows][kKeyBlock / kPairs][kTileRows]. Keys from `keys` on are zero.
+// Packs V as [dim_v / kTileRows][kKeyBlock / kPairs][kTileRows], in whole register tiles. Keys from `keys` on are zero.
 template <Element kElement>
 void pack_values(const InputRows& v, int64_t first_key, int64_t keys, int64_t dim, Operand* to) {
   constexpr int64_t kWidth = kElement == Element::fp32 ? 4 : 2, kPanel = kKeyBlock / kPairs * kTileRows;
   const int64_t stride = v.row_stride * kWidth;
   const char* from = static_cast<const char*>(v.data) + first_key * stride;
-  for (int64_t key = 0; key < kKeyBlock; key += kPairs, from += kPairs * stride, to += kTileRows) {
+  for (int64_t key = 0; key < round_up(keys, kTileRows); key += kPairs, from += kPairs * stride, to += kTileRows) {
     for (int64_t d = 0; d < dim; d += kLanes)
       store_to_panels<0>(to + d / kTileRows * kPanel, kPanel, load_values<kElement>(from, stride, d, dim, key, keys),
                          dim - d);
@@ -59,8 +59,8 @@ void pack_values(const InputRows& v, int64_t first_key, int64_t keys, int64_t di
 void pack_block(const Shape& shape, const InputRows& k, const InputRows& v, int64_t first_key, Operand* packed_k,
                 Operand* packed_v) {
   const int64_t keys = smaller(kKeyBlock, shape.len_k - first_key);
-  for (int64_t r = 0; r < kKeyBlock; r += kTileRows, packed_k += key_steps(shape) * kTileRows)
-    pack_rows<kTileRows>(k, first_key + r, larger(0, smaller(kTileRows, keys - r)), shape.dim_qk, packed_k);
+  for (int64_t r = 0; r < keys; r += kTileRows, packed_k += key_steps(shape) * kTileRows)
+    pack_rows<kTileRows>(k, first_key + r, smaller(kTileRows, keys - r), shape.dim_qk, packed_k);
   if constexpr (kBf16Dot) {
     pack_values<Element::bf16>(v, first_key, keys, shape.dim_v, packed_v);
   } else if (v.element == Element::fp32) {

@@ -121,14 +121,14 @@ inline void add_columns_part(const Operand* columns, int64_t dim, int64_t begin,
   }
 }
 
-// Packs a block of kKeys keys as a, for contraction over keys: [tile of head dimensions][step][16][16 pairs]. Keys from
-// `keys` on are zero.
+// Packs a block of kKeys keys as a, for contraction over keys: [tile of head dimensions][step][16][16 pairs]. Steps
+// without keys are left out; keys from `keys` on are zero.
 template <int64_t kKeys>
 inline void pack_key_tiles(const InputRows& rows, int64_t first_key, int64_t keys, int64_t dim, Operand* to) {
   const int64_t stride = rows.row_stride * static_cast<int64_t>(sizeof(uint16_t));
   const char* const first = static_cast<const char*>(rows.data) + first_key * stride;
   constexpr int64_t kSteps = kKeys / kTileStep;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < divide_up(keys, kTileStep); ++step) {
     for (int64_t d = 0; d < dim; d += kTileSide) {
       Vec x[kTileSide];
       for (int i = 0; i < kTileSide; ++i) {

@@ -50,6 +50,7 @@ constexpr Kernels table() {
   t.lanes = kLanes;
   t.query_tile = kQueries;
   t.key_block = kKeyBlock;
+  t.backward_block = kBackwardKeys;
   t.tile_rows = kTileRows;
   t.bf16_dot = kBf16Dot;
   t.packed_k_bytes = packed_k_bytes;

@@ -23,7 +23,6 @@ int64_t amx_forward_scratch_bytes(const Shape& shape, int64_t rows, bool packs_i
 constexpr Kernels amx_table() {
   Kernels t = table();
   t.tile_registers = true;
-  t.key_block = kAmxKeys;
   t.packed_k_bytes = amx_packed_k_bytes;
   t.packed_v_bytes = amx_packed_v_bytes;
   t.forward_scratch_bytes = amx_forward_scratch_bytes;

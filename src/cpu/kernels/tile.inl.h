@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kKeyBlock = 96;  // a multiple of every tile's rows; P of a block fits in the L1 cache
+constexpr int64_t kKeyBlock = 96 * kPairs;  // a multiple of every tile's rows; P of a block fits in the L1 cache
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {
@@ -89,8 +89,6 @@ inline void find_visible(const Shape& shape, int64_t first_row, int64_t rows, Vi
   }
 }
 
-constexpr int64_t kMostBlockKeys = 192;  // of a key block of any kernel
-
 // The lanes' intervals of visible keys, relative to one key block; as floats, so that lanes compare key positions.
 struct EdgeMask {
   alignas(64) float begin[kQueries];
@@ -98,8 +96,8 @@ struct EdgeMask {
 
   void set(const Visibility& v, int64_t first_key) {
     for (int w = 0; w < kQueries; ++w) {
-      begin[w] = static_cast<float>(larger(0, smaller(kMostBlockKeys, v.lane[w].begin - first_key)) - 1);
-      end[w] = static_cast<float>(larger(0, smaller(kMostBlockKeys, v.lane[w].end - first_key)));
+      begin[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].begin - first_key)) - 1);
+      end[w] = static_cast<float>(larger(0, smaller(kKeyBlock, v.lane[w].end - first_key)));
     }
   }
 
