@@ -13,9 +13,9 @@ STYLE = Path(__file__).parent / "templates/page.mplstyle"  # fonts and widths
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
 # On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too.
-COLOURS = {"#0072b2": "#1e91d1", "#c44e00": "#d8691f", "#008060": "#169d7b", "#a8488a": "#c06da6", "#8a6500": "#ae8619",
-           "#6a51a3": "#9784c2", "#b3123f": "#e75880", "#00808a": "#189ba5", "#7a4a2b": "#c0794b", "#4d5a6b": "#7d8da1",
-           "#4f7a1c": "#649b24", "#d0307f": "#db629e", "#1f3f8f": "#698ade", "#000000": "#8a8a8a"}
+COLOURS = {"#0072b2": "#10cbff", "#c44e00": "#f3952b", "#008060": "#3ae9b1", "#a8488a": "#b161be", "#8a6500": "#e5d442",
+           "#6a51a3": "#c197ff", "#b3123f": "#e36373", "#00808a": "#069085", "#7a4a2b": "#ad751e", "#4d5a6b": "#94a1ae",
+           "#4f7a1c": "#78b03b", "#d0307f": "#fe9db5", "#1f3f8f": "#4681e1", "#000000": "#d3d9cf"}
 HALF = Outline.wedge(-90, 90)  # of a disc
 MARKERS = dict(zip([*"os^DvPX<>ph*d", HALF], "●■▲◆▼✚✖◀▶⬟⬢★♦◗"))  # beside them, how they look in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]

@@ -107,7 +107,9 @@ TEST(Engine, LongKeysOfFewQueries) {
 
 // Tiles of 16 rows and 32 values. 600 query rows are several slabs, 1100 keys two chunks.
 TEST(Engine, TileRegisters) {
-  sweep("b=1 hq=1 lq=17,32,33,65 lk=1,31,32,33,96,97,191,192,193,385 d=16 dtype=bf16 mask=none,causal_bottom_right seed=17");
+  sweep(
+      "b=1 hq=1 lq=17,32,33,65 lk=1,31,32,33,96,97,191,192,193,385 d=16 dtype=bf16 mask=none,causal_bottom_right "
+      "seed=17");
   sweep("b=1 hq=2 hkv=1 lq=300 lk=330 d=15,32,33,80 dv=33 dtype=bf16 mask=causal_top_left seed=18");
   sweep("b=1 hq=1 lq=40 lk=1100 d=48 dv=16 dtype=bf16 data=peaked seed=19");
 }

@@ -27,11 +27,27 @@ def test_names_differ_in_colour_and_marker():
     assert len({(made[f"x{n}"].colour, made[f"x{n}"].dashes) for n in range(40)}) == 40
 
 
+def linear(colour: str) -> list[float]:
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+
+
+def oklab(colour: str) -> np.ndarray:
+    """Lightness and two hues in which equal distances look alike (Ottosson 2020)."""
+    cones = np.cbrt(np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
+                              [0.0883024619, 0.2817188376, 0.6299787005]]) @ linear(colour))
+    return np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
+                     [0.0259040371, 0.7827717662, -0.8086757660]]) @ cones
+
+
+@pytest.mark.parametrize("colours, least", [(list(looks.COLOURS), 0.06), (list(looks.COLOURS.values()), 0.14)])
+def test_no_two_colours_look_alike(colours, least):
+    for one, other in itertools.combinations(colours, 2):
+        assert np.linalg.norm(oklab(one) - oklab(other)) > least, (one, other)
+
+
 def contrast(*colours: str) -> float:
     """As WCAG defines it."""
-    def linear(part: float) -> float:
-        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-    of = [sum(share * linear(part) for share, part in zip((0.2126, 0.7152, 0.0722), to_rgb(one))) for one in colours]
+    of = [sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear(one))) for one in colours]
     return (max(of) + 0.05) / (min(of) + 0.05)
 
 
