@@ -10,7 +10,6 @@ from .table import rate, ratio, size
 from .tables import passes_of
 from .vocabulary import listed, short
 
-
 MODEL = ("model", "layers", "width", "heads", "hidden", "vocabulary")
 
 
@@ -22,15 +21,18 @@ def headline(study: Study) -> str:
 
 
 def winners(study: Study) -> list[str]:
-    """Who won the configurations that the same set of implementations ran; the largest set first."""
-    contenders = study.rows.groupby("at").impl.agg(frozenset)
-    sets = contenders[contenders.map(len) > 1].value_counts()
+    """Who won the configurations that the same set of implementations ran; the largest set first. The library's own
+    implementations are one, Fovea, where it ran one, mostly by its choice."""
+    rows, own = study.rows, study.rows[study.rows.kind == "library"]
+    if own.impl.nunique() > 1:
+        alone = own.index[own.groupby("at").impl.transform("nunique") == 1]
+        rows = rows.assign(impl=rows.impl.where(~rows.index.isin(alone), "Fovea"))
+    contenders = rows.groupby("at").impl.agg(frozenset)
     said = []
-    for names, cells in sets.items():
-        rows = study.rows[study.rows["at"].map(contenders).map(lambda one: one == names)]
-        wins = rows[rows.best].impl.value_counts()
+    for names, cells in contenders[contenders.map(len) > 1].value_counts().items():
+        wins = rows[rows.best & rows["at"].map(contenders).map(names.__eq__)].impl.value_counts()
         won = f": {', '.join(f'{name} in {n}' for name, n in wins.items())}" if len(wins) else ""
-        shared = [name for name in study.implementations if name in names]
+        shared = [name for name in [*study.implementations, "Fovea"] if name in names]
         said.append(f"In {wins.sum()} of the {plural(cells, 'configuration')} of {', '.join(shared[:-1])} and "
                     f"{shared[-1]}, one implementation is clearly faster than every other{won}.")
     return said

@@ -146,8 +146,7 @@ class Book:
         if not row.timed:
             return Side(words.status(row.status), ranked=False, note=row.reason, row=row, name=row.role)
         return Side("", row.mean, row.std, row.min, row.mean * row.n, row.held, row.ranked, words.marks(row.flags),
-                    row.impl if is_own else "", row,
-                    name=self.report.says.get("own", row.role) if is_own else row.role)
+                    row.impl if is_own else "", row, name=self.report.says.get("own", row.role) if is_own else row.role)
 
     def printed(self, one: Row) -> Side:
         side = Side(one.word, one.mean, one.std, one.min, one.sum, one.memory, name=one.name)

@@ -3,7 +3,7 @@
 import pytest
 from conftest import line, row
 
-from fovea_report.observations import headline
+from fovea_report.observations import headline, winners
 from fovea_report.pictures import pictures_of
 from fovea_report.study import fit_power_laws, make_study, over_baseline, over_peers, short_machines, speed_ups
 from fovea_report.tables import memory_table, rate_tables, time_tables
@@ -181,6 +181,15 @@ def test_wins_are_counted_over_cells_with_the_same_implementations(study):
     assert ("In 2 of the 2 configurations of naive and cpu.avx2, one implementation is clearly faster than every "
             "other: cpu.avx2 in 2." in headline(made))
     assert "torch.sdpa 1" not in headline(made)
+
+
+def test_implementations_that_the_library_chose_among_win_together(study):
+    chosen = [row("naive", 2), row("cpu.avx512", 1), row("naive", 2, dtype="bf16"),
+              row("cpu.avx512_bf16", 1, dtype="bf16")]
+    assert ("In 2 of the 2 configurations of naive and Fovea, one implementation is clearly "
+            "faster than every other: Fovea in 2." in headline(study(chosen)))
+    both = study([*chosen, row("cpu.avx512", 3, dtype="bf16")])
+    assert any("of naive, cpu.avx512 and cpu.avx512_bf16, one" in said for said in winners(both))
 
 
 @pytest.mark.parametrize("keys", [
