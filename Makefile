@@ -2,7 +2,7 @@
 .PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
-DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=DIGEST -P cmake/source_digest.cmake | cut -c -12)
+DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
 RECORDS = out/quick-$(shell git describe --always --dirty)-$(DIGEST).jsonl
 PROFILE = $(RECORDS:.jsonl=-profile.jsonl)
 

@@ -1,4 +1,4 @@
-# Writes ${OUTPUT}: the commit the sources stand at, whether they differ from it, and their digests. Touches the file only on a change.
+# Writes ${OUTPUT}: the commit the sources stand at, whether they differ from it, and their digest. Touches the file only on a change.
 execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short=12 HEAD
                 OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE FAILED)
 if(FAILED)
@@ -18,7 +18,6 @@ file(CONFIGURE OUTPUT ${OUTPUT} CONTENT [[
 namespace fovea::program {
 inline constexpr char kSourceCommit[] = "@COMMIT@";
 inline constexpr char kSourceDigest[] = "@DIGEST@";
-inline constexpr char kGpuSourceDigest[] = "@GPU_DIGEST@";  // without the CPU's kernels
 inline constexpr bool kSourceDirty = @DIRTY@;
 inline constexpr char kBuildCompiler[] = "@COMPILER@";
 inline constexpr char kBuildType[] = "@BUILD_TYPE@";

@@ -127,7 +127,6 @@ void print_json(const Machine& machine, bool quick) {
                  {"ceilings", quick ? Rates{} : probe_all(machine.threads)},
                  {"gpu_ceilings", quick ? Rates{} : probe_gpu(true)},
                  {"source_digest", kSourceDigest},
-                 {"gpu_source_digest", kGpuSourceDigest},
                  {"operations", operation_words()},
                  {"implementations", implementations_json()},
                  {"vocabulary", vocabulary()},

@@ -16,7 +16,7 @@ words = sys.argv[1:]
 here = os.path.dirname(os.path.abspath(__file__))
 if words[0] == "info":
     print(json.dumps({"facts": {"gpu": open(here + "/gpu").read(), "gpu_driver": "580.1, CUDA 13.0"},
-                      "gpu_source_digest": "0"}))
+                      "source_digest": "0"}))
     sys.exit()
 record = words[words.index("-o") + 1]
 bad = record == "graph.jsonl" and os.path.exists(here + "/bad")
