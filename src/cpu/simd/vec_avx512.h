@@ -80,8 +80,9 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return _mm512_scalef_ps(p, n);
 }
 
-// The exponent less the nearest whole number; multiply_by_power(p, power) is p times 2 to that number. Intel's
-// processors with AMX reduce twice as fast as they round; Zen 4 does not. What is left of -infinity is 0 either way.
+// The exponent less the nearest whole number; multiply_by_power(p, power) is p times 2 to that number. vreduceps has
+// twice the rate of a rounding instruction on Intel's processors with AMX, and gains nothing on Zen 4. It needs no lower
+// bound: of -infinity it leaves 0.
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #ifdef FOVEA_REDUCES_EXPONENTS

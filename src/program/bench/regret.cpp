@@ -17,7 +17,7 @@
 namespace fovea::program {
 namespace {
 
-constexpr std::size_t kListed = 5;       // problems
+constexpr std::size_t kListed = 5;  // problems
 constexpr double kWorthListing = 1.05;
 
 struct Regret {
