@@ -153,6 +153,22 @@ TEST_P(Baselines, RunOnAnExternalThreadPool) {
   EXPECT_TRUE(verification::check_forward(c.problem, tensors.forward(), 1).ok);
 }
 
+TEST_P(Baselines, AnExternalPoolThatSkipsATaskIsAnError) {
+  const verification::AttentionCase c = verification::attention_case("hq=4 lq=90 d=16");
+  const verification::CaseTensors tensors = verification::make_tensors(c);
+  AttentionOptions options = options_for(c, GetParam());
+  const ExternalThreadPool thread_pool{3, nullptr,
+                                       [](void*, std::int64_t, void (*)(void*, std::int64_t, int), void*) {}};
+  options.thread_pool = &thread_pool;
+  try {
+    attention_forward(tensors.forward(), options);
+    ADD_FAILURE() << "nothing was said";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::error);
+    EXPECT_EQ(error.details().argument, "thread_pool");
+  }
+}
+
 TEST_P(Baselines, StopWhenCancelled) {
   const verification::AttentionCase c = verification::attention_case("pass=e2e lq=64 d=16");
   verification::CaseTensors tensors = verification::make_tensors(c);
@@ -204,6 +220,23 @@ TEST_P(Baselines, RefuseStateSavedForAnotherProblem) {
   EXPECT_TRUE(refuses(other_scale));
   EXPECT_TRUE(refuses(other_form));
   EXPECT_FALSE(refuses(right));
+}
+
+TEST_P(Baselines, RefuseAScaleBeyondFp32) {
+  const verification::AttentionCase c = verification::attention_case("lq=8 d=8");
+  const verification::CaseTensors tensors = verification::make_tensors(c);
+  for (const double scale : {1e39, -1e300, 1e-40, -1e-300}) {
+    AttentionOptions options = options_for(c, GetParam());
+    options.scale = scale;
+    try {
+      attention_forward(tensors.forward(), options);
+      ADD_FAILURE() << scale << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::unsupported);
+      EXPECT_NE(std::string(error.what()).find("scale"), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(std::isnan(static_cast<const float*>(tensors.out.view().data)[0])) << "written before the refusal";
+  }
 }
 
 TEST_P(Baselines, RefuseToPromiseReproducibility) {

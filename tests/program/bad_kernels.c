@@ -128,6 +128,19 @@ int writes_behind_out(const call_t* c) {
   return code;
 }
 
+int writes_behind_lse(const call_t* c) {
+  const int code = right(c);
+  memset((char*)c->lse.data + c->batch * c->heads_q * c->len_q * (int64_t)sizeof(float), 0, 64);
+  return code;
+}
+
+int writes_behind_dv(const call_t* c) {
+  const int code = right(c);
+  if (c->pass != 0)
+    memset((char*)c->dv.data + c->batch * c->heads_kv * c->len_k * c->dim_v * (int64_t)sizeof(float), 0, 64);
+  return code;
+}
+
 int writes_nothing(const call_t* c) { return c->size > 0 ? FOVEA_BENCH_OK : FOVEA_BENCH_ERROR; }
 
 int forgets_gradients(const call_t* c) {

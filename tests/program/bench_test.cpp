@@ -113,6 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Mismatches, BadKernels,
                                                    1},
                                          BadKernel{"idle_when_timed", "mismatch", "out was not written", 1},
                                          BadKernel{"writes_behind_out", "mismatch", "wrote behind the end of out", 1},
+                                         BadKernel{"writes_behind_lse", "mismatch", "wrote behind the end of lse", 1},
                                          BadKernel{"writes_nothing", "mismatch", "out was not written", 1}),
                          [](const auto& test) { return test.param.symbol; });
 
@@ -129,6 +130,12 @@ TEST(Bench, BytesBehindAWholePageAreGuardedToo) {
   const Row row = only(bench("lq=64 d=16", bad_kernel("writes_behind_out"), 1));
   EXPECT_EQ(row.status, "mismatch");
   EXPECT_EQ(row.reason, "wrote behind the end of out");
+}
+
+TEST(Bench, BytesBehindAGradientAreGuarded) {
+  const Row row = only(bench("lq=8 d=4 pass=bwd", bad_kernel("writes_behind_dv"), 1));
+  EXPECT_EQ(row.status, "mismatch");
+  EXPECT_EQ(row.reason, "wrote behind the end of dv");
 }
 
 // The child has the worker's end of the pipe, so the pipe stays open.

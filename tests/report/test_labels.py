@@ -1,5 +1,6 @@
 """Labels: every sentence, row, panel and title tells its cells from all others."""
 
+import itertools
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ENVIRONMENT, ROOT, line, row
 
+from fovea_report import drawing, looks
 from fovea_report.observations import observations
 from fovea_report.pictures import pictures_of
 from fovea_report.published_pages import Page, pages
@@ -60,6 +62,19 @@ def test_panels_of_the_committed_records_have_one_title_each(committed, publishe
         titles = [panel.title for one in made if (one.kind, one.name.split("-")[1]) == (kind, pass_)
                   for panel in one.panels]
         assert repeated(titles) == [], (kind, pass_)
+    empty = [panel.title for one in made for panel in one.panels if all(each.points.empty for each in panel.series)]
+    assert empty == []
+
+
+def test_heads_of_the_widest_panels_do_not_meet(committed, published):
+    made = [one for one in pictures_of(committed, published) if len(one.panels) > 1]
+    widest = max(made, key=lambda one: max(len(panel.title) for panel in one.panels))
+    figure = drawing.together(widest, looks.Looks(committed.implementations, committed.own(committed.all)))
+    figure.draw_without_rendering()
+    heads = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+    assert len(heads) == len(widest.panels)
+    assert all(figure.bbox.x0 <= head.x0 and head.x1 <= figure.bbox.x1 for head in heads)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(heads, 2))
 
 
 @pytest.mark.parametrize("keys", [

@@ -153,8 +153,10 @@ def test_the_legend_shows_the_points_as_they_are_drawn(study, kind):
 
 def test_a_roof_is_of_one_number_of_threads(study):
     made = pictures_of(study([row("naive", n, threads=n, lq=length) for n in (1, 2) for length in (512, 1024)]), [])
-    titles = [panel.title for one in made if one.kind == "roofline" for panel in one.panels]
-    assert titles == ["fp32, cpu, 1 thread", "fp32, cpu, 2 threads"]
+    panels = [panel for one in made if one.kind == "roofline" for panel in one.panels]
+    assert [panel.title for panel in panels] == ["fp32, cpu, 1 thread", "fp32, cpu, 2 threads"]
+    # Of a shape only its longest length is drawn.
+    assert all(len(series.points) == 1 for panel in panels for series in panel.series)
 
 
 def test_the_words_of_a_roof_stand_above_it(study):
@@ -280,6 +282,7 @@ def test_exponents_stand_below_the_lines(study):
                  for line in axes.get_lines() if len(line.get_ydata()))
     legend = axes.get_legend().get_window_extent()
     assert legend.y1 <= lowest and legend.x0 >= axes.bbox.x0
+    assert len({handle.get_marker() for handle in axes.get_legend().legend_handles}) == len(names)
 
 
 def test_lines_that_coincide_all_have_markers(study):
@@ -313,8 +316,11 @@ def test_words_of_missing_points_stand_inside_the_panel(study, missing):
     growth = next(one for one in pictures_of(study(rows), []) if one.kind == "growth")
     figure = drawing.together(growth, looks.Looks(["onnxruntime", "cpu.avx2"]))
     figure.draw_without_rendering()
-    word = next(one for one in figure.axes[0].texts if one.get_text() == "unsupported")
-    assert word.get_window_extent().x0 >= figure.axes[0].bbox.x0
+    axes, style = figure.axes[0], looks.Looks(["onnxruntime", "cpu.avx2"])
+    word = next(one for one in axes.texts if one.get_text() == "unsupported")
+    assert word.get_window_extent().x0 >= axes.bbox.x0
+    beside = next(line for line in axes.get_lines() if line.get_transform() == axes.get_xaxis_transform())
+    assert beside.get_marker() == style["onnxruntime"].marker and list(beside.get_xdata()) == list(missing)
 
 
 def test_published_b_keeps_its_line_of_failures(study):
