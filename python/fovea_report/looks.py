@@ -12,10 +12,11 @@ from matplotlib.path import Path as Outline
 STYLE = Path(__file__).parent / "templates/page.mplstyle"  # fonts and widths
 INK, SOFT, LINE, PAPER, LOSS = "#1d2430", "#5b6575", "#dfe3ea", "#ffffff", "#f6ebe4"
 DARK = {INK: "#e4e8ef", SOFT: "#9aa5b5", LINE: "#2e3643", PAPER: "#14181f", LOSS: "#2a211c"}
-# On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too.
+# On light and on dark paper: contrasts of at least 3:1, neighbours far apart for colour-blind readers too. None is
+# #000000: an SVG leaves out this colour of a word, which then stays black on dark paper.
 COLOURS = {"#0072b2": "#10cbff", "#c44e00": "#f3952b", "#008060": "#3ae9b1", "#a8488a": "#b161be", "#8a6500": "#e5d442",
            "#6a51a3": "#c197ff", "#b3123f": "#e36373", "#00808a": "#069085", "#7a4a2b": "#ad751e", "#4d5a6b": "#94a1ae",
-           "#4f7a1c": "#78b03b", "#d0307f": "#fe9db5", "#1f3f8f": "#4681e1", "#000000": "#d3d9cf"}
+           "#4f7a1c": "#78b03b", "#d0307f": "#fe9db5", "#1f3f8f": "#4681e1", "#010101": "#d3d9cf"}
 HALF = Outline.wedge(-90, 90)  # of a disc
 MARKERS = dict(zip([*"os^DvPX<>ph*d", HALF], "●■▲◆▼✚✖◀▶⬟⬢★♦◗"))  # beside them, how they look in a line of text
 DASHES = ["-", (0, (6, 1.5)), (0, (2.5, 1.5)), (0, (6, 1.5, 1.5, 1.5))]

@@ -332,6 +332,14 @@ def test_published_b_keeps_its_line_of_failures(study):
     assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2
 
 
+def test_words_in_the_colour_of_a_name_follow_the_paper():
+    figure = drawing.Figure()
+    for colour in looks.COLOURS:
+        figure.text(0.5, 0.5, "OOM", color=colour)
+    svg = drawing.svg_of(figure, "words")
+    assert all(f"var(--{colour[1:]})" in svg for colour in looks.COLOURS)
+
+
 def test_a_png_keeps_the_colours_of_its_names():
     shades = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
     own = [tuple(bytes.fromhex(colour[1:])) for colour in (*looks.COLOURS, looks.PAPER, looks.INK)]
