@@ -314,9 +314,10 @@ def test_words_of_missing_points_stand_inside_the_panel(study, missing):
     rows = [row("cpu.avx2", n, lq=n) for n in (512, 1024, 2048, 4096)]
     rows += [row("onnxruntime", status="unsupported" if n in missing else "ok", lq=n) for n in (512, 1024, 2048, 4096)]
     growth = next(one for one in pictures_of(study(rows), []) if one.kind == "growth")
-    figure = drawing.together(growth, looks.Looks(["onnxruntime", "cpu.avx2"]))
+    style = looks.Looks(["onnxruntime", "cpu.avx2"])
+    figure = drawing.together(growth, style)
     figure.draw_without_rendering()
-    axes, style = figure.axes[0], looks.Looks(["onnxruntime", "cpu.avx2"])
+    axes = figure.axes[0]
     word = next(one for one in axes.texts if one.get_text() == "unsupported")
     assert word.get_window_extent().x0 >= axes.bbox.x0
     beside = next(line for line in axes.get_lines() if line.get_transform() == axes.get_xaxis_transform())
