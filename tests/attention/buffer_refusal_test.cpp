@@ -65,6 +65,13 @@ TEST(Refusal, BuffersThatOverlapATensor) {
        }),
        "workspace",
        {"`saved`"}},
+      {"workspace of one byte over saved",
+       [](Call& c) {
+         c.options.workspace = {c.scratch + 512, 1};
+         c.forward.saved = c.backward.saved = {c.scratch + 512, 64};
+       },
+       "workspace",
+       {"`saved`", "1 bytes"}},
   });
   Call call;
   q(call, call.scratch + 512);

@@ -2,7 +2,10 @@
 // tensors, accumulation, wide results.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "core/float16.h"
 #include "engine.h"
@@ -129,25 +132,72 @@ TEST(Contract, EachGradientAloneHasTheSameBits) {
   }
 }
 
+// Of every row: the sum of out times dout, in double precision.
+std::vector<float> deltas(const CaseTensors& t) {
+  const Sizes sizes = t.out.view().sizes;
+  std::vector<float> all(static_cast<std::size_t>(elements(t.out) / sizes[3]));
+  for (std::size_t row = 0; row < all.size(); ++row) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < sizes[3]; ++d) {
+      const auto i = static_cast<std::int64_t>(row) * sizes[3] + d;
+      sum += static_cast<double>(value(t.out, i)) * static_cast<double>(value(t.dout, i));
+    }
+    all[row] = static_cast<float>(sum);
+  }
+  return all;
+}
+
 TEST(Contract, AGivenDeltaReplacesOut) {
   const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=16 seed=6");
   for (const std::string& name : available(c.problem)) {
     const CaseTensors t = solve(c, name);
-    std::vector<float> delta(120);
-    for (std::size_t row = 0; row < delta.size(); ++row) {
-      double sum = 0;
-      for (std::int64_t d = 0; d < 16; ++d) {
-        const auto i = static_cast<std::int64_t>(row) * 16 + d;
-        sum += static_cast<double>(value(t.out, i)) * static_cast<double>(value(t.dout, i));
-      }
-      delta[row] = static_cast<float>(sum);
-    }
+    std::vector<float> delta = deltas(t);
     BackwardTensors tensors = t.backward();
     tensors.out = {};
     tensors.delta = contiguous(delta.data(), {1, 2, 60, 1});
     attention_backward(tensors, forced(c, name));
     const auto verdict = verification::check_backward(describe(tensors, forced(c, name)), tensors, 1);
     EXPECT_TRUE(verdict.ok) << name << verdict.reason();
+  }
+}
+
+// Backward sums delta from an out of fp32 as exactly as fp32 does, also where products take bf16.
+TEST(Contract, AnOutOfFp32GivesTheGradientsOfItsDelta) {
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=2 lq=60 lk=90 d=48 dtype=bf16 seed=13");
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors by_out = verification::make_tensors(c, DType::fp32),
+                      by_delta = verification::make_tensors(c, DType::fp32);
+    for (const CaseTensors* t : {&by_out, &by_delta}) attention_forward(t->forward(), forced(c, name));
+    attention_backward(by_out.backward(), forced(c, name));
+    std::vector<float> delta = deltas(by_delta);
+    BackwardTensors tensors = by_delta.backward();
+    tensors.out = {};
+    tensors.delta = contiguous(delta.data(), {1, 2, 60, 1});
+    attention_backward(tensors, forced(c, name));
+    double difference = 0, all = 0;
+    for (std::int64_t i = 0; i < elements(by_out.dq); ++i) {
+      difference += std::abs(static_cast<double>(value(by_out.dq, i)) - static_cast<double>(value(by_delta.dq, i)));
+      all += std::abs(static_cast<double>(value(by_delta.dq, i)));
+    }
+    EXPECT_LT(difference, 2e-4 * all) << name << ": an out rounded to bf16 changes four times as much";
+  }
+}
+
+TEST(Contract, ARaisedFlagCancels) {
+  const AttentionCase c = verification::attention_case("pass=e2e b=1 hq=1 lq=300 lk=300 d=16 dtype=bf16");
+  const std::atomic<bool> raised{true};
+  for (const std::string& name : available(c.problem)) {
+    const CaseTensors tensors = solve(c, name);
+    AttentionOptions options = forced(c, name);
+    options.cancel = &raised;
+    for (const bool forward : {true, false}) {
+      try {
+        forward ? attention_forward(tensors.forward(), options) : attention_backward(tensors.backward(), options);
+        ADD_FAILURE() << name << " ran to its end";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::cancelled) << name;
+      }
+    }
   }
 }
 

@@ -52,11 +52,13 @@ TEST(Engine, LongerThanFourBlocks) {
 
 // Bounds around blocks of keys and tiles of queries.
 TEST(Engine, Windows) {
-  sweep("b=1 hq=2 hkv=1 lq=211 d=17 mask=window left=0,24,96,97 right=0,96 seed=6");
+  sweep("b=1 hq=2 hkv=1 lq=211 d=17 dtype=fp32,bf16 mask=window left=0,24,96,97 right=0,96 seed=6");
   sweep(
       "b=1 hq=3 hkv=1 lq=60,300 lk=300,60 d=24 dtype=fp32,bf16 mask=window_top_left,window_bottom_right "
       "left=5,unlimited right=2,33 seed=7");
   sweep("b=1 hq=1 lq=1300 d=8 dtype=fp32,bf16 mask=window left=100 right=0 seed=11");  // two chunks of keys
+  // Several tiles of queries in a task.
+  sweep("b=8 hq=4 lq=130 d=40 dtype=fp32,bf16 mask=window left=33 right=0 seed=23");
 }
 
 TEST(Engine, HeadDimensions) {

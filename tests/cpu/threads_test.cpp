@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -221,6 +222,16 @@ TEST(Threads, AnItemThatReturnsFalseStopsTheRest) {
   std::atomic<int> done{0};
   EXPECT_FALSE(for_each_item(nullptr, 2, 100000, [&](std::int64_t item, int) { return ++done, item != 10; }));
   EXPECT_LT(done, 100000);
+}
+
+// Workers spin for a moment after a call, then sleep.
+TEST(Threads, IdleWorkersTakeNoProcessorTime) {
+  EXPECT_TRUE(for_each_item(nullptr, 3, 100, [](std::int64_t, int) { return true; }));
+  const auto seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // of all threads
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_LT(seconds() - before, 0.1);
 }
 
 TEST(Threads, ARaisedFlagCancels) {
