@@ -250,6 +250,15 @@ TEST(Refusal, PointersNotAlignedToElements) {
       {"out", [off](Call& c) { off(c.forward.out); }, "out", {"multiple of 4 bytes"}, true, false},
       {"dq", [off](Call& c) { off(c.backward.dq); }, "dq", {"multiple of 4 bytes"}, false, true},
   });
+  // The scratch memory begins at a multiple of 64 bytes.
+  const auto at = [](std::size_t bytes) {
+    return
+        [bytes](Call& c) { c.k_is([&](TensorView& view) { view.data = reinterpret_cast<char*>(c.scratch) + bytes; }); };
+  };
+  expect_all_refused({
+      {"k at 6", at(6), "k", {"address ending in 6\n", "multiple of 4 bytes"}},
+      {"k at 74", at(74), "k", {"address ending in 10\n", "multiple of 4 bytes"}},
+  });
 }
 
 TEST(Refusal, Devices) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "cpu/measure/probe_table.h"
@@ -107,6 +109,27 @@ TEST(Probes, CeilingsArePositive) {
   EXPECT_EQ(bf16_dot_flops_per_second(1, 0.01) > 0, missing(Isa::avx512_bf16).empty());
   EXPECT_EQ(bf16_tile_flops_per_second(1, 0.01) > 0, missing(Isa::amx).empty() && tile_registers_refusal().empty());
   EXPECT_GT(read_bandwidth(2, 0.01, 1 << 24), 1e7);
+  EXPECT_GT(read_bandwidth(1, 0.01), 1e7) << "a read behind so much memory is a fault";
+}
+
+// Two measurements may differ, so there are several; a wrong count of operations shows in each of them.
+TEST(Probes, ARateCountsTheOperationsOfItsProbe) {
+  const auto best_rate = [] {
+    double best = 0;
+    for (int n = 0; n < 20; ++n) {
+      const auto start = std::chrono::steady_clock::now();
+      const double operations = kScalarProbes.fma_peak(200'000);
+      best =
+          std::max(best, operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+  };
+  bool agrees = false;
+  for (int n = 0; n < 5 && !agrees; ++n) {
+    const double ratio = fma_flops_per_second(Isa::scalar, 1, 0.02) / best_rate();
+    agrees = 0.67 < ratio && ratio < 1.5;
+  }
+  EXPECT_TRUE(agrees);
 }
 
 // A product of lanes and chains, twice: a multiply-add is two operations. A dot product of two bf16 is four.
