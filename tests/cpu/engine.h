@@ -36,6 +36,17 @@ std::vector<std::string> available(const AttentionProblem& problem);
 // The tables of kernels that the machine can run, and of the emulated ones.
 std::vector<const Kernels*> all_kernels();
 
+// The status with which a call ends.
+template <class Call>
+Status status_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return Status::ok;
+}
+
 inline AttentionOptions forced(const verification::AttentionCase& c, std::string_view name, int threads = 1) {
   AttentionOptions options = verification::options_of(c);
   options.implementation = name;

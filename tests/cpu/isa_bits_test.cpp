@@ -34,7 +34,8 @@ struct Bit {
   int number;
 };
 
-Bit hidden{};
+constexpr Bit kNone{.leaf = ~0u, .subleaf = 0, .in = 0, .number = 0};
+Bit hidden = kNone;
 
 int given_cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
   *eax = *ebx = *ecx = *edx = ~0u;
@@ -58,7 +59,7 @@ namespace {
 
 // Expects that the answer of `missing` changes without each of the register's bits that are needed, and no other.
 void expect_needs(std::string (*missing)(), unsigned leaf, unsigned subleaf, int in, const std::set<int>& needed) {
-  hidden = {.leaf = ~0u, .subleaf = 0, .in = 0, .number = 0};
+  hidden = kNone;
   const std::string with_all = missing();
   for (int number = 0; number < 32; ++number) {
     hidden = {leaf, subleaf, in, number};
@@ -71,12 +72,12 @@ void expect_needs(std::string (*missing)(), unsigned leaf, unsigned subleaf, int
 TEST(IsaBits, EachIsAskedFor) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx >> 27 & 1) == 0) GTEST_SKIP() << "no xgetbv";
-  hidden.leaf = ~0u;
+  hidden = kNone;
   if (!missing_avx2().empty()) GTEST_SKIP() << missing_avx2();
   expect_needs(missing_avx2, 1, 0, 2, {12, 27, 29});
   expect_needs(missing_avx2, 7, 0, 1, {5});
   expect_needs(missing_avx512, 7, 0, 1, {5, 16, 17, 30, 31});
-  hidden.leaf = ~0u;
+  hidden = kNone;
   if (!missing_avx512().empty()) GTEST_SKIP() << missing_avx512();
   expect_needs(missing_avx512_bf16, 7, 1, 0, {5});
   expect_needs(missing_amx, 7, 0, 3, {22, 24});

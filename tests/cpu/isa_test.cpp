@@ -112,15 +112,15 @@ TEST(Probes, CeilingsArePositive) {
   EXPECT_GT(read_bandwidth(1, 0.01), 1e7) << "a read behind so much memory is a fault";
 }
 
-// Two measurements may differ, so there are several; a wrong count of operations shows in each of them.
+// What measures is tested by a second measurement. One of five pairs must agree; a wrong count spoils all of them.
 TEST(Probes, ARateCountsTheOperationsOfItsProbe) {
   const auto best_rate = [] {
     double best = 0;
     for (int n = 0; n < 20; ++n) {
       const auto start = std::chrono::steady_clock::now();
       const double operations = kScalarProbes.fma_peak(200'000);
-      best =
-          std::max(best, operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      best = std::max(best, operations / seconds.count());
     }
     return best;
   };

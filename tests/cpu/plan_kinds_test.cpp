@@ -1,10 +1,9 @@
-// The kinds that a plan names: whether the last tile of query rows, or the last block of keys, is not full.
+// The kinds that a plan names: tails of tiles and blocks, and none at all where there is nothing to compute.
 #include "cpu/plan_kinds.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 #include <vector>
 

@@ -241,14 +241,6 @@ TEST(Threads, ARaisedFlagCancels) {
     const CaseTensors tensors = solve(c, forced(c, name));
     AttentionOptions options = forced(c, name, 2);
     options.cancel = &raised;
-    const auto status_of = [](const auto& call) {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.status();
-      }
-      return Status::ok;
-    };
     EXPECT_EQ(status_of([&] { attention_forward(tensors.forward(), options); }), Status::cancelled);
     EXPECT_EQ(status_of([&] { attention_backward(tensors.backward(), options); }), Status::cancelled);
   }
