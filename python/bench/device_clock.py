@@ -2,16 +2,17 @@
 
 The same protocol as src/cuda/measure/stream_timer.cpp: before every run a write that empties the L2 cache and keeps the
 device busy while the host enqueues; a run that the device came to before that is made again behind twice as many
-writes. `hot` puts an untimed run after them; `graph` replays up to 100 runs.
+writes. `hot` puts an untimed run after them; `graph` replays up to 100 runs; `eager` enqueues them in a row.
 `host` is the protocol of src/cuda/measure/call_timer.cpp: how long a call keeps the host, whatever the device does.
 """
 
 import ctypes
 import time
 
+NAMES = {"cold": "cuda_events", "hot": "cuda_events_hot", "graph": "cuda_graph", "eager": "cuda_eager"}
 FLUSH_BYTES = 512 << 20
 MOST_WRITES = 16
-GRAPH_RUNS, GRAPH_SECONDS = 100, 2e-3
+MOST_IN_A_ROW, SECONDS_IN_A_ROW, SETTLING_SECONDS = 100, 2e-3, 0.1
 HOST_CALLS, HOST_LEADING_CALLS, HOST_SETTLING_SECONDS = 32, 4, 0.1
 
 
@@ -29,8 +30,8 @@ class HostClock:
 
 class DeviceClock:
     def __init__(self, torch, timing):
-        self.torch, self.timing, self.graph, self.graph_runs = torch, timing, None, 1
-        self.name = {"cold": "cuda_events", "hot": "cuda_events_hot", "graph": "cuda_graph"}[timing]
+        self.torch, self.timing, self.graph, self.in_a_row = torch, timing, None, 0
+        self.name = NAMES[timing]
         self.stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.stream)  # what kernels enqueue on
         self.flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
@@ -38,21 +39,23 @@ class DeviceClock:
         self.writes = 1  # a power of two
 
     def sample(self, run, runs, lead):
-        if self.timing == "graph" and self.graph is None:
-            self.capture(run)
+        if self.timing in ("graph", "eager") and self.in_a_row == 0:
+            self.choose_runs_in_a_row(run)
+        if self.timing == "eager":
+            self.settle(run)
         self.writes = max(1, self.writes // 2)  # what kept the host may be over
         stretches = [self.run_between_events(run) for _ in range(lead + runs)]
         state = self.state.read()
         self.torch.cuda.synchronize()
-        times = [start.elapsed_time(end) * 1e-3 / self.graph_runs for start, end, _ in stretches]
+        times = [start.elapsed_time(end) * 1e-3 / max(1, self.in_a_row) for start, end, _ in stretches]
         return {"seconds": times[lead:], "host_bound": [early for _, _, early in stretches[lead:]], **state}
 
     def run_between_events(self, run):
         """Two events, and whether the device came to the first before the host had enqueued the second."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        if self.timing == "graph":
+        if self.timing in ("graph", "eager"):
             start.record(self.stream)
-            run() if self.graph is None else self.graph.replay()
+            self.run_in_a_row(run)
             end.record(self.stream)
             return start, end, False
         while True:
@@ -68,15 +71,30 @@ class DeviceClock:
                 return start, end, early
             self.writes *= 2
 
-    def capture(self, run):
+    def run_in_a_row(self, run):
+        if self.graph is not None:
+            self.graph.replay()
+            return
+        for _ in range(max(1, self.in_a_row)):
+            run()
+
+    def settle(self, run):
+        settled = time.perf_counter() + SETTLING_SECONDS
+        while time.perf_counter() < settled:
+            self.run_in_a_row(run)
+            self.torch.cuda.synchronize()
+
+    def choose_runs_in_a_row(self, run):
         run()
         start, end, _ = self.run_between_events(run)
         self.torch.cuda.synchronize()
         once = start.elapsed_time(end) * 1e-3
-        self.graph_runs = max(1, min(GRAPH_RUNS, int(GRAPH_SECONDS / max(once, 1e-9))))
+        self.in_a_row = max(1, min(MOST_IN_A_ROW, int(SECONDS_IN_A_ROW / max(once, 1e-9))))
+        if self.timing == "eager":
+            return
         graph = self.torch.cuda.CUDAGraph()
         with self.torch.cuda.graph(graph, stream=self.stream):
-            for _ in range(self.graph_runs):
+            for _ in range(self.in_a_row):
                 run()
         self.graph = graph
 

@@ -1,4 +1,4 @@
-"""Tables and sentences of calls in a graph, and of the host time of a call. These are not times of single runs."""
+"""Tables and sentences of calls in a graph or in a row, and of the host time of a call: not times of single runs."""
 
 from typing import Iterator
 
@@ -9,8 +9,8 @@ from .table import NOTHING, Cell, Column, Table, figure
 from .tables import by_cell, captioned, key_cells, key_columns, ratio_cell, time_cell, varying
 from .vocabulary import listed
 
-NAMES = {"cuda_graph": "call-in-a-graph", "cuda_host": "host-of-a-call"}
-WORDS = {"cuda_graph": "In a graph of dependent calls", "cuda_host": "On the host, a call of"}
+NAMES = {"cuda_graph": "call-in-a-graph", "cuda_eager": "calls-in-a-row", "cuda_host": "host-of-a-call"}
+WORDS = {"cuda_graph": "In a graph of calls", "cuda_eager": "Called in a row,", "cuda_host": "On the host, a call of"}
 LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
             "pooled_beyond": "beyond the launches with the pool, us"}
 
@@ -27,7 +27,7 @@ def others_beaten(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
-    present, own = study.present(rows), study.own(rows) if timer == "cuda_graph" else []
+    present, own = study.present(rows), study.own(rows) if timer != "cuda_host" else []
     launching = study.present(rows[rows.launches.notna()])
     pairs, keys = by_cell(others_beaten(rows)), varying(study, rows)
     title = listed(study.op_word(rows.op.iloc[0]), rows.setting.iloc[0])
@@ -51,7 +51,7 @@ def said_of_calls(study: Study) -> Iterator[str]:
         for name, own in study.each(rows[(rows.kind == "library") & rows.timed]):
             for pass_, cells in own.groupby("pass_", sort=False):
                 times, losses = cells["median"] * 1e6, ((lost.impl == name) & (lost.pass_ == pass_)).sum()
-                others = f", slower than another implementation in {losses} of them" if timer == "cuda_graph" else ""
+                others = f", slower than another implementation in {losses} of them" if timer != "cuda_host" else ""
                 what = listed(study.op_word(rows.op.iloc[0]), study.word(pass_))
                 yield (f"{WORDS[timer]} {name} takes {figure(times.min())} to {figure(times.max())} us {what} in "
                        f"{plural(len(times), 'cell')}{others}.")

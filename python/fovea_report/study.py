@@ -15,7 +15,7 @@ from .vocabulary import Operation, Refused, Vocabulary, listed
 
 PASSES = ("fwd", "bwd", "e2e")
 RESAMPLES = 2000
-CALL_TIMERS = {"cuda_graph": "in a graph", "cuda_host": "host"}  # their rows are not times of single runs
+CALL_TIMERS = {"cuda_graph": "in a graph", "cuda_eager": "in a row", "cuda_host": "host"}  # not times of single runs
 Row = Any  # a row of a table, as DataFrame.itertuples gives it
 
 
@@ -108,7 +108,7 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["way"] = rows.timer.map(CALL_TIMERS).fillna("")
     rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "system", "way"], sort=False).ngroup()
     rows["setting"] = settings_of(rows)
-    only_in_graphs = (rows.timer == "cuda_graph") & ~rows.op.isin(rows[rows.on_gpu & (rows.timer != "cuda_graph")].op)
+    only_in_graphs = (rows.timer == "cuda_graph") & ~rows.op.isin(rows[rows.on_gpu & ~rows.timer.isin(CALL_TIMERS)].op)
     rows.loc[only_in_graphs, "setting"] = [listed("in a graph", one) for one in rows.setting[only_in_graphs]]
     rows.loc[only_in_graphs, "way"] = ""
     timing, calls = (rows[chosen].copy() for chosen in (rows.way == "", rows.way != ""))

@@ -54,6 +54,17 @@ TEST(Bench, EveryGradientOfALayerIsCheckedBeforeItsBackwardIsTimed) {
   }
 }
 
+TEST(Bench, ALayerTakesItsProductsFromALibraryThatIsNamed) {
+  const std::string name = "cpu.bare_sgemm";
+  const Row row = only(bench("op=gqa pass=e2e hq=4 hkv=2 lq=64 d=32", name, 0));
+  EXPECT_EQ(row.status, "ok") << row.reason;
+  EXPECT_EQ(row.impl, name);
+  const Row biased = only(bench("op=gqa hq=4 hkv=2 lq=64 d=32 bias=yes", name, 0));
+  EXPECT_EQ(biased.status, "unsupported");
+  EXPECT_EQ(biased.reason.find("q by cpu.bare_sgemm: multiplies only"), 0u) << biased.reason;
+  EXPECT_EQ(biased.reason.find("cpu.scalar"), std::string::npos) << "attention is not what it lacks: " << biased.reason;
+}
+
 TEST(Bench, AnImplementationThatAnOperationLacksIsRefusedThere) {
   verification::register_operation(verification::linear_operation());
   const verification::Case linear = verification::parse_case("op=linear m=4 k=4"),

@@ -207,6 +207,24 @@ class DeviceTiming(unittest.TestCase):
         self.assertEqual(self.torch.cuda.writes, 8 + 4 * device_clock.MOST_WRITES)
         self.assertEqual(reply["host_bound"], [True] * 3)
 
+    def test_eager_runs_take_as_long_as_the_slower_of_host_and_device(self):
+        settling = device_clock.SETTLING_SECONDS
+        for host_seconds, device_seconds in ((20e-6, 3e-6), (3e-6, 20e-6)):
+            started = self.time.now
+            reply = self.sample("eager", self.kernels(5, host_seconds, device_seconds), 4)
+            self.assertEqual(self.clock.name, "cuda_eager")
+            for one in reply["seconds"]:
+                self.assertAlmostEqual(one, 100e-6, delta=20e-6)
+            self.assertFalse(any(reply["host_bound"]))
+            self.assertEqual(self.torch.cuda.writes, 0)
+            self.assertGreater(self.time.now, started + 2 * settling)
+
+    def test_both_kinds_of_worker_make_as_many_runs_in_a_row(self):
+        text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
+        self.assertIn(f"kMostInARow = {device_clock.MOST_IN_A_ROW};", text)
+        self.assertIn(f"kSecondsInARow = {device_clock.SECONDS_IN_A_ROW * 1e3:.0f}e-3;", text)
+        self.assertIn(f"kSettling{{{device_clock.SETTLING_SECONDS * 1e3:.0f}}};", text)
+
     def test_both_kinds_of_worker_flush_as_much(self):
         text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
         self.assertIn(f"kFlushBytes = std::int64_t{{{device_clock.FLUSH_BYTES >> 20}}} << 20;", text)

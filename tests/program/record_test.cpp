@@ -60,11 +60,11 @@ TEST(Record, GpuTimersArePartOfTheKey) {
   row.timer = "perf_counter";
   EXPECT_EQ(key_of(row), on_cpu);
   std::set<std::string> keys{on_cpu};
-  for (const char* timer : {"cuda_events", "cuda_events_hot", "cuda_graph", "cuda_host"}) {
+  for (const char* timer : {"cuda_events", "cuda_events_hot", "cuda_graph", "cuda_eager", "cuda_host"}) {
     row.timer = timer;
     keys.insert(key_of(row));
   }
-  EXPECT_EQ(keys.size(), 5u);
+  EXPECT_EQ(keys.size(), 6u);
 }
 
 TEST(Statistics, QuartilesInterpolateAndStdIsOfASample) {

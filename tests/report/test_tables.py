@@ -81,21 +81,27 @@ def test_rates_of_a_gpu_stand_beside_its_peer(study):
 def test_calls_have_their_own_tables(study):
     made = study([row("cuda.any", 1e-3, device="cuda", timer="cuda_graph"),
                   row("torch.flash", 2e-3, device="cuda", timer="cuda_graph"),
-                  row("cuda.any", 1e-3, device="cuda", timer="cuda_host")])
-    assert len(made.rows) == 0 and len(made.calls) == 3
+                  row("cuda.any", 1e-3, device="cuda", timer="cuda_host"),
+                  row("torch.flash", 8e-3, device="cuda", timer="cuda_eager"),
+                  row("cuda.any", 2e-3, device="cuda", timer="cuda_eager")])
+    assert len(made.rows) == 0 and len(made.calls) == 5
     found = cells(call_table(made, *ways(made)[0]))[0]
     assert found["cuda.any (us)"] == "1.00" and found["cuda.any (over the fastest other)"] == "2.00\u00d7"
     assert "takes 1.00 to 1.00 us forward in 1 cell" in next(said_of_calls(made))
+    eager = next(rows for timer, rows in ways(made) if timer == "cuda_eager")
+    assert cells(call_table(made, "cuda_eager", eager))[0]["cuda.any (over the fastest other)"] == "4.00\u00d7"
+    assert any("Called in a row, cuda.any takes 2.00" in one for one in said_of_calls(made))
 
 
 def test_an_operation_that_was_timed_in_graphs_only_has_these_times(study):
     layer = {"pass": "fwd", "b": 1, "lq": 512, "d": 64, "dtype": "bf16", "device": "cuda"}
-    made = study([row("naive", 1, device="cuda", timer="cuda_graph"), row("cuda.any", 1, device="cuda"), *(
+    made = study([row("naive", 1, device="cuda", timer="cuda_graph"), row("cuda.any", 1, device="cuda"),
+                  row("cuda.any", 1, timer="cuda_eager", problem=line("mha", **layer, hq=4, mask="none")), *(
         row(impl, ms, timer="cuda_graph", problem=line(op, **layer, hq=heads, mask=mask)) for impl, ms in
         (("naive", 2), ("cuda.any", 1)) for op in ("mha_fused", "mha") for heads in (4, 8)
         for mask in ("none", "causal"))])
     assert {one.op for one in made.rows.itertuples() if "in a graph" in one.setting} == {"mha_fused", "mha"}
-    assert set(made.calls.op) == {"attention"} and [timer for timer, _ in ways(made)] == ["cuda_graph"]
+    assert [(timer, rows.op.iloc[0]) for timer, rows in ways(made)] == [("cuda_eager", "mha"), ("cuda_graph", "attention")]
     assert "mha, forward, bf16, in a graph" in [table.title for table in time_tables(made)]
 
 

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
@@ -16,8 +17,9 @@ namespace {
 
 constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // more than twice any L2 cache; takes 130 us on an H200
 constexpr int kMostWrites = 16;
-constexpr int kGraphRuns = 100;
-constexpr double kGraphSeconds = 2e-3;
+constexpr int kMostInARow = 100;  // runs of a sample, with graph and eager
+constexpr double kSecondsInARow = 2e-3;
+constexpr std::chrono::milliseconds kSettling{100};
 
 class Event {
  public:
@@ -76,18 +78,28 @@ struct StreamTimer::Impl {
     return pair.end.seconds_since(pair.start);
   }
 
-  void capture(const std::function<void()>& enqueue) {
-    graph_runs = std::clamp(static_cast<int>(kGraphSeconds / std::max(time_once(enqueue), 1e-9)), 1, kGraphRuns);
-    const CapturedGraph captured(stream, enqueue, graph_runs);
+  void choose_runs_in_a_row(const std::function<void()>& enqueue) {
+    in_a_row = std::clamp(static_cast<int>(kSecondsInARow / std::max(time_once(enqueue), 1e-9)), 1, kMostInARow);
+    if (timing == Timing::eager) return;
+    const CapturedGraph captured(stream, enqueue, in_a_row);
     check(cudaGraphInstantiate(&graph, captured.get(), 0), "cudaGraphInstantiate");
+  }
+
+  void settle(const std::function<void()>& enqueue) {
+    const auto settled = std::chrono::steady_clock::now() + kSettling;
+    while (std::chrono::steady_clock::now() < settled) {
+      for (int i = 0; i < in_a_row; ++i) enqueue();
+      wait();
+    }
   }
 
   // Enqueues one timed run, which in hot timing follows an untimed one. Returns whether the device started it before
   // the host had enqueued all of it, even after the largest number of writes.
   bool run(const std::function<void()>& enqueue, EventPair& pair) {
-    if (timing == Timing::graph) {
+    if (in_a_row > 0) {
       pair.start.record(stream);
-      check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+      if (timing == Timing::graph) check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+      for (int i = 0; timing == Timing::eager && i < in_a_row; ++i) enqueue();
       pair.end.record(stream);
       return false;
     }
@@ -106,7 +118,7 @@ struct StreamTimer::Impl {
   DeviceMemory flushed;
   cudaStream_t stream = nullptr;
   cudaGraphExec_t graph = nullptr;
-  int graph_runs = 1;
+  int in_a_row = 0;  // runs between two events, with graph and eager
   int writes = 1;  // a power of two
 };
 
@@ -115,7 +127,7 @@ StreamTimer::StreamTimer(Timing timing) : impl_(std::make_unique<Impl>(timing)) 
 StreamTimer::~StreamTimer() = default;
 
 const char* StreamTimer::name() const {
-  constexpr const char* kNames[] = {"cuda_events", "cuda_events_hot", "cuda_graph"};
+  constexpr const char* kNames[] = {"cuda_events", "cuda_events_hot", "cuda_graph", "cuda_eager"};
   return kNames[static_cast<std::size_t>(impl_->timing)];
 }
 
@@ -123,7 +135,8 @@ void* StreamTimer::stream() const { return impl_->stream; }
 
 StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, int runs, int untimed_runs) {
   Impl& impl = *impl_;
-  if (impl.timing == Timing::graph && impl.graph == nullptr) impl.capture(enqueue);
+  if (impl.timing >= Timing::graph && impl.in_a_row == 0) impl.choose_runs_in_a_row(enqueue);
+  if (impl.timing == Timing::eager) impl.settle(enqueue);
   impl.writes = std::max(1, impl.writes / 2);  // whatever slowed the host may be over
   std::vector<EventPair> pairs(static_cast<std::size_t>(untimed_runs + runs));
   Samples samples;
@@ -132,7 +145,7 @@ StreamTimer::Samples StreamTimer::sample(const std::function<void()>& enqueue, i
   impl.wait();
   samples.host_bound.erase(samples.host_bound.begin(), samples.host_bound.begin() + untimed_runs);
   for (auto pair = pairs.begin() + untimed_runs; pair != pairs.end(); ++pair)
-    samples.seconds.push_back(pair->end.seconds_since(pair->start) / impl.graph_runs);
+    samples.seconds.push_back(pair->end.seconds_since(pair->start) / std::max(1, impl.in_a_row));
   return samples;
 }
 

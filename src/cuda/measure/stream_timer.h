@@ -10,9 +10,10 @@
 namespace fovea::cuda {
 
 enum class Timing : std::uint8_t {
-  cold,  // the L2 cache is overwritten before every run
-  hot,   // every run follows an untimed run of the same call
-  graph  // one run of a graph of up to 100 runs, each waiting for the one before
+  cold,   // the L2 cache is overwritten before every run
+  hot,    // every run follows an untimed run of the same call
+  graph,  // one run of a graph of up to 100 runs, each waiting for the one before
+  eager   // up to 100 runs in a row, which the host enqueues meanwhile: the slower of host and device decides
 };
 
 class StreamTimer {
@@ -22,7 +23,7 @@ class StreamTimer {
   StreamTimer(const StreamTimer&) = delete;
   StreamTimer& operator=(const StreamTimer&) = delete;
 
-  const char* name() const;  // cuda_events, cuda_events_hot, cuda_graph
+  const char* name() const;  // cuda_events, cuda_events_hot, cuda_graph, cuda_eager
   // A blocking cudaStream_t: it and the legacy default stream wait for each other, so kernels on that stream are timed
   // too.
   void* stream() const;
@@ -32,7 +33,8 @@ class StreamTimer {
     std::vector<bool> host_bound;  // whether a sample may include waiting for the host
     DeviceState state;             // while the runs were under way
   };
-  // `enqueue` puts one run on the stream and returns. `untimed_runs` runs come first, untimed.
+  // `enqueue` puts one run on the stream and returns. `untimed_runs` runs come first, untimed. With eager timing,
+  // runs of a tenth of a second come before them: after a pause the host is slower.
   Samples sample(const std::function<void()>& enqueue, int runs, int untimed_runs);
 
  private:

@@ -102,6 +102,7 @@ std::string CellBench::timer() const {
   const std::string& timing = settings_.timing;
   return timing == "host"    ? "cuda_host"
          : timing == "graph" ? "cuda_graph"
+         : timing == "eager" ? "cuda_eager"
          : timing == "hot"   ? "cuda_events_hot"
                              : "cuda_events";
 }
@@ -235,7 +236,7 @@ void CellBench::judge(const verification::Case& c, Entry& entry, std::vector<dou
   const TimeStatistics& t = *row.time_s;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
-  if (t.median < kLaunchBoundSeconds && settings_.timing != "graph" && !times_the_host())
+  if (t.median < kLaunchBoundSeconds && times_single_runs())
     row.flags.emplace_back("launch_bound");
   if (host_bound) row.flags.emplace_back("host_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");

@@ -25,7 +25,7 @@ struct CellSettings {
   std::int64_t memory_limit = 0;           // bytes that a cell may use; not 0 once the sweep begins
   std::uint64_t seed = 0;                  // for the order of turns
   DeviceKind device = DeviceKind::cpu;     // of all cases
-  std::string timing = "cold";             // cold, hot, graph or host: of a GPU
+  std::string timing = "cold";             // cold, hot, graph, eager or host: of a GPU
   std::map<std::string, double> ceilings;  // of this run: probe_all or probe_gpu
 };
 
@@ -81,6 +81,7 @@ class CellBench {
   void rate(const verification::Case& c, Entry& entry, const RowCeiling& ceiling) const;
   void read_state(Entry& entry) const;
   bool times_the_host() const { return settings_.device == DeviceKind::cuda && settings_.timing == "host"; }
+  bool times_single_runs() const { return settings_.timing == "cold" || settings_.timing == "hot"; }
   double fastest_honest(const verification::Case& c) const;
   WorkerProcess& worker(std::size_t contender);
   void drop_all();

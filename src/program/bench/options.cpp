@@ -51,8 +51,9 @@ void add_subject_options(CLI::App* verb, BenchOptions& o) {
 void add_timing_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--timing", o.timing,
                    "GPU only. cold: L2 flushed before each run (the\ndefault). hot: an untimed run first. graph: mean\n"
-                   "of up to 100 runs in a CUDA graph. host: how long\na call keeps the host busy")
-      ->check(CLI::IsMember({"cold", "hot", "graph", "host"}));
+                   "of up to 100 runs in a CUDA graph. eager: mean of\n"
+                   "up to 100 calls in a row. host: how long a call\nkeeps the host busy")
+      ->check(CLI::IsMember({"cold", "hot", "graph", "eager", "host"}));
   verb->add_option("--threads", o.threads,
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")
       ->check(whole_number_within(1, kMaxThreads))

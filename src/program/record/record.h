@@ -75,7 +75,7 @@ struct Row {
   int threads = 0;
   Source source;
   std::optional<double> clock_mhz, power_w;
-  std::string timer;    // steady_clock, perf_counter, cuda_events, cuda_events_hot, cuda_graph, cuda_host
+  std::string timer;    // steady_clock, perf_counter, cuda_events, cuda_events_hot, cuda_graph, cuda_eager, cuda_host
   std::string machine;  // Environment::machine
   std::string peer;     // the framework that ran it, with version: PyTorch 2.9.1; empty without one
 

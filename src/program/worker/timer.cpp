@@ -61,9 +61,10 @@ class DeviceCallTimer final : public WorkerTimer {
 std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing, bool ours) {
   if (device == DeviceKind::cpu) return std::make_unique<HostTimer>();
   if (timing == "host") return std::make_unique<DeviceCallTimer>(ours);
-  return std::make_unique<DeviceTimer>(timing == "graph" ? cuda::Timing::graph
-                                       : timing == "hot" ? cuda::Timing::hot
-                                                         : cuda::Timing::cold);
+  return std::make_unique<DeviceTimer>(timing == "graph"   ? cuda::Timing::graph
+                                       : timing == "eager" ? cuda::Timing::eager
+                                       : timing == "hot"   ? cuda::Timing::hot
+                                                           : cuda::Timing::cold);
 }
 
 }  // namespace fovea::program

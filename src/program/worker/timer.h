@@ -30,7 +30,7 @@ class WorkerTimer {
   virtual Samples sample(const std::function<void()>& run, const std::function<void()>& pooled, int runs, int lead) = 0;
 };
 
-// `timing` matters only on a GPU: cold, hot, graph or host. `ours`: all kernels that runs launch are this program's.
+// `timing` matters only on a GPU: cold, hot, graph, eager or host. `ours`: all kernels that runs launch are this program's.
 std::unique_ptr<WorkerTimer> make_timer(DeviceKind device, const std::string& timing, bool ours);
 
 }  // namespace fovea::program

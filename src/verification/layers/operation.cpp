@@ -11,6 +11,7 @@
 #include "core/never_destroyed.h"
 #include "core/random.h"
 #include "layers/problem_line.h"
+#include "linear/implementation.h"
 #include "verification/attention/support_matrix.h"
 #include "verification/layers/cases.h"
 #include "verification/layers/check.h"
@@ -93,6 +94,23 @@ LayerBackwardTensors backward_tensors(const Case& c, const TensorSet& set) {
   return t;
 }
 
+// A bare library call of Linear's list names the products, and leaves attention to be chosen. Every other name is of
+// attention.
+struct Names {
+  std::string attention, product;
+};
+
+bool is_bare_call(const linear::Implementation& one) {
+  return one.device == DeviceKind::cpu && !one.automatic && !one.reproducible;
+}
+
+Names names_of(std::string_view implementation) {
+  for (const linear::Implementation& one : linear::Types::list()) {
+    if (one.name == implementation && is_bare_call(one)) return {.product = std::string(implementation)};
+  }
+  return {.attention = std::string(implementation)};
+}
+
 const attention::Implementation& attention_of(const ImplementationFacts& facts) {
   const auto& all = attention::implementations();
   return *std::find_if(all.begin(), all.end(), [&facts](const attention::Implementation& one) {
@@ -113,13 +131,15 @@ std::string tiles_of(const LayerExplanation& told, bool saves) {
   return text;
 }
 
-// The verdicts on attention, and on products that no library takes.
+// The verdicts on attention; if the layer cannot run, those on the parts that nothing takes.
 std::vector<CasePlan::Step> walk_of(const LayerExplanation& told) {
+  const auto is_chosen = [](const auto& part) { return !part.explanation.chosen.empty(); };
+  const bool runs = std::all_of(told.parts.begin(), told.parts.end(), is_chosen);
   std::vector<CasePlan::Step> walk;
   for (const auto& part : told.parts) {
     const Explanation& one = part.explanation;
     const bool is_attention = part.name == "attention";
-    if (!is_attention && !one.chosen.empty()) continue;
+    if (is_chosen(part) && !(runs && is_attention)) continue;
     for (const auto& step : one.walk)
       walk.push_back({is_attention ? step.name : part.name + " by " + step.name, step.accepted, step.reason,
                       step.predicted_seconds});
@@ -211,24 +231,28 @@ std::vector<ImplementationFacts> Layer::implementations() const {
   std::vector<ImplementationFacts> facts;
   for (const attention::Implementation& one : attention::implementations())
     facts.push_back({std::string(one.name), one.device, one.automatic, one.reproducible, one.obstacle()});
+  for (const linear::Implementation& one : linear::Types::list()) {
+    if (is_bare_call(one))
+      facts.push_back({std::string(one.name), one.device, false, one.reproducible, one.obstacle()});
+  }
   return facts;
 }
 
 // Backward always runs after a forward that saves, so a backward case has the needs of both.
 CasePlan Layer::plan(const Case& c, std::string_view implementation) const {
-  const bool reproducible = attention::promises_reproducibility(implementation);
+  auto [attention, product] = names_of(implementation);
+  const bool reproducible = product.empty() && attention::promises_reproducibility(attention);
   CasePlan plan;
-  std::string name(implementation);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !c.backwards()) continue;
     LayerProblem p = problem_of(c, pass);
     p.reproducible = reproducible;
-    const LayerExplanation told = explain(p, name);
-    if (pass == Pass::forward) name = told.attention;  // backward may have none, if no gradient needs it
+    const LayerExplanation told = explain(p, attention, product);
+    if (pass == Pass::forward) attention = told.attention;  // backward may have none, if no gradient needs it
     const bool runs = std::all_of(told.parts.begin(), told.parts.end(),
                                   [](const auto& part) { return !part.explanation.chosen.empty(); });
     if (plan.walk.empty() || !runs) plan.walk = walk_of(told);
-    plan.implementation = runs ? name : "";
+    plan.implementation = !runs ? "" : product.empty() ? attention : product;
     if (!runs) return plan;
     if (pass == Pass::backward || c.forwards())
       (pass == Pass::forward ? plan.forward_tiles : plan.backward_tiles) =
@@ -241,29 +265,31 @@ CasePlan Layer::plan(const Case& c, std::string_view implementation) const {
 
 Call Layer::prepare(const Case& c, const TensorSet& tensors, const CallSettings& settings) const {
   struct Prepared {
-    std::string attention;
+    Names names;
     LayerForwardTensors forward;
     LayerBackwardTensors backward;
     LayerOptions options;
   };
   const auto call = std::make_shared<Prepared>();
   const LayerProblem p = problem_of(c, Pass::forward);
-  call->attention = settings.implementation;
+  call->names = names_of(settings.implementation);
   call->forward = forward_tensors(tensors);
   call->backward = backward_tensors(c, tensors);
   call->forward.saved = call->backward.saved = settings.saved;
-  call->options = {.kind = p.kind,
-                   .heads_q = p.heads_q,
-                   .heads_kv = p.heads_kv,
-                   .mask = p.mask,
-                   .scale = p.scale,
-                   .attention = call->attention,
-                   .threads = settings.threads,
-                   .stream = settings.stream,
-                   .workspace = settings.workspace,
-                   .reproducible = attention::promises_reproducibility(call->attention),
-                   .rotary = p.rotary,
-                   .epsilon = p.epsilon > 0 ? p.epsilon : LayerOptions{}.epsilon};
+  call->options = {
+      .kind = p.kind,
+      .heads_q = p.heads_q,
+      .heads_kv = p.heads_kv,
+      .mask = p.mask,
+      .scale = p.scale,
+      .attention = call->names.attention,
+      .product = call->names.product,
+      .threads = settings.threads,
+      .stream = settings.stream,
+      .workspace = settings.workspace,
+      .reproducible = call->names.product.empty() && attention::promises_reproducibility(call->names.attention),
+      .rotary = p.rotary,
+      .epsilon = p.epsilon > 0 ? p.epsilon : LayerOptions{}.epsilon};
   return {.forward = [call] { layer_forward(call->forward, call->options); },
           .backward = [call] { layer_backward(call->backward, call->options); }};
 }
@@ -290,6 +316,7 @@ AxisCell Layer::cell_of(const Case& c, Pass pass) const {
 
 // What attention takes at every class of head dimensions. Linear takes every type on its device.
 CellSupport Layer::support_of(const ImplementationFacts& implementation, const AxisCell& cell) const {
+  if (!names_of(implementation.name).product.empty()) return {Support::partly, ""};  // it takes only some products
   CellSupport total;
   for (std::size_t dims = 0; dims < dim_classes().size(); ++dims) {
     const CellSupport one =
@@ -308,11 +335,10 @@ std::string Layer::support_page() const {
   if (name() != to_string(kLayerKinds[0])) return "";
   return "\n# What each implementation of the layers takes\n\n"
          "`mha_fused`, `mha`, `gqa`, `mqa` and `mla` run with any implementation of attention in the table above, and\n"
-         "take the masks and types that it takes. The name of an implementation names the attention. Projections "
-         "and\n"
-         "their gradients run as `linear` does. Included are both passes, biases, another sequence for keys and "
-         "values,\n"
-         "gradients that are left out or added to, rotary embedding, norms and fp32 results.\n";
+         "take the masks and types that it takes. The name of an implementation names the attention; only those that\n"
+         "begin with `cpu.bare_` name the products. Projections and their gradients run as `linear` does.\n"
+         "Included are both passes, biases, another sequence for keys and values, gradients that are left out or\n"
+         "added to, rotary embedding, norms and fp32 results.\n";
 }
 
 }  // namespace
