@@ -101,7 +101,7 @@ def test_an_operation_that_was_timed_in_graphs_only_has_these_times(study):
         (("naive", 2), ("cuda.any", 1)) for op in ("mha_fused", "mha") for heads in (4, 8)
         for mask in ("none", "causal"))])
     assert {one.op for one in made.rows.itertuples() if "in a graph" in one.setting} == {"mha_fused", "mha"}
-    assert [(timer, rows.op.iloc[0]) for timer, rows in ways(made)] == [("cuda_eager", "mha"), ("cuda_graph", "attention")]
+    assert [(way, rows.op.iloc[0]) for way, rows in ways(made)] == [("cuda_eager", "mha"), ("cuda_graph", "attention")]
     assert "mha, forward, bf16, in a graph" in [table.title for table in time_tables(made)]
 
 

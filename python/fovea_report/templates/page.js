@@ -13,7 +13,7 @@
   const valueOf = (row, column) => {
     const cell = row.cells[column];
     const said = cell.dataset.value ?? cell.textContent;
-    return cell.classList.contains("n") && said !== "" && !isNaN(said) ? Number(said) : said;
+    return !cell.classList.contains("t") && said !== "" && !isNaN(said) ? Number(said) : said;
   };
   // Figures before words in either direction.
   const compare = (a, b, sign) => {

@@ -59,31 +59,62 @@ FOVEA_INLINE void sum_parts(Vec (&x)[kLanes]) {
   }
 }
 
-// The scores of kLanes keys. Four keys at a time: with more, the processor no longer sees that rows follow each other.
-template <int kWidth, class Score, class Keys>
-void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t first_key, float* scores) {
-  constexpr int kParts = kLanes / kWidth, kKeys = 4;
+// Keys that are multiplied at once. With more, the processor no longer sees that rows follow each other. Bundles of 8
+// or 16 rows take long enough for prefetches to come in time, and eight keys need fewer loads of Q.
+template <int kParts>
+constexpr int kKeysAtOnce = kParts <= 2 && kManyRegisters ? 8 : 4;
+
+// Rows of K that lie some KB behind those in work. They are prefetched as fast as rows are multiplied.
+struct LaterKeys {
+  LaterRows rows;
+
+  // At steps [step, step + kStep) of the row `i` of kKeysAtOnce rows: as many lines as these have, or a line now and
+  // then.
+  template <int kParts, int kStep>
+  FOVEA_INLINE void prefetch(int64_t step, int i) {
+    constexpr int kLine = 16, kKeys = kKeysAtOnce<kParts>;  // kLine: operands of a cache line
+    if (kStep * kKeys < kLine ? i == 0 && step % (kLine / kKeys) == 0 : i * kStep % kLine == 0)
+      rows.prefetch(kStep > kLine ? kStep / kLine : 1);
+  }
+};
+
+struct NoLaterKeys {
+  template <int kParts, int kStep>
+  FOVEA_INLINE void prefetch(int64_t, int) const {}
+};
+
+// The scores of kLanes keys.
+template <int kWidth, class Score, class Keys, class Later>
+void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t first_key, float* scores, Later& later) {
+  constexpr int kParts = kLanes / kWidth, kKeys = kKeysAtOnce<kParts>, kSums = 8 / kKeys, kStep = kSums * kParts;
   const int64_t steps = few_steps(shape);
   Vec x[kLanes];
   FOVEA_UNROLL for (int first = 0; first < kLanes; first += kKeys) {
-    Vec even[kKeys][1], odd[kKeys][1];
-    clear(even), clear(odd);
+    Vec sums[kKeys][kSums];
+    clear(sums);
     const Operand* q = b.q;
     int64_t step = 0;
-    for (; step + 2 * kParts <= steps; step += 2 * kParts, q += 2 * kLanes) {
-      const OperandVec one = load_operands(q), two = load_operands(q + kLanes);
+    for (; step + kStep <= steps; step += kStep, q += kSums * kLanes) {
+      OperandVec queries[kSums];
+      FOVEA_UNROLL for (int n = 0; n < kSums; ++n) queries[n] = load_operands(q + n * kLanes);
       FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
-        even[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step), one, even[i][0]);
-        odd[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step + kParts), two, odd[i][0]);
+        FOVEA_UNROLL for (int n = 0; n < kSums; ++n) {
+          sums[i][n] =
+              multiply_add(k.template load_parts<kParts>(first + i, step + n * kParts), queries[n], sums[i][n]);
+        }
+        later.template prefetch<kParts, kStep>(step, i);
       }
     }
     if (step < steps) {
-      const OperandVec one = load_operands(q);
+      const OperandVec queries = load_operands(q);
       FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
-        even[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step), one, even[i][0]);
+        sums[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step), queries, sums[i][0]);
+        later.template prefetch<kParts, kStep>(step, i);
       }
     }
-    FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) x[first + i] = add(even[i][0], odd[i][0]);
+    FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
+      x[first + i] = kSums > 1 ? add(sums[i][0], sums[i][kSums - 1]) : sums[i][0];
+    }
   }
   sum_parts<kParts>(x);
   FOVEA_UNROLL for (int i = 0; i < kWidth; ++i) {
@@ -91,14 +122,19 @@ void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t firs
   }
 }
 
-// The scores of kLanes keys, of all bundles.
-template <class Score>
+// The scores of kLanes keys, of all bundles. The first one prefetches.
+template <class Score, class Later>
 void score_bundles(const FewQueriesTask& task, const BundleScratch& s, const OperandKeys& k, int64_t first_key,
-                   int64_t key) {
+                   int64_t key, Later& later) {
+  NoLaterKeys none;
   for (int64_t i = 0; i < s.count; ++i) {
     const Bundle& b = s.bundles[i];
     with_width(b.width, [&](auto width) {
-      score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, b.scores + key * width.kWidth);
+      float* const scores = b.scores + key * width.kWidth;
+      if (i == 0)
+        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores, later);
+      else
+        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores, none);
     });
   }
 }
@@ -134,10 +170,17 @@ template <class Score, Element kElement>
 void score_widened(const FewQueriesTask& task, const BundleScratch& s, int64_t first_key, int64_t key) {
   const int64_t stride = task.k.row_stride;
   const WidenedKeys<kElement> keys{static_cast<const uint16_t*>(task.k.data) + (first_key + key) * stride, stride};
+  NoLaterKeys none;
   if (few_rows_of(*task.shape) == 1)
-    return score_keys<1, Score>(*task.shape, s.bundles[0], keys, first_key + key, s.bundles[0].scores + key);
+    return score_keys<1, Score>(*task.shape, s.bundles[0], keys, first_key + key, s.bundles[0].scores + key, none);
   widen_keys(keys, few_steps(*task.shape), s.k);
-  score_bundles<Score>(task, s, {s.k, few_steps(*task.shape)}, first_key, key);
+  score_bundles<Score>(task, s, {s.k, few_steps(*task.shape)}, first_key, key, none);
+}
+
+LaterKeys later_keys(const FewQueriesTask& task, int64_t first_key) {
+  constexpr int64_t kBytesAhead = 8192;
+  const int64_t dim = task.shape->dim_qk, row_bytes = dim * (task.k.element == Element::fp32 ? 4 : 2);
+  return {later_rows(task, task.k, dim, first_key, larger(kLanes, kBytesAhead / row_bytes))};
 }
 
 // Scores of a block, of all bundles.
@@ -145,16 +188,23 @@ template <class Score>
 void score_block(const FewQueriesTask& task, const BundleScratch& s, int64_t first_key, int64_t keys) {
   const int64_t steps = few_steps(*task.shape), dim = task.shape->dim_qk;
   const bool in_place = keys_hold_operands(task), whole_rows = dim == steps * kPairs;
-  const LaterRows later = later_rows(task, task.k, dim, first_key);
+  LaterKeys later = later_keys(task, first_key);
+  NoLaterKeys none;
   for (int64_t key = 0; key < keys; key += kLanes) {
-    later.prefetch(key, key + kLanes);
-    if (!whole_rows || key + kLanes > keys || (kBf16Dot && !in_place)) {
-      copy_keys(task, first_key + key, smaller(kLanes, keys - key), s.k);
-      score_bundles<Score>(task, s, {s.k, steps}, first_key, key);
-    } else if (in_place) {
+    const bool whole = whole_rows && key + kLanes <= keys;
+    if (whole && in_place) {
       const int64_t stride = task.k.row_stride / kPairs;
-      const Operand* const k = static_cast<const Operand*>(task.k.data) + (first_key + key) * stride;
-      score_bundles<Score>(task, s, {k, stride}, first_key, key);
+      const OperandKeys k{static_cast<const Operand*>(task.k.data) + (first_key + key) * stride, stride};
+      if (task.far)
+        score_bundles<Score>(task, s, k, first_key, key, later);
+      else
+        score_bundles<Score>(task, s, k, first_key, key, none);
+      continue;
+    }
+    if (task.far) later.rows.prefetch(kLanes * later.rows.lines());
+    if (!whole || kBf16Dot) {
+      copy_keys(task, first_key + key, smaller(kLanes, keys - key), s.k);
+      score_bundles<Score>(task, s, {s.k, steps}, first_key, key, none);
     } else if constexpr (!kBf16Dot) {
       if (task.k.element == Element::bf16)
         score_widened<Score, Element::bf16>(task, s, first_key, key);

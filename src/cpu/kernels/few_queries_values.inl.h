@@ -12,8 +12,8 @@ struct ValueRows {
   int64_t stride;      // bytes
   const char* no_key;  // zeros, the partner of a last key without one
   int64_t keys;
-  LaterRows later;     // prefetched meanwhile
-  int64_t rest_bytes;  // of a row, beyond the columns that are read now; prefetched too, so that rows come in order
+  LaterRows later;        // of the next block; all tiles prefetch a share
+  int64_t lines_per_key;  // that a tile prefetches
 };
 
 // A register tile of the output: M rows of a bundle of kWidth, N vectors of columns. P is summed in the same order: if
@@ -42,29 +42,21 @@ struct ValueTile {
   }
 };
 
-template <int kKeys>
-FOVEA_INLINE void prefetch_rest(const ValueRows& v, const char* data) {
-  for (int key = 0; key < kKeys; ++key, data += v.stride) {
-    for (int64_t line = 0; line < v.rest_bytes; line += 64) __builtin_prefetch(data + line);
-  }
-}
-
 // Adds the products of P, from the bundle's row `row` on, with the columns of a block of V to out; to sums the sums of
 // P. A tile with few accumulators has two sets of them, for even and odd steps, so that enough products run at once.
 template <int kWidth, int N, Element kElement>
-void add_values(const Bundle& b, int64_t row, const ValueRows& v, float* out, int64_t out_stride, float* sums) {
+void add_values(const Bundle& b, int64_t row, ValueRows& v, float* out, int64_t out_stride, float* sums) {
   using Tile = ValueTile<kWidth, N, kElement>;
   constexpr int kSets = Tile::M * N <= (kManyRegisters ? 8 : 4) ? 2 : 1;
   Tile tiles[kSets];
   FOVEA_UNROLL for (int i = 0; i < kSets; ++i) clear(tiles[i].x), clear(tiles[i].sums);
   const Operand* const probabilities = b.probabilities + row * Tile::kParts;
-  const int64_t step_bytes = kPairs * v.stride, steps = v.keys / kPairs;
+  const int64_t step_bytes = kPairs * v.stride, steps = v.keys / kPairs, lines = v.lines_per_key * kPairs;
   const char* data = v.data;
   int64_t step = 0;
   for (; step + kSets <= steps; step += kSets, data += kSets * step_bytes) {
-    if (v.later.count > 0) v.later.prefetch(step * kPairs, (step + kSets) * kPairs);
-    if (v.rest_bytes > 0) prefetch_rest<kSets * kPairs>(v, data + N * kLanes * Tile::kBytes);
     FOVEA_UNROLL for (int i = 0; i < kSets; ++i) {
+      if (lines > 0) v.later.prefetch(lines);
       const char* const key = data + i * step_bytes;
       tiles[i].add_step(Tile::at(probabilities, step + i), key, key + v.stride);
     }
@@ -94,7 +86,7 @@ void add_columns(const FewPartial& p, const BundleScratch& s, ValueRows& v, int6
     const Bundle& b = s.bundles[i];
     with_width<kWidest>(b.width, [&](auto width) {
       constexpr int M = ValueTile<width.kWidth, N, kElement>::M;
-      for (int64_t row = 0; row < b.rows; row += M, v.later.count = v.rest_bytes = 0) {
+      for (int64_t row = 0; row < b.rows; row += M) {
         const int64_t r = b.first_row + row;
         add_values<width.kWidth, N, kElement>(b, row, v, p.out + r * out_stride + column, out_stride,
                                               column == 0 ? p.sum + r : nullptr);
@@ -120,17 +112,21 @@ void value_block(const FewQueriesTask& task, const FewPartial& p, const BundleSc
   constexpr int64_t kBytes = kElement == Element::fp32 ? 4 : 2;
   constexpr int N = kManyRegisters ? 4 : 2;
   const int64_t dim = task.shape->dim_v, stride = padded(dim), v_stride = task.v.row_stride * kBytes;
-  ValueRows v{static_cast<const char*>(task.v.data) + first_key * v_stride,
-              v_stride,
-              s.no_key,
-              keys,
-              later_rows(task, task.v, dim, first_key),
-              few_rows_of(*task.shape) > 2 ? (dim - N * kLanes) * kBytes : 0};
+  const int64_t rows = few_rows_of(*task.shape);
+  ValueRows v{.data = static_cast<const char*>(task.v.data) + first_key * v_stride,
+              .stride = v_stride,
+              .no_key = s.no_key,
+              .keys = keys,
+              .later = later_rows(task, task.v, dim, first_key, kFewKeys),
+              .lines_per_key = 0};
+  if (task.far) {
+    const int64_t columns = (rows <= 2 && kManyRegisters ? 2 : 1) * N * kLanes;  // of a tile, which has up to 4 rows
+    v.lines_per_key = divide_up(v.later.lines(), divide_up(rows, 4) * larger(1, dim / columns));
+  }
   int64_t d = 0;
   if constexpr (kManyRegisters) {
     constexpr int kWide = 2 * N;  // vectors of columns, which one or two rows have registers for
-    for (; few_rows_of(*task.shape) <= 2 && d + kWide * kLanes <= dim;
-         d += kWide * kLanes, v.data += kWide * kLanes * kBytes)
+    for (; rows <= 2 && d + kWide * kLanes <= dim; d += kWide * kLanes, v.data += kWide * kLanes * kBytes)
       add_columns<kWide, kElement, 2>(p, s, v, d, stride);
   }
   for (; d + N * kLanes <= dim; d += N * kLanes, v.data += N * kLanes * kBytes)
@@ -138,7 +134,8 @@ void value_block(const FewQueriesTask& task, const FewPartial& p, const BundleSc
   for (; d + kLanes <= dim; d += kLanes, v.data += kLanes * kBytes) add_columns<1, kElement>(p, s, v, d, stride);
   if (d == dim) return;
   copy_tail(v, dim - d, kBytes, s.v_tail);
-  ValueRows tail{s.v_tail, kLanes * kBytes, s.no_key, keys, v.later, 0};
+  ValueRows tail = v;
+  tail.data = s.v_tail, tail.stride = kLanes * kBytes;
   add_columns<1, kElement>(p, s, tail, d, stride);
 }
 

@@ -84,28 +84,33 @@ void combine_partials(const CombineTask& task) {
     combine_row(task, row, static_cast<float*>(task.scratch));
 }
 
-// Rows of a tensor that are read later, and the cache lines of one.
+// Rows of a tensor that are read later. They are prefetched into the L2 cache line by line, in the order of memory.
 struct LaterRows {
-  const char* data;
-  int64_t stride, bytes, count;  // of a row, of its elements; rows
+  const char *line, *row, *end;  // the next line, its row; end of the last row, null if nothing is prefetched
+  int64_t stride, bytes;         // of a row, of its elements
 
-  // Prefetches the rows [first, end) into the L2 cache, from which the processor runs ahead by itself.
-  FOVEA_INLINE void prefetch(int64_t first, int64_t end) const {
-    const char* row = data + first * stride;
-    for (int64_t i = first; i < smaller(end, count); ++i, row += stride) {
-      for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(row + line, 0, 2);
+  FOVEA_INLINE void prefetch(int64_t lines) {
+    if (line >= end) return;
+    if (stride == bytes) {
+      for (int64_t i = 0; i < lines; ++i) __builtin_prefetch(line + i * 64, 0, 2);
+      line += lines * 64;
+      return;
+    }
+    for (int64_t i = 0; i < lines; ++i) {
+      __builtin_prefetch(line, 0, 2);
+      line += 64;
+      if (line >= row + bytes) line = row += stride;
     }
   }
+  int64_t lines() const { return (bytes + 63) / 64; }
 };
 
-constexpr int64_t kBytesAhead = 4096;  // from the rows that are read to those that are prefetched
-
-// The rows of the task's chunk that are kBytesAhead behind the row of `key`; none if the task does not prefetch.
-LaterRows later_rows(const FewQueriesTask& task, const InputRows& rows, int64_t dim, int64_t key) {
+// The rows of the task's chunk from `distance` rows behind `key` on; none if the task does not prefetch.
+LaterRows later_rows(const FewQueriesTask& task, const InputRows& rows, int64_t dim, int64_t key, int64_t distance) {
   const int64_t width = rows.element == Element::fp32 ? 4 : 2, stride = rows.row_stride * width;
-  const int64_t first = key + larger(kLanes, kBytesAhead / (dim * width));
-  return {static_cast<const char*>(rows.data) + first * stride, stride, dim * width,
-          task.far ? larger(0, task.first_key + task.keys - first) : 0};
+  const char* const data = static_cast<const char*>(rows.data);
+  const char* const first = data + (key + distance) * stride;
+  return {first, first, task.far ? data + (task.first_key + task.keys) * stride : nullptr, stride, dim * width};
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "core/never_destroyed.h"
 #include "core/random.h"
 #include "layers/problem_line.h"
-#include "linear/implementation.h"
 #include "verification/attention/support_matrix.h"
 #include "verification/layers/cases.h"
 #include "verification/layers/check.h"
@@ -100,15 +99,11 @@ struct Names {
   std::string attention, product;
 };
 
-bool is_bare_call(const linear::Implementation& one) {
-  return one.device == DeviceKind::cpu && !one.automatic && !one.reproducible;
-}
+bool is_bare_call(std::string_view name) { return name.starts_with("cpu.bare_"); }
 
 Names names_of(std::string_view implementation) {
-  for (const linear::Implementation& one : linear::Types::list()) {
-    if (one.name == implementation && is_bare_call(one)) return {.product = std::string(implementation)};
-  }
-  return {.attention = std::string(implementation)};
+  const std::string name(implementation);
+  return is_bare_call(name) ? Names{.product = name} : Names{.attention = name};
 }
 
 const attention::Implementation& attention_of(const ImplementationFacts& facts) {
@@ -231,9 +226,9 @@ std::vector<ImplementationFacts> Layer::implementations() const {
   std::vector<ImplementationFacts> facts;
   for (const attention::Implementation& one : attention::implementations())
     facts.push_back({std::string(one.name), one.device, one.automatic, one.reproducible, one.obstacle()});
-  for (const linear::Implementation& one : linear::Types::list()) {
-    if (is_bare_call(one))
-      facts.push_back({std::string(one.name), one.device, false, one.reproducible, one.obstacle()});
+  for (const ImplementationInfo& one : linear_implementations()) {
+    if (is_bare_call(one.name))
+      facts.push_back({one.name, one.device, one.automatic, false, one.unavailable});  // its library promises no bits
   }
   return facts;
 }
@@ -316,7 +311,7 @@ AxisCell Layer::cell_of(const Case& c, Pass pass) const {
 
 // What attention takes at every class of head dimensions. Linear takes every type on its device.
 CellSupport Layer::support_of(const ImplementationFacts& implementation, const AxisCell& cell) const {
-  if (!names_of(implementation.name).product.empty()) return {Support::partly, ""};  // it takes only some products
+  if (is_bare_call(implementation.name)) return {Support::partly, ""};  // it takes only some products
   CellSupport total;
   for (std::size_t dims = 0; dims < dim_classes().size(); ++dims) {
     const CellSupport one =
