@@ -6,7 +6,12 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Rows of K that hold operands, and rows that are widened while they are loaded.
+// Keys that are multiplied at once. With more, the processor no longer sees that rows follow each other. Bundles of 8
+// or 16 rows take long enough for prefetches to come in time, and eight keys need fewer loads of Q.
+template <int kParts>
+constexpr int kKeysAtOnce = kParts <= 2 && kManyRegisters ? 8 : 4;
+
+// Rows of K that hold operands.
 struct OperandKeys {
   const Operand* data;
   int64_t stride;
@@ -15,8 +20,24 @@ struct OperandKeys {
   FOVEA_INLINE OperandVec load_parts(int64_t key, int64_t step) const {
     return repeat_operands<kParts>(data + key * stride + step);
   }
+  template <int kParts, int kStep>
+  FOVEA_INLINE void prefetch(int64_t, int) const {}
 };
 
+// The same, beyond the caches. Rows some KB behind are prefetched as fast as these are multiplied.
+struct FarKeys : OperandKeys {
+  LaterRows& later;
+
+  // At steps [step, step + kStep) of row `i` of kKeysAtOnce rows: as many lines as these have, or a line now and then.
+  template <int kParts, int kStep>
+  FOVEA_INLINE void prefetch(int64_t step, int i) const {
+    constexpr int kLine = 16, kKeys = kKeysAtOnce<kParts>;  // kLine: operands of a cache line
+    if (kStep * kKeys < kLine ? i == 0 && step % (kLine / kKeys) == 0 : i * kStep % kLine == 0)
+      later.prefetch(kStep > kLine ? kStep / kLine : 1);
+  }
+};
+
+// Rows that are widened while they are loaded.
 template <Element kElement>
 struct WidenedKeys {
   const uint16_t* data;
@@ -28,6 +49,8 @@ struct WidenedKeys {
     const auto* const p = reinterpret_cast<const char*>(data + key * stride + step);
     return load_key_operands<kElement>(p, p);
   }
+  template <int kParts, int kStep>
+  FOVEA_INLINE void prefetch(int64_t, int) const {}
 };
 
 template <int kStep>
@@ -59,33 +82,9 @@ FOVEA_INLINE void sum_parts(Vec (&x)[kLanes]) {
   }
 }
 
-// Keys that are multiplied at once. With more, the processor no longer sees that rows follow each other. Bundles of 8
-// or 16 rows take long enough for prefetches to come in time, and eight keys need fewer loads of Q.
-template <int kParts>
-constexpr int kKeysAtOnce = kParts <= 2 && kManyRegisters ? 8 : 4;
-
-// Rows of K that lie some KB behind those in work. They are prefetched as fast as rows are multiplied.
-struct LaterKeys {
-  LaterRows rows;
-
-  // At steps [step, step + kStep) of the row `i` of kKeysAtOnce rows: as many lines as these have, or a line now and
-  // then.
-  template <int kParts, int kStep>
-  FOVEA_INLINE void prefetch(int64_t step, int i) {
-    constexpr int kLine = 16, kKeys = kKeysAtOnce<kParts>;  // kLine: operands of a cache line
-    if (kStep * kKeys < kLine ? i == 0 && step % (kLine / kKeys) == 0 : i * kStep % kLine == 0)
-      rows.prefetch(kStep > kLine ? kStep / kLine : 1);
-  }
-};
-
-struct NoLaterKeys {
-  template <int kParts, int kStep>
-  FOVEA_INLINE void prefetch(int64_t, int) const {}
-};
-
 // The scores of kLanes keys.
-template <int kWidth, class Score, class Keys, class Later>
-void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t first_key, float* scores, Later& later) {
+template <int kWidth, class Score, class Keys>
+void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t first_key, float* scores) {
   constexpr int kParts = kLanes / kWidth, kKeys = kKeysAtOnce<kParts>, kSums = 8 / kKeys, kStep = kSums * kParts;
   const int64_t steps = few_steps(shape);
   Vec x[kLanes];
@@ -102,14 +101,14 @@ void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t firs
           sums[i][n] =
               multiply_add(k.template load_parts<kParts>(first + i, step + n * kParts), queries[n], sums[i][n]);
         }
-        later.template prefetch<kParts, kStep>(step, i);
+        k.template prefetch<kParts, kStep>(step, i);
       }
     }
     if (step < steps) {
       const OperandVec queries = load_operands(q);
       FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
         sums[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step), queries, sums[i][0]);
-        later.template prefetch<kParts, kStep>(step, i);
+        k.template prefetch<kParts, kStep>(step, i);
       }
     }
     FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
@@ -123,18 +122,16 @@ void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t firs
 }
 
 // The scores of kLanes keys, of all bundles. The first one prefetches.
-template <class Score, class Later>
-void score_bundles(const FewQueriesTask& task, const BundleScratch& s, const OperandKeys& k, int64_t first_key,
-                   int64_t key, Later& later) {
-  NoLaterKeys none;
+template <class Score, class Keys>
+void score_bundles(const FewQueriesTask& task, const BundleScratch& s, const Keys& k, int64_t first_key, int64_t key) {
   for (int64_t i = 0; i < s.count; ++i) {
     const Bundle& b = s.bundles[i];
     with_width(b.width, [&](auto width) {
       float* const scores = b.scores + key * width.kWidth;
       if (i == 0)
-        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores, later);
+        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores);
       else
-        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores, none);
+        score_keys<width.kWidth, Score, OperandKeys>(*task.shape, b, k, first_key + key, scores);
     });
   }
 }
@@ -170,17 +167,10 @@ template <class Score, Element kElement>
 void score_widened(const FewQueriesTask& task, const BundleScratch& s, int64_t first_key, int64_t key) {
   const int64_t stride = task.k.row_stride;
   const WidenedKeys<kElement> keys{static_cast<const uint16_t*>(task.k.data) + (first_key + key) * stride, stride};
-  NoLaterKeys none;
   if (few_rows_of(*task.shape) == 1)
-    return score_keys<1, Score>(*task.shape, s.bundles[0], keys, first_key + key, s.bundles[0].scores + key, none);
+    return score_keys<1, Score>(*task.shape, s.bundles[0], keys, first_key + key, s.bundles[0].scores + key);
   widen_keys(keys, few_steps(*task.shape), s.k);
-  score_bundles<Score>(task, s, {s.k, few_steps(*task.shape)}, first_key, key, none);
-}
-
-LaterKeys later_keys(const FewQueriesTask& task, int64_t first_key) {
-  constexpr int64_t kBytesAhead = 8192;
-  const int64_t dim = task.shape->dim_qk, row_bytes = dim * (task.k.element == Element::fp32 ? 4 : 2);
-  return {later_rows(task, task.k, dim, first_key, larger(kLanes, kBytesAhead / row_bytes))};
+  score_bundles<Score>(task, s, OperandKeys{s.k, few_steps(*task.shape)}, first_key, key);
 }
 
 // Scores of a block, of all bundles.
@@ -188,23 +178,24 @@ template <class Score>
 void score_block(const FewQueriesTask& task, const BundleScratch& s, int64_t first_key, int64_t keys) {
   const int64_t steps = few_steps(*task.shape), dim = task.shape->dim_qk;
   const bool in_place = keys_hold_operands(task), whole_rows = dim == steps * kPairs;
-  LaterKeys later = later_keys(task, first_key);
-  NoLaterKeys none;
+  constexpr int64_t kBytesAhead = 8192;
+  const int64_t row_bytes = dim * (task.k.element == Element::fp32 ? 4 : 2);
+  LaterRows later = later_rows(task, task.k, dim, first_key, larger(kLanes, kBytesAhead / row_bytes));
   for (int64_t key = 0; key < keys; key += kLanes) {
     const bool whole = whole_rows && key + kLanes <= keys;
     if (whole && in_place) {
       const int64_t stride = task.k.row_stride / kPairs;
       const OperandKeys k{static_cast<const Operand*>(task.k.data) + (first_key + key) * stride, stride};
       if (task.far)
-        score_bundles<Score>(task, s, k, first_key, key, later);
+        score_bundles<Score>(task, s, FarKeys{k, later}, first_key, key);
       else
-        score_bundles<Score>(task, s, k, first_key, key, none);
+        score_bundles<Score>(task, s, k, first_key, key);
       continue;
     }
-    if (task.far) later.rows.prefetch(kLanes * later.rows.lines());
+    if (task.far) later.prefetch(kLanes * later.lines());
     if (!whole || kBf16Dot) {
       copy_keys(task, first_key + key, smaller(kLanes, keys - key), s.k);
-      score_bundles<Score>(task, s, {s.k, steps}, first_key, key, none);
+      score_bundles<Score>(task, s, OperandKeys{s.k, steps}, first_key, key);
     } else if constexpr (!kBf16Dot) {
       if (task.k.element == Element::bf16)
         score_widened<Score, Element::bf16>(task, s, first_key, key);

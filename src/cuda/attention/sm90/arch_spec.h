@@ -16,6 +16,9 @@ struct ForwardCosts {
   double cluster_barriers;  // both barriers of a cluster
   double cluster_rate;      // bytes of results per second that a thread block gives to its cluster
   double no_keys;           // of a split without keys
+  // Without splits in memory, the others are fitted to hot calls. A call that finds nothing in the caches takes longer:
+  // by `cold`, and in clusters by the factor `cold_cluster` besides.
+  double cold, cold_cluster;
 };
 
 struct BackwardCosts {
@@ -48,7 +51,7 @@ struct ArchSpec {
 
 // One H200, the only chip that was measured; every device uses its row. All constants are fitted:
 // - forward to preset h200-dense, as the tiles' own times are, and to calls with splits; the runs are in
-//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6.
+//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6, and its last section for cold calls.
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
 //   same file: the first 2,308 ran with a slower preprocess. The costs of splits are fitted to calls that were timed
 //   when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
@@ -63,7 +66,9 @@ inline constexpr ArchSpec kH200{.forward = {.launch = 3.0e-6,
                                             .combine_column = 4.1e-9,
                                             .cluster_barriers = 1.0e-6,
                                             .cluster_rate = 2.0e10,
-                                            .no_keys = 0.5e-6},
+                                            .no_keys = 0.5e-6,
+                                            .cold = 4.3e-6,
+                                            .cold_cluster = 1.05},
                                 .backward = {.launches = 4.0e-6,
                                              .memory_rate = 1.5e12,
                                              .tail = 0.42,

@@ -117,4 +117,9 @@ double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, co
   return seconds + kCosts.combine + row + 2 * partials / kCosts.memory_rate;
 }
 
+double cold_seconds(const Division& division, double seconds) {
+  if (division.in_cluster) return kCosts.cold + seconds * kCosts.cold_cluster;
+  return division.splits > 1 ? seconds : kCosts.cold + seconds;
+}
+
 }  // namespace fovea::cuda::sm90

@@ -26,9 +26,13 @@ struct Visits {
 };
 Visits visits_of(const AttentionProblem& problem, const ForwardTile& tile, std::int64_t packed_heads);
 
-// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: with the instance's tile and the packed
-// heads. An answer of `limit` or more is only a lower bound.
+// Seconds of the launches and the kernels on a GPU with `sms` SMs. `visits`: with the instance's tile and
+// the packed heads. An answer of `limit` or more is only a lower bound. Of cold calls with splits in memory, else of hot
+// ones.
 double seconds_of(const AttentionProblem& problem, const ForwardInstance& instance, const Division& division,
                   const Visits& visits, int sms, double limit = HUGE_VAL);
+
+// Of a call that finds nothing in the caches, as cuda.any predicts them, from the answer of seconds_of.
+double cold_seconds(const Division& division, double seconds);
 
 }  // namespace fovea::cuda::sm90

@@ -194,7 +194,7 @@ std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const Forwa
   auto plan = std::make_shared<ForwardPlan>(p);
   plan->shape = shape_of(p);
   plan->kernel = choice.kernel;
-  plan->seconds = choice.seconds;
+  plan->seconds = cold_seconds(choice.division, choice.seconds);
   const Visits visits = visits_of(p, plan->kernel->tile, choice.division.packed_heads);
   plan->packing = packing_of(choice);
   plan->split = split_of(choice, visits);
