@@ -41,7 +41,7 @@ int64_t carve(const Shape& shape, char* base, BundleScratch& s) {
   for (int64_t row = 0; row < rows;) {
     Bundle b{};
     b.first_row = row;
-    b.width = bundle_width(rows - row);
+    b.width = bundle_width(rows, rows - row);
     b.rows = smaller(b.width, rows - row);
     b.q = memory.take<Operand>(b.width * steps);
     b.scores = memory.take<float>(b.width * kFewKeys);

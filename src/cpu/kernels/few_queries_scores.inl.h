@@ -6,10 +6,16 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-// Keys that are multiplied at once. With more, the processor no longer sees that rows follow each other. Bundles of 8
-// or 16 rows take long enough for prefetches to come in time, and eight keys need fewer loads of Q.
-template <int kParts>
-constexpr int kKeysAtOnce = kParts <= 2 && kManyRegisters ? 8 : 4;
+// Bundles of one width that are multiplied together, by keys that are loaded once. With more than four keys at a time
+// the processor no longer sees that rows follow each other. But 8 or 16 rows take long enough for prefetches to come in
+// time, and there loads count: of K for one bundle, of Q for few keys.
+template <int kRows, int kCount>
+struct Together {
+  static constexpr int kWidth = kRows, kBundles = kCount, kParts = kLanes / kWidth;
+  static constexpr int kKeys = kManyRegisters && (kBundles > 1 || kParts <= 2) ? 8 : 4;
+  static constexpr int kSums = kBundles > 1 || kKeys > 4 ? 1 : 2;  // of a score, so that enough products run at once
+  static constexpr int kStep = kSums * kParts;
+};
 
 // Rows of K that hold operands.
 struct OperandKeys {
@@ -20,7 +26,7 @@ struct OperandKeys {
   FOVEA_INLINE OperandVec load_parts(int64_t key, int64_t step) const {
     return repeat_operands<kParts>(data + key * stride + step);
   }
-  template <int kParts, int kStep>
+  template <class Group>
   FOVEA_INLINE void prefetch(int64_t, int) const {}
 };
 
@@ -28,10 +34,10 @@ struct OperandKeys {
 struct FarKeys : OperandKeys {
   LaterRows& later;
 
-  // At steps [step, step + kStep) of row `i` of kKeysAtOnce rows: as many lines as these have, or a line now and then.
-  template <int kParts, int kStep>
+  // At steps [step, step + kStep) of row `i` of kKeys rows: as many lines as these have, or a line now and then.
+  template <class Group>
   FOVEA_INLINE void prefetch(int64_t step, int i) const {
-    constexpr int kLine = 16, kKeys = kKeysAtOnce<kParts>;  // kLine: operands of a cache line
+    constexpr int kLine = 16, kKeys = Group::kKeys, kStep = Group::kStep;  // kLine: operands of a cache line
     if (kStep * kKeys < kLine ? i == 0 && step % (kLine / kKeys) == 0 : i * kStep % kLine == 0)
       later.prefetch(kStep > kLine ? kStep / kLine : 1);
   }
@@ -49,7 +55,7 @@ struct WidenedKeys {
     const auto* const p = reinterpret_cast<const char*>(data + key * stride + step);
     return load_key_operands<kElement>(p, p);
   }
-  template <int kParts, int kStep>
+  template <class Group>
   FOVEA_INLINE void prefetch(int64_t, int) const {}
 };
 
@@ -82,57 +88,76 @@ FOVEA_INLINE void sum_parts(Vec (&x)[kLanes]) {
   }
 }
 
-// The scores of kLanes keys.
-template <int kWidth, class Score, class Keys>
-void score_keys(const Shape& shape, const Bundle& b, const Keys& k, int64_t first_key, float* scores) {
-  constexpr int kParts = kLanes / kWidth, kKeys = kKeysAtOnce<kParts>, kSums = 8 / kKeys, kStep = kSums * kParts;
+// The scores of kLanes keys, of the bundles from `b` on.
+template <class Group, class Score, class Keys>
+void score_keys(const Shape& shape, const Bundle* b, const Keys& k, int64_t first_key, int64_t key) {
+  constexpr int kBundles = Group::kBundles, kParts = Group::kParts, kKeys = Group::kKeys, kSums = Group::kSums;
   const int64_t steps = few_steps(shape);
-  Vec x[kLanes];
+  Vec x[kBundles][kLanes];
   FOVEA_UNROLL for (int first = 0; first < kLanes; first += kKeys) {
-    Vec sums[kKeys][kSums];
-    clear(sums);
-    const Operand* q = b.q;
+    Vec sums[kBundles][kKeys][kSums];
+    FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) clear(sums[m]);
     int64_t step = 0;
-    for (; step + kStep <= steps; step += kStep, q += kSums * kLanes) {
-      OperandVec queries[kSums];
-      FOVEA_UNROLL for (int n = 0; n < kSums; ++n) queries[n] = load_operands(q + n * kLanes);
+    for (; step + Group::kStep <= steps; step += Group::kStep) {
+      OperandVec queries[kBundles][kSums];
+      FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) {
+        FOVEA_UNROLL for (int n = 0; n < kSums; ++n) {
+          queries[m][n] = load_operands(b[m].q + step * Group::kWidth + n * kLanes);
+        }
+      }
       FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
         FOVEA_UNROLL for (int n = 0; n < kSums; ++n) {
-          sums[i][n] =
-              multiply_add(k.template load_parts<kParts>(first + i, step + n * kParts), queries[n], sums[i][n]);
+          const OperandVec parts = k.template load_parts<kParts>(first + i, step + n * kParts);
+          FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) {
+            sums[m][i][n] = multiply_add(parts, queries[m][n], sums[m][i][n]);
+          }
         }
-        k.template prefetch<kParts, kStep>(step, i);
+        k.template prefetch<Group>(step, i);
       }
     }
     if (step < steps) {
-      const OperandVec queries = load_operands(q);
       FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
-        sums[i][0] = multiply_add(k.template load_parts<kParts>(first + i, step), queries, sums[i][0]);
-        k.template prefetch<kParts, kStep>(step, i);
+        const OperandVec parts = k.template load_parts<kParts>(first + i, step);
+        FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) {
+          sums[m][i][0] = multiply_add(parts, load_operands(b[m].q + step * Group::kWidth), sums[m][i][0]);
+        }
+        k.template prefetch<Group>(step, i);
       }
     }
-    FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
-      x[first + i] = kSums > 1 ? add(sums[i][0], sums[i][kSums - 1]) : sums[i][0];
+    FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) {
+      FOVEA_UNROLL for (int i = 0; i < kKeys; ++i) {
+        x[m][first + i] = kSums > 1 ? add(sums[m][i][0], sums[m][i][kSums - 1]) : sums[m][i][0];
+      }
     }
   }
-  sum_parts<kParts>(x);
-  FOVEA_UNROLL for (int i = 0; i < kWidth; ++i) {
-    store(scores + i * kLanes, Score::apply(shape, x[i], {b.first_row, first_key + i * kParts, kParts}));
+  FOVEA_UNROLL for (int m = 0; m < kBundles; ++m) {
+    sum_parts<kParts>(x[m]);
+    float* const scores = b[m].scores + key * Group::kWidth;
+    FOVEA_UNROLL for (int i = 0; i < Group::kWidth; ++i) {
+      store(scores + i * kLanes, Score::apply(shape, x[m][i], {b[m].first_row, first_key + key + i * kParts, kParts}));
+    }
   }
 }
 
-// The scores of kLanes keys, of all bundles. The first one prefetches.
+// The scores of kLanes keys, of all bundles. The first ones prefetch.
 template <class Score, class Keys>
 void score_bundles(const FewQueriesTask& task, const BundleScratch& s, const Keys& k, int64_t first_key, int64_t key) {
-  for (int64_t i = 0; i < s.count; ++i) {
-    const Bundle& b = s.bundles[i];
-    with_width(b.width, [&](auto width) {
-      float* const scores = b.scores + key * width.kWidth;
-      if (i == 0)
-        score_keys<width.kWidth, Score>(*task.shape, b, k, first_key + key, scores);
+  for (int64_t i = 0; i < s.count;) {
+    const Bundle* const b = s.bundles + i;
+    const bool two = i + 1 < s.count && b[1].width == b->width;
+    with_width(b->width, [&](auto width) {
+      using One = Together<width.kWidth, 1>;
+      using Two = Together<width.kWidth, 2>;
+      if (two && i == 0)
+        score_keys<Two, Score>(*task.shape, b, k, first_key, key);
+      else if (two)
+        score_keys<Two, Score, OperandKeys>(*task.shape, b, k, first_key, key);
+      else if (i == 0)
+        score_keys<One, Score>(*task.shape, b, k, first_key, key);
       else
-        score_keys<width.kWidth, Score, OperandKeys>(*task.shape, b, k, first_key + key, scores);
+        score_keys<One, Score, OperandKeys>(*task.shape, b, k, first_key, key);
     });
+    i += two ? 2 : 1;
   }
 }
 
@@ -168,7 +193,7 @@ void score_widened(const FewQueriesTask& task, const BundleScratch& s, int64_t f
   const int64_t stride = task.k.row_stride;
   const WidenedKeys<kElement> keys{static_cast<const uint16_t*>(task.k.data) + (first_key + key) * stride, stride};
   if (few_rows_of(*task.shape) == 1)
-    return score_keys<1, Score>(*task.shape, s.bundles[0], keys, first_key + key, s.bundles[0].scores + key);
+    return score_keys<Together<1, 1>, Score>(*task.shape, s.bundles, keys, first_key, key);
   widen_keys(keys, few_steps(*task.shape), s.k);
   score_bundles<Score>(task, s, OperandKeys{s.k, few_steps(*task.shape)}, first_key, key);
 }

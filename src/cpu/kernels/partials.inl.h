@@ -20,18 +20,20 @@ struct FewPartial {
 int64_t few_steps(const Shape& s) { return round_up(s.dim_qk, kLanes * kPairs) / kPairs; }
 int64_t few_rows_of(const Shape& s) { return s.group * s.len_q; }
 
-constexpr int kWidestBundle = kLanes / kPairs;  // so a row has the keys of a pair in lanes of its own
+constexpr int kWidestBundle = kLanes / 2;  // so a row has the keys of a pair in lanes of its own
 
-// Rows of the next bundle (bundles.inl.h) if `rows` are left: less than a quarter of them need not exist.
-int64_t bundle_width(int64_t rows) {
+// Rows of the next bundle (bundles.inl.h) if `left` of `rows` are left: less than a quarter of them need not exist. Two
+// bundles of one width are multiplied together, so rows that fit into one of the widest make two narrower ones.
+int64_t bundle_width(int64_t rows, int64_t left) {
+  const int64_t widest = rows > kWidestBundle ? kWidestBundle : larger(1, kWidestBundle / 2);
   int64_t width = 1;
-  while (width < rows && width < kWidestBundle) width *= 2;
-  return 4 * rows <= 3 * width && width > 1 ? width / 2 : width;
+  while (width < left && width < widest) width *= 2;
+  return 4 * left <= 3 * width && width > 1 ? width / 2 : width;
 }
 
 int64_t bundled_rows(int64_t rows) {
   int64_t sum = 0;
-  while (sum < rows) sum += bundle_width(rows - sum);
+  while (sum < rows) sum += bundle_width(rows, rows - sum);
   return sum;
 }
 
