@@ -33,3 +33,13 @@ def rows_of(records: list[Path], kind: str = "bench") -> list[dict]:
 
 def environment(record: Path) -> dict:
     return rows_of([record], "env")[0]
+
+
+def medians(records: list[Path]) -> dict[str, dict[str, float]]:
+    """Seconds of each implementation, for each cell."""
+    times: dict[str, dict[str, float]] = {}
+    for record in records:
+        for row in rows_of([record]):
+            if row.get("time_s"):
+                times.setdefault(f"{record.name} {row['problem']}", {})[row["impl"]] = row["time_s"]["median"]
+    return times

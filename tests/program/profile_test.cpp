@@ -60,6 +60,7 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
                                  (i > 0 ? " activations=kept accumulate=no" : "") +
                                  " device=cpu data=normal place=contiguous seed=0");
     EXPECT_EQ(row.parameters, parameters);
+    EXPECT_GT(row.products_s.value_or(0), 0);
     EXPECT_EQ(whole.flops, row.flops);
     double parts = 0, flops = 0;
     for (const auto& [name, part] : row.parts) parts += part.seconds, flops += part.flops;

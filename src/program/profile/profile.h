@@ -54,7 +54,6 @@ struct ProfileResult {
   std::string impl = kOwnName, peer;                   // and the framework of a peer, with its version
   std::string status = "ok", reason;                   // of kRowStatuses
   PhaseSeconds seconds;                                // only if status is ok
-  std::vector<double> products;                        // of this library: seconds of a step's products alone
   double forward_flops = 0, backward_flops = 0;        // of products and attention
   std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
   std::optional<std::int64_t> state_bytes;             // before forward

@@ -86,7 +86,7 @@ std::string beyond_products_table(const std::vector<ProfileResult>& results, con
   double products = 0;  // of the same passes: this library's result comes before those of peers
   for (const ProfileResult& one : results) {
     if (one.row.model != model) continue;
-    if (one.impl == kOwnName) products = one.products.empty() ? 0 : statistics_of(one.products).median;
+    if (one.impl == kOwnName) products = one.row.products_s.value_or(0);
     add_beyond_products(table, one, products);
   }
   if (table.size() == 1) return {};

@@ -236,6 +236,7 @@ std::string json_line(const ProfileRow& row) {
                   {"planned_bytes", row.planned_bytes},
                   {"measured_bytes", optional_json(row.measured_bytes)},
                   {"flops", row.flops},
+                  {"products_s", optional_json(row.products_s)},
                   {"threads", row.threads}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -259,6 +260,7 @@ ProfileRow profile_row_from(const Json& j) {
                  .planned_bytes = amount<std::int64_t>(j, "planned_bytes"),
                  .measured_bytes = optional_amount<std::int64_t>(j, "measured_bytes"),
                  .flops = amount<double>(j, "flops"),
+                 .products_s = optional_amount<double>(j, "products_s"),
                  .threads = amount<int>(j, "threads")};
   if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");
   for (const auto& [name, part] : member(j, "parts").items())

@@ -114,6 +114,7 @@ struct ProfileRow {
   std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
   std::optional<std::int64_t> measured_bytes;  // the most that was allocated at once; of a CPU only
   double flops = 0;                            // of a step's products and attention
+  std::optional<double> products_s;            // seconds of a step's products alone, in turns with the steps: median
   int threads = 0;
 };
 

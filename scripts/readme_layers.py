@@ -1,0 +1,86 @@
+"""The blocks of scripts/readme about layers and the transformer."""
+
+import statistics
+from pathlib import Path
+
+from readme_headlines import OURS, wrapped
+from readme_records import environment, keys_of, medians, rows_of
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def layers_block(record: Path, other: str = "torch.") -> str:
+    """For each layer and pass the time of `flash` over the fastest whose name begins with `other`: geometric mean and
+    range."""
+    passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for problem, cell in medians([record]).items():
+        of = keys_of({"problem": problem.split(" ", 1)[1]})
+        best = min(time for name, time in cell.items() if name.startswith(other))
+        own = min(time for name, time in cell.items() if name.startswith(OURS) and not name.startswith("cpu.bare_"))
+        ratios.setdefault(of["op"], {}).setdefault(of["pass"], []).append(own / best)
+    lines = ["| layer | " + " | ".join(passes.values()) + " |", "|---" * 4 + "|"]
+    for name, by_pass in sorted(ratios.items()):
+        cells = [f"{statistics.geometric_mean(some):.2f} ({min(some):.2f} to {max(some):.2f}; {len(some)} problems)"
+                 for some in (by_pass[which] for which in passes)]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    env = environment(record)
+    on_gpu = "device=cuda" in rows_of([record])[0]["problem"]
+    machine = env["facts"]["gpu"] if on_gpu else f"{env['machine'].split(',')[0]}, {env['threads']} threads"
+    return "\n".join([*lines, "", wrapped(f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`.")])
+
+
+PROFILED = {"fwd": "forward", "e2e": "forward + backward", "step": "step"}
+
+
+def profile_block(record: Path) -> str:
+    """For each model its times, and these and its memory over those of PyTorch, eager and compiled."""
+    models: dict[str, dict[str, dict[str, dict]]] = {}
+    for row in rows_of([record]):
+        of = keys_of(row)
+        models.setdefault(of["model"], {}).setdefault(of["pass"], {})[row["impl"]] = row
+
+    timed = {row["impl"] for row in rows_of([record])}
+    peers = [name for name in ("torch.eager", "torch.compile") if name in timed]
+
+    def ratios(by: dict[str, dict], figure) -> str:
+        return " / ".join(f"{figure(by['fovea']) / figure(peer):.2f}" if peer["time_s"] else peer["status"].upper()
+                          for peer in map(by.get, peers))
+
+    def memory(row: dict) -> int:
+        return row["memory_before_backward_bytes"] + row["workspace_bytes"] - row["memory_before_forward_bytes"]
+
+    def seconds(row: dict) -> float:
+        return row["time_s"]["median"]
+    lines = ["| model | " + " | ".join(PROFILED.values()) + " | memory |", "|---" * 5 + "|"]
+    for name, by_pass in models.items():
+        cells = [f"{1e3 * seconds(by_pass[which]['fovea']):.2f} ms: {ratios(by_pass[which], seconds)}"
+                 for which in PROFILED]
+        lines.append(f"| `{name}` | " + " | ".join([*cells, ratios(by_pass["step"], memory)]) + " |")
+    of, env = keys_of(rows_of([record])[0]), environment(record)
+    return "\n".join([*lines, "", wrapped(
+        f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {env['facts']['gpu']}, {env['date'][:10]}; record: "
+        f"`{record.relative_to(ROOT)}`.")])
+
+
+def steps_block(records: list[Path]) -> str:
+    """Steps of a transformer beside their products, and the share that the rest is of PyTorch's rest."""
+    products = {(row["model"], "bf16" if "dtype=bf16" in row["sizes"] else "fp32"): row["products_s"]
+                for row in rows_of(records, "profile") if row["passes"] == "step" and row.get("products_s")}
+    steps: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows_of(records):
+        of = keys_of(row)
+        if of["pass"] == "step" and row.get("time_s"):
+            steps.setdefault((of["model"], of["dtype"]), {})[row["impl"]] = row["time_s"]["median"]
+    lines = ["| model | type | products, ms | step, ms | eager PyTorch, ms | beyond the products, of PyTorch's |",
+             "|---|---|---:|---:|---:|---:|"]
+    for (model, dtype), alone in products.items():
+        own, peer = (steps[model, dtype].get(name) for name in ("fovea", "torch.eager"))
+        if own and peer:
+            lines.append(f"| `{model}` | {dtype} | {1e3 * alone:.0f} | {1e3 * own:.0f} | {1e3 * peer:.0f} | "
+                         f"{(own - alone) / (peer - alone):.2f} |")
+    env, of = environment(records[0]), keys_of(rows_of(records)[0])
+    named = ", ".join(f"`{record.relative_to(ROOT)}`" for record in records)
+    return "\n".join([*lines, "", wrapped(
+        f"Batch {of['b']}, context {of['lq']}; {env['machine'].split(',')[0]}, {env['threads']} threads, "
+        f"{env['date'][:10]}; records: {named}.")])
