@@ -72,7 +72,7 @@ def pictures_of(study: Study, pages: list[Page]) -> list[Picture]:
         *by_length(study, "speedup", rows.assign(
             y=ups.ratio, low=ups.rival_q1 / ups.q3, high=ups.rival_q3 / ups.q1, clean=ups.counted)),
         *by_length(study, "memory", rows.assign(y=held / 1e6, low=math.nan, clean=True)[rows.pass_ != "e2e"]),
-        *boxes_of_steps(study), *timelines(study), *roofline(study),
+        *roofline(study), *boxes_of_steps(study), *timelines(study),
         *itertools.chain.from_iterable(published_pictures(page.book) for page in pages)]
 
 

@@ -108,9 +108,9 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     rows["way"] = rows.timer.map(CALL_TIMERS).fillna("")
     rows["at"] = rows.groupby(["problem", "hot", "cpu_threads", "system", "way"], sort=False).ngroup()
     rows["setting"] = settings_of(rows)
-    only_in_graphs = (rows.timer == "cuda_graph") & ~rows.op.isin(rows[rows.on_gpu & ~rows.timer.isin(CALL_TIMERS)].op)
-    rows.loc[only_in_graphs, "setting"] = [listed("in a graph", one) for one in rows.setting[only_in_graphs]]
-    rows.loc[only_in_graphs, "way"] = ""
+    graphs = (rows.timer == "cuda_graph") & ~rows.op.isin(rows[rows.on_gpu & ~rows.way.str.contains("in a ")].op)
+    rows.loc[graphs, "setting"] = [listed("in a graph", one) for one in rows.setting[graphs]]
+    rows.loc[graphs, "way"] = ""
     timing, calls = (rows[chosen].copy() for chosen in (rows.way == "", rows.way != ""))
     study = Study(vocabulary, operations, environments, timing, calls, implementations,
                   choose_baseline(rows, timing, implementations, baseline), warnings, len(implementations) > 1)
