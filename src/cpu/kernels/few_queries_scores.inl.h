@@ -8,7 +8,7 @@ namespace {
 
 // Bundles of one width that are multiplied together, by keys that are loaded once. With more than four keys at a time
 // the processor no longer sees that rows follow each other. But 8 or 16 rows take long enough for prefetches to come in
-// time, and there loads count: of K for one bundle, of Q for few keys.
+// time. There loads count: two bundles share those of K, eight keys those of Q.
 template <int kRows, int kCount>
 struct Together {
   static constexpr int kWidth = kRows, kBundles = kCount, kParts = kLanes / kWidth;

@@ -274,7 +274,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     Phases phases(*model, batch, passes, s.threads);
     if (!measure(phases, peers, passes, s)) return false;
     result.seconds = phases.seconds();
-    if (const std::vector<double> products = phases.product_seconds(); !products.empty())
+    if (const std::vector<double>& products = phases.product_seconds(); !products.empty())
       result.row.products_s = statistics_of(products).median;
     result.row.parts = phases.parts();
     if (s.device.kind == DeviceKind::cpu) result.row.measured_bytes = core::memory_count().peak;
