@@ -42,9 +42,9 @@ class Looks:
             self.of["flash"] = self.of[first[0]]
 
     def __getitem__(self, name: str) -> Look:
-        n = len(self.of)
-        return self.of.setdefault(name, Look([*COLOURS][n % len(COLOURS)], [*MARKERS][n % len(MARKERS)],
-                                             DASHES[n // len(COLOURS) % len(DASHES)]))
+        turn, n = divmod(len(self.of), len(COLOURS))  # in every turn a colour has another marker
+        return self.of.setdefault(name, Look([*COLOURS][n], [*MARKERS][(n + turn) % len(MARKERS)],
+                                             DASHES[turn % len(DASHES)]))
 
     def in_order(self, names: list[str]) -> list[str]:
         return sorted(names, key=lambda name: self.order.index(name) if name in self.order else len(self.order))

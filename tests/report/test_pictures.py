@@ -24,7 +24,9 @@ def test_names_differ_in_colour_and_marker():
     names = [f"torch.{n}" for n in range(len(looks.COLOURS))]
     made = looks.Looks(names)
     assert len({made[name].colour for name in names}) == len({made[name].marker for name in names}) == len(names)
-    assert len({(made[f"x{n}"].colour, made[f"x{n}"].dashes) for n in range(40)}) == 40
+    more = [made[f"x{n}"] for n in range(40)]
+    assert len({(one.colour, one.dashes) for one in more}) == 40
+    assert len({(one.colour, one.marker) for one in [*more, *map(made.__getitem__, names)]}) == 40 + len(names), "bars"
 
 
 def linear(colour: str) -> list[float]:
