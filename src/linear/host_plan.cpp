@@ -12,9 +12,10 @@ using cpu::align_up;
 using cpu::divide_up;
 
 // A large product becomes kEnoughLargeTiles, or as many as have kLargeTile multiply-adds: repacking operands then takes
-// little of the time. A small product becomes kFewTiles.
+// little of the time. A small product becomes kFewTiles. A product of few rows becomes two tiles, for two threads.
 constexpr std::int64_t kLargeTile = std::int64_t{1} << 29, kEnoughLargeTiles = 6, kFewTiles = 4;
-constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRowsOfSmall = 64, kLeastColumns = 384;
+constexpr std::int64_t kLeastRowsOfLarge = 192, kLeastRowsOfSmall = 64, kLeastRowsOfHalf = 16;
+constexpr std::int64_t kLeastColumns = 384;
 
 std::string words_of(const WholeProduct& p, const Tiling& tiling) {
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ": " +
@@ -41,7 +42,7 @@ Tiling tiling_of(const BatchedProduct& p, const TileSize& largest) {
     tiling.columns = divide_up(p.n, column_tiles);
     tiling.column_tiles = divide_up(p.n, tiling.columns);
     tiling.tiles = p.count * tiling.row_tiles * tiling.column_tiles;
-    const bool may_halve_rows = tiling.rows / 2 >= least_rows;
+    const bool may_halve_rows = tiling.rows / 2 >= (tiling.tiles > 1 ? least_rows : kLeastRowsOfHalf);
     const bool may_halve_columns = !largest.whole_rows && tiling.columns / 2 >= kLeastColumns;
     if (tiling.tiles >= wanted || (!may_halve_rows && !may_halve_columns)) return tiling;
     // The longer side is halved: square tiles repeat the least packing, and an even number is balanced over two

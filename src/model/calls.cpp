@@ -9,7 +9,7 @@ namespace {
 
 Rotary rotary_of(const Config& c) { return {.theta = c.theta, .columns = c.head_dim()}; }
 
-LayerProblem attention_problem(const Config& c, const Extent& e, Device device, Pass pass) {
+LayerProblem attention_problem(const Config& c, const Extent& e, Device device, Pass pass, bool accumulate = false) {
   LayerProblem p{.kind = LayerKind::mha_fused,
                  .pass = pass,
                  .batch = e.batch,
@@ -31,7 +31,7 @@ LayerProblem attention_problem(const Config& c, const Extent& e, Device device, 
                  .rotary = rotary_of(c)};
   if (pass == Pass::forward) return p;
   p.wants_dx = true;
-  p.accumulate = true;
+  p.accumulate = accumulate;
   p.projections.qkv.wants_dweight = p.projections.out.wants_dweight = true;
   return p;
 }
@@ -47,11 +47,11 @@ LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::i
           .device = device};
 }
 
-LinearProblem backward_of(LinearProblem p) {
+LinearProblem backward_of(LinearProblem p, bool accumulate) {
   p.pass = Pass::backward;
   p.result_dtype = p.dtype;
   p.parameter_dtype = DType::fp32;
-  p.accumulate = true;
+  p.accumulate = accumulate;
   return p;
 }
 
@@ -63,14 +63,15 @@ LayerOptions attention_options(const Config& c) {
 
 ProductCalls::ProductCalls(const LinearProblem& p)
     : forward(prepare(p)),
-      backward(prepare(backward_of(p))),
+      backward{prepare(backward_of(p, false)), prepare(backward_of(p, true))},
       forward_flops(flops(p)),
-      backward_flops(flops(backward_of(p))) {}
+      backward_flops(flops(backward_of(p, false))) {}
 
 Calls::Calls(const Config& c, const Extent& e, Device on)
     : device(on),
       attention_forward(prepare(attention_problem(c, e, on, Pass::forward))),
-      attention_backward(prepare(attention_problem(c, e, on, Pass::backward))),
+      attention_backward{prepare(attention_problem(c, e, on, Pass::backward, false)),
+                         prepare(attention_problem(c, e, on, Pass::backward, true))},
       attention_saved_bytes(saved_bytes(attention_problem(c, e, on, Pass::forward))),
       gate_up(product_problem(e.rows(), c.width, 2 * c.hidden, c.dtype, c.dtype, on)),
       down(product_problem(e.rows(), c.hidden, c.width, c.dtype, c.dtype, on)),
@@ -90,10 +91,12 @@ double Calls::recomputed_flops() const { return attention_forward_flops + gate_u
 
 std::int64_t Calls::workspace_bytes() const {
   std::int64_t most = 0;
-  for (const Plan* plan :
-       {&attention_forward, &attention_backward, &gate_up.forward, &gate_up.backward, &down.forward, &down.backward,
-        &head.forward, &head.backward, &qkv.forward, &qkv.backward, &out.forward, &out.backward})
-    most = std::max(most, plan->workspace_bytes());
+  const auto count = [&most](const Plan& forward, const BackwardPlans& backward) {
+    for (const Plan* plan : {&forward, &backward.written, &backward.added})
+      most = std::max(most, plan->workspace_bytes());
+  };
+  count(attention_forward, attention_backward);
+  for (const ProductCalls* product : {&gate_up, &down, &head, &qkv, &out}) count(product->forward, product->backward);
   return most;
 }
 

@@ -12,11 +12,19 @@ namespace fovea::model {
 // The attention layer of a block, without tensors.
 LayerOptions attention_options(const Config& config);
 
-// A product y = x weight^T without bias, and its gradients: dx is written, dweight is added to in fp32.
+// The gradients of a call are written, or those of its parameters are added to what is there, in fp32.
+struct BackwardPlans {
+  Plan written, added;
+
+  const Plan& plan(bool accumulate) const { return accumulate ? added : written; }
+};
+
+// A product y = x weight^T without bias, and its gradients.
 struct ProductCalls {
   explicit ProductCalls(const LinearProblem& forward_problem);
 
-  Plan forward, backward;
+  Plan forward;
+  BackwardPlans backward;
   double forward_flops = 0, backward_flops = 0;
 };
 
@@ -25,7 +33,8 @@ struct Calls {
   Calls(const Config& config, const Extent& extent, Device device = {});
 
   Device device;
-  Plan attention_forward, attention_backward;
+  Plan attention_forward;
+  BackwardPlans attention_backward;
   std::int64_t attention_saved_bytes = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
   ProductCalls gate_up, down, head;

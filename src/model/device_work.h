@@ -45,7 +45,7 @@ class DeviceWork {
   virtual void send(std::int32_t* to, const Batch& batch, const core::RunContext& context) = 0;
 
   virtual void rms_norm(const cpu::RmsNormTask& task, const core::RunContext& context) const = 0;
-  // Adds to `dweight`. `partials` has partial_count() floats.
+  // `partials` has partial_count() floats.
   virtual void rms_norm_backward(const cpu::RmsNormBackwardTask& task, float* partials,
                                  const core::RunContext& context) const = 0;
   virtual void swiglu(const cpu::SwigluTask& task, const core::RunContext& context) const = 0;

@@ -71,6 +71,7 @@ void Model::round_weights(const core::RunContext& context) {
 struct Model::Run : Products {
   const DeviceWork& work = *model.work_;
   cpu::Element element = c.dtype == DType::fp32 ? cpu::Element::fp32 : cpu::Element::bf16;
+  bool accumulate = false;  // gradients
   bool recomputes = false;  // parts are then told as one
 
   void ended(std::string_view part, double flops = 0) const {
@@ -129,7 +130,8 @@ struct Model::Run : Products {
                             .columns = c.width,
                             .epsilon = static_cast<float>(c.epsilon),
                             .element = element,
-                            .rounded = index == 0 ? nullptr : rounded_stream()},
+                            .rounded = index == 0 ? nullptr : rounded_stream(),
+                            .accumulate_dweight = accumulate},
                            floats(memory.partials), context);
     ended("norm");
   }
@@ -156,10 +158,10 @@ struct Model::Run : Products {
                            .dy = sequences(at(memory.dbranch)),
                            .dx = sequences(at(memory.dy)),
                            .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes},
-                           .accumulate = true};
+                           .accumulate = accumulate};
     t.gradients.qkv.weight = gradients(block.qkv, 3 * c.width, c.width);
     t.gradients.out.weight = gradients(block.out, c.width, c.width);
-    layer_backward(t, attention_options_of(model.calls_.attention_backward));
+    layer_backward(t, attention_options_of(model.calls_.attention_backward.plan(accumulate)));
     ended("attention", model.calls_.attention_backward_flops);
   }
 
@@ -191,14 +193,14 @@ struct Model::Run : Products {
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
     multiply_backward(model.calls_.down, matrix(at(m.hidden), rows, c.hidden),
-                      matrix(at(memory.dhidden), rows, c.hidden), block.down,
-                      matrix(at(memory.dbranch), rows, c.width));
+                      matrix(at(memory.dhidden), rows, c.hidden), block.down, matrix(at(memory.dbranch), rows, c.width),
+                      accumulate);
     ended("down", model.calls_.down.backward_flops);
     work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden, element}, context);
     ended("swiglu");
     multiply_backward(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width),
                       matrix(at(memory.dy), rows, c.width), block.gate_up,
-                      matrix(at(memory.dgate_up), rows, 2 * c.hidden));
+                      matrix(at(memory.dgate_up), rows, 2 * c.hidden), accumulate);
     ended("gate_up", model.calls_.gate_up.backward_flops);
   }
 
@@ -235,7 +237,7 @@ struct Model::Run : Products {
   void backward() const {
     const ParameterMap& map = model.map_;
     multiply_backward(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width),
-                      matrix(at(memory.dy), rows, c.width), map.head, logit_gradient());
+                      matrix(at(memory.dy), rows, c.width), map.head, logit_gradient(), accumulate);
     ended("head", model.calls_.head.backward_flops);
     norm_backward(memory.norms.size() - 1, map.norm);
     for (std::size_t i = map.blocks.size(); i-- > 0;) {
@@ -245,6 +247,8 @@ struct Model::Run : Products {
       attend_backward(i, map.blocks[i]);
       norm_backward(2 * i, map.blocks[i].attention_norm);
     }
+    if (!accumulate)
+      work.clear(gradient(map.embedding), c.vocabulary * c.width * static_cast<std::int64_t>(sizeof(float)), context);
     work.scatter({floats(memory.dstream), tokens(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
     ended("embedding");
   }
@@ -293,14 +297,16 @@ double Model::forward(const Batch& batch, double factor, const core::RunContext&
   return mean_loss(context);
 }
 
-void Model::backward(const Batch& batch, const core::RunContext& context) {
+void Model::backward(const Batch& batch, const core::RunContext& context, bool accumulate) {
   check_batch(batch);
-  Run{{*this, context}}.backward();
+  Run run{{*this, context}};
+  run.accumulate = accumulate;
+  run.backward();
 }
 
-double Model::add_gradients(const Batch& batch, double factor, const core::RunContext& context) {
+double Model::forward_backward(const Batch& batch, double factor, const core::RunContext& context, bool accumulate) {
   begin_forward(batch, factor, context);
-  backward(batch, context);
+  backward(batch, context, accumulate);
   return mean_loss(context);
 }
 

@@ -83,12 +83,12 @@ class Model {
   // Of each token, in the order of the batch, after begin_forward.
   std::vector<double> token_losses(const core::RunContext& context) const;
 
-  // Adds the gradient to gradients(). The last call of forward had the same batch, and a factor other than 0. On a GPU
-  // it only enqueues work.
-  void backward(const Batch& batch, const core::RunContext& context);
+  // Writes the gradient to gradients(), or adds it to what is there. The last call of forward had the same batch, and a
+  // factor other than 0. On a GPU it only enqueues work.
+  void backward(const Batch& batch, const core::RunContext& context, bool accumulate = false);
 
   // Forward, then backward.
-  double add_gradients(const Batch& batch, double factor, const core::RunContext& context);
+  double forward_backward(const Batch& batch, double factor, const core::RunContext& context, bool accumulate = false);
 
   // The products of a pass alone, to be timed beside the pass: in the same memory, in the same order. Activations and
   // gradients are then no longer those of a batch. On a GPU it only enqueues work.

@@ -6,11 +6,6 @@
 
 namespace fovea::model {
 
-void clear_gradients(Model& model, const core::RunContext& context) {
-  const std::span<float> gradients = model.gradients();
-  model.work().clear(gradients.data(), static_cast<std::int64_t>(gradients.size_bytes()), context);
-}
-
 void begin_update(Model& model, const AdamW& s, double learning_rate, std::int64_t step,
                   const core::RunContext& context) {
   const auto t = static_cast<double>(step + 1);

@@ -11,8 +11,6 @@ struct AdamW {
   double largest_norm = 1.0;  // gradients of a larger norm are scaled down to it; infinity: never
 };
 
-void clear_gradients(Model& model, const core::RunContext& context);
-
 // Updates weights and moments from gradients(). `step` counts from 0. Returns the gradients' norm before clipping; if
 // that is not finite, nothing is changed.
 double update(Model& model, const AdamW& settings, double learning_rate, std::int64_t step,

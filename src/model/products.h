@@ -57,15 +57,16 @@ struct Model::Products {
     linear_forward({.x = x, .weight = weights(offset, y.sizes[3], x.sizes[3]), .y = y}, options_of(calls.forward));
   }
 
+  // dx is written; the weight's gradient too, or it is added.
   void multiply_backward(const ProductCalls& calls, const MutableTensorView& x, const MutableTensorView& dx,
-                         std::int64_t offset, const MutableTensorView& dy) const {
+                         std::int64_t offset, const MutableTensorView& dy, bool accumulate = false) const {
     linear_backward({.x = x,
                      .weight = weights(offset, dy.sizes[3], x.sizes[3]),
                      .dy = dy,
                      .dx = dx,
                      .dweight = gradients(offset, dy.sizes[3], x.sizes[3]),
-                     .accumulate = true},
-                    options_of(calls.backward));
+                     .accumulate = accumulate},
+                    options_of(calls.backward.plan(accumulate)));
   }
 };
 

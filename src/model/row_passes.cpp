@@ -67,7 +67,8 @@ void rms_norm_backward(const cpu::RmsNormBackwardTask& whole, float* partials, c
   float* const sums = partials + blocks * whole.columns;
   linear::host_kernels(DType::fp32)
       .sum_columns({{partials, cpu::Element::fp32, 0, whole.columns}, blocks, whole.columns, sums});
-  for (std::int64_t c = 0; c < whole.columns; ++c) whole.dweight[c] += sums[c];
+  for (std::int64_t c = 0; c < whole.columns; ++c)
+    whole.dweight[c] = whole.accumulate_dweight ? whole.dweight[c] + sums[c] : sums[c];
 }
 
 void swiglu(const cpu::SwigluTask& whole, const core::RunContext& context) {

@@ -147,7 +147,6 @@ void check_that_nothing_waits() {
   const Tokens tokens = model::tokens_of(model::kSmall, extent.rows(), 1),
                targets = model::tokens_of(model::kSmall, extent.rows(), 2);
   const auto step = [&](int number) {
-    model::clear_gradients(model, context);
     model.begin_forward({tokens, targets}, 1.0, context);
     model.backward({tokens, targets}, context);
     model::begin_update(model, {}, kLearningRate, number, context);

@@ -79,7 +79,8 @@ struct ExactNorm {
 ExactNorm expected_norm(const Values& x, const Values& branch, const Values& weight, const Values& dy,
                         const Values& before, std::int64_t columns) {
   ExactNorm e;
-  e.dweight.assign(weight.begin(), weight.end());  // what it is added to
+  e.dweight.assign(weight.size(), 0);
+  if (!before.empty()) e.dweight.assign(weight.begin(), weight.end());  // what it is added to
   const auto rows = static_cast<std::int64_t>(x.size()) / columns;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto at = [&](std::int64_t c) { return static_cast<std::size_t>(r * columns + c); };
@@ -148,7 +149,8 @@ void check_norm(PassChecks& checks, std::int64_t rows, std::int64_t columns, boo
                                     .columns = columns,
                                     .epsilon = kEpsilon,
                                     .element = element,
-                                    .rounded = rounded},
+                                    .rounded = rounded,
+                                    .accumulate_dweight = adds},
                                    a.room(partials), {});
         return Results{{"dx", columns, a.get(dx, count)},
                        {"dweight", columns, a.get(dweight, columns)},

@@ -75,6 +75,21 @@ TEST(LinearPlans, HoldTheTilesOfWholeProducts) {
   }
 }
 
+// Tiles of whole rows (bf16 tiles of oneDNN): without a second tile, a product of few rows would have one thread.
+TEST(LinearPlans, DivideFewRowsOnce) {
+  const TileSize whole_rows{1024, 8192, true};
+  const auto tiles = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    BatchedProduct one;
+    one.m = m, one.n = n, one.k = k;
+    return tiling_of(one, whole_rows).tiles;
+  };
+  EXPECT_EQ(tiles(31, 3072, 1024), 1);
+  EXPECT_EQ(tiles(32, 3072, 1024), 2);
+  EXPECT_EQ(tiles(120, 3072, 1024), 2);
+  EXPECT_EQ(tiles(256, 3072, 512), 4);
+  EXPECT_EQ(tiles(128, 8192, 1024), 2) << "large, and too few rows for two tiles of 192";
+}
+
 TEST(LinearPlans, AreFoundAgainByEveryNameOfAChoice) {
   const LinearProblem problem{.len = 321, .dim_in = 123, .dim_out = 77};
   const auto choose = [&](std::string_view name) {

@@ -63,7 +63,7 @@ TEST(MixedModel, ProductsReadWeightsThatAreRounded) {
   model.write(State::weights, large_weights(model.map(), 4), {});
   expect_copies("after a write");
   const Tokens batch(kTiny, {1, 4}, 1);
-  model.add_gradients(batch, 1.0, on(1));
+  model.forward_backward(batch, 1.0, on(1));
   const std::vector<float> before = copy(model.weights());
   update(model, {}, 1e-3, 0, on(2));
   EXPECT_NE(copy(model.weights()), before);
@@ -74,7 +74,7 @@ TEST(MixedModel, ProductsReadWeightsThatAreRounded) {
 TEST(MixedModel, SmallStepsAreNotLost) {
   Model model(with(kTiny, DType::bf16), {1, 4}, 3);
   const Tokens batch(kTiny, {1, 4}, 1);
-  model.add_gradients(batch, 1.0, on(1));
+  model.forward_backward(batch, 1.0, on(1));
   const std::vector<float> before = copy(model.weights());
   for (int step = 0; step < 3; ++step) update(model, {.weight_decay = 0}, 1e-6, step, on(1));
   std::int64_t moved = 0;
@@ -87,8 +87,7 @@ std::vector<float> weights_after_steps(const Config& config, int threads) {
   Model model(config, extent, 9);
   for (int step = 0; step < 4; ++step) {
     const Tokens batch(config, extent, static_cast<std::uint64_t>(step));
-    clear_gradients(model, {});
-    model.add_gradients(batch, 1.0, on(threads));
+    model.forward_backward(batch, 1.0, on(threads));
     update(model, {}, 1e-2, step, on(threads));
   }
   return copy(model.weights());
@@ -121,22 +120,21 @@ TEST(MixedModel, LearnsARepeatedBatch) {
   const Tokens batch(kSmall, extent, 1);
   double loss = 0;
   for (int step = 0; step < 150; ++step) {
-    clear_gradients(model, {});
-    loss = model.add_gradients(batch, 1.0, on(2));
+    loss = model.forward_backward(batch, 1.0, on(2));
     update(model, {.weight_decay = 0}, 1e-2, step, on(2));
   }
   EXPECT_LT(loss, 0.1);
 }
 
-// Products alone add to the gradient of every matrix that they read, and to nothing else. The next step is as without.
+// Products alone write the gradient of every matrix that they read, and nothing else. The next step is as without.
 TEST(MixedModel, ProductsAloneLeaveTheModelAsItIs) {
   const Extent extent{2, 32};
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     for (const bool checkpoints : {false, true}) {
       Model model(with(kSmall, dtype, checkpoints), extent, 9), other(with(kSmall, dtype), extent, 9);
       const Tokens batch(kSmall, extent, 1);
-      model.add_gradients(batch, 1.0, on(2));
-      clear_gradients(model, {});
+      model.forward_backward(batch, 1.0, on(2));
+      std::ranges::fill(model.gradients(), 0.0f);
       model.run_products(Pass::forward, on(2));
       model.run_products(Pass::backward, on(2));
       for (const Parameter& one : model.map().all()) {
@@ -146,8 +144,7 @@ TEST(MixedModel, ProductsAloneLeaveTheModelAsItIs) {
         EXPECT_EQ(std::ranges::any_of(gradient, [](float value) { return value != 0; }), is_read) << one.name;
       }
       EXPECT_EQ(copy(model.weights()), copy(other.weights()));
-      clear_gradients(model, {});
-      EXPECT_EQ(model.add_gradients(batch, 1.0, on(2)), other.add_gradients(batch, 1.0, on(2)));
+      EXPECT_EQ(model.forward_backward(batch, 1.0, on(2)), other.forward_backward(batch, 1.0, on(2)));
       EXPECT_EQ(copy(model.gradients()), copy(other.gradients()));
     }
   }
@@ -169,7 +166,7 @@ TEST(MixedModel, TakesTheMemoryThatIsPlanned) {
       EXPECT_EQ(core::memory_count().current - before, plan.total_bytes);
       core::reset_memory_peak();
       const Tokens batch(config, extent, 1);
-      model.add_gradients(batch, 1.0, on(2));
+      model.forward_backward(batch, 1.0, on(2));
       update(model, {}, 1e-3, 0, on(2));
       model.run_products(Pass::forward, on(2));
       model.run_products(Pass::backward, on(2));

@@ -29,7 +29,7 @@ TEST(Model, LossAndGradientsAreRight) {
   model.write(State::weights, large_weights(model.map(), 5), {});
   const std::vector<double> weights(model.weights().begin(), model.weights().end());
   const ExpectedBatch batch{kTiny, model.map(), tokens, targets, extent.length};
-  EXPECT_NEAR(model.add_gradients({tokens, targets}, 1.0, on(2)), expected_loss(batch, weights), 1e-6);
+  EXPECT_NEAR(model.forward_backward({tokens, targets}, 1.0, on(2)), expected_loss(batch, weights), 1e-6);
   const std::vector<double> expected = expected_gradient(batch, weights);
   for (const Parameter& one : model.map().all()) {
     double largest = 0;
@@ -81,7 +81,7 @@ TEST(Model, LossesAreThoseOfEachToken) {
   double sum = 0;
   for (const double one : losses) sum += one;
   EXPECT_NEAR(sum / static_cast<double>(losses.size()), std::log(11.0), 0.05) << "small weights know nothing yet";
-  EXPECT_EQ(sum / static_cast<double>(losses.size()), model.add_gradients({tokens, targets}, 1.0, on(1)));
+  EXPECT_EQ(sum / static_cast<double>(losses.size()), model.forward_backward({tokens, targets}, 1.0, on(1)));
 }
 
 TEST(Model, AccumulationEqualsOneBatch) { expect_accumulation_equals_one_batch(kSmall); }
@@ -93,8 +93,7 @@ std::vector<float> weights_after_steps(int threads) {
     const auto seed = static_cast<std::uint64_t>(step);
     const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), seed),
                                     targets = tokens_of(kSmall, extent.rows(), seed + 100);
-    clear_gradients(model, {});
-    model.add_gradients({tokens, targets}, 1.0, on(threads));
+    model.forward_backward({tokens, targets}, 1.0, on(threads));
     update(model, {}, 1e-2, step, on(threads));
   }
   return copy(model.weights());
@@ -113,8 +112,7 @@ TEST(Model, LearnsARepeatedBatch) {
                                   targets = tokens_of(kSmall, extent.rows(), 2);
   double loss = 0;
   for (int step = 0; step < 150; ++step) {
-    clear_gradients(model, {});
-    loss = model.add_gradients({tokens, targets}, 1.0, on(2));
+    loss = model.forward_backward({tokens, targets}, 1.0, on(2));
     update(model, {.weight_decay = 0}, 1e-2, step, on(2));
   }
   EXPECT_LT(loss, 0.1);
@@ -124,7 +122,7 @@ TEST(Model, ClippingScalesGradientsToTheLargestNorm) {
   const Extent extent{1, 8};
   const std::vector<std::int32_t> tokens = tokens_of(kTiny, 8, 1), targets = tokens_of(kTiny, 8, 2);
   Model model(kTiny, extent, 0);
-  model.add_gradients({tokens, targets}, 1000.0, on(1));
+  model.forward_backward({tokens, targets}, 1000.0, on(1));
   double squares = 0;
   for (const float one : model.gradients()) squares += static_cast<double>(one) * one;
   const double norm = update(model, {.largest_norm = 0.5}, 1e-3, 0, on(1));
@@ -154,7 +152,7 @@ TEST(Model, MemoryIsPlannedBeforeItIsTaken) {
   EXPECT_EQ(plan.state_bytes, 4 * 4 * map.floats());
   core::reset_memory_peak();
   const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1);
-  model.add_gradients({tokens, tokens}, 1.0, on(2));
+  model.forward_backward({tokens, tokens}, 1.0, on(2));
   EXPECT_EQ(core::memory_count().peak - before, plan.total_bytes) << "a step takes no memory beside the plan's";
 }
 
@@ -210,7 +208,10 @@ TEST(Model, RefusesBadSizesAndTokens) {
   const std::vector<std::int32_t> right{0, 1, 2, 10}, few{1, 2}, high{0, 1, 2, 11}, low{0, -1, 2, 3};
   EXPECT_EQ(refusal([&] { model.losses({few, right}, on(1)); }), "tokens: a batch of another size");
   EXPECT_EQ(refusal([&] { model.losses({right, high}, on(1)); }), "targets: a token outside of the vocabulary");
-  EXPECT_EQ(refusal([&] { model.add_gradients({low, right}, 1, on(1)); }), "tokens: a token outside of the vocabulary");
+  EXPECT_EQ(refusal([&] {
+              model.forward_backward({low, right}, 1, on(1));
+            }),
+            "tokens: a token outside of the vocabulary");
 }
 
 TEST(Model, RefusesAGpuThatIsNotThereBeforeItTakesMemory) {
@@ -243,7 +244,7 @@ TEST(Model, AStepInHalvesHasTheSameBits) {
   const std::vector<std::int32_t> tokens = tokens_of(kSmall, extent.rows(), 1),
                                   targets = tokens_of(kSmall, extent.rows(), 2);
   Model whole(kSmall, extent, 4), halves(kSmall, extent, 4);
-  const double loss = whole.add_gradients({tokens, targets}, 1.0, on(2)), norm = update(whole, {}, 1e-2, 0, on(2));
+  const double loss = whole.forward_backward({tokens, targets}, 1.0, on(2)), norm = update(whole, {}, 1e-2, 0, on(2));
   halves.begin_forward({tokens, targets}, 1.0, on(2));
   halves.backward({tokens, targets}, on(2));
   begin_update(halves, {}, 1e-2, 0, on(2));

@@ -51,8 +51,7 @@ Outcome outcome_on(Device device, const Config& config, const Extent& extent, co
   for (int step = 0; step < kSteps; ++step) {
     const StepTokens batch(config, extent, seed, step);
     if (step == 0) outcome.losses = model.losses({batch.tokens, batch.targets}, context);
-    clear_gradients(model, context);
-    const double loss = model.add_gradients({batch.tokens, batch.targets}, 1.0, context);
+    const double loss = model.forward_backward({batch.tokens, batch.targets}, 1.0, context);
     if (step == 0) outcome.loss = loss, outcome.gradients = model.read(State::gradients, context);
     const double norm = update(model, {}, kLearningRate, step, context);
     if (step == 0) outcome.norm = norm;

@@ -129,9 +129,10 @@ class GpuWork final : public DeviceWork {
     const std::int64_t ctas = partial_count(DeviceKind::cuda, t.rows, t.columns) / t.columns;
     enqueue(rms_norm_backward_kernel(t.element, at_once), ctas, NormBackwardParameters{t, partials}, context,
             norm_threads(t.columns, at_once));
-    const MutableTensorView dweight{.data = t.dweight, .dtype = DType::fp32, .sizes = {1, 1, 1, t.columns},
-                                    .strides = {0, 0, 0, 1}};
-    heads::passes_on_gpu().sum({.partial = partials, .rows = ctas, .dweight = dweight, .accumulate = true}, context);
+    const MutableTensorView dweight{
+        .data = t.dweight, .dtype = DType::fp32, .sizes = {1, 1, 1, t.columns}, .strides = {0, 0, 0, 1}};
+    heads::passes_on_gpu().sum(
+        {.partial = partials, .rows = ctas, .dweight = dweight, .accumulate = t.accumulate_dweight}, context);
   }
 
   void swiglu(const cpu::SwigluTask& t, const RunContext& context) const override {

@@ -112,8 +112,7 @@ void ModelPeer::compare(model::Model& model, const model::Batch& batch, const co
     prepare(model, batch, context);
     process_.outputs().resize(model.map().floats() * static_cast<std::int64_t>(sizeof(float)));
     const Json reply = process_.call({{"command", "compare"}}, settings_.timeout);
-    model::clear_gradients(model, context);
-    const double own_loss = model.add_gradients(batch, 1, context);
+    const double own_loss = model.forward_backward(batch, 1, context);
     judge_loss("loss", own_loss, number(reply, "loss"), 0);
     const std::vector<float> gradients = model.read(model::State::gradients, context);
     judge_each({"gradients", "gradient", 1, 0}, model.map(), gradients, nullptr);
@@ -191,8 +190,7 @@ void ModelPeer::compare_steps(model::Model& model, const model::Batch& batch, co
   for (const std::span<float> moments : {model.first_moment(), model.second_moment()})
     model.work().clear(moments.data(), static_cast<std::int64_t>(moments.size_bytes()), context);
   for (std::int64_t i = 0; i < kComparedSteps; ++i) {
-    model::clear_gradients(model, context);
-    model.add_gradients(i % 2 == 0 ? batch : model::Batch{batch.targets, batch.tokens}, 1, context);
+    model.forward_backward(i % 2 == 0 ? batch : model::Batch{batch.targets, batch.tokens}, 1, context);
     model::update(model, optimizer, rates[static_cast<std::size_t>(i)], i, context);
   }
   const double loss = model.forward(batch, 0, context);

@@ -75,8 +75,6 @@ class Phases {
     end_phase();
     if (has_backward()) {
       phase_ = "backward";
-      model::clear_gradients(model_, context_);
-      tell("clear gradients");
       model_.backward(batch_, context_);
       end_phase();
     }

@@ -119,18 +119,17 @@ std::int64_t Training::start() {
   return exists ? load_checkpoint(checkpoint_path(), model_, words_) : 0;
 }
 
-double Training::add_gradients(std::int64_t step) {
+double Training::compute_gradients(std::int64_t step) {
   const std::int64_t rows = extent().rows();
   const Sequences all = training_sequences(text_, settings_.config.context, settings_.batch * settings_.accumulate,
                                            settings_.seed, static_cast<std::uint64_t>(step));
   const std::span<const std::int32_t> tokens(all.tokens), targets(all.targets);
   const double share = 1.0 / static_cast<double>(settings_.accumulate);
-  model::clear_gradients(model_, context());
   double loss = 0;
   for (std::int64_t pass = 0; pass < settings_.accumulate; ++pass) {
     const auto first = static_cast<std::size_t>(pass * rows), count = static_cast<std::size_t>(rows);
-    loss +=
-        share * model_.add_gradients({tokens.subspan(first, count), targets.subspan(first, count)}, share, context());
+    const model::Batch batch{tokens.subspan(first, count), targets.subspan(first, count)};
+    loss += share * model_.forward_backward(batch, share, context(), pass > 0);
   }
   return loss;
 }
@@ -138,7 +137,7 @@ double Training::add_gradients(std::int64_t step) {
 TrainingStep Training::train(std::int64_t step) {
   const auto begin = std::chrono::steady_clock::now();
   TrainingStep result{.step = step + 1,
-                      .loss = add_gradients(step),
+                      .loss = compute_gradients(step),
                       .learning_rate = model::learning_rate(settings_.schedule, step),
                       .bytes = extent().rows() * settings_.accumulate};
   result.gradient_norm = model::update(model_, settings_.optimizer, result.learning_rate, step, context());

@@ -51,7 +51,7 @@ class Training {
   std::string losses_path() const { return settings_.folder + "/losses.jsonl"; }
   Environment environment() const;
   std::int64_t start();
-  double add_gradients(std::int64_t step);
+  double compute_gradients(std::int64_t step);  // returns the loss
   TrainingStep train(std::int64_t step);
   double held_out_loss();
   void save();

@@ -113,8 +113,7 @@ class ModelCall {
 
   void backward() {
     if (!has_run_forward_) forward();
-    if (!accumulates()) model::clear_gradients(model_, context_);
-    model_.backward({inputs_->tokens, inputs_->targets}, context_);
+    model_.backward({inputs_->tokens, inputs_->targets}, context_, accumulates());
     if (update_) model::update(model_, update_->settings, kLearningRate, kStep, context_), has_changed_ = true;
   }
 
