@@ -65,8 +65,10 @@ __global__ void __launch_bounds__(kPreprocessThreads)
   if (sequence >= static_cast<std::int64_t>(s.batch) * s.heads_q) return;
   const int first = static_cast<int>(warp % tiles) * 16;
   float2 deltas = {0.0f, 0.0f};
+  __shared__ DeltaStage stages[kPreprocessThreads / 32];
   if (p.delta.data == nullptr)
-    deltas = row_deltas<Element>(p.out, p.dout, {sequence / s.heads_q, sequence % s.heads_q, first, s.len_q, s.dim_v});
+    deltas = row_deltas<Element>(stages[threadIdx.x / 32], p.out, p.dout,
+                                 {sequence / s.heads_q, sequence % s.heads_q, first, s.len_q, s.dim_v});
   if (t != g / 2) return;  // column g of row g is in the lane of columns 2t and 2t + 1
 #pragma unroll
   for (int i = 0; i < 2; ++i) {

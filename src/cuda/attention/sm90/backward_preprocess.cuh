@@ -40,8 +40,10 @@ __global__ void __launch_bounds__(kPreprocessThreads)
       write_zero_row<Element>(p.dq, row_offset(p.dq, batch, head, query), s.dim_qk, t);
   }
   float2 deltas = {0.0f, 0.0f};
+  __shared__ DeltaStage stages[kPreprocessThreads / 32];
   if (p.delta.data == nullptr)
-    deltas = row_deltas<Element, kChain>(p.out, p.dout, {batch, head, first, s.len_q, s.dim_v});
+    deltas =
+        row_deltas<Element, kChain>(stages[threadIdx.x / 32], p.out, p.dout, {batch, head, first, s.len_q, s.dim_v});
   if (t != g / 2) return;  // these lanes hold the deltas of rows g and g + 8
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
