@@ -30,6 +30,35 @@ def layers_block(record: Path, other: str = "torch.") -> str:
     return "\n".join([*lines, "", wrapped(f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`.")])
 
 
+def eager_block(smallest: Path, larger: Path) -> str:
+    """Layers called in a row: the time of `flash` over that of the fastest back end of PyTorch. Without a mask and
+    causal for the smallest configurations, the range for the others."""
+    def ratios(record: Path) -> dict[tuple[str, str, str], dict[str, float]]:
+        """Of each layer, pass and mask: by the problem's sizes."""
+        found: dict[tuple[str, str, str], dict[str, float]] = {}
+        for problem, cell in medians([record]).items():
+            of = keys_of({"problem": problem.split(" ", 1)[1]})
+            best = min(time for name, time in cell.items() if name.startswith("torch."))
+            own = min(time for name, time in cell.items() if name.startswith(OURS))
+            sizes = " ".join(f"{key}={of[key]}" for key in ("b", "hq", "lq", "d") if key in of)
+            found.setdefault((of["op"], of["pass"], of["mask"]), {})[sizes] = own / best
+        return found
+
+    small, large = ratios(smallest), ratios(larger)
+    lines = ["| layer | forward | backward | forward + backward | larger, forward + backward |", "|---" * 5 + "|"]
+    for name in sorted({layer for layer, _, _ in small}):
+        cells = [" / ".join(f"{ratio:.2f}" for mask in ("none", "causal") for ratio in small[name, which, mask].values())
+                 for which in ("fwd", "bwd", "e2e")]
+        rest = [ratio for mask in ("none", "causal") for sizes, ratio in large[name, "e2e", mask].items()
+                if sizes not in small[name, "e2e", mask]]
+        cells.append(f"{min(rest):.2f} to {max(rest):.2f} ({len(rest)} problems)")
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    env = environment(smallest)
+    return "\n".join([*lines, "", wrapped(
+        f"{env['facts']['gpu']}, {env['date'][:10]}; records: `{smallest.relative_to(ROOT)}`, "
+        f"`{larger.relative_to(ROOT)}`.")])
+
+
 PROFILED = {"fwd": "forward", "e2e": "forward + backward", "step": "step"}
 
 
