@@ -44,12 +44,12 @@ def eager_block(smallest: Path, larger: Path) -> str:
             found.setdefault((of["op"], of["pass"], of["mask"]), {})[sizes] = own / best
         return found
 
-    small, large = ratios(smallest), ratios(larger)
+    small, large, masks = ratios(smallest), ratios(larger), ("none", "causal")
     lines = ["| layer | forward | backward | forward + backward | larger, forward + backward |", "|---" * 5 + "|"]
     for name in sorted({layer for layer, _, _ in small}):
-        cells = [" / ".join(f"{ratio:.2f}" for mask in ("none", "causal") for ratio in small[name, which, mask].values())
+        cells = [" / ".join(f"{ratio:.2f}" for mask in masks for ratio in small[name, which, mask].values())
                  for which in ("fwd", "bwd", "e2e")]
-        rest = [ratio for mask in ("none", "causal") for sizes, ratio in large[name, "e2e", mask].items()
+        rest = [ratio for mask in masks for sizes, ratio in large[name, "e2e", mask].items()
                 if sizes not in small[name, "e2e", mask]]
         cells.append(f"{min(rest):.2f} to {max(rest):.2f} ({len(rest)} problems)")
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
