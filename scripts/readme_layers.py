@@ -92,6 +92,21 @@ def profile_block(record: Path) -> str:
         f"`{record.relative_to(ROOT)}`.")])
 
 
+def training_block(record: Path) -> str:
+    """How a training ended: losses in nats a byte."""
+    steps, env = rows_of([record], "train"), environment(record)
+    last, seconds = [step["loss"] for step in steps[-100:]], sum(step["seconds"] for step in steps)
+    end = [step for step in steps if step.get("held_out") is not None][-1]
+    lines = ["| | nats a byte |", "|---|---:|",
+             f"| training, step 1 | {steps[0]['loss']:.3f} |",
+             f"| training, mean of the last {len(last)} of {len(steps)} steps | {statistics.mean(last):.3f} |",
+             f"| held out, after step {end['step']} | {end['held_out']:.3f} |",
+             f"| trigram count model, held out | {end['trigram']:.3f} |"]
+    return "\n".join([*lines, "", wrapped(
+        f"{env['facts']['model']}; {seconds:.0f} s of steps; {env['machine'].split(',')[0]}, {env['threads']} threads, "
+        f"{env['date'][:10]}; record: `{record.relative_to(ROOT)}`.")])
+
+
 def steps_block(records: list[Path]) -> str:
     """Steps of a transformer beside their products, and the share that the rest is of PyTorch's rest."""
     products = {(row["model"], "bf16" if "dtype=bf16" in row["sizes"] else "fp32"): row["products_s"]
