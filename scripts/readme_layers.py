@@ -9,16 +9,22 @@ from readme_records import environment, keys_of, medians, rows_of
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def layers_block(record: Path, other: str = "torch.") -> str:
-    """For each layer and pass the time of `flash` over the fastest whose name begins with `other`: geometric mean and
-    range."""
-    passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
-    ratios: dict[str, dict[str, list[float]]] = {}
+def ratios_of(record: Path, other: str = "torch.") -> list[tuple[dict[str, str], float]]:
+    """Of each problem its keys, and the time of `flash` over that of the fastest whose name begins with `other`."""
+    found = []
     for problem, cell in medians([record]).items():
-        of = keys_of({"problem": problem.split(" ", 1)[1]})
         best = min(time for name, time in cell.items() if name.startswith(other))
         own = min(time for name, time in cell.items() if name.startswith(OURS) and not name.startswith("cpu.bare_"))
-        ratios.setdefault(of["op"], {}).setdefault(of["pass"], []).append(own / best)
+        found.append((keys_of({"problem": problem.split(" ", 1)[1]}), own / best))
+    return found
+
+
+def layers_block(record: Path, other: str = "torch.") -> str:
+    """For each layer and pass the ratios of ratios_of(): geometric mean and range."""
+    passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for of, ratio in ratios_of(record, other):
+        ratios.setdefault(of["op"], {}).setdefault(of["pass"], []).append(ratio)
     lines = ["| layer | " + " | ".join(passes.values()) + " |", "|---" * 4 + "|"]
     for name, by_pass in sorted(ratios.items()):
         cells = [f"{statistics.geometric_mean(some):.2f} ({min(some):.2f} to {max(some):.2f}; {len(some)} problems)"
@@ -31,20 +37,17 @@ def layers_block(record: Path, other: str = "torch.") -> str:
 
 
 def eager_block(smallest: Path, larger: Path) -> str:
-    """Layers called in a row: the time of `flash` over that of the fastest back end of PyTorch. Without a mask and
-    causal for the smallest configurations, the range for the others."""
-    def ratios(record: Path) -> dict[tuple[str, str, str], dict[str, float]]:
-        """Of each layer, pass and mask: by the problem's sizes."""
-        found: dict[tuple[str, str, str], dict[str, float]] = {}
-        for problem, cell in medians([record]).items():
-            of = keys_of({"problem": problem.split(" ", 1)[1]})
-            best = min(time for name, time in cell.items() if name.startswith("torch."))
-            own = min(time for name, time in cell.items() if name.startswith(OURS))
-            sizes = " ".join(f"{key}={of[key]}" for key in ("b", "hq", "lq", "d") if key in of)
-            found.setdefault((of["op"], of["pass"], of["mask"]), {})[sizes] = own / best
+    """Layers called in a row, ratios of ratios_of(): without a mask and causal for the smallest configurations, the
+    range for the others of `larger`."""
+    def by_sizes(record: Path) -> dict[tuple[str, str, str], dict[tuple, float]]:
+        """Of each layer, pass and mask: ratios by the problem's sizes."""
+        found: dict[tuple[str, str, str], dict[tuple, float]] = {}
+        for of, ratio in ratios_of(record):
+            sizes = tuple(of.get(key) for key in ("b", "hq", "lq", "d"))
+            found.setdefault((of["op"], of["pass"], of["mask"]), {})[sizes] = ratio
         return found
 
-    small, large, masks = ratios(smallest), ratios(larger), ("none", "causal")
+    small, large, masks = by_sizes(smallest), by_sizes(larger), ("none", "causal")
     lines = ["| layer | forward | backward | forward + backward | larger, forward + backward |", "|---" * 5 + "|"]
     for name in sorted({layer for layer, _, _ in small}):
         cells = [" / ".join(f"{ratio:.2f}" for mask in masks for ratio in small[name, which, mask].values())
