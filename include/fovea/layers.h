@@ -34,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,6 +77,13 @@ struct PerNorm {
 using LayerNorms = PerNorm<TensorView>;  // weights; each optional: without it nothing is normalised there
 using LayerNormGradients = PerNorm<MutableTensorView>;
 
+// A part of a call: a projection by its member of PerProjection, `attention`, or `row passes` (norms, rotary embedding,
+// copies). Gradients of one input through several projections are a part `dx`, `dkv_latent`, .. of its own.
+struct LayerPart {
+  std::string_view name;
+  double flops = 0, bytes = 0;  // that its definition takes, each tensor read or written once
+};
+
 // Everything of a call but its tensors. See AttentionOptions for stream, graphs and reproducible.
 struct LayerOptions {
   LayerKind kind = LayerKind::mha_fused;
@@ -94,6 +102,8 @@ struct LayerOptions {
   const Plan* plan = nullptr;         // of prepare() for this very problem and these names; null: chosen by the call
   std::optional<Rotary> rotary = {};  // of q and k; absent: none. DeepSeek's form fixes its columns
   double epsilon = 1e-6;              // of the norms; above 0
+  // Told on the calling thread before each part begins, to profile a call. On CUDA earlier parts may only be enqueued.
+  std::function<void(const LayerPart&)> watch = {};
 };
 
 // Keys and values of earlier tokens, for inference step by step: x holds the next len_q tokens. The call writes their

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,10 @@
 
 #include "fovea/tensor.h"
 #include "fovea/threads.h"
+
+namespace fovea {
+struct LayerPart;
+}
 
 namespace fovea::core {
 
@@ -21,9 +26,9 @@ struct Plan {
   std::string_view call;  // the public call that runs it: attention_forward
   Device device{};
   std::int64_t workspace_bytes = 0;
-  std::int64_t saved_bytes = 0;  // saved state that forward keeps for backward
-  double seconds = 0;            // predicted; 0: no prediction
-  std::string tiles;             // how the problem is tiled, one line for `explain`
+  std::int64_t saved_bytes = 0;         // saved state that forward keeps for backward
+  double seconds = 0;                   // predicted; 0: no prediction
+  std::string tiles;                    // how the problem is tiled, one line for `explain`
   std::vector<std::string_view> kinds;  // of its implementation's plan_kinds
 };
 
@@ -41,6 +46,7 @@ struct RunContext {
   const ExternalThreadPool* thread_pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   void* stream = nullptr;
+  const std::function<void(const LayerPart&)>* watch = nullptr;  // of a layer: told before each part; null: nobody
 };
 
 }  // namespace fovea::core

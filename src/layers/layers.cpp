@@ -44,6 +44,12 @@ std::shared_ptr<const core::Choice<layers::Types>> choice_of(const LayerProblem&
   return core::choice_of<layers::Types>(request, asked, call);
 }
 
+// The caller's context with what the layer's options say beyond it.
+core::RunContext watched(core::RunContext context, const LayerOptions& options) {
+  if (options.watch) context.watch = &options.watch;
+  return context;
+}
+
 void check_saved(const core::Choice<layers::Types>& choice, const Buffer& saved) {
   core::check_buffer(*choice.plan, "saved", saved, choice.plan->saved_bytes,
                      "saved_bytes(describe(..), attention) tells how many");
@@ -72,7 +78,7 @@ void layer_forward(const LayerForwardTensors& tensors, const LayerOptions& optio
     const auto choice = choice_of(problem, options, call);
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
-      choice->implementation->forward(*choice->plan, tensors, context);
+      choice->implementation->forward(*choice->plan, tensors, watched(context, options));
     });
   });
 }
@@ -84,7 +90,7 @@ void layer_backward(const LayerBackwardTensors& tensors, const LayerOptions& opt
     const auto choice = choice_of(problem, options, call);
     check_saved(*choice, tensors.saved);
     core::with_workspace(*choice, options, [&](const core::RunContext& context) {
-      choice->implementation->backward(*choice->plan, tensors, context);
+      choice->implementation->backward(*choice->plan, tensors, watched(context, options));
     });
   });
 }

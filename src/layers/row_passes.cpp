@@ -14,8 +14,7 @@ class Transforms {
     const TensorView& weight = at(norms_, norm);
     const MutableTensorView from = views_.read_rows(norm), to = views_.made_rows(norm);
     if (!weight && !rotation && from.data == to.data) return;
-    run_.passes.forward({.from = from, .to = to, .weight = weight, .epsilon = p_.epsilon, .rotation = rotation},
-                        run_.context);
+    run_.forward({.from = from, .to = to, .weight = weight, .epsilon = p_.epsilon, .rotation = rotation});
   }
 
   // q and k side by side, which are rotated by the same angles: one pass over the heads of both.
@@ -28,29 +27,28 @@ class Transforms {
   void forward_qk() const {
     MutableTensorView q = views_.read_rows(Norm::q);
     const MutableTensorView k = views_.read_rows(Norm::k);
-    if (p_.caches) run_.passes.forward({.from = views_.fused_values(), .to = views_.cached_values()}, run_.context);
+    if (p_.caches) run_.forward({.from = views_.fused_values(), .to = views_.cached_values()});
     if (p_.caches || !rotates_together(q, k)) return forward(Norm::q), forward(Norm::k);
     q.sizes[1] += k.sizes[1];
-    run_.passes.forward({.from = q, .to = q, .rotation = rotation_of(p_, Norm::q)}, run_.context);
+    run_.forward({.from = q, .to = q, .rotation = rotation_of(p_, Norm::q)});
   }
 
   // The first columns of each head of k come from its projection, the last ones are the shared key's.
   void copy_own_key() const {
     const MutableTensorView own = views_.own_key();
-    run_.passes.forward({.from = own, .to = columns_from(views_.made_rows(Norm::k), 0, own.sizes[3])}, run_.context);
+    run_.forward({.from = own, .to = columns_from(views_.made_rows(Norm::k), 0, own.sizes[3])});
   }
   // The cache holds it rotated.
   void copy_shared_key() const {
     const auto rotation = rotation_of_shared_key(p_);
     const MutableTensorView own = views_.shared_key();
-    if (p_.caches) run_.passes.forward({.from = own, .to = own, .rotation = rotation}, run_.context);
+    if (p_.caches) run_.forward({.from = own, .to = own, .rotation = rotation});
     TensorView shared = views_.whole_shared_key();
     shared.sizes[1] = p_.heads_kv, shared.strides[1] = 0;
     const MutableTensorView k = views_.made_rows(Norm::k);
-    run_.passes.forward({.from = shared,
-                         .to = columns_from(k, p_.dim_qk - p_.dim_shared, p_.dim_shared),
-                         .rotation = p_.caches ? std::nullopt : rotation},
-                        run_.context);
+    run_.forward({.from = shared,
+                  .to = columns_from(k, p_.dim_qk - p_.dim_shared, p_.dim_shared),
+                  .rotation = p_.caches ? std::nullopt : rotation});
   }
 
   void backward(Norm norm, const MutableTensorView& dweight, bool accumulate) const {
@@ -59,17 +57,16 @@ class Transforms {
     if (!weight && !rotation) return;
     const MutableTensorView gradients = views_.row_gradients(norm);
     float* const partial = dweight ? views_.partial() : nullptr;
-    run_.passes.backward({.x = weight ? TensorView(views_.read_rows(norm)) : TensorView{},
-                          .dy = gradients,
-                          .dx = gradients,
-                          .weight = weight,
-                          .epsilon = p_.epsilon,
-                          .rotation = rotation,
-                          .partial = partial},
-                         run_.context);
+    run_.backward({.x = weight ? TensorView(views_.read_rows(norm)) : TensorView{},
+                   .dy = gradients,
+                   .dx = gradients,
+                   .weight = weight,
+                   .epsilon = p_.epsilon,
+                   .rotation = rotation,
+                   .partial = partial});
     if (!dweight) return;
     const std::int64_t rows = heads::partial_rows(p_.device.kind, gradients.sizes, rotation);
-    run_.passes.sum({partial, rows, dweight, accumulate}, run_.context);
+    run_.sum({partial, rows, dweight, accumulate});
   }
 
   // Of the gradients that attention has written.
@@ -77,7 +74,7 @@ class Transforms {
     auto [q, k, v] = views_.head_gradients();
     if (written.wants_dq && written.wants_dk && rotates_together(q, k)) {
       q.sizes[1] += k.sizes[1];
-      return run_.passes.backward({.dy = q, .dx = q, .rotation = rotation_of(p_, Norm::q)}, run_.context);
+      return run_.backward({.dy = q, .dx = q, .rotation = rotation_of(p_, Norm::q)});
     }
     if (written.wants_dq) backward(Norm::q, t.norm_gradients.q, t.accumulate);
     if (!written.wants_dk) return;
@@ -86,11 +83,10 @@ class Transforms {
 
   void split_key_gradient() const {
     const MutableTensorView whole = views_.head_gradients().k, own = views_.own_key_gradient();
-    run_.passes.forward({.from = columns_from(whole, 0, own.sizes[3]), .to = own}, run_.context);
-    run_.passes.backward({.dy = columns_from(whole, own.sizes[3], p_.dim_shared),
-                          .dx = views_.shared_key_gradient(),
-                          .rotation = rotation_of_shared_key(p_)},
-                         run_.context);
+    run_.forward({.from = columns_from(whole, 0, own.sizes[3]), .to = own});
+    run_.backward({.dy = columns_from(whole, own.sizes[3], p_.dim_shared),
+                   .dx = views_.shared_key_gradient(),
+                   .rotation = rotation_of_shared_key(p_)});
   }
 
  private:
@@ -101,6 +97,32 @@ class Transforms {
 };
 
 }  // namespace
+
+void RunOfPasses::tell(std::initializer_list<TensorView> rows) const {
+  if (context.watch == nullptr) return;
+  LayerPart part{.name = "row passes"};
+  for (const TensorView& one : rows) {
+    if (!one) continue;
+    const auto& [batch, heads, len, dim] = one.sizes;
+    part.bytes += static_cast<double>(batch * heads * len * dim * size_of(one.dtype));
+  }
+  (*context.watch)(part);
+}
+
+void RunOfPasses::forward(const heads::RowPass& pass) const {
+  tell({pass.from, pass.to});
+  passes.forward(pass, context);
+}
+
+void RunOfPasses::backward(const heads::RowPassBackward& pass) const {
+  tell({pass.x, pass.dy, pass.dx});
+  passes.backward(pass, context);
+}
+
+void RunOfPasses::sum(const heads::WeightGradient& gradient) const {
+  tell({});  // little beside the pass that wrote the partial sums
+  passes.sum(gradient, context);
+}
 
 void transform_result(const Views& views, const LayerProblem& p, const Step& step, const LayerNorms& norms,
                       const RunOfPasses& run) {

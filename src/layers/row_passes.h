@@ -1,6 +1,8 @@
 // The row passes of a layer: which run behind a projection in forward, and behind the gradient of a source in backward.
 #pragma once
 
+#include <initializer_list>
+
 #include "heads/devices.h"
 #include "layers/views.h"
 
@@ -10,6 +12,13 @@ namespace fovea::layers {
 struct RunOfPasses {
   const heads::Passes& passes;
   const core::RunContext& context;
+
+  void forward(const heads::RowPass& pass) const;
+  void backward(const heads::RowPassBackward& pass) const;
+  void sum(const heads::WeightGradient& gradient) const;
+
+ private:
+  void tell(std::initializer_list<TensorView> rows) const;  // that the pass reads and writes
 };
 
 // Forward: norms and rotary embedding of the result of one projection.

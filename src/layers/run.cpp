@@ -14,8 +14,16 @@ core::RunContext context_of_parts(core::RunContext context, const Views& views) 
   return context;
 }
 
+void tell(const Product& begins, const core::RunContext& context) {
+  if (context.watch != nullptr) (*context.watch)({begins.name(), flops(begins.problem), bytes(begins.problem)});
+}
+void tell(const AttentionProblem& begins, const core::RunContext& context) {
+  if (context.watch != nullptr) (*context.watch)({"attention", flops(begins), bytes(begins)});
+}
+
 void attend(const Plan& plan, const Views& views, const core::RunContext& context) {
   if (plan.attention == nullptr) return;
+  tell(plan.attention->problem, context);
   const Heads in = views.heads();
   const ForwardTensors tensors{.q = in.q,
                                .k = in.k,
@@ -41,6 +49,7 @@ void attend_backward(const Plan& plan, const Views& views, const LayerBackwardTe
   if (wanted.wants_dq) tensors.dq = gradients.q;
   if (wanted.wants_dk) tensors.dk = gradients.k;
   if (wanted.wants_dv) tensors.dv = gradients.v;
+  tell(wanted, run.context);
   plan.attention->implementation->backward(*plan.attention->plan, tensors, run.context);
   differentiate_heads(views, plan.request, wanted, t, run);
 }
@@ -76,6 +85,7 @@ void forward(const Plan& plan, const LayerForwardTensors& t, const core::RunCont
                                        .bias = projection.bias,
                                        .y = is_out ? t.y : views.result(step)};
     const auto& choice = *plan.parts[i].choice;
+    tell(plan.parts[i].product, inner);
     choice.implementation->forward(*choice.plan, tensors, inner);
     transform_result(views, plan.request, step, t.norms, {device.passes, inner});
   }
@@ -95,6 +105,7 @@ void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunCo
                                   .accumulate = wanted.accumulate,
                                   .accumulate_dx = wanted.accumulate_dx};
     if (wanted.wants_dx) tensors.dx = views.source_gradient(product.source, t.dx, t.dx_kv);
+    tell(product, inner);
     if (product.slot) {
       tensors.weight = at(t.parameters, *product.slot).weight;
       tensors.dweight = at(t.gradients, *product.slot).weight;

@@ -65,7 +65,9 @@ ProductCalls::ProductCalls(const LinearProblem& p)
     : forward(prepare(p)),
       backward{prepare(backward_of(p, false)), prepare(backward_of(p, true))},
       forward_flops(flops(p)),
-      backward_flops(flops(backward_of(p, false))) {}
+      backward_flops(flops(backward_of(p, false))),
+      forward_bytes(bytes(p)),
+      backward_bytes(bytes(backward_of(p, false))) {}
 
 Calls::Calls(const Config& c, const Extent& e, Device on)
     : device(on),
@@ -79,6 +81,7 @@ Calls::Calls(const Config& c, const Extent& e, Device on)
       qkv(product_problem(e.rows(), c.width, 3 * c.width, c.dtype, c.dtype, on)),
       out(product_problem(e.rows(), c.width, c.width, c.dtype, c.dtype, on)) {
   attention_forward_flops = flops(attention_problem(c, e, on, Pass::forward));
+  attention_forward_bytes = bytes(attention_problem(c, e, on, Pass::forward));
   attention_backward_flops = flops(attention_problem(c, e, on, Pass::backward));
   const auto layers = static_cast<double>(c.layers);
   forward_flops = head.forward_flops + layers * (attention_forward_flops + gate_up.forward_flops + down.forward_flops);
@@ -88,16 +91,22 @@ Calls::Calls(const Config& c, const Extent& e, Device on)
 }
 
 double Calls::recomputed_flops() const { return attention_forward_flops + gate_up.forward_flops; }
+double Calls::recomputed_bytes() const { return attention_forward_bytes + gate_up.forward_bytes; }
 
-std::int64_t Calls::workspace_bytes() const {
+std::int64_t Calls::workspace_bytes(Pass pass) const {
   std::int64_t most = 0;
-  const auto count = [&most](const Plan& forward, const BackwardPlans& backward) {
-    for (const Plan* plan : {&forward, &backward.written, &backward.added})
-      most = std::max(most, plan->workspace_bytes());
+  const auto count = [&most, pass](const Plan& forward, const BackwardPlans& backward) {
+    if (pass == Pass::forward) most = std::max(most, forward.workspace_bytes());
+    if (pass == Pass::backward)
+      most = std::max({most, backward.written.workspace_bytes(), backward.added.workspace_bytes()});
   };
   count(attention_forward, attention_backward);
   for (const ProductCalls* product : {&gate_up, &down, &head, &qkv, &out}) count(product->forward, product->backward);
   return most;
+}
+
+std::int64_t Calls::workspace_bytes() const {
+  return std::max(workspace_bytes(Pass::forward), workspace_bytes(Pass::backward));
 }
 
 }  // namespace fovea::model

@@ -26,6 +26,7 @@ struct ProductCalls {
   Plan forward;
   BackwardPlans backward;
   double forward_flops = 0, backward_flops = 0;
+  double forward_bytes = 0, backward_bytes = 0;  // each matrix read or written once
 };
 
 struct Calls {
@@ -36,13 +37,18 @@ struct Calls {
   Plan attention_forward;
   BackwardPlans attention_backward;
   std::int64_t attention_saved_bytes = 0;
-  double attention_forward_flops = 0, attention_backward_flops = 0;  // of one block
+  double attention_forward_flops = 0, attention_backward_flops = 0;  // of the layer of one block
+  double attention_forward_bytes = 0;
   ProductCalls gate_up, down, head;
   ProductCalls qkv, out;                         // of the attention layer, which makes these products itself
   double forward_flops = 0, backward_flops = 0;  // of all calls of a pass, those that run again included
 
-  double recomputed_flops() const;       // of one block that runs again
-  std::int64_t workspace_bytes() const;  // of the call that needs most
+  // Of one block that runs again.
+  double recomputed_flops() const;
+  double recomputed_bytes() const;  // of its products and attention
+  // Of the call that needs most, in one pass or in both.
+  std::int64_t workspace_bytes(Pass pass) const;
+  std::int64_t workspace_bytes() const;
 };
 
 }  // namespace fovea::model

@@ -1,6 +1,8 @@
 // Every region begins on a cache line, on a GPU at a multiple of 256 bytes, as memory that CUDA allocates.
 #include "model/memory_plan.h"
 
+#include <algorithm>
+
 #include "model/device_work.h"
 
 namespace fovea::model {
@@ -58,17 +60,25 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   losses = next.bytes(rows * static_cast<std::int64_t>(sizeof(cpu::RowLoss)));
   tokens = next.bytes(2 * rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
   activation_bytes = next.end() - state_bytes;
+  const std::int64_t kept_bytes = next.end();
   branch = next.numbers(rows * c.width);
+  const std::int64_t branch_bytes = next.end() - kept_bytes;
   dstream = next.floats(rows * c.width);
   dbranch = is_fp32 ? dstream : next.numbers(rows * c.width);
   dy = next.numbers(rows * c.width);
   dhidden = next.numbers(rows * c.hidden);
   dgate_up = next.numbers(rows * 2 * c.hidden);
   partials = next.floats(partial_count(kind, rows, c.width));
+  const std::int64_t gradient_bytes = next.end() - kept_bytes - branch_bytes;
   square_sums = next.floats(square_sum_count(kind, map.floats()));
   clipping = next.bytes(static_cast<std::int64_t>(sizeof(Clipping)));
   workspace_bytes = calls.workspace_bytes();
+  const std::int64_t clipping_bytes = next.end() - kept_bytes - branch_bytes - gradient_bytes;
   workspace = next.bytes(workspace_bytes);
+  const std::int64_t again = c.checkpoints_activations ? branch_bytes + calls.workspace_bytes(Pass::forward) : 0;
+  forward_bytes = kept_bytes + branch_bytes + calls.workspace_bytes(Pass::forward);
+  backward_bytes = kept_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
+  optimizer_bytes = state_bytes + clipping_bytes;
   total_bytes = next.end();
 }
 

@@ -46,6 +46,8 @@ struct MemoryPlan {
   std::int64_t workspace_bytes = 0;
   std::int64_t state_bytes = 0;       // weights, gradients, moments, rounded weights
   std::int64_t activation_bytes = 0;  // what forward keeps for backward
+  // The most that each phase of a step needs at once, the state included.
+  std::int64_t forward_bytes = 0, backward_bytes = 0, optimizer_bytes = 0;
   std::int64_t total_bytes = 0;
 
  private:

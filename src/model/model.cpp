@@ -12,6 +12,7 @@ namespace fovea::model {
 namespace {
 
 constexpr std::string_view kCall = "model";
+constexpr std::int64_t kFp32 = 4;  // bytes
 
 Config checked(const Config& config, const Extent& extent) {
   check(config, extent, kCall);
@@ -71,11 +72,22 @@ void Model::round_weights(const core::RunContext& context) {
 struct Model::Run : Products {
   const DeviceWork& work = *model.work_;
   cpu::Element element = c.dtype == DType::fp32 ? cpu::Element::fp32 : cpu::Element::bf16;
+  std::int64_t bytes_of_one = size_of(c.dtype);
   bool accumulate = false;  // gradients
   bool recomputes = false;  // parts are then told as one
 
-  void ended(std::string_view part, double flops = 0) const {
-    if (model.watch_ && !recomputes) model.watch_({part, flops});
+  void begins(const PassPart& part) const {
+    if (model.watch_ && !recomputes) model.watch_(part);
+  }
+  // A pass that reads and writes so many bytes for each row and column of its arrays.
+  void begins(std::string_view pass, std::int64_t columns, std::int64_t bytes) const {
+    begins({.name = pass, .bytes = static_cast<double>(rows) * static_cast<double>(columns * bytes)});
+  }
+  void begins_forward(std::string_view name, const ProductCalls& product) const {
+    begins({name, product.forward_flops, product.forward_bytes});
+  }
+  void begins_backward(std::string_view name, const ProductCalls& product) const {
+    begins({name, product.backward_flops, product.backward_bytes});
   }
 
   // Rows as the attention layer counts them.
@@ -91,12 +103,17 @@ struct Model::Run : Products {
     options.stream = context.stream;
     options.workspace = workspace;
     options.plan = &plan;
+    if (model.watch_ && !recomputes)
+      options.watch = [this](const LayerPart& part) {
+        begins({part.name == "row passes" ? "rotary" : part.name, part.flops, part.bytes});
+      };
     return options;
   }
 
   // Norm `index` reads the stream; if it `adds`, it adds the branch before it first.
   void norm(std::size_t index, std::int64_t offset, bool adds) const {
     const NormMemory& m = memory.norms[index];
+    begins("norm", c.width, adds ? 2 * kFp32 + 2 * bytes_of_one : kFp32 + bytes_of_one);
     work.rms_norm({.x = floats(adds ? memory.norms[index - 1].x : m.x),
                    .branch = adds ? at(memory.branch) : nullptr,
                    .sum = adds ? floats(m.x) : nullptr,
@@ -108,7 +125,6 @@ struct Model::Run : Products {
                    .epsilon = static_cast<float>(c.epsilon),
                    .element = element},
                   context);
-    ended("norm");
   }
 
   // The gradient of the stream for products, if they cannot read the one in fp32.
@@ -119,12 +135,16 @@ struct Model::Run : Products {
   // Adds the gradient of norm `index` to the gradient of the stream, which the last norm begins.
   void norm_backward(std::size_t index, std::int64_t offset) const {
     const NormMemory& m = memory.norms[index];
+    const bool accumulates = index + 1 < memory.norms.size();
+    begins(
+        "norm", c.width,
+        (accumulates ? 3 : 2) * kFp32 + bytes_of_one + (index > 0 && rounded_stream() != nullptr ? bytes_of_one : 0));
     work.rms_norm_backward({.x = floats(m.x),
                             .weight = weight(offset),
                             .inverse = floats(m.inverse),
                             .dy = at(memory.dy),
                             .dx = floats(memory.dstream),
-                            .accumulate = index + 1 < memory.norms.size(),
+                            .accumulate = accumulates,
                             .dweight = gradient(offset),
                             .rows = rows,
                             .columns = c.width,
@@ -133,7 +153,6 @@ struct Model::Run : Products {
                             .rounded = index == 0 ? nullptr : rounded_stream(),
                             .accumulate_dweight = accumulate},
                            floats(memory.partials), context);
-    ended("norm");
   }
 
   LayerParameters attention_parameters(const BlockOffsets& block) const {
@@ -149,7 +168,6 @@ struct Model::Run : Products {
                    .y = sequences(at(memory.branch)),
                    .saved = {at(memory.blocks[index].attention_saved), model.calls_.attention_saved_bytes}},
                   attention_options_of(model.calls_.attention_forward));
-    ended("attention", model.calls_.attention_forward_flops);
   }
 
   void attend_backward(std::size_t index, const BlockOffsets& block) const {
@@ -162,17 +180,16 @@ struct Model::Run : Products {
     t.gradients.qkv.weight = gradients(block.qkv, 3 * c.width, c.width);
     t.gradients.out.weight = gradients(block.out, c.width, c.width);
     layer_backward(t, attention_options_of(model.calls_.attention_backward.plan(accumulate)));
-    ended("attention", model.calls_.attention_backward_flops);
   }
 
   // To the result of SwiGLU.
   void gate(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
+    begins_forward("gate_up", model.calls_.gate_up);
     multiply(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width), block.gate_up,
              matrix(at(m.gate_up), rows, 2 * c.hidden));
-    ended("gate_up", model.calls_.gate_up.forward_flops);
+    begins("swiglu", c.hidden, 3 * bytes_of_one);
     work.swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden, element}, context);
-    ended("swiglu");
   }
 
   // `begins`: the branch before is not in the stream yet.
@@ -185,32 +202,32 @@ struct Model::Run : Products {
   }
 
   void finish_block(std::size_t index) const {
+    begins_forward("down", model.calls_.down);
     multiply(model.calls_.down, matrix(at(memory.blocks[index].hidden), rows, c.hidden), model.map_.blocks[index].down,
              matrix(at(memory.branch), rows, c.width));
-    ended("down", model.calls_.down.forward_flops);
   }
 
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
+    begins_backward("down", model.calls_.down);
     multiply_backward(model.calls_.down, matrix(at(m.hidden), rows, c.hidden),
                       matrix(at(memory.dhidden), rows, c.hidden), block.down, matrix(at(memory.dbranch), rows, c.width),
                       accumulate);
-    ended("down", model.calls_.down.backward_flops);
+    begins("swiglu", c.hidden, 5 * bytes_of_one);
     work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden, element}, context);
-    ended("swiglu");
+    begins_backward("gate_up", model.calls_.gate_up);
     multiply_backward(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width),
                       matrix(at(memory.dy), rows, c.width), block.gate_up,
                       matrix(at(memory.dgate_up), rows, 2 * c.hidden), accumulate);
-    ended("gate_up", model.calls_.gate_up.backward_flops);
   }
 
   // A checkpointed block runs again, up to what backward reads. The arrays of the last one are still there.
   void recompute(std::size_t index) const {
     if (!c.checkpoints_activations || index + 1 == memory.blocks.size()) return;
+    begins({"recompute", model.calls_.recomputed_flops(), model.calls_.recomputed_bytes()});
     Run again = *this;
     again.recomputes = true;
     again.run_block(index, false);
-    ended("recompute", model.calls_.recomputed_flops());
   }
 
   std::int32_t* tokens() const { return static_cast<std::int32_t*>(at(memory.tokens)); }
@@ -218,27 +235,27 @@ struct Model::Run : Products {
   // Up to the logits, then the losses; with a gradient, logits become theirs.
   void forward(const Batch& batch, double gradient_factor) const {
     const ParameterMap& map = model.map_;
+    begins("embedding", c.width, 2 * kFp32);
     model.work_->send(tokens(), batch, context);
     work.gather({weight(map.embedding), tokens(), floats(memory.norms[0].x), rows, c.width}, context);
-    ended("embedding");
     for (std::size_t i = 0; i < map.blocks.size(); ++i) {
       run_block(i, i > 0);
       finish_block(i);
     }
     norm(memory.norms.size() - 1, map.norm, true);
+    begins_forward("head", model.calls_.head);
     multiply(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width), map.head, logits());
-    ended("head", model.calls_.head.forward_flops);
+    begins("loss", c.vocabulary, kFp32 + (gradient_factor != 0 ? bytes_of_one : 0));
     work.cross_entropy({floats(memory.logits), tokens() + rows, static_cast<cpu::RowLoss*>(at(memory.losses)), rows,
                         c.vocabulary, static_cast<float>(gradient_factor / static_cast<double>(rows)), element},
                        context);
-    ended("loss");
   }
 
   void backward() const {
     const ParameterMap& map = model.map_;
+    begins_backward("head", model.calls_.head);
     multiply_backward(model.calls_.head, matrix(at(memory.norms.back().y), rows, c.width),
                       matrix(at(memory.dy), rows, c.width), map.head, logit_gradient(), accumulate);
-    ended("head", model.calls_.head.backward_flops);
     norm_backward(memory.norms.size() - 1, map.norm);
     for (std::size_t i = map.blocks.size(); i-- > 0;) {
       recompute(i);
@@ -247,10 +264,12 @@ struct Model::Run : Products {
       attend_backward(i, map.blocks[i]);
       norm_backward(2 * i, map.blocks[i].attention_norm);
     }
+    begins({.name = "embedding",
+            .bytes = static_cast<double>(c.width * kFp32) *
+                     static_cast<double>(3 * rows + (accumulate ? 0 : c.vocabulary))});
     if (!accumulate)
       work.clear(gradient(map.embedding), c.vocabulary * c.width * static_cast<std::int64_t>(sizeof(float)), context);
     work.scatter({floats(memory.dstream), tokens(), gradient(map.embedding), rows, c.width, 0, c.width}, context);
-    ended("embedding");
   }
 };
 

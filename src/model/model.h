@@ -27,11 +27,12 @@ namespace fovea::model {
 // Arrays that have a float for each parameter, in the order of the map.
 enum class State : std::uint8_t { weights, gradients, first_moment, second_moment };
 
-// A part of a pass that has ended: embedding, norm, attention, gate_up, swiglu, down, head, loss; recompute, which is a
-// checkpointed block that ran again.
+// A part of a pass that begins: embedding, norm, qkv, rotary, attention, out, gate_up, swiglu, down, head, loss;
+// recompute, which is a checkpointed block that runs again.
 struct PassPart {
   std::string_view name;
   double flops = 0;  // as forward_flops() counts them; 0 for parts without products
+  double bytes = 0;  // of memory, if each array is read or written once
 };
 
 // Owns one block of memory for everything (MemoryPlan). Calls give the same bits for any number of threads. Only one
@@ -65,8 +66,8 @@ class Model {
   double forward_flops() const { return calls_.forward_flops; }
   double backward_flops() const { return calls_.backward_flops; }
 
-  // From now on, passes call `watch` after each of their parts, on the calling thread. On a GPU the part is then
-  // enqueued, not finished.
+  // From now on, passes call `watch` before each of their parts, on the calling thread. On a GPU the parts before are
+  // then enqueued, not finished.
   void watch_parts(std::function<void(const PassPart&)> watch) { watch_ = std::move(watch); }
 
   // The loss of each token in the order of the batch. This and the calls below throw Error(invalid_argument) for a

@@ -37,6 +37,12 @@ void begin_update(Model& model, const AdamW& s, double learning_rate, std::int64
                       context);
 }
 
+double update_bytes(const Model& model) {
+  constexpr double kFloats = 2 + 3 * 2, kRounded = 2;
+  const auto parameters = static_cast<double>(model.map().count());
+  return parameters * (kFloats * sizeof(float) + (model.rounded() == nullptr ? 0 : kRounded));
+}
+
 double gradient_norm(const Model& model, const core::RunContext& context) {
   Clipping clipping;
   model.work().read(&clipping, model.clipping(), static_cast<std::int64_t>(sizeof clipping), context);

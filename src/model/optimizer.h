@@ -16,6 +16,10 @@ struct AdamW {
 double update(Model& model, const AdamW& settings, double learning_rate, std::int64_t step,
               const core::RunContext& context);
 
+// Of memory that an update reads and writes: gradients twice; weights and moments, which it also writes; rounded
+// weights.
+double update_bytes(const Model& model);
+
 // The two halves of update. On a GPU the first only enqueues work, and the second waits for it.
 void begin_update(Model& model, const AdamW& settings, double learning_rate, std::int64_t step,
                   const core::RunContext& context);

@@ -23,6 +23,7 @@
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/model_options.h"
+#include "program/profile/model_memory.h"
 #include "program/profile/presets.h"
 #include "program/record/record_file.h"
 #include "program/verbs.h"
@@ -50,7 +51,7 @@ struct ProfileOptions {
   std::vector<std::string> peers;
   std::string python = "python3";
   std::string output, trace;
-  bool json = false;
+  bool json = false, memory = false;
   std::vector<std::string> typed;
 };
 
@@ -121,17 +122,27 @@ std::string ceiling_name(const Environment& environment, DeviceKind device, DTyp
   return "fma_fp32";
 }
 
+// A share of the floor of a part needs both.
+Ceilings ceilings_of(const Environment& environment, DeviceKind device, DType dtype) {
+  const auto value = [&environment](const std::string& name) {
+    const auto found = environment.ceilings.find(name);
+    return found == environment.ceilings.end() ? 0.0 : found->second;
+  };
+  return {value(ceiling_name(environment, device, dtype)),
+          value(device == DeviceKind::cuda ? "gpu_copy_bandwidth" : "read_bandwidth")};
+}
+
 // Takes results as they come: into the file, and a line of progress for each.
 class Results {
  public:
-  Results(const std::string& output, const Environment& environment, double rate, std::size_t expected)
-      : environment_(environment), rate_(rate), expected_(expected) {
+  Results(const std::string& output, const Environment& environment, const Ceilings& ceilings, std::size_t expected)
+      : environment_(environment), ceilings_(ceilings), expected_(expected) {
     if (!output.empty()) file_.emplace(output, environment, false, false);
   }
 
   void take(ProfileResult result) {
     if (file_ && result.impl == kOwnName) file_->append(result.row);
-    for (const Row& row : rows_of(result, environment_, rate_)) {
+    for (const Row& row : rows_of(result, environment_, ceilings_.flops)) {
       if (file_) file_->append(row);
     }
     const auto total = total_of(result.seconds, {"forward", "backward", "optimizer"});
@@ -141,23 +152,39 @@ class Results {
     all_.push_back(std::move(result));
   }
 
+  // The largest batch and context that fit, each verified by a step.
+  void add_largest(const ProfiledModel& model, const ProfileSettings& s) {
+    for (const char* dimension : {"batch", "context"}) {
+      if (s.stops()) return;
+      fmt::print(stderr, "{}: the largest {} that fits\n", model.name, dimension);
+      const std::optional<ProfileRow> row =
+          largest_that_fits(model, s, dimension, room_for_models(s.device.kind), ceilings_.flops);
+      if (!row) continue;
+      if (file_) file_->append(*row);
+      largest_.push_back(*row);
+    }
+  }
+
   void print_records() const {
     fmt::print("{}\n", json_line(environment_));
     for (const ProfileResult& result : all_) {
       if (result.impl == kOwnName) fmt::print("{}\n", json_line(result.row));
-      for (const Row& row : rows_of(result, environment_, rate_)) fmt::print("{}\n", json_line(row));
+      for (const Row& row : rows_of(result, environment_, ceilings_.flops)) fmt::print("{}\n", json_line(row));
     }
+    for (const ProfileRow& row : largest_) fmt::print("{}\n", json_line(row));
   }
-  void print_tables() const {
-    if (!all_.empty()) fmt::print("{}", profile_table(all_, rate_));
+  void print_tables(bool memory) const {
+    if (!all_.empty()) fmt::print("{}", profile_table(all_, ceilings_));
+    if (memory && !all_.empty()) fmt::print("\n{}", memory_table(all_, largest_));
   }
 
  private:
   const Environment& environment_;
-  double rate_;
+  Ceilings ceilings_;
   std::size_t expected_;
   std::optional<RecordFile> file_;
   std::vector<ProfileResult> all_;
+  std::vector<ProfileRow> largest_;
 };
 
 int run_profile(const ProfileOptions& o) {
@@ -179,8 +206,8 @@ int run_profile(const ProfileOptions& o) {
   Environment environment = session_environment(machine, o.typed, s.threads);
   const bool on_gpu = s.device.kind == DeviceKind::cuda;
   environment.ceilings = on_gpu ? probe_gpu(true) : probe_all(s.threads);
-  const double rate = environment.ceilings[ceiling_name(environment, s.device.kind, o.modes.dtype)];
-  Results results(o.output, environment, rate, models.size() * s.passes.size() * (1 + s.peers.size()));
+  const Ceilings ceilings = ceilings_of(environment, s.device.kind, o.modes.dtype);
+  Results results(o.output, environment, ceilings, models.size() * s.passes.size() * (1 + s.peers.size()));
   std::vector<Span> spans;
   bool whole = true;
   for (const ProfiledModel& one : models) {
@@ -191,11 +218,12 @@ int run_profile(const ProfileOptions& o) {
       };
     }
     whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
+    if (whole && o.memory) results.add_largest(one, s);
   }
   if (o.json) {
     results.print_records();
   } else {
-    results.print_tables();
+    results.print_tables(o.memory);
   }
   if (!o.trace.empty()) write_trace(o.trace, spans);
   return whole ? 0 : 130;
@@ -251,6 +279,9 @@ void add_profile(CLI::App& app, Action& action) {
   verb->add_option("--trace", o->trace, "file for ui.perfetto.dev: phases and parts of the\nmeasured steps")
       ->check(not_empty())
       ->type_name("FILE");
+  verb->add_flag(
+      "--memory", o->memory,
+      "print the memory at each moment of a step; find the\nlargest batch and context that fit; verify both");
   verb->add_flag("--json", o->json, "print records instead of the tables");
   verb->footer(kProfileExamples);
   verb->callback([o, verb, &action] {

@@ -280,6 +280,26 @@ TEST(LayerCalls, PartsRunAsNamed) {
   EXPECT_THROW(explain(problem, {}, "nothing"), Error);
 }
 
+TEST(LayerCalls, TellPartsBeforeTheyRun) {
+  Shape shape = large(LayerKind::mha, DType::fp32);
+  shape.rotary = Rotary{};
+  LayerCall call(shape);
+  std::string names;
+  double flops_told = 0;
+  call.options.watch = [&](const LayerPart& part) {
+    names += std::string(part.name) + ", ";
+    flops_told += part.flops;
+    EXPECT_GT(part.bytes, 0) << part.name;
+  };
+  call.run_forward();
+  EXPECT_EQ(names, "q, row passes, k, row passes, v, attention, out, ");
+  EXPECT_DOUBLE_EQ(flops_told, flops(describe(call.forward, call.options)));
+  names.clear(), flops_told = 0;
+  call.run_backward();
+  EXPECT_EQ(names, "out, attention, row passes, out, q, k, v, ");
+  EXPECT_DOUBLE_EQ(flops_told, flops(describe(call.backward, call.options)));
+}
+
 TEST(LayerCalls, ExplainTellsPartsAndSavedTensors) {
   LayerCall call(large(LayerKind::mla, DType::bf16));
   const LayerExplanation forward = explain(describe(call.forward, call.options)),

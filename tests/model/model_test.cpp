@@ -295,15 +295,16 @@ TEST(Model, TellsOfItsPartsInTheirOrder) {
   model.watch_parts([&](const PassPart& part) {
     names += std::string(part.name) + " ";
     flops += part.flops;
+    EXPECT_GT(part.bytes, 0) << part.name;
   });
   const std::vector<std::int32_t> tokens = tokens_of(kTiny, 4, 1);
   model.forward({tokens, tokens}, 1, on(1));
-  const std::string block = "norm attention norm gate_up swiglu down ";
+  const std::string block = "norm qkv rotary attention out norm gate_up swiglu down ";
   EXPECT_EQ(names, "embedding " + block + block + "norm head loss ");
   EXPECT_DOUBLE_EQ(flops, model.forward_flops());
   names.clear(), flops = 0;
   model.backward({tokens, tokens}, on(1));
-  const std::string back = "down swiglu gate_up norm attention norm ";
+  const std::string back = "down swiglu gate_up norm out attention rotary out qkv norm ";
   EXPECT_EQ(names, "head norm " + back + back + "embedding ");
   EXPECT_DOUBLE_EQ(flops, model.backward_flops());
 }

@@ -8,6 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/memory.h"
+#include "program/profile/model_memory.h"
 #include "run_program.h"
 #include "verification/model/operation.h"
 
@@ -69,6 +71,16 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
     EXPECT_DOUBLE_EQ(flops, row.flops);
     EXPECT_EQ(row.parts.at("forward.norm").calls, 5);
     EXPECT_EQ(row.parts.contains("backward.attention"), i > 0);
+    EXPECT_EQ(row.parts.at("forward.qkv").calls, 2);
+    EXPECT_EQ(row.parts.at("forward.qkv").flops, 2.0 * 2 * 48 * 32 * 96) << "two layers, 48 rows";
+    EXPECT_EQ(row.parts.at("forward.norm").bytes, 48.0 * 32 * (8 + 4 * 16)) << "all but the first also add a branch";
+    EXPECT_EQ(row.memory.contains("backward"), i > 0);
+    EXPECT_EQ(row.memory.contains("optimizer"), i > 1);
+    EXPECT_EQ(row.memory.at("after_init").planned, row.state_bytes);
+    for (const auto& [moment, memory] : row.memory) {
+      EXPECT_LE(memory.planned, row.planned_bytes) << moment;
+      EXPECT_EQ(memory.measured, row.planned_bytes) << moment << ": one block";
+    }
     EXPECT_GT(row.planned_bytes, row.state_bytes + row.activation_bytes + row.workspace_bytes);
     EXPECT_EQ(row.measured_bytes, row.planned_bytes) << "nothing is allocated beside the plan";
     EXPECT_NE(run.out.find(passes[i]), std::string::npos) << run.out;
@@ -264,6 +276,37 @@ TEST(Profile, ATraceHasTheMeasuredSteps) {
   EXPECT_EQ(names["norm"], 4 * 5 + 4 * 10) << "two layers have five norms, of which a step also runs backward";
   const Ended full = fovea(command({"--trace", "/dev/full"}));
   EXPECT_EQ(full.code, 3) << full.err;
+}
+
+TEST(Profile, FindsTheLargestBatchAndContext) {
+  const model::Config config{.layers = 2, .width = 32, .heads = 2, .hidden = 48};
+  const program::ProfiledModel model{"custom", config};
+  program::ProfileSettings s{.batch = 2, .context = 16};
+  for (const std::string dimension : {"batch", "context"}) {
+    const auto planned = [&](std::int64_t size) {
+      program::ProfileSettings other = s;
+      (dimension == "batch" ? other.batch : other.context) = size;
+      program::ProfiledModel longer = model;
+      longer.config.context = std::max(config.context, other.context);
+      return program::planned_row(longer, other).planned_bytes;
+    };
+    const std::int64_t room = planned(37) + 1;  // more than 37 and less than 38
+    const std::optional<program::ProfileRow> row = program::largest_that_fits(model, s, dimension, room, 1e12);
+    ASSERT_TRUE(row);
+    EXPECT_EQ(dimension == "batch" ? row->batch : row->context, 37);
+    EXPECT_EQ(row->largest, dimension);
+    EXPECT_EQ(row->status, "ok") << row->reason;
+    EXPECT_EQ(row->reason, "") << "a step ran";
+    EXPECT_EQ(row->measured_bytes, row->planned_bytes);
+    const auto slow = program::largest_that_fits(model, s, dimension, room, 1);
+    EXPECT_NE(slow->reason.find("its memory was written"), std::string::npos) << "a step takes too long at 1 flop/s";
+    EXPECT_EQ(slow->measured_bytes, slow->planned_bytes);
+    EXPECT_FALSE(program::largest_that_fits(model, s, dimension, planned(1) - 1, 1e12)) << "no room for one";
+    core::fail_allocation(1);
+    const auto taken = program::largest_that_fits(model, s, dimension, room, 1e12);
+    EXPECT_EQ(taken->status, "oom") << "others took the memory meanwhile";
+    EXPECT_FALSE(taken->measured_bytes);
+  }
 }
 
 TEST(Profile, TwoProfilesAreCompared) {

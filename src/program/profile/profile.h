@@ -58,13 +58,14 @@ struct ProfileResult {
   std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
   std::optional<std::int64_t> state_bytes;             // before forward
   std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
+  std::optional<double> clock_mhz, power_w;            // while it made its steps
 };
 
 // The line of op=model, as that of a step: it has all keys.
 verification::Case problem_of(const ProfiledModel& model, const ProfileSettings& settings);
 
 // A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
-// forward; backward, which first clears the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
+// forward; backward, which writes the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
 // when its work has ended. After each step, its products run alone. On a GPU parts are timed in as many further steps,
 // in which the host waits for each of them. A peer gets this library's weights, and is timed only if its loss and all
 // gradients agree. Returns false if it was stopped.
@@ -78,7 +79,16 @@ std::vector<double> total_of(const PhaseSeconds& seconds, const std::vector<std:
 // step_rest (backward and optimizer) and step. Shares are of `rate` in flops/s; 0: no shares.
 std::vector<Row> rows_of(const ProfileResult& result, const Environment& environment, double rate);
 
-// The results as tables for a terminal.
-std::string profile_table(const std::vector<ProfileResult>& results, double rate);
+// What the device reaches in this run; 0: not known.
+struct Ceilings {
+  double flops = 0, bytes = 0;  // a second
+};
+
+// The results as tables for a terminal. A part's floor is the time that its flops or its bytes take at the ceilings,
+// whichever is longer.
+std::string profile_table(const std::vector<ProfileResult>& results, const Ceilings& ceilings);
+
+// The memory at each moment of a step, and the largest sizes that fit.
+std::string memory_table(const std::vector<ProfileResult>& results, const std::vector<ProfileRow>& largest);
 
 }  // namespace fovea::program

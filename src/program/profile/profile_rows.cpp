@@ -56,6 +56,8 @@ std::vector<Row> rows_of(const ProfileResult& result, const Environment& environ
     row.source = environment.source;
     row.timer = "steady_clock";
     row.machine = environment.machine;
+    row.clock_mhz = result.clock_mhz;
+    row.power_w = result.power_w;
     row.peer = result.peer;
     if (result.status != "ok") continue;
     row.time_s = statistics_of(total_of(result.seconds, timed.phases));

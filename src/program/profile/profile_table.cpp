@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/binary_size.h"
+#include "core/printable.h"
 #include "program/machine/machine.h"
 #include "program/profile/profile.h"
 #include "program/terminal_text.h"
@@ -56,20 +57,48 @@ std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, 
   return cells;
 }
 
+double floor_of(const PartTimes& part, const Ceilings& ceilings) {
+  const double products = ceilings.flops > 0 ? part.flops / ceilings.flops : 0;
+  return std::max(products, ceilings.bytes > 0 ? part.bytes / ceilings.bytes : 0);
+}
+
+// Attention is what the layer does between its projections.
+std::string kind_of(const std::string& name, const PartTimes& part) {
+  if (name.ends_with(".attention")) return "attention";
+  if (name.ends_with(".recompute")) return "blocks that run again";
+  return part.flops > 0 ? "products" : "the rest";
+}
+
+std::string shares_of_kinds(const ProfileRow& row) {
+  std::map<std::string, double> seconds;
+  double all = 0;
+  for (const auto& [name, part] : row.parts) seconds[kind_of(name, part)] += part.seconds, all += part.seconds;
+  std::string text;
+  for (const char* kind : {"products", "attention", "blocks that run again", "the rest"}) {
+    if (seconds.contains(kind))
+      text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", kind, 100 * seconds[kind] / all);
+  }
+  return "of the parts' time: " + text + "\n";
+}
+
 // The parts of the pass that has most of them, the longest first.
-std::string parts_table(const ProfileResult& result, double fma_rate) {
+std::string parts_table(const ProfileResult& result, const Ceilings& ceilings) {
   const ProfileRow& row = result.row;
   std::vector<std::pair<std::string, PartTimes>> parts(row.parts.begin(), row.parts.end());
   std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  Cells table{{"part", "calls", "ms", "share", "GFLOP/s", "of peak"}};
+  Cells table{{"part", "calls", "ms", "share", "GFLOP/s", "GB/s", "floor"}};
   for (const auto& [name, part] : parts) {
-    const double rate = part.seconds > 0 ? part.flops / part.seconds : 0;
+    const auto rate = [&part](double amount) {
+      return part.seconds > 0 && amount > 0 ? fmt::format("{:.1f}", amount / part.seconds / 1e9) : "-";
+    };
+    const double floor = floor_of(part, ceilings);
     table.push_back({name, std::to_string(part.calls), fmt::format("{:.3f}", part.seconds * 1e3),
-                     fmt::format("{:.1f} %", 100 * part.seconds / mean_of(result, kPhases)),
-                     rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
-                     rate > 0 && fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-"});
+                     fmt::format("{:.1f} %", 100 * part.seconds / mean_of(result, kPhases)), rate(part.flops),
+                     rate(part.bytes),
+                     floor > 0 && part.seconds > 0 ? fmt::format("{:.0f} %", 100 * floor / part.seconds) : "-"});
   }
-  return row.model + ", " + row.passes + ": parts of a step\n" + aligned(table) + "\n";
+  return row.model + ", " + row.passes + ": parts of a step; floor: of the time, at the measured ceilings\n" +
+         aligned(table) + shares_of_kinds(row) + "\n";
 }
 
 // What each implementation spends beside this library's products: medians, since steps are few.
@@ -102,9 +131,51 @@ std::string most_measured(const std::vector<ProfileResult>& results, const Profi
   return most > 0 ? core::binary_size(most) : "-";
 }
 
+std::string memory_of_a_step(const ProfileRow& row) {
+  constexpr std::pair<const char*, const char*> kMoments[] = {{"after_init", "after init"},
+                                                              {"forward", "forward, peak"},
+                                                              {"before_backward", "before backward"},
+                                                              {"backward", "backward, peak"},
+                                                              {"optimizer", "optimizer, peak"}};
+  Cells table{{"moment", "in use, planned", "allocated, measured"}};
+  for (const auto& [key, words] : kMoments) {
+    const auto found = row.memory.find(key);
+    if (found == row.memory.end()) continue;
+    const std::optional<std::int64_t>& measured = found->second.measured;
+    table.push_back({words, core::binary_size(found->second.planned), measured ? core::binary_size(*measured) : "-"});
+  }
+  return row.model + ", " + row.passes + ": memory; " + core::binary_size(row.planned_bytes) +
+         " are planned as one block\n" + aligned(table) + "\n";
+}
+
 }  // namespace
 
-std::string profile_table(const std::vector<ProfileResult>& results, double fma_rate) {
+std::string memory_table(const std::vector<ProfileResult>& results, const std::vector<ProfileRow>& largest) {
+  std::map<std::string, const ProfileRow*> longest;  // of each model, the kind of step with most moments
+  std::vector<std::string> models;
+  for (const ProfileResult& result : results) {
+    if (result.impl != kOwnName) continue;
+    const ProfileRow*& row = longest[result.row.model];
+    if (row == nullptr) models.push_back(result.row.model);
+    if (row == nullptr || result.row.memory.size() > row->memory.size()) row = &result.row;
+  }
+  std::string text, reasons;
+  for (const std::string& model : models) text += memory_of_a_step(*longest[model]);
+  Cells table{{"model", "largest", "at", "planned", "measured", "verified"}};
+  for (const ProfileRow& row : largest) {
+    std::string sizes[] = {"batch " + std::to_string(row.batch), "context " + std::to_string(row.context)};
+    if (row.largest == "context") std::swap(sizes[0], sizes[1]);
+    table.push_back({row.model, sizes[0], sizes[1], core::binary_size(row.planned_bytes),
+                     row.measured_bytes ? core::binary_size(*row.measured_bytes) : "-",
+                     row.status != "ok"   ? row.status
+                     : row.reason.empty() ? "a step ran"
+                                          : "memory written"});
+    if (!row.reason.empty()) reasons += fmt::format("{}, {}: {}\n", row.model, sizes[0], core::printable(row.reason));
+  }
+  return text + "The largest that fits into the free memory\n" + aligned(table) + reasons;
+}
+
+std::string profile_table(const std::vector<ProfileResult>& results, const Ceilings& ceilings) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
   std::map<std::string, Cells> times, rates;  // two tables, since one would be wider than a terminal
   std::vector<std::string> models;
@@ -124,18 +195,18 @@ std::string profile_table(const std::vector<ProfileResult>& results, double fma_
                         most_measured(results, row)});
     }
     times[row.model].push_back(times_of(result, has_peers));
-    rates[row.model].push_back(rates_of(result, fma_rate, has_peers));
+    rates[row.model].push_back(rates_of(result, ceilings.flops, has_peers));
   }
   std::string text;
   for (const std::string& model : models) {
-    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n" +
-            model + ": rates of all phases\n" + aligned(rates[model]) + "\n";
+    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n" + model +
+            ": rates of all phases\n" + aligned(rates[model]) + "\n";
     const ProfileResult* longest = nullptr;
     for (const ProfileResult& one : results) {
       const std::size_t most = longest == nullptr ? 0 : longest->row.parts.size();
       if (one.row.model == model && one.impl == kOwnName && one.row.parts.size() > most) longest = &one;
     }
-    if (longest != nullptr) text += parts_table(*longest, fma_rate);
+    if (longest != nullptr) text += parts_table(*longest, ceilings);
     text += beyond_products_table(results, model);
   }
   return text + "Memory, planned and measured\n" + aligned(memory);

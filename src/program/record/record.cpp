@@ -218,26 +218,31 @@ std::string json_line(const TrainingStep& s) {
 std::string json_line(const ProfileRow& row) {
   Json parts = Json::object();
   for (const auto& [name, part] : row.parts)
-    parts[name] = {{"calls", part.calls}, {"seconds", part.seconds}, {"flops", part.flops}};
-  const Json json{{"schema", kProfileSchema},
-                  {"model", row.model},
-                  {"sizes", row.sizes},
-                  {"passes", row.passes},
-                  {"batch", row.batch},
-                  {"context", row.context},
-                  {"device", row.device},
-                  {"status", row.status},
-                  {"reason", row.reason},
-                  {"parts", parts},
-                  {"parameters", row.parameters},
-                  {"state_bytes", row.state_bytes},
-                  {"activation_bytes", row.activation_bytes},
-                  {"workspace_bytes", row.workspace_bytes},
-                  {"planned_bytes", row.planned_bytes},
-                  {"measured_bytes", optional_json(row.measured_bytes)},
-                  {"flops", row.flops},
-                  {"products_s", optional_json(row.products_s)},
-                  {"threads", row.threads}};
+    parts[name] = {{"calls", part.calls}, {"seconds", part.seconds}, {"flops", part.flops}, {"bytes", part.bytes}};
+  Json memory = Json::object();
+  for (const auto& [moment, bytes] : row.memory)
+    memory[moment] = {{"planned", bytes.planned}, {"measured", optional_json(bytes.measured)}};
+  Json json{{"schema", kProfileSchema},
+            {"model", row.model},
+            {"sizes", row.sizes},
+            {"passes", row.passes},
+            {"batch", row.batch},
+            {"context", row.context},
+            {"device", row.device},
+            {"status", row.status},
+            {"reason", row.reason},
+            {"parts", parts},
+            {"parameters", row.parameters},
+            {"state_bytes", row.state_bytes},
+            {"activation_bytes", row.activation_bytes},
+            {"workspace_bytes", row.workspace_bytes},
+            {"planned_bytes", row.planned_bytes},
+            {"measured_bytes", optional_json(row.measured_bytes)},
+            {"flops", row.flops},
+            {"products_s", optional_json(row.products_s)},
+            {"memory", memory},
+            {"threads", row.threads}};
+  if (!row.largest.empty()) json["largest"] = row.largest;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -265,8 +270,13 @@ ProfileRow profile_row_from(const Json& j) {
   if (!member(j, "parts").is_object()) refuse("key `parts` has the wrong type");
   for (const auto& [name, part] : member(j, "parts").items())
     row.parts[name] = {amount<std::int64_t>(part, "calls"), amount<double>(part, "seconds"),
-                       amount<double>(part, "flops")};
-  if ((row.status == "ok") == row.parts.empty()) refuse("parts where status is `" + row.status + "`, or none");
+                       amount<double>(part, "flops"), optional_amount<double>(part, "bytes").value_or(0)};
+  const Json memory = j.contains("memory") ? member(j, "memory") : Json::object();
+  for (const auto& [moment, bytes] : memory.items())
+    row.memory[moment] = {amount<std::int64_t>(bytes, "planned"), optional_amount<std::int64_t>(bytes, "measured")};
+  if (j.contains("largest")) row.largest = value<std::string>(j, "largest");
+  const bool has_parts = row.status == "ok" && row.largest.empty();
+  if (has_parts == row.parts.empty()) refuse("parts where status is `" + row.status + "`, or none");
   return row;
 }
 

@@ -99,6 +99,13 @@ struct TrainingStep {
 struct PartTimes {
   std::int64_t calls = 0;
   double seconds = 0, flops = 0;
+  double bytes = 0;  // of memory, if each array is read or written once; 0 in records of earlier versions
+};
+
+// Bytes of memory at one moment, or at the peak of a phase.
+struct MemoryFigures {
+  std::int64_t planned = 0;              // that hold something then
+  std::optional<std::int64_t> measured;  // that were allocated: a model's memory is one block
 };
 
 // Memory and parts of one model in one kind of step. The times of its phases are rows of their own (op=model).
@@ -107,12 +114,14 @@ struct ProfileRow {
   std::string sizes;   // layers=12 width=768 ..
   std::string passes;  // forward, forward+backward or step
   std::int64_t batch = 0, context = 0;
-  std::string device = "cpu";              // or cuda
-  std::string status, reason;              // ok; oom: the plan is larger than the free memory
-  std::map<std::string, PartTimes> parts;  // forward.norm, backward.attention, ..
+  std::string device = "cpu";                   // or cuda
+  std::string status, reason;                   // ok; oom: the plan is larger than the free memory
+  std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..
+  std::map<std::string, MemoryFigures> memory;  // after_init, forward, before_backward, backward, optimizer
+  std::string largest;  // batch or context: the largest that fits, verified by one step; empty: as the user says
   std::int64_t parameters = 0;
   std::int64_t state_bytes = 0, activation_bytes = 0, workspace_bytes = 0, planned_bytes = 0;
-  std::optional<std::int64_t> measured_bytes;  // the most that was allocated at once; of a CPU only
+  std::optional<std::int64_t> measured_bytes;  // the most that was allocated at once
   double flops = 0;                            // of a step's products and attention
   std::optional<double> products_s;            // seconds of a step's products alone, in turns with the steps: median
   int threads = 0;

@@ -1,0 +1,123 @@
+// A part ends when the next one of its phase begins, or the phase ends.
+#include "program/profile/phases.h"
+
+#include <utility>
+
+#include "cuda/measure/nvtx_ranges.h"
+#include "model/optimizer.h"
+
+namespace fovea::program {
+
+Phases::Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads)
+    : model_(model), batch_(batch), passes_(std::move(passes)), context_{.threads = threads} {
+  if (!times_parts_alone()) watch_parts();
+}
+
+Phases::~Phases() { model_.watch_parts({}); }
+
+void Phases::watch_parts() {
+  is_watching_ = true;
+  model_.watch_parts([this](const model::PassPart& part) { begin_part(part); });
+}
+
+void Phases::step() {
+  spent_.clear();
+  step_parts_.clear();
+  step_spans_.clear();
+  begin_phase("forward");
+  model_.forward(batch_, has_backward() ? 1.0 : 0.0, context_);
+  end_phase();
+  if (has_backward()) {
+    begin_phase("backward");
+    model_.backward(batch_, context_);
+    end_phase();
+  }
+  if (passes_ == "step") {
+    begin_phase("optimizer");
+    if (is_watching_) begin_part({.name = "clip and AdamW", .bytes = model::update_bytes(model_)});
+    model::update(model_, {}, kProfileLearningRate, steps_++, context_);
+    end_phase();
+  }
+}
+
+double Phases::products() {
+  const auto begin = Clock::now();
+  model_.run_products(Pass::forward, context_);
+  if (has_backward()) model_.run_products(Pass::backward, context_);
+  model_.wait(context_);
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void Phases::keep_phases() {
+  for (const auto& [phase, seconds] : spent_) samples_[phase].push_back(seconds);
+}
+
+void Phases::keep_parts(const std::function<void(Span)>& on_span) {
+  ++steps_with_parts_;
+  for (Span& span : step_spans_) {
+    if (on_span) on_span(std::move(span));
+  }
+  for (const auto& [name, part] : step_parts_) {
+    PartTimes& sum = parts_[name];
+    sum.calls = part.calls, sum.flops = part.flops, sum.bytes = part.bytes;
+    sum.seconds += part.seconds;
+  }
+}
+
+std::map<std::string, PartTimes> Phases::parts() const {
+  std::map<std::string, PartTimes> means = parts_;
+  for (auto& [name, part] : means) part.seconds /= static_cast<double>(steps_with_parts_);
+  return means;
+}
+
+void Phases::begin_phase(const std::string& phase) {
+  if (watch_) watch_({phase, false});
+  begin_range(phase);
+  phase_ = phase;
+  phase_begin_ = Clock::now();
+}
+
+void Phases::end_phase() {
+  model_.wait(context_);
+  end_part();
+  const auto now = Clock::now();
+  spent_[phase_] = std::chrono::duration<double>(now - phase_begin_).count();
+  keep_span(phase_, phase_begin_, now);
+  end_range();
+  if (watch_) watch_({phase_, true});
+}
+
+void Phases::begin_part(const model::PassPart& part) {
+  end_part();
+  part_ = part.name, part_flops_ = part.flops, part_bytes_ = part.bytes;
+  begin_range(part_);
+  part_begin_ = Clock::now();
+}
+
+void Phases::end_part() {
+  if (part_.empty()) return;
+  model_.wait(context_);
+  const auto now = Clock::now();
+  PartTimes& times = step_parts_[phase_ + "." + part_];
+  ++times.calls;
+  times.seconds += std::chrono::duration<double>(now - part_begin_).count();
+  times.flops += part_flops_, times.bytes += part_bytes_;
+  keep_span(part_, part_begin_, now);
+  part_.clear();
+  end_range();
+}
+
+void Phases::keep_span(const std::string& name, Clock::time_point begin, Clock::time_point end) {
+  const std::chrono::duration<double> since = begin.time_since_epoch(), lasted = end - begin;
+  step_spans_.push_back({passes_, name, since.count(), lasted.count()});
+}
+
+void Phases::begin_range(const std::string& name) const {
+  if (model_.device().kind == DeviceKind::cuda) cuda::begin_range(name.c_str());
+}
+
+void Phases::end_range() const {
+  if (model_.device().kind == DeviceKind::cuda) cuda::end_range();
+}
+
+}  // namespace fovea::program
