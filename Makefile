@@ -44,7 +44,7 @@ gpu-pack: gpu-build
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
 	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
 	@cp Makefile out/fovea-gpu
-	@cp scripts/gpu_check scripts/gpu_check_cases.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
+	@cp scripts/gpu_check scripts/gpu_check_*.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
 	@cp python/bench/*.py out/fovea-gpu/share/fovea/python/bench
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu

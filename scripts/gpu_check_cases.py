@@ -1,4 +1,4 @@
-"""The problem lines of gpu_check that are not drawn at random, and the model that it runs in PyTorch."""
+"""The operations and problem lines that gpu_check runs, and the model that it runs in PyTorch."""
 
 # Small, since all inputs are tried on each, one process per shape and pass: ragged lengths, grouped heads, odd and full
 # head dimensions, one query, queries that see no key and keys that no query sees, windows.
@@ -39,6 +39,8 @@ ONCE_WRONG = ["pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal 
               "pass=e2e b=2 hq=2 hkv=1 lq=4 lk=2049 d=40 dtype=fp16 mask=window_bottom_right left=unlimited right=1759 "
               "scale=0 data=sink place=guarded seed=28678111",
               "pass=bwd lq=3 lk=2 d=2 dv=41 dtype=fp16 mask=none scale=1 data=denormal seed=1492364620"]
+# Operations whose random cases are drawn besides attention's. Problem lines of a model run on the CPU only.
+LAYERS = ("mha_fused", "mha", "gqa", "mqa", "mla", "linear")
 TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
 # Words of a command, all but the type and the Python.
 MODEL_PEER = ("profile --device cuda --layers 4 --width 256 --heads 4 --passes step --batch 2 --with torch.eager "

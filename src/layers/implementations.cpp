@@ -17,8 +17,9 @@
 namespace fovea::layers {
 namespace {
 
-void copy_rows(const TensorView& from, const MutableTensorView& to, const core::RunContext& context) {
+void copy_rows(const WeightCopy& copy, const core::RunContext& context) {
   constexpr std::int64_t kRows = 64;
+  const auto& [from, to] = copy;
   const std::int64_t rows = from.sizes[2], element = size_of(from.dtype);
   cpu::run_cancellable(context, context.threads, (rows + kRows - 1) / kRows, [&](std::int64_t index, int) {
     for (std::int64_t row = index * kRows; row < std::min((index + 1) * kRows, rows); ++row)
@@ -28,12 +29,16 @@ void copy_rows(const TensorView& from, const MutableTensorView& to, const core::
   });
 }
 
+void copy_weights(std::span<const WeightCopy> copies, const core::RunContext& context) {
+  for (const WeightCopy& copy : copies) copy_rows(copy, context);
+}
+
 void forward_on_host(const core::Plan& plan, const LayerForwardTensors& tensors, const core::RunContext& context) {
-  forward(static_cast<const Plan&>(plan), tensors, context, {copy_rows, heads::passes_on_host()});
+  forward(static_cast<const Plan&>(plan), tensors, context, {copy_weights, heads::passes_on_host()});
 }
 
 void backward_on_host(const core::Plan& plan, const LayerBackwardTensors& tensors, const core::RunContext& context) {
-  backward(static_cast<const Plan&>(plan), tensors, context, {copy_rows, heads::passes_on_host()});
+  backward(static_cast<const Plan&>(plan), tensors, context, {copy_weights, heads::passes_on_host()});
 }
 
 Implementation host_implementation() {

@@ -66,13 +66,13 @@ void MemoryMap::keep_results(const LayerProblem& p, const Steps& steps, bool sav
 
 void MemoryMap::add_gradients(const LayerProblem& p, const Steps& steps) {
   if (!needs_attention(p)) return;
-  std::int64_t packed_elements = 0;
   for (const Step& step : steps) {
     Area& area = gradients[static_cast<std::size_t>(step.source)];
     if (step.slot == Slot::out || area.bytes > 0) continue;
     const std::int64_t columns = columns_read_from(steps, step.source);
     area = take(rows_of(p, step.of_keys) * columns * size_of(p.dtype), false);
-    if (packs_weights(p, steps, step.source)) packed_elements = std::max(packed_elements, columns * step.columns_in);
+    if (packs_weights(p, steps, step.source))
+      packed_weights[static_cast<std::size_t>(step.source)] = take(columns * step.columns_in * size_of(p.dtype), false);
   }
   attention_gradient = take(rows_of(p, false) * p.heads_q * p.dim_v * size_of(p.dtype), false);
   if (p.dim_shared > 0) whole_key_gradient = take(rows_of(p, true) * p.heads_kv * p.dim_qk * size_of(p.dtype), false);
@@ -86,7 +86,6 @@ void MemoryMap::add_gradients(const LayerProblem& p, const Steps& steps) {
         std::max(partial_elements, heads::partial_rows(p.device.kind, sizes, rotation_of(p, norm)) * sizes[3]);
   }
   if (partial_elements > 0) partial = take(partial_elements * size_of(DType::fp32), false);
-  if (packed_elements > 0) packed_weights = take(packed_elements * size_of(p.dtype), false);
 }
 
 }  // namespace fovea::layers

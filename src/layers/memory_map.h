@@ -29,9 +29,9 @@ struct MemoryMap {
   // attention's result.
   std::array<Area, kSources> gradients{};
   Area attention_gradient;
-  Area whole_key_gradient;  // of k with its shared columns
-  Area partial;             // sums of a norm's gradient
-  Area packed_weights;      // of all projections that read one source
+  Area whole_key_gradient;                      // of k with its shared columns
+  Area partial;                                 // sums of a norm's gradient
+  std::array<Area, kSources> packed_weights{};  // of all projections that read a source, where these are packed
   Area parts;
   std::vector<LayerExplanation::SavedTensor> saved;
   std::int64_t saved_bytes = 0, workspace_bytes = 0;

@@ -60,13 +60,18 @@ TensorView columns_of(TensorView rows, const Product& product) {
   return rows;
 }
 
-// The weights of all projections that read a source, below one another.
-TensorView pack_weights(const Views& views, Source source, const LayerParameters& parameters,
-                        const core::RunContext& context, const DeviceWork& device) {
-  for (const Step& step : views.steps()) {
-    if (step.source == source) device.copy_rows(at(parameters, step.slot).weight, views.packed_weight(step), context);
+// Copies the weights of all products that sum over projections. They wait for no part.
+void pack_weights(const Plan& plan, const Views& views, const LayerParameters& parameters,
+                  const core::RunContext& context, const DeviceWork& device) {
+  std::vector<WeightCopy> copies;
+  for (const auto& [product, choice] : plan.parts) {
+    if (product.slot) continue;
+    for (const Step& step : views.steps()) {
+      if (step.source == product.source)
+        copies.push_back({at(parameters, step.slot).weight, views.packed_weight(step)});
+    }
   }
-  return views.packed_weights(source);
+  if (!copies.empty()) device.copy_weights(copies, context);
 }
 
 }  // namespace
@@ -96,6 +101,7 @@ void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunCo
   const Views views(plan, t.saved, context.workspace);
   const core::RunContext inner = context_of_parts(context, views);
   const RunOfPasses run{device.passes, inner};
+  pack_weights(plan, views, t.parameters, inner, device);
   for (std::size_t i = 0; i < plan.parts.size(); ++i) {
     const auto& [product, choice] = plan.parts[i];
     const LinearProblem& wanted = product.problem;
@@ -111,7 +117,7 @@ void backward(const Plan& plan, const LayerBackwardTensors& t, const core::RunCo
       tensors.dweight = at(t.gradients, *product.slot).weight;
       tensors.dbias = at(t.gradients, *product.slot).bias;
     } else {
-      tensors.weight = pack_weights(views, product.source, t.parameters, inner, device);
+      tensors.weight = views.packed_weights(product.source);
     }
     choice->implementation->backward(*choice->plan, tensors, inner);
     if (!wanted.wants_dx) continue;

@@ -208,8 +208,9 @@ Buffer Views::attention_state() const {
 }
 
 MutableTensorView Views::packed_weights(Source source) const {
-  return contiguous(at(plan_.memory.packed_weights), p_.dtype,
-                    {1, 1, columns_read_from(steps_, source), first_of(source).columns_in}, p_.device);
+  const Area& area = plan_.memory.packed_weights[static_cast<std::size_t>(source)];
+  return contiguous(at(area), p_.dtype, {1, 1, columns_read_from(steps_, source), first_of(source).columns_in},
+                    p_.device);
 }
 
 MutableTensorView Views::packed_weight(const Step& step) const {

@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
   if (words.size() == 1 && words[0] == "hopper_tiles") return fovea::cuda::check_hopper_tiles();
   if (words.size() == 1 && words[0] == "infinite") return fovea::cuda::check_infinite_scores();
   if (words.size() == 1 && words[0] == "linear") return fovea::cuda::check_linear();
-  if (words.size() == 1 && words[0] == "layers") return fovea::cuda::check_layers();
+  if (words.size() == 1 && words[0] == "layers")
+    return std::max(fovea::cuda::check_weight_copies(), fovea::cuda::check_layers());
   if (words.size() == 1 && words[0] == "model") return fovea::cuda::check_model(false);
   if (words.size() == 2 && words[0] == "model" && words[1] == "tiny") return fovea::cuda::check_model(true);
   if (words.size() == 1 && words[0] == "large") return fovea::cuda::check_large();

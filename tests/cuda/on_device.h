@@ -51,6 +51,9 @@ int check_infinite_scores();
 // Linear's products, gradients and sums against the reference on the host.
 int check_linear();
 
+// The kernel that copies a layer's weights, byte by byte.
+int check_weight_copies();
+
 // Layers against their formulas on the host.
 int check_layers();
 

@@ -142,13 +142,14 @@ Matrix side_by_side(const HeadGradients& g) {
   return all;
 }
 
+}  // namespace
+
 double largest_of(const Matrix& m) {
   double largest = 1e-30;
   for (const double value : m.values) largest = std::max(largest, std::abs(value));
   return largest;
 }
 
-// The largest difference as a share of `scale`.
 double difference(const std::vector<float>& values, const Matrix& expected, double scale) {
   double worst = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -158,10 +159,7 @@ double difference(const std::vector<float>& values, const Matrix& expected, doub
   return values.size() == expected.values.size() ? worst / scale : INFINITY;
 }
 
-// Activations are rounded to the type a few times on the way to each result.
 double tolerance(DType dtype) { return dtype == DType::fp32 ? 3e-6 : dtype == DType::fp16 ? 3e-3 : 2.4e-2; }
-
-}  // namespace
 
 std::string fault_of(const LayerCall& call) {
   const Matrices inputs = inputs_of(call);

@@ -27,6 +27,13 @@ Matrix expected_y(const LayerProblem& problem, const Matrices& inputs);
 // dx, dx_kv and dNAME and dNAME.bias of every projection.
 Matrices expected_gradients(const LayerProblem& problem, const Matrices& inputs);
 
+double largest_of(const Matrix& m);
+// The largest difference as a share of `scale`.
+double difference(const std::vector<float>& values, const Matrix& expected, double scale);
+// The most that a result may be off, as a share of its largest value: activations are rounded to the type a few times
+// on the way to each.
+double tolerance(DType dtype);
+
 // What is wrong with the call's results; empty if nothing is.
 std::string fault_of(const LayerCall& call);
 

@@ -31,11 +31,15 @@ elif words[0] == "verify" and "--json" in words:
         open(os.environ["CUDA_CACHE_PATH"] + "/compiled", "w").close()
     cases, bad = int(value("--cases")) if "--cases" in words else 10, os.path.exists(here + "/bad")
     cell = {"impl": "x", "dtype": "fp32", "pass": "forward", "mask": "none", "layout": "bhld"}
-    print(json.dumps({"passed": cases - bad, "failed": int(bad), "refused": 0, "exempt": 1,
-                      "out_of_memory": 0, "failures": [{"impl": "x"}] * bad,
-                      "coverage": [{**cell, "head_dims": "d<=16", "executed": 2},
-                                   {**cell, "head_dims": value("--seed") if "--seed" in words else "", "executed": 1},
-                                   {**cell, "head_dims": "d>256", "executed": 0}]}))
+    for operation in value("--op").split(",") if "--op" in words else ["attention"]:
+        if operation == "mla" and os.path.exists(here + "/crashes"):
+            sys.exit("crashed")
+        print(json.dumps({"passed": cases - bad, "failed": int(bad), "refused": 0, "exempt": 1,
+                          "operation": operation, "out_of_memory": 0, "failures": [{"impl": "x"}] * bad,
+                          "coverage": [{**cell, "head_dims": "d<=16", "executed": 2},
+                                       {**cell, "head_dims": value("--seed") if "--seed" in words else "",
+                                        "executed": 1},
+                                       {**cell, "head_dims": "d>256", "executed": 0}]}))
 elif words[0] == "verify":
     print(value("--cases") + " passed, 0 failed")
 elif words[0] == "bench" and "--impl" in words:
@@ -70,7 +74,7 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name in ("bin", "scripts"):
             (self.folder / name).mkdir()
-        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_parallel"):
+        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_outcomes.py", "gpu_check_parallel"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
         for name, text in (("fovea", FOVEA), ("fovea_cuda_check", DEVICE_CHECK)):
             (self.folder / "bin" / name).write_text(text)
@@ -169,6 +173,25 @@ class GpuCheck(unittest.TestCase):
         group = self.group("verify")
         self.assertEqual((group["passed"], group["exempt"], group["cells"]), (51, len(seeds) + 1, 1 + len(seeds)))
 
+    def test_layers_of_every_kind_are_drawn(self):
+        code = self.run_it("--parts", "verify_layers", "--layer-cases", "50", "--processes", "3")
+        self.assertEqual(code, 0, self.said)
+        group = self.group("verify_layers")
+        self.assertEqual((group["passed"], group["failed"], group["cases"]), (300, 0, 300))
+        self.assertEqual(group["operations"], "mha_fused,mha,gqa,mqa,mla,linear")
+        self.assertEqual((group["exempt"], group["cells"]), (6 * 3, 6 * (1 + 3)))
+        shares = [call["words"][call["words"].index("--cases") + 1] for call in self.calls("verify")]
+        self.assertEqual(sorted(shares), ["16", "17", "17"])
+        self.run_it("--parts", "verify_layers", "--layer-cases", "10", "--seed", "17", "--add")
+        self.assertEqual(self.group("verify_layers")["cases"], 360)
+        self.assertEqual(self.group("verify_layers")["operations"], group["operations"])
+
+    def test_an_operation_that_says_nothing_fails(self):
+        (self.folder / "bin/crashes").touch()
+        self.assertEqual(self.run_it("--parts", "verify_layers", "--layer-cases", "50", "--processes", "2"), 1)
+        self.assertIn("verify ended with 1", self.said)
+        self.assertEqual(self.groups(), {"verify_layers": (0, 2)})
+
     def test_portable_parts_fill_the_cache_of_the_driver_first(self):
         self.assertEqual(self.run_it("--parts", "portable,portable99", "--cases", "100", "--repeats", "7"), 0,
                          self.said)
@@ -217,11 +240,21 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(ended.returncode, 0, ended.stdout)
             said = json.loads(ended.stdout)
             self.assertEqual((said["passed"], said["failed"]), (len(script.TYPES) * len(script.PASSES), 0))
-            self.assertTrue(set(script.AXES) | {"executed"} == set(said["coverage"][0]))
+            cells = script.cells_of(said)
+            self.assertEqual(len(cells), len(set(cells)))
+            self.assertEqual({cell[0] for cell in cells}, {"attention"})
+            self.assertEqual({name for cell in cells for name, value in cell[1:]},
+                             {"impl", "dtype", "pass", "mask", "layout", "head_dims"})
         for line in script.ONCE_WRONG:
             ended = subprocess.run([PROGRAM, "verify", "--device", "cpu", "--impl", "reference", "--problem", line],
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertIn("1 passed, 0 failed", ended.stdout)
+        words = ["verify", "--device", "cpu", "--json", "--op", ",".join(script.LAYERS), "--cases", "2"]
+        ended = subprocess.run([PROGRAM, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        summaries = script.summaries_of(words, ended.stdout)
+        self.assertEqual([summary["operation"] for summary in summaries], list(script.LAYERS))
+        for summary in summaries:
+            self.assertTrue(script.cells_of(summary))
 
     def python(self, code):
         """A Python that has torch and triton, or not."""

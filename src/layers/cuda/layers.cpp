@@ -1,13 +1,11 @@
 // Enqueues a layer's parts on a stream. The host waits for nothing.
 #include "layers/cuda/layers.h"
 
-#include <cuda_runtime_api.h>
-
-#include "cuda/runtime/check.h"
 #include "cuda/runtime/device_info.h"
 #include "cuda/runtime/placement.h"
 #include "cuda/runtime/workspace_pool.h"
 #include "heads/cuda/passes.h"
+#include "layers/cuda/weight_copies.h"
 #include "layers/norms.h"
 #include "layers/run.h"
 
@@ -37,21 +35,6 @@ void check(const Plan& plan, std::vector<cuda::Placed> memory, const Buffer& sav
   cuda::check_memory(memory, cuda::site_of(plan));
 }
 
-void copy_rows(const TensorView& from, const MutableTensorView& to, const core::RunContext& context) {
-  const auto element = static_cast<std::size_t>(size_of(from.dtype));
-  const auto bytes = [element](std::int64_t elements) { return static_cast<std::size_t>(elements) * element; };
-  const std::int64_t rows = from.sizes[2], columns = from.sizes[3];
-  auto* const stream = static_cast<cudaStream_t>(context.stream);
-  if (rows == 1 || from.strides[2] == columns) {
-    cuda::check(cudaMemcpyAsync(to.data, from.data, bytes(rows * columns), cudaMemcpyDeviceToDevice, stream),
-                "cudaMemcpyAsync");
-    return;
-  }
-  cuda::check(cudaMemcpy2DAsync(to.data, bytes(to.strides[2]), from.data, bytes(from.strides[2]), bytes(columns),
-                                static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream),
-              "cudaMemcpy2DAsync");
-}
-
 void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, const core::RunContext& context) {
   const auto& plan = static_cast<const Plan&>(base);
   const cuda::CurrentDevice current(plan.device.index);
@@ -61,7 +44,7 @@ void forward_on_device(const core::Plan& base, const LayerForwardTensors& t, con
   memory.insert(memory.end(),
                 {placed("cache.k", t.cache.k), placed("cache.v", t.cache.v), placed("cache.latent", t.cache.latent)});
   check(plan, std::move(memory), t.saved, context);
-  forward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
+  forward(plan, t, context, {copy_weights_on_gpu, heads::passes_on_gpu()});
 }
 
 void backward_on_device(const core::Plan& base, const LayerBackwardTensors& t, const core::RunContext& context) {
@@ -74,7 +57,7 @@ void backward_on_device(const core::Plan& base, const LayerBackwardTensors& t, c
   add_memory(steps, t.gradients, memory);
   add_norms(t.norms, memory), add_norms(t.norm_gradients, memory);
   check(plan, std::move(memory), t.saved, context);
-  backward(plan, t, context, {copy_rows, heads::passes_on_gpu()});
+  backward(plan, t, context, {copy_weights_on_gpu, heads::passes_on_gpu()});
 }
 
 }  // namespace
