@@ -33,6 +33,15 @@ void add_size_options(CLI::App* verb, ModelSizes& sizes) {
   add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
 }
 
+void refuse_sizes_beside(const std::string& option, const ModelSizes& sizes) {
+  if (!sizes.any()) return;
+  core::fail({.status = Status::invalid_argument,
+              .argument = option,
+              .problem = "a preset has its own sizes",
+              .got = option + " and sizes such as --layers",
+              .wanted = "one of them"});
+}
+
 model::Config ModelModes::applied_to(model::Config config) const {
   config.dtype = dtype;
   config.checkpoints_activations = checkpoints_activations;

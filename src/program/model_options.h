@@ -18,6 +18,8 @@ struct ModelSizes {
   bool any() const { return layers || width || heads || hidden || vocabulary; }
 };
 void add_size_options(CLI::App* verb, ModelSizes& sizes);
+// Throws Error(invalid_argument) if there are sizes beside the option, which names a preset.
+void refuse_sizes_beside(const std::string& option, const ModelSizes& sizes);
 
 // How the model computes.
 struct ModelModes {

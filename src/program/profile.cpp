@@ -67,8 +67,7 @@ void take_preset(const CLI::App& verb, ProfileOptions& o) {
     return;
   }
   const ProfilePreset& preset = profile_preset(o.preset);
-  if (o.sizes.any())
-    refuse_option("--preset", "a preset has its own sizes", "--preset and sizes such as --layers", "one of them");
+  refuse_sizes_beside("--preset", o.sizes);
   if (o.models.empty()) o.models = preset.models;
   const ProfileScale& scale = preset.at(o.scale);
   const auto take = [&verb](const char* name, std::int64_t& value, std::int64_t otherwise) {
@@ -102,8 +101,7 @@ std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
 
 std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
   std::vector<ProfiledModel> models;
-  if (!o.models.empty() && o.sizes.any())
-    refuse_option("--model", "a preset has its own sizes", "--model and sizes such as --layers", "one of them");
+  if (!o.models.empty()) refuse_sizes_beside("--model", o.sizes);
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
   if (models.empty()) models.push_back({std::string(model::kCustom), o.sizes.applied_to({})});
   for (ProfiledModel& one : models) {

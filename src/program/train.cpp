@@ -39,6 +39,7 @@ struct TrainOptions {
 int run_train(const TrainOptions& o) {
   TrainingSettings s = o.settings;
   if (!o.preset.empty()) {
+    refuse_sizes_beside("--preset", o.sizes);
     const double theta = s.config.theta;
     s.config = preset_named("--preset", o.preset);
     s.config.theta = theta;

@@ -251,7 +251,10 @@ TEST_F(Train, RefusesOptionsThatMakeNoTraining) {
   EXPECT_NE(refusal({"--warm-up", "5"}).find("a warm-up longer than the training"), std::string::npos);
   EXPECT_NE(refusal({"--least-learning-rate", "1"}).find("above the largest learning rate"), std::string::npos);
   EXPECT_NE(refusal({"--force"}).find("only has an effect with --resume"), std::string::npos);
-  EXPECT_NE(refusal({"--preset", "xl"}).find("no preset of this name"), std::string::npos);
+  EXPECT_NE(refusal({"--preset", "report-d1:sm"}).find("a preset has its own sizes"), std::string::npos);
+  const Ended preset = fovea({"train", "--preset", "xl"});
+  EXPECT_EQ(preset.code, 2) << preset.err;
+  EXPECT_NE(flat(preset.err).find("no preset of this name"), std::string::npos) << preset.err;
   EXPECT_NE(refusal({"--text", folder_ / "missing"}).find("the text cannot be read"), std::string::npos);
   EXPECT_NE(refusal({"--text", folder_ / "text/short"}).find("no text of a useful length"), std::string::npos);
   const Ended no_gpu = fovea(command("gpu", 4, {"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
