@@ -37,8 +37,8 @@ constexpr const char* kProfileExamples = R"(Examples:
   fovea profile --preset report-d1 --with torch --python PATH -o run.jsonl
   fovea profile --preset report-d1 --scale full --device cuda
   fovea profile --layers 4 --width 256 --heads 4 --hidden 1024 --batch 8
-Exit codes: 0 done, 2 bad usage or input, 3 the disk is full, 4 no such device,
-130 interrupted.
+Exit codes: 0 done, 1 a wrong or failed peer, 2 bad usage or input,
+3 the disk is full, 4 no such device, 130 interrupted.
 )";
 
 struct ProfileOptions {
@@ -146,6 +146,9 @@ class Results {
       for (const Row& row : rows_of(result, environment_, rate_)) fmt::print("{}\n", json_line(row));
     }
   }
+  bool failed() const {
+    return std::ranges::any_of(all_, [](const ProfileResult& one) { return is_failure(one.status); });
+  }
   void print_tables() const {
     if (!all_.empty()) fmt::print("{}", profile_table(all_, rate_));
   }
@@ -196,7 +199,8 @@ int run_profile(const ProfileOptions& o) {
     results.print_tables();
   }
   if (!o.trace.empty()) write_trace(o.trace, spans);
-  return whole ? 0 : 130;
+  if (!whole) return 130;
+  return results.failed() ? 1 : 0;
 }
 
 }  // namespace
