@@ -267,6 +267,19 @@ TEST(Profile, ATraceHasTheMeasuredSteps) {
   EXPECT_EQ(full.code, 3) << full.err;
 }
 
+// A place that takes no file is refused alike for both files, before anything is timed.
+TEST(Profile, FilesThatCannotBeMadeAreRefused) {
+  const Folder folder;
+  for (const char* const option : {"-o", "--trace"}) {
+    for (const auto& [name, why] : {std::pair{"none/file", ": No such file or directory"}, {".", ": Is a directory"}}) {
+      const Ended run = fovea(command({option, folder / name}));
+      EXPECT_EQ(run.code, 2) << option << ": " << run.err;
+      EXPECT_NE(run.err.find(folder / name + why), std::string::npos) << option << ": " << run.err;
+      EXPECT_EQ(run.out, "") << "something was timed";
+    }
+  }
+}
+
 TEST(Profile, TwoProfilesAreCompared) {
   const Folder folder;
   for (const char* const name : {"a.jsonl", "b.jsonl"}) ASSERT_EQ(fovea(command({"-o", folder / name})).code, 0);

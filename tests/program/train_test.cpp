@@ -257,6 +257,7 @@ TEST_F(Train, RefusesOptionsThatMakeNoTraining) {
   EXPECT_NE(flat(preset.err).find("no preset of this name"), std::string::npos) << preset.err;
   EXPECT_NE(refusal({"--text", folder_ / "missing"}).find("the text cannot be read"), std::string::npos);
   EXPECT_NE(refusal({"--text", folder_ / "text/short"}).find("no text of a useful length"), std::string::npos);
+  EXPECT_NE(refusal({"-o", folder_ / "text/a"}).find("text/a: Not a directory"), std::string::npos);
   const Ended no_gpu = fovea(command("gpu", 4, {"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
   EXPECT_EQ(no_gpu.code, 4) << no_gpu.err;
   EXPECT_NE(no_gpu.err.find("fovea train: no device"), std::string::npos) << no_gpu.err;
