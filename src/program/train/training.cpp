@@ -57,14 +57,47 @@ void check_memory(const TrainingSettings& s) {
              core::binary_size(plan.workspace_bytes));
 }
 
+std::string checkpoint_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
+std::string losses_in(const std::string& folder) { return folder + "/losses.jsonl"; }
+
+// A training that is resumed has a checkpoint; a new one finds no files of another.
+void check_folder(const TrainingSettings& s) {
+  const std::string checkpoint = checkpoint_in(s.folder), losses = losses_in(s.folder);
+  if (s.resume && !std::filesystem::exists(checkpoint))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--resume",
+                .problem = "there is no checkpoint to continue from",
+                .got = "no file " + checkpoint,
+                .wanted = "a folder that `fovea train` wrote",
+                .hint = "without --resume a training begins"});
+  if (!s.resume && std::filesystem::exists(checkpoint))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--output",
+                .problem = "the folder holds a checkpoint",
+                .got = s.folder,
+                .wanted = "a folder without one, or --resume",
+                .hint = "--resume continues the training"});
+  if (!s.resume && std::filesystem::exists(losses))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--output",
+                .problem = "the folder holds the losses of a training without its checkpoint",
+                .got = losses,
+                .wanted = "a folder without this file",
+                .hint = "choose another folder, or move the file away"});
+}
+
 TrainingSettings checked(const TrainingSettings& settings) {
   check_settings(settings);
+  check_folder(settings);
   check_memory(settings);
   make_folder(settings.folder);
   return settings;
 }
 
 }  // namespace
+
+std::string Training::checkpoint_path() const { return checkpoint_in(settings_.folder); }
+std::string Training::losses_path() const { return losses_in(settings_.folder); }
 
 Metadata words_of(const TrainingSettings& s, const Text& text) {
   const auto word = [](auto value) { return fmt::format("{}", value); };
@@ -106,17 +139,13 @@ Environment Training::environment() const {
   return e;
 }
 
-// The step that the checkpoint holds; 0 without one.
+// The step that the checkpoint holds. A new training has one before its first step, so that whatever ends it, --resume
+// finds a state.
 std::int64_t Training::start() {
-  const bool exists = std::filesystem::exists(checkpoint_path());
-  if (exists && !settings_.resume)
-    core::fail({.status = Status::invalid_argument,
-                .argument = "--output",
-                .problem = "the folder holds a checkpoint",
-                .got = settings_.folder,
-                .wanted = "a folder without one, or --resume",
-                .hint = "--resume continues the training"});
-  return exists ? load_checkpoint(checkpoint_path(), model_, words_) : 0;
+  watch_interrupts();  // from here on, an interrupt waits for the end of a step
+  if (settings_.resume) return load_checkpoint(checkpoint_path(), model_, words_);
+  save_checkpoint(checkpoint_path(), model_, words_, 0);
+  return 0;
 }
 
 double Training::compute_gradients(std::int64_t step) {
@@ -174,7 +203,6 @@ int Training::interrupted_at_step() const {
 }
 
 int Training::run() {
-  watch_interrupts();
   const std::int64_t steps = settings_.schedule.steps;
   StepProgress progress(step_, steps);
   while (step_ < steps) {

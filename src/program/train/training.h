@@ -36,8 +36,9 @@ Metadata words_of(const TrainingSettings& settings, const Text& text);
 
 class Training {
  public:
-  // Throws Error: invalid_argument for settings, for a folder that holds a training already (unless `resume`) or a
-  // checkpoint that does not fit; out_of_memory if the plan is larger than the free memory.
+  // Throws Error: invalid_argument for settings, for a folder that holds a training already or, with `resume`, one
+  // without a checkpoint that fits; out_of_memory if the plan is larger than the free memory. Writes the first
+  // checkpoint.
   explicit Training(const TrainingSettings& settings);
 
   // Returns the exit code: 0, or 130 after an interrupt, when the state was saved. Throws OutputLost if the disk is
@@ -47,8 +48,8 @@ class Training {
  private:
   model::Extent extent() const { return {settings_.batch, settings_.config.context}; }
   core::RunContext context() const { return {.threads = settings_.threads}; }
-  std::string checkpoint_path() const { return settings_.folder + "/checkpoint.safetensors"; }
-  std::string losses_path() const { return settings_.folder + "/losses.jsonl"; }
+  std::string checkpoint_path() const;
+  std::string losses_path() const;
   Environment environment() const;
   std::int64_t start();
   double compute_gradients(std::int64_t step);  // returns the loss
