@@ -23,6 +23,7 @@
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/model_options.h"
+#include "program/profile/pass_progress.h"
 #include "program/profile/presets.h"
 #include "program/record/record_file.h"
 #include "program/verbs.h"
@@ -123,7 +124,7 @@ std::string ceiling_name(const Environment& environment, DeviceKind device, DTyp
 class Results {
  public:
   Results(const std::string& output, const Environment& environment, double rate, std::size_t expected)
-      : environment_(environment), rate_(rate), expected_(expected) {
+      : environment_(environment), rate_(rate), expected_(expected), progress_(expected) {
     if (!output.empty()) file_.emplace(output, environment, false, false);
   }
 
@@ -133,10 +134,22 @@ class Results {
       if (file_) file_->append(row);
     }
     const auto total = total_of(result.seconds, {"forward", "backward", "optimizer"});
-    fmt::print(
-        stderr, "[{}/{}] {} {} {} {}\n", all_.size() + 1, expected_, result.row.model, result.row.passes, result.impl,
-        total.empty() ? result.status + ": " + core::printable(result.reason) : time_text(statistics_of(total).mean));
+    progress_.on_result(fmt::format("{} {} {} {}", result.row.model, result.row.passes, result.impl,
+                                    total.empty() ? result.status + ": " + core::printable(result.reason)
+                                                  : time_text(statistics_of(total).mean)),
+                        all_.size() + 1);
     all_.push_back(std::move(result));
+  }
+
+  void on_step(const std::string& model, const ProfileStep& step) { progress_.on_step(model, step, all_.size()); }
+
+  // After an interrupt.
+  void print_kept() {
+    progress_.end();
+    if (file_)
+      fmt::print(stderr, "interrupted: kept {} of {} results in {}\n", all_.size(), expected_, file_->path());
+    else
+      fmt::print(stderr, "interrupted: {} of {} results are there\n", all_.size(), expected_);
   }
 
   void print_records() const {
@@ -157,6 +170,7 @@ class Results {
   const Environment& environment_;
   double rate_;
   std::size_t expected_;
+  PassProgress progress_;
   std::optional<RecordFile> file_;
   std::vector<ProfileResult> all_;
 };
@@ -191,8 +205,10 @@ int run_profile(const ProfileOptions& o) {
         spans.push_back(std::move(span));
       };
     }
+    s.on_step = [&](const ProfileStep& step) { results.on_step(one.name, step); };
     whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
   }
+  if (!whole) results.print_kept();
   if (o.json) {
     results.print_records();
   } else {

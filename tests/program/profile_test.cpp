@@ -337,6 +337,17 @@ TEST(Profile, AnInterruptKeepsTheRowsThatAreThere) {
                           }});
   EXPECT_EQ(run.code, 130) << run.err;
   expect_valid_records(file);
+  EXPECT_NE(run.err.find("interrupted: kept 0 of 3 results in " + file), std::string::npos) << run.err;
+}
+
+TEST(Profile, TellsItsProgress) {
+  const Ended plain = fovea(command({}));
+  EXPECT_EQ(plain.err.find("[1/3] custom forward begins\n[1/3] custom forward fovea "), 0u) << plain.err;
+  EXPECT_NE(plain.err.find("[3/3] custom step begins\n[3/3] custom step fovea "), std::string::npos) << plain.err;
+  EXPECT_EQ(plain.err.find(" of 5 steps"), std::string::npos) << "a line that moves is for terminals: " << plain.err;
+  const Ended shown = fovea(command({}), {.terminal = true});
+  EXPECT_NE(shown.out.find("\r\033[K[2/3] custom forward+backward: 1 of 5 steps"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("\r\033[K[3/3] custom step fovea "), std::string::npos) << shown.out;
 }
 
 }  // namespace

@@ -184,12 +184,18 @@ std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_
 // it was stopped.
 bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& passes, const ProfileSettings& s) {
   const bool alone = phases.times_parts_alone();
+  ProfileStep step{passes, 0, s.warm_up + (alone ? 2 : 1) * s.steps};
+  const auto tell = [&] {
+    ++step.made;
+    if (s.on_step) s.on_step(step);
+  };
   for (ModelPeer& peer : peers) peer.begin_pass();
   for (std::int64_t i = 0; i < s.warm_up + s.steps; ++i) {
     if (s.stops && s.stops()) return false;
     phases.step();
     const double products = phases.products();
     for (ModelPeer& peer : peers) peer.step(passes, i >= s.warm_up);
+    tell();
     if (i < s.warm_up) continue;
     phases.keep_phases();
     phases.keep_products(products);
@@ -200,6 +206,7 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
     if (s.stops && s.stops()) return false;
     phases.step();
     phases.keep_parts(s.on_span);
+    tell();
   }
   return true;
 }
@@ -259,6 +266,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
   std::optional<model::Model> model;
   std::list<ModelPeer> peers;
   for (const std::string& passes : s.passes) {
+    if (s.on_step) s.on_step({.passes = passes});
     ProfileResult result{.row = planned, .problem = problem};
     result.row.passes = passes;
     result.reason = result.row.reason = no_room(model, profiled, planned, s);
