@@ -57,6 +57,13 @@ void add_mode_options(CLI::App* verb, ModelModes& modes) {
                  "keep only the input of each block and run the\nblock again in backward: less memory, same bits");
 }
 
+void add_weights_option(CLI::App* verb, std::string& path) {
+  verb->add_option("--weights", path,
+                   "safetensors file to take the weights from, with\nnames of `fovea train` or of a Llama model")
+      ->check(not_empty())
+      ->type_name("FILE");
+}
+
 void add_device_option(CLI::App* verb, DeviceKind& device) {
   verb->add_option_function<std::string>(
           "--device", [&device](const std::string& name) { device = core::device_kind_of(name).value_or(device); },

@@ -29,6 +29,9 @@ struct ModelModes {
 };
 void add_mode_options(CLI::App* verb, ModelModes& modes);
 
+// A file with all weights of the model (WeightsFile).
+void add_weights_option(CLI::App* verb, std::string& path);
+
 void add_device_option(CLI::App* verb, DeviceKind& device);
 
 // Throws Error(invalid_argument) with the known names and the nearest one.

@@ -26,7 +26,9 @@
 #include "program/profile/pass_progress.h"
 #include "program/profile/presets.h"
 #include "program/record/record_file.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
+#include "program/weights/weights_file.h"
 #include "verification/attention/operation.h"
 
 namespace fovea::program {
@@ -50,7 +52,7 @@ struct ProfileOptions {
   std::string preset, scale;
   std::vector<std::string> peers;
   std::string python = "python3";
-  std::string output, trace;
+  std::string weights, output, trace;
   bool json = false;
   std::vector<std::string> typed;
 };
@@ -110,6 +112,15 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
     one.config.context = std::max(one.config.context, o.settings.context);
   }
   return models;
+}
+
+// Nullopt: random weights.
+std::optional<WeightsFile> weights_of(const ProfileOptions& o, const std::vector<ProfiledModel>& models) {
+  if (o.weights.empty()) return std::nullopt;
+  if (models.size() != 1)
+    refuse_option("--weights", "a file has the weights of one model", std::to_string(models.size()) + " models",
+                  "one --model, or its sizes");
+  return std::optional<WeightsFile>(std::in_place, o.weights, models.front().config);
 }
 
 // Of the rate that shares are of. A processor without a dot product of bf16 multiplies bf16 as fp32.
@@ -188,6 +199,13 @@ int run_profile(const ProfileOptions& o) {
   const Machine machine = this_machine();
   s.free_bytes = free_bytes(s.device.kind);
   for (const ProfiledModel& one : models) model::check(one.config, {s.batch, s.context}, "profile");
+  const std::optional<WeightsFile> weights = weights_of(o, models);
+  if (weights) {
+    fmt::print(stderr, "{}\n", wrapped(weights->summary(), 2));
+    s.on_model = [&](model::Model& model) {
+      model.write(model::State::weights, weights->values(), {.threads = s.threads});
+    };
+  }
   if (!o.trace.empty()) write_trace(o.trace, {});  // a file that takes nothing is known before anything is timed
   watch_interrupts();
   s.stops = interrupted;
@@ -238,6 +256,7 @@ void add_profile(CLI::App& app, Action& action) {
   add_size_options(verb, o->sizes);
   add_device_option(verb, o->settings.device.kind);
   add_mode_options(verb, o->modes);
+  add_weights_option(verb, o->weights);
   const auto add_count = [verb](const char* name, std::int64_t& value, const char* help, std::uint64_t least) {
     verb->add_option(name, value, help)
         ->check(whole_number_within(least, std::numeric_limits<std::int32_t>::max()))

@@ -235,6 +235,36 @@ TEST(Profile, APeerThatGivesNoGradientsIsAMismatch) {
   EXPECT_EQ(peer.reason, "the gradient of embedding.weight differs by 1 of its norm");
 }
 
+// The loss that this library computes, which the refusal of a wrong peer tells.
+TEST(Profile, TakesWeightsFromAFile) {
+  const Folder folder;
+  write_text(folder / "text", std::string(400, 'a') + std::string(400, 'b'));
+  const std::vector<std::string> sizes{"--layers", "2", "--width", "32", "--heads", "2", "--hidden", "48"};
+  std::vector<std::string> words{"train",   "--text", folder / "text", "-o", folder / "out",    "--context", "16",
+                                 "--steps", "9",      "--warm-up",     "1",  "--learning-rate", "0.02"};
+  words.insert(words.end(), sizes.begin(), sizes.end());
+  ASSERT_EQ(fovea(words).code, 0);
+  const std::string weights = folder / "out/checkpoint.safetensors";
+  const auto said = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all = command(
+        {"--with", "torch.eager", "--python", stand_in(folder, "0"), "--passes", "forward", "-o", folder / name});
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended run = fovea(all);
+    EXPECT_EQ(run.code, 1) << run.err;
+    EXPECT_EQ(run.err.find("weights of ") == 0, !more.empty()) << run.err;
+    return row_of(program::load_records(folder / name).rows, "fwd", "torch.eager").reason;
+  };
+  const std::string random = said("random", {}), taken = said("taken", {"--weights", weights});
+  EXPECT_NE(random, taken);
+  EXPECT_EQ(taken, said("again", {"--weights", weights}));
+  const Ended two = fovea({"profile", "--model", "report-d1:sm,report-d1:md", "--weights", weights});
+  EXPECT_EQ(two.code, 2);
+  EXPECT_NE(two.err.find("a file has the weights of one model"), std::string::npos) << two.err;
+  const Ended other = fovea({"profile", "--model", "report-d1:sm", "--weights", weights});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("a weight is missing"), std::string::npos) << other.err;
+}
+
 TEST(Profile, APeerThatDoesNotStartIsARowWithItsReason) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";

@@ -207,6 +207,46 @@ TEST_F(Train, ARunThatIsKilledInItsFirstStepsCanBeResumed) {
   EXPECT_EQ(steps_of("parts"), steps_of("whole"));
 }
 
+TEST_F(Train, BeginsWithTheWeightsOfACheckpoint) {
+  ASSERT_EQ(fovea(command("first", 40)).code, 0);
+  const std::vector<std::string> taken{"--weights", checkpoint("first")};
+  const Ended run = fovea(command("whole", 60, taken));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(flat(run.err).find(checkpoint("first") + ": F32, names of Fovea"), std::string::npos) << run.err;
+  const auto loss = [&](const std::string& output, int step) {
+    return program::load_records(losses(output)).steps.at(step).loss;
+  };
+  EXPECT_LT(loss("whole", 1), loss("first", 1) - 1) << "random weights again";
+  EXPECT_NEAR(loss("whole", 1), loss("first", 40), 0.5);
+  // The state that it leaves has weights of its own, so that the command to resume goes without the file.
+  const Ended stopped = fovea(command("parts", 60, taken), signal_after("parts", 3, SIGINT));
+  ASSERT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_EQ(flat(stopped.err).find("--weights"), std::string::npos) << stopped.err;
+  ASSERT_EQ(fovea(command("parts", 60, {"--resume"})).code, 0);
+  EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
+}
+
+TEST_F(Train, RefusesWeightsThatDoNotFit) {
+  ASSERT_EQ(fovea(command("first", 4)).code, 0);
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    const Ended run = fovea(command("none", 4, more));
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "none")) << "nothing is begun";
+    return flat(run.err);
+  };
+  const std::string file = checkpoint("first");
+  EXPECT_NE(refusal({"--weights", file, "--hidden", "64"})
+                .find("`layers.0.feed_forward.gate.weight` [48, 32] in " + file + " wanted: [64, 32]"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--weights", file, "--resume"}).find("a resumed training has its own weights"), std::string::npos);
+  EXPECT_NE(refusal({"--weights", folder_ / "missing"}).find("missing: No such file"), std::string::npos);
+  std::string damaged = read_text(file);
+  damaged[damaged.size() - 100] ^= 1;
+  write_text(file, damaged);
+  EXPECT_NE(refusal({"--weights", file}).find("damaged: its bytes are not the ones that were written"),
+            std::string::npos);
+}
+
 TEST_F(Train, RefusesToResumeWithoutACheckpoint) {
   const Ended run = fovea(command("none", 4, {"--resume"}));
   EXPECT_EQ(run.code, 2) << run.err;

@@ -20,6 +20,7 @@
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/output_file.h"
+#include "program/terminal_text.h"
 #include "program/train/checkpoint.h"
 #include "program/train/step_progress.h"
 
@@ -90,8 +91,25 @@ TrainingSettings checked(const TrainingSettings& settings) {
   check_settings(settings);
   check_folder(settings);
   check_memory(settings);
-  make_folder(settings.folder);
   return settings;
+}
+
+std::optional<WeightsFile> weights_of(const TrainingSettings& s) {
+  if (s.weights.empty()) return std::nullopt;
+  return std::optional<WeightsFile>(std::in_place, s.weights, s.config);
+}
+
+// The command line without its --weights FILE: the checkpoint has other weights by then.
+std::vector<std::string> without_weights(const std::vector<std::string>& typed) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < typed.size(); ++i) {
+    if (typed[i] == "--weights") {
+      ++i;
+    } else if (!typed[i].starts_with("--weights=")) {
+      words.push_back(typed[i]);
+    }
+  }
+  return words;
 }
 
 }  // namespace
@@ -119,6 +137,7 @@ Metadata words_of(const TrainingSettings& s, const Text& text) {
 
 Training::Training(const TrainingSettings& settings)
     : settings_(checked(settings)),
+      weights_(weights_of(settings)),
       text_(read_text(settings.text, settings.config.context)),
       held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
       trigram_(trigram_loss(text_)),
@@ -144,6 +163,11 @@ Environment Training::environment() const {
 std::int64_t Training::start() {
   watch_interrupts();  // from here on, an interrupt waits for the end of a step
   if (settings_.resume) return load_checkpoint(checkpoint_path(), model_, words_);
+  if (weights_) {
+    model_.write(model::State::weights, weights_->values(), context());
+    fmt::print(stderr, "{}\n", wrapped(weights_->summary(), 2));
+  }
+  make_folder(settings_.folder);
   save_checkpoint(checkpoint_path(), model_, words_, 0);
   return 0;
 }
@@ -196,7 +220,7 @@ double Training::held_out_loss() {
 void Training::save() { save_checkpoint(checkpoint_path(), model_, words_, step_); }
 
 int Training::interrupted_at_step() const {
-  const std::string again = shell_line(settings_.typed) + (settings_.resume ? "" : " --resume");
+  const std::string again = shell_line(without_weights(settings_.typed)) + (settings_.resume ? "" : " --resume");
   std::fprintf(stderr, "%lld of %lld steps done and saved; resume with %s\n", static_cast<long long>(step_),
                static_cast<long long>(settings_.schedule.steps), again.c_str());
   return 130;
