@@ -45,8 +45,12 @@ struct Key {
   std::vector<std::string_view> other_names = {};
   // Values that people type instead, and the words they mean; for refusals too.
   std::vector<std::pair<std::string_view, std::string_view>> other_words = {};
+  // Words of a line that has this key, for the refusal of lines that must have it and do not; empty: lines may leave
+  // the key out.
+  std::string_view needed_as = {};
 
   Key instead_of(std::vector<std::string_view> names) && { return other_names = std::move(names), std::move(*this); }
+  Key needed(std::string_view example) && { return needed_as = example, std::move(*this); }
   Key printed(const KeyPrint& so) && { return print = so, std::move(*this); }
 };
 

@@ -56,7 +56,7 @@ std::optional<LineFault> head_fault_of(const LayerProblem& p) {
                    "hq must be a multiple of hkv",
                    "hq=" + std::to_string(p.heads_q) + " hkv=" + std::to_string(p.heads_kv),
                    "hq % hkv == 0, hkv of 1 or more",
-                   "leave hkv out for as many key heads as query heads"};
+                   "op=mha has as many key heads as query heads"};
 }
 
 std::optional<LineFault> size_fault_of(const LineValues& values) {
@@ -130,7 +130,9 @@ void add_size_keys(LayerKind kind, std::vector<Key>& keys) {
   keys.push_back(Key{"b", KeyKind::count, "batch"}.printed({.noun = "batch"}));
   keys.push_back(Key{"hq", KeyKind::count, "query heads"}.printed({.noun = "heads"}));
   if (kind == LayerKind::gqa)
-    keys.push_back(Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}.printed({.noun = "key heads"}));
+    keys.push_back(Key{"hkv", KeyKind::count, "key heads, a divisor of hq", {}, "hq"}
+                       .printed({.noun = "key heads"})
+                       .needed("hq=32 hkv=8"));
   keys.push_back(Key{"lq", KeyKind::count, "length of x"}.printed({.noun = "length", .place = KeyPlace::axis}));
   if (!fused)
     keys.push_back(
@@ -142,7 +144,9 @@ void add_size_keys(LayerKind kind, std::vector<Key>& keys) {
       Key{"e", KeyKind::count, "width of x and y", {}, "hq*d", width_of_heads}.printed({.place = KeyPlace::column}));
   if (!fused) keys.push_back(Key{"ekv", KeyKind::count, "width of x_kv", {}, "e"}.printed({.place = KeyPlace::column}));
   if (!latent) return;
-  keys.push_back(Key{"latent", KeyKind::count, "columns of the latent of q"}.printed({.place = KeyPlace::column}));
+  keys.push_back(Key{"latent", KeyKind::count, "columns of the latent of q"}
+                     .printed({.place = KeyPlace::column})
+                     .needed("hq=32 d=128 latent=512"));
   keys.push_back(Key{"latent_kv", KeyKind::count, "columns of the latent of k and v", {}, "latent"}.printed(
       {.place = KeyPlace::column}));
 }

@@ -14,6 +14,11 @@ constexpr std::int64_t kFloatsPerLine = 16;  // 64 bytes
 
 }  // namespace
 
+std::vector<std::int64_t> Parameter::shape() const {
+  if (is_vector) return {columns};
+  return {rows, columns};
+}
+
 std::int64_t ParameterMap::add(const Parameter& parameter) {
   all_.push_back(parameter);
   all_.back().offset = floats_;

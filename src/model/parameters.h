@@ -19,6 +19,8 @@ struct Parameter {
   double deviation = 0;                // of the normal numbers that a matrix begins with
 
   std::int64_t count() const { return rows * columns; }
+  // In files: [columns] of a vector, else [rows, columns].
+  std::vector<std::int64_t> shape() const;
 };
 
 // Offsets of one block. gate and up are neighbours: below one another they are one matrix [2 hidden, width].

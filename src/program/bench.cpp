@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "core/check.h"
-#include "core/printable.h"
 #include "cuda/measure/device_memory.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
@@ -295,9 +294,6 @@ int run_bench(const BenchOptions& o) {
 int run_or_refuse(const BenchOptions& o) {
   try {
     return run_bench(o);
-  } catch (const RecordFileError& error) {
-    std::fprintf(stderr, "fovea: %s\n", core::printable_lines(error.what()).c_str());
-    return 2;
   } catch (const OutputLost& error) {
     std::fprintf(stderr, "fovea: nothing was measured: %s\n", error.what());
     return kOutputLost;

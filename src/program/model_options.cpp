@@ -33,6 +33,15 @@ void add_size_options(CLI::App* verb, ModelSizes& sizes) {
   add("--vocabulary", sizes.vocabulary, "tokens that the model knows (256)");
 }
 
+void refuse_sizes_beside(const std::string& option, const ModelSizes& sizes) {
+  if (!sizes.any()) return;
+  core::fail({.status = Status::invalid_argument,
+              .argument = option,
+              .problem = "a preset has its own sizes",
+              .got = option + " and sizes such as --layers",
+              .wanted = "one of them"});
+}
+
 model::Config ModelModes::applied_to(model::Config config) const {
   config.dtype = dtype;
   config.checkpoints_activations = checkpoints_activations;
@@ -46,6 +55,13 @@ void add_mode_options(CLI::App* verb, ModelModes& modes) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   verb->add_flag("--checkpoint-activations", modes.checkpoints_activations,
                  "keep only the input of each block and run the\nblock again in backward: less memory, same bits");
+}
+
+void add_weights_option(CLI::App* verb, std::string& path) {
+  verb->add_option("--weights", path,
+                   "safetensors file to take the weights from, with\nnames of `fovea train` or of a Llama model")
+      ->check(not_empty())
+      ->type_name("FILE");
 }
 
 void add_device_option(CLI::App* verb, DeviceKind& device) {

@@ -18,6 +18,8 @@ struct ModelSizes {
   bool any() const { return layers || width || heads || hidden || vocabulary; }
 };
 void add_size_options(CLI::App* verb, ModelSizes& sizes);
+// Throws Error(invalid_argument) if there are sizes beside the option, which names a preset.
+void refuse_sizes_beside(const std::string& option, const ModelSizes& sizes);
 
 // How the model computes.
 struct ModelModes {
@@ -26,6 +28,9 @@ struct ModelModes {
   model::Config applied_to(model::Config config) const;
 };
 void add_mode_options(CLI::App* verb, ModelModes& modes);
+
+// A file with all weights of the model (WeightsFile).
+void add_weights_option(CLI::App* verb, std::string& path);
 
 void add_device_option(CLI::App* verb, DeviceKind& device);
 

@@ -24,9 +24,12 @@
 #include "program/machine/session.h"
 #include "program/model_options.h"
 #include "program/profile/model_memory.h"
+#include "program/profile/pass_progress.h"
 #include "program/profile/presets.h"
 #include "program/record/record_file.h"
+#include "program/terminal_text.h"
 #include "program/verbs.h"
+#include "program/weights/weights_file.h"
 #include "verification/attention/operation.h"
 
 namespace fovea::program {
@@ -38,8 +41,8 @@ constexpr const char* kProfileExamples = R"(Examples:
   fovea profile --preset report-d1 --with torch --python PATH -o run.jsonl
   fovea profile --preset report-d1 --scale full --device cuda
   fovea profile --layers 4 --width 256 --heads 4 --hidden 1024 --batch 8
-Exit codes: 0 done, 2 bad usage or input, 3 the disk is full, 4 no such device,
-130 interrupted.
+Exit codes: 0 done, 1 a wrong or failed peer, 2 bad usage or input,
+3 the disk is full, 4 no such device, 130 interrupted.
 )";
 
 struct ProfileOptions {
@@ -50,7 +53,7 @@ struct ProfileOptions {
   std::string preset, scale;
   std::vector<std::string> peers;
   std::string python = "python3";
-  std::string output, trace;
+  std::string weights, output, trace;
   bool json = false, memory = false;
   std::vector<std::string> typed;
 };
@@ -68,8 +71,7 @@ void take_preset(const CLI::App& verb, ProfileOptions& o) {
     return;
   }
   const ProfilePreset& preset = profile_preset(o.preset);
-  if (o.sizes.any())
-    refuse_option("--preset", "a preset has its own sizes", "--preset and sizes such as --layers", "one of them");
+  refuse_sizes_beside("--preset", o.sizes);
   if (o.models.empty()) o.models = preset.models;
   const ProfileScale& scale = preset.at(o.scale);
   const auto take = [&verb](const char* name, std::int64_t& value, std::int64_t otherwise) {
@@ -103,8 +105,7 @@ std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
 
 std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
   std::vector<ProfiledModel> models;
-  if (!o.models.empty() && o.sizes.any())
-    refuse_option("--model", "a preset has its own sizes", "--model and sizes such as --layers", "one of them");
+  if (!o.models.empty()) refuse_sizes_beside("--model", o.sizes);
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
   if (models.empty()) models.push_back({std::string(model::kCustom), o.sizes.applied_to({})});
   for (ProfiledModel& one : models) {
@@ -112,6 +113,15 @@ std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
     one.config.context = std::max(one.config.context, o.settings.context);
   }
   return models;
+}
+
+// Nullopt: random weights.
+std::optional<WeightsFile> weights_of(const ProfileOptions& o, const std::vector<ProfiledModel>& models) {
+  if (o.weights.empty()) return std::nullopt;
+  if (models.size() != 1)
+    refuse_option("--weights", "a file has the weights of one model", std::to_string(models.size()) + " models",
+                  "one --model, or its sizes");
+  return std::optional<WeightsFile>(std::in_place, o.weights, models.front().config);
 }
 
 // Of the rate that shares are of. A processor without a dot product of bf16 multiplies bf16 as fp32.
@@ -136,7 +146,7 @@ Ceilings ceilings_of(const Environment& environment, DeviceKind device, DType dt
 class Results {
  public:
   Results(const std::string& output, const Environment& environment, const Ceilings& ceilings, std::size_t expected)
-      : environment_(environment), ceilings_(ceilings), expected_(expected) {
+      : environment_(environment), ceilings_(ceilings), expected_(expected), progress_(expected) {
     if (!output.empty()) file_.emplace(output, environment, false, false);
   }
 
@@ -146,9 +156,10 @@ class Results {
       if (file_) file_->append(row);
     }
     const auto total = total_of(result.seconds, {"forward", "backward", "optimizer"});
-    fmt::print(
-        stderr, "[{}/{}] {} {} {} {}\n", all_.size() + 1, expected_, result.row.model, result.row.passes, result.impl,
-        total.empty() ? result.status + ": " + core::printable(result.reason) : time_text(statistics_of(total).mean));
+    progress_.on_result(fmt::format("{} {} {} {}", result.row.model, result.row.passes, result.impl,
+                                    total.empty() ? result.status + ": " + core::printable(result.reason)
+                                                  : time_text(statistics_of(total).mean)),
+                        all_.size() + 1);
     all_.push_back(std::move(result));
   }
 
@@ -165,6 +176,17 @@ class Results {
     }
   }
 
+  void on_step(const std::string& model, const ProfileStep& step) { progress_.on_step(model, step, all_.size()); }
+
+  // After an interrupt.
+  void print_kept() {
+    progress_.end();
+    if (file_)
+      fmt::print(stderr, "interrupted: kept {} of {} results in {}\n", all_.size(), expected_, file_->path());
+    else
+      fmt::print(stderr, "interrupted: {} of {} results are there\n", all_.size(), expected_);
+  }
+
   void print_records() const {
     fmt::print("{}\n", json_line(environment_));
     for (const ProfileResult& result : all_) {
@@ -172,6 +194,9 @@ class Results {
       for (const Row& row : rows_of(result, environment_, ceilings_.flops)) fmt::print("{}\n", json_line(row));
     }
     for (const ProfileRow& row : largest_) fmt::print("{}\n", json_line(row));
+  }
+  bool failed() const {
+    return std::ranges::any_of(all_, [](const ProfileResult& one) { return is_failure(one.status); });
   }
   void print_tables(bool memory) const {
     if (!all_.empty()) fmt::print("{}", profile_table(all_, ceilings_));
@@ -182,6 +207,7 @@ class Results {
   const Environment& environment_;
   Ceilings ceilings_;
   std::size_t expected_;
+  PassProgress progress_;
   std::optional<RecordFile> file_;
   std::vector<ProfileResult> all_;
   std::vector<ProfileRow> largest_;
@@ -200,6 +226,13 @@ int run_profile(const ProfileOptions& o) {
   const Machine machine = this_machine();
   s.free_bytes = free_bytes(s.device.kind);
   for (const ProfiledModel& one : models) model::check(one.config, {s.batch, s.context}, "profile");
+  const std::optional<WeightsFile> weights = weights_of(o, models);
+  if (weights) {
+    fmt::print(stderr, "{}\n", wrapped(weights->summary(), 2));
+    s.on_model = [&](model::Model& model) {
+      model.write(model::State::weights, weights->values(), {.threads = s.threads});
+    };
+  }
   if (!o.trace.empty()) write_trace(o.trace, {});  // a file that takes nothing is known before anything is timed
   watch_interrupts();
   s.stops = interrupted;
@@ -217,16 +250,19 @@ int run_profile(const ProfileOptions& o) {
         spans.push_back(std::move(span));
       };
     }
+    s.on_step = [&](const ProfileStep& step) { results.on_step(one.name, step); };
     whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
     if (whole && o.memory) results.add_largest(one, s);
   }
+  if (!whole) results.print_kept();
   if (o.json) {
     results.print_records();
   } else {
     results.print_tables(o.memory);
   }
   if (!o.trace.empty()) write_trace(o.trace, spans);
-  return whole ? 0 : 130;
+  if (!whole) return 130;
+  return results.failed() ? 1 : 0;
 }
 
 }  // namespace
@@ -248,6 +284,7 @@ void add_profile(CLI::App& app, Action& action) {
   add_size_options(verb, o->sizes);
   add_device_option(verb, o->settings.device.kind);
   add_mode_options(verb, o->modes);
+  add_weights_option(verb, o->weights);
   const auto add_count = [verb](const char* name, std::int64_t& value, const char* help, std::uint64_t least) {
     verb->add_option(name, value, help)
         ->check(whole_number_within(least, std::numeric_limits<std::int32_t>::max()))

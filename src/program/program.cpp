@@ -23,7 +23,6 @@
 #include "linear/blas/blas.h"
 #include "program/command_line.h"
 #include "program/output_file.h"
-#include "program/record/record_file.h"
 #include "program/terminal_text.h"
 #include "program/verbs.h"
 #include "program/worker/device_layers.h"
@@ -128,7 +127,7 @@ int fovea::program::run_program(int argc, char** argv) {
   } catch (const fovea::Error& error) {
     std::fputs(message_of(error).c_str(), stderr);
     code = exit_code(error.status());
-  } catch (const fovea::program::RecordFileError& error) {
+  } catch (const fovea::program::FileRefused& error) {
     std::fprintf(stderr, "fovea: %s\n", fovea::core::printable_lines(error.what()).c_str());
     code = 2;
   } catch (const fovea::program::OutputLost& error) {

@@ -1,6 +1,9 @@
 // Widths, line breaks, padding.
 #include "program/terminal_text.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace fovea::program {
@@ -42,6 +45,12 @@ std::size_t columns_of(std::string_view text) {
     }
   }
   return columns;
+}
+
+std::size_t terminal_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return kTerminalColumns;
+  return size.ws_col;
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t taken) {

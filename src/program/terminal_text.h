@@ -10,6 +10,9 @@ namespace fovea::program {
 
 inline constexpr std::size_t kTerminalColumns = 80;
 
+// Columns of the terminal that stderr is. Some terminals report 0; then, and elsewhere, 80.
+std::size_t terminal_width();
+
 // Columns on the screen: UTF-8 continuation bytes and escape sequences take none.
 std::size_t columns_of(std::string_view text);
 

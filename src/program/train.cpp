@@ -21,6 +21,7 @@ constexpr const char* kTrainExamples = R"(Examples:
   fovea train                           # four layers, minutes on two cores
   fovea train --steps 200 --layers 2 -o out/small
   fovea train -o out/small --resume     # after Ctrl-C, to the same bits
+  fovea train --weights FILE            # begins with weights of another run
 The folder holds checkpoint.safetensors and losses.jsonl. Threads do not change
 the bits.
 Exit codes: 0 done, 1 the loss is not finite or the memory too small, 2 bad
@@ -39,6 +40,7 @@ struct TrainOptions {
 int run_train(const TrainOptions& o) {
   TrainingSettings s = o.settings;
   if (!o.preset.empty()) {
+    refuse_sizes_beside("--preset", o.sizes);
     const double theta = s.config.theta;
     s.config = preset_named("--preset", o.preset);
     s.config.theta = theta;
@@ -64,6 +66,12 @@ int run_train(const TrainOptions& o) {
                 .got = "no --resume",
                 .wanted = "--resume",
                 .hint = "leave --force out"});
+  if (s.resume && !s.weights.empty())
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--weights",
+                .problem = "a resumed training has its own weights",
+                .got = "--weights and --resume",
+                .wanted = "one of them"});
   const verification::Operation& attention = verification::attention_operation();  // part of every model
   if (const std::string missing = missing_device(attention, s.device.kind, "train"); !missing.empty()) {
     std::fputs(missing.c_str(), stderr);
@@ -148,6 +156,7 @@ void add_train(CLI::App& app, Action& action) {
   add_model_options(verb, *options);
   add_device_option(verb, options->settings.device.kind);
   add_mode_options(verb, options->modes);
+  add_weights_option(verb, options->settings.weights);
   add_training_options(verb, *options);
   add_run_options(verb, *options);
   verb->footer(kTrainExamples);

@@ -91,8 +91,8 @@ std::string meaning_hint(const core::Key& key) {
   return "did you mean `" + std::string(key.name) + "`, " + std::string(meaning) + "?";
 }
 
-// Keys are short, so people also type what one means: `heads` for hq. Otherwise an option of the verbs, a key of another
-// operation, unless it is as short as a typing error, or the nearest key or meaning.
+// Keys are short, so people also type what one means: `heads` for hq. Otherwise an option of the verbs, a key of
+// another operation, unless it is as short as a typing error, or the nearest key or meaning.
 std::string key_hint(std::string_view word, const core::KeyTable& table, const std::vector<std::string>& names) {
   for (const core::Key& key : table.keys) {
     const std::vector<std::string> words = naming_words(key);
@@ -149,6 +149,21 @@ std::vector<ListedValue> values_of(const Word& word) {
   return values;
 }
 
+// Refuses lines without a key that has no usual value.
+void check_needed(std::string_view line, const core::KeyTable& table, const std::vector<bool>& given) {
+  for (std::size_t n = 0; n < given.size(); ++n) {
+    const core::Key& key = table.keys[n];
+    if (given[n] || key.needed_as.empty()) continue;
+    const std::string name(key.name);
+    core::fail({.status = Status::invalid_argument,
+                .argument = "problem line",
+                .problem = "op=" + std::string(table.operation) + " must say `" + name + "`",
+                .got = core::printable(line),
+                .wanted = name + "=N, " + std::string(key.help),
+                .hint = "such as " + std::string(key.needed_as)});
+  }
+}
+
 // One copy of every case for each value of the word.
 std::vector<Case> expanded(const std::vector<Case>& cases, const Word& word, const core::Key& key,
                            std::int64_t max_cases) {
@@ -201,7 +216,7 @@ constexpr std::size_t kHelpIndent = 10, kHelpWidth = 80;
 std::string help_of(const core::Key& key) {
   std::string words(key.help);
   if (key.kind == core::KeyKind::word) words += std::string(key.help.empty() ? "" : ": ") + core::wanted_of(key);
-  words += " (" + key.fallback + ")";
+  words += " (" + (key.needed_as.empty() ? key.fallback : "required") + ")";
   std::string text, line = "  " + std::string(key.name);
   line.resize(std::max<std::size_t>(line.size() + 1, kHelpIndent), ' ');
   for (std::size_t start = 0; start < words.size();) {
@@ -231,6 +246,7 @@ std::vector<Case> parse_sweep(std::string_view line, std::int64_t max_cases) {
     given[index] = true;
     cases = expanded(cases, word, key, max_cases);
   }
+  check_needed(line, table, given);
   for (Case& c : cases) {
     c.values.resolve(given);
     check_possible(words, c);
@@ -269,7 +285,7 @@ std::string fault_of(const Case& c) {
 
 bool is_fallback(const Case& c, const core::Key& key) {
   const bool follows = key.formula != nullptr || c.values.table().find(key.fallback) != nullptr;
-  return follows && c[key.name] == core::fallback_of(key, c.values);
+  return key.needed_as.empty() && follows && c[key.name] == core::fallback_of(key, c.values);
 }
 
 std::string problem_line_help() {

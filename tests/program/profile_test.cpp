@@ -8,8 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/memory.h"
-#include "program/profile/model_memory.h"
 #include "run_program.h"
 #include "verification/model/operation.h"
 
@@ -162,6 +160,7 @@ TEST(Profile, APeerWithoutRoomIsARowAndIsNotStarted) {
   EXPECT_EQ(results[0].status, "ok");
   EXPECT_EQ(results[1].impl, "torch.eager");
   EXPECT_EQ(results[1].status, "oom");
+  EXPECT_FALSE(program::is_failure(results[1].status)) << "a limit of the machine";
   EXPECT_NE(results[1].reason.find("GiB, free 512 MiB"), std::string::npos) << results[1].reason;
 }
 
@@ -214,7 +213,7 @@ TEST(Profile, APeerWithAnotherLossOrWithoutGradientsIsNotTimed) {
     const Folder folder;
     const std::string file = folder / "run.jsonl";
     const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, loss), "-o", file}));
-    ASSERT_EQ(run.code, 0) << run.err;
+    ASSERT_EQ(run.code, 1) << run.err;
     expect_valid_records(file);
     const Rows rows = program::load_records(file).rows;
     ASSERT_EQ(rows.size(), 12u);
@@ -235,22 +234,52 @@ TEST(Profile, APeerThatGivesNoGradientsIsAMismatch) {
   const std::string file = folder / "run.jsonl";
   // Random tokens and small weights: the loss is close to ln(vocabulary), which the first run tells exactly.
   const Ended first = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, "0"), "-o", file}));
-  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(first.code, 1) << first.err;
   const std::string reason = row_of(program::load_records(file).rows, "fwd", "torch.eager").reason;
   const std::string own = reason.substr(reason.rfind(' ') + 1);
   const std::string again = folder / "again.jsonl";
   const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, own), "-o", again}));
-  ASSERT_EQ(run.code, 0) << run.err;
+  ASSERT_EQ(run.code, 1) << run.err;
   const program::Row peer = row_of(program::load_records(again).rows, "fwd", "torch.eager");
   EXPECT_EQ(peer.status, "mismatch");
   EXPECT_EQ(peer.reason, "the gradient of embedding.weight differs by 1 of its norm");
+}
+
+// The loss that this library computes, which the refusal of a wrong peer tells.
+TEST(Profile, TakesWeightsFromAFile) {
+  const Folder folder;
+  write_text(folder / "text", std::string(400, 'a') + std::string(400, 'b'));
+  const std::vector<std::string> sizes{"--layers", "2", "--width", "32", "--heads", "2", "--hidden", "48"};
+  std::vector<std::string> words{"train",   "--text", folder / "text", "-o", folder / "out",    "--context", "16",
+                                 "--steps", "9",      "--warm-up",     "1",  "--learning-rate", "0.02"};
+  words.insert(words.end(), sizes.begin(), sizes.end());
+  ASSERT_EQ(fovea(words).code, 0);
+  const std::string weights = folder / "out/checkpoint.safetensors";
+  const auto said = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all = command(
+        {"--with", "torch.eager", "--python", stand_in(folder, "0"), "--passes", "forward", "-o", folder / name});
+    all.insert(all.end(), more.begin(), more.end());
+    const Ended run = fovea(all);
+    EXPECT_EQ(run.code, 1) << run.err;
+    EXPECT_EQ(run.err.find("weights of ") == 0, !more.empty()) << run.err;
+    return row_of(program::load_records(folder / name).rows, "fwd", "torch.eager").reason;
+  };
+  const std::string random = said("random", {}), taken = said("taken", {"--weights", weights});
+  EXPECT_NE(random, taken);
+  EXPECT_EQ(taken, said("again", {"--weights", weights}));
+  const Ended two = fovea({"profile", "--model", "report-d1:sm,report-d1:md", "--weights", weights});
+  EXPECT_EQ(two.code, 2);
+  EXPECT_NE(two.err.find("a file has the weights of one model"), std::string::npos) << two.err;
+  const Ended other = fovea({"profile", "--model", "report-d1:sm", "--weights", weights});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("a weight is missing"), std::string::npos) << other.err;
 }
 
 TEST(Profile, APeerThatDoesNotStartIsARowWithItsReason) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   const Ended run = fovea(command({"--with", "torch.eager", "--python", "/bin/false", "-o", file}));
-  ASSERT_EQ(run.code, 0) << run.err;
+  ASSERT_EQ(run.code, 1) << run.err;
   const Rows rows = program::load_records(file).rows;
   EXPECT_EQ(row_of(rows, "fwd").status, "ok");
   EXPECT_EQ(row_of(rows, "fwd", "torch.eager").status, "crashed");
@@ -278,34 +307,16 @@ TEST(Profile, ATraceHasTheMeasuredSteps) {
   EXPECT_EQ(full.code, 3) << full.err;
 }
 
-TEST(Profile, FindsTheLargestBatchAndContext) {
-  const model::Config config{.layers = 2, .width = 32, .heads = 2, .hidden = 48};
-  const program::ProfiledModel model{"custom", config};
-  program::ProfileSettings s{.batch = 2, .context = 16};
-  for (const std::string dimension : {"batch", "context"}) {
-    const auto planned = [&](std::int64_t size) {
-      program::ProfileSettings other = s;
-      (dimension == "batch" ? other.batch : other.context) = size;
-      program::ProfiledModel longer = model;
-      longer.config.context = std::max(config.context, other.context);
-      return program::planned_row(longer, other).planned_bytes;
-    };
-    const std::int64_t room = planned(37) + 1;  // more than 37 and less than 38
-    const std::optional<program::ProfileRow> row = program::largest_that_fits(model, s, dimension, room, 1e12);
-    ASSERT_TRUE(row);
-    EXPECT_EQ(dimension == "batch" ? row->batch : row->context, 37);
-    EXPECT_EQ(row->largest, dimension);
-    EXPECT_EQ(row->status, "ok") << row->reason;
-    EXPECT_EQ(row->reason, "") << "a step ran";
-    EXPECT_EQ(row->measured_bytes, row->planned_bytes);
-    const auto slow = program::largest_that_fits(model, s, dimension, room, 1);
-    EXPECT_NE(slow->reason.find("its memory was written"), std::string::npos) << "a step takes too long at 1 flop/s";
-    EXPECT_EQ(slow->measured_bytes, slow->planned_bytes);
-    EXPECT_FALSE(program::largest_that_fits(model, s, dimension, planned(1) - 1, 1e12)) << "no room for one";
-    core::fail_allocation(1);
-    const auto taken = program::largest_that_fits(model, s, dimension, room, 1e12);
-    EXPECT_EQ(taken->status, "oom") << "others took the memory meanwhile";
-    EXPECT_FALSE(taken->measured_bytes);
+// A place that takes no file is refused alike for both files, before anything is timed.
+TEST(Profile, FilesThatCannotBeMadeAreRefused) {
+  const Folder folder;
+  for (const char* const option : {"-o", "--trace"}) {
+    for (const auto& [name, why] : {std::pair{"none/file", ": No such file or directory"}, {".", ": Is a directory"}}) {
+      const Ended run = fovea(command({option, folder / name}));
+      EXPECT_EQ(run.code, 2) << option << ": " << run.err;
+      EXPECT_NE(run.err.find(folder / name + why), std::string::npos) << option << ": " << run.err;
+      EXPECT_EQ(run.out, "") << "something was timed";
+    }
   }
 }
 
@@ -366,6 +377,17 @@ TEST(Profile, AnInterruptKeepsTheRowsThatAreThere) {
                           }});
   EXPECT_EQ(run.code, 130) << run.err;
   expect_valid_records(file);
+  EXPECT_NE(run.err.find("interrupted: kept 0 of 3 results in " + file), std::string::npos) << run.err;
+}
+
+TEST(Profile, TellsItsProgress) {
+  const Ended plain = fovea(command({}));
+  EXPECT_EQ(plain.err.find("[1/3] custom forward begins\n[1/3] custom forward fovea "), 0u) << plain.err;
+  EXPECT_NE(plain.err.find("[3/3] custom step begins\n[3/3] custom step fovea "), std::string::npos) << plain.err;
+  EXPECT_EQ(plain.err.find(" of 5 steps"), std::string::npos) << "a line that moves is for terminals: " << plain.err;
+  const Ended shown = fovea(command({}), {.terminal = true});
+  EXPECT_NE(shown.out.find("\r\033[K[2/3] custom forward+backward: 1 of 5 steps"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("\r\033[K[3/3] custom step fovea "), std::string::npos) << shown.out;
 }
 
 }  // namespace

@@ -191,9 +191,12 @@ TEST(Terminal, AnExportThatCannotBeWrittenEndsTheRunBeforeItMeasures) {
   std::vector<std::string> words = kTwoCells;
   words.insert(words.end(), {"--export-csv", folder / "no folder/table.csv"});
   const Ended run = fovea(words);
-  EXPECT_EQ(run.code, 3);
+  EXPECT_EQ(run.code, 2);
   EXPECT_EQ(run.out, "");
-  EXPECT_NE(run.err.find("nothing was measured: "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("no folder/table.csv: No such file"), std::string::npos) << run.err;
+  words.back() = "/dev/full";
+  const Ended full = fovea(words);
+  EXPECT_EQ(full.code, 3) << full.err;
   const Ended limits = fovea({"bench", "--preset", "cpu-limits", "--export-markdown", folder / "table.md"});
   EXPECT_EQ(limits.code, 2);
   EXPECT_NE(limits.err.find("--export-markdown"), std::string::npos) << limits.err;

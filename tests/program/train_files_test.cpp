@@ -6,9 +6,9 @@
 #include <map>
 
 #include "program/output_file.h"
-#include "program/train/safetensors.h"
-#include "program/train/sha256.h"
 #include "program/train/text.h"
+#include "program/weights/safetensors.h"
+#include "program/weights/sha256.h"
 #include "run_program.h"
 
 namespace fovea::program {
@@ -129,7 +129,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   const std::vector<float> matrix{1, -2, 3.5f, 4, 5, 6}, vector{7};
   write_safetensors(path, {{"note", "\"quoted\""}}, {{"m", {2, 3}, matrix}, {"v", {1}, vector}, {"none", {0, 4}, {}}});
   const SafetensorsFile file(path);
-  EXPECT_EQ(file.count(), 3u);
+  EXPECT_EQ(file.tensors().size(), 3u);
   EXPECT_EQ(file.metadata().at("note"), "\"quoted\"");
   std::vector<float> to(6);
   file.read("m", {2, 3}, to);
@@ -158,7 +158,8 @@ TEST(Safetensors, RefusesEveryDamage) {
     write_text(path, changed);
     EXPECT_THROW(SafetensorsFile{path}, SafetensorsError) << "changed at " << i;
   }
-  for (const auto& [from, to] : {std::pair<std::string, std::string>{"F32", "F64"},
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"F32\"", "12345"},
+                                 {"F32", "F16"},
                                  {"[2]", "[3]"},
                                  {"[0,8]", "[0,9]"},
                                  {"[8,16]", "[0,8] "},

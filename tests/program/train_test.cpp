@@ -62,6 +62,19 @@ class Train : public testing::Test {
   std::string checkpoint(const std::string& output) { return folder_ / (output + "/checkpoint.safetensors"); }
   std::string losses(const std::string& output) { return folder_ / (output + "/losses.jsonl"); }
 
+  // Sends a signal once the run has told some more steps.
+  RunOptions signal_after(const std::string& output, int steps, int signal) {
+    const auto lines = [file = losses(output)] {
+      const std::string text = std::filesystem::exists(file) ? read_text(file) : "";
+      return std::ranges::count(text, '\n');
+    };
+    const auto wanted = lines() + 1 + steps;  // a session begins with a line of its own
+    return {.while_it_runs = [=](pid_t pid) {
+      for (int i = 0; i < 5000 && lines() < wanted; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      kill(pid, signal);
+    }};
+  }
+
   // Losses and gradient norms without the times.
   std::string steps_of(const std::string& output) {
     std::string text;
@@ -134,11 +147,7 @@ TEST_F(Train, Bf16KeepsItsMastersAndContinuesToTheSameBits) {
   EXPECT_EQ(read_text(checkpoint("checkpointed")), read_text(checkpoint("whole")));
   ASSERT_EQ(fovea(command("threads", 40, threads)).code, 0);
   EXPECT_EQ(read_text(checkpoint("threads")), read_text(checkpoint("whole")));
-  const Ended killed = fovea(command("parts", 40, bf16), {.while_it_runs = [&](pid_t pid) {
-                               while (!std::filesystem::exists(checkpoint("parts")))
-                                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                               kill(pid, SIGINT);
-                             }});
+  const Ended killed = fovea(command("parts", 40, bf16), signal_after("parts", 6, SIGINT));
   ASSERT_TRUE(killed.code == 130 || killed.code == 0) << killed.err;
   ASSERT_EQ(fovea(command("parts", 40, resumed)).code, 0);
   EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
@@ -152,18 +161,9 @@ TEST_F(Train, AnInterruptedRunContinuesToTheSameBits) {
   ASSERT_EQ(fovea(command("whole", kSteps)).code, 0);
   int interrupts = 0;
   for (int run = 0; run < 20 && interrupts < 3; ++run) {
-    const std::string file = losses("parts");
-    const auto before = std::filesystem::exists(file) ? std::filesystem::file_size(file) : 0;
-    const Ended ended = fovea(command("parts", kSteps, {"--resume", "--threads", run % 2 == 0 ? "1" : "2"}),
-                              {.while_it_runs = [&](pid_t pid) {
-                                for (int i = 0; i < 2000; ++i) {
-                                  std::error_code none;
-                                  const auto size = std::filesystem::file_size(file, none);
-                                  if (!none && size > before + 3000) break;
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-                                }
-                                kill(pid, SIGINT);
-                              }});
+    std::vector<std::string> words = command("parts", kSteps, {"--threads", run % 2 == 0 ? "1" : "2"});
+    if (run > 0) words.emplace_back("--resume");
+    const Ended ended = fovea(words, signal_after("parts", 12, SIGINT));
     if (ended.code == 0) break;
     ASSERT_EQ(ended.code, 130) << ended.err;
     EXPECT_NE(ended.err.find("--resume"), std::string::npos) << ended.err;
@@ -181,11 +181,7 @@ TEST_F(Train, AKilledRunContinuesFromItsLastCheckpoint) {
   constexpr int kSteps = 100;
   const std::vector<std::string> often{"--save-every", "10"}, on{"--save-every", "10", "--resume"};
   ASSERT_EQ(fovea(command("whole", kSteps, often)).code, 0);
-  const Ended killed = fovea(command("parts", kSteps, often), {.while_it_runs = [&](pid_t pid) {
-                               while (!std::filesystem::exists(checkpoint("parts")))
-                                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                               kill(pid, SIGKILL);
-                             }});
+  const Ended killed = fovea(command("parts", kSteps, often), signal_after("parts", 15, SIGKILL));
   ASSERT_EQ(killed.code, 128 + SIGKILL) << "it was faster than the kill";
   // No room for another checkpoint: the one that is there stays.
   const std::string before = read_text(checkpoint("parts"));
@@ -199,6 +195,70 @@ TEST_F(Train, AKilledRunContinuesFromItsLastCheckpoint) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
   EXPECT_EQ(steps_of("parts"), steps_of("whole"));
+}
+
+// A kill before the first checkpoint of --save-every leaves the one that a training begins with.
+TEST_F(Train, ARunThatIsKilledInItsFirstStepsCanBeResumed) {
+  constexpr int kSteps = 60;
+  ASSERT_EQ(fovea(command("whole", kSteps)).code, 0);
+  ASSERT_EQ(fovea(command("parts", kSteps), signal_after("parts", 2, SIGKILL)).code, 128 + SIGKILL);
+  ASSERT_EQ(fovea(command("parts", kSteps, {"--resume"})).code, 0);
+  EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
+  EXPECT_EQ(steps_of("parts"), steps_of("whole"));
+}
+
+TEST_F(Train, BeginsWithTheWeightsOfACheckpoint) {
+  ASSERT_EQ(fovea(command("first", 40)).code, 0);
+  const std::vector<std::string> taken{"--weights", checkpoint("first")};
+  const Ended run = fovea(command("whole", 60, taken));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(flat(run.err).find(checkpoint("first") + ": F32, names of Fovea"), std::string::npos) << run.err;
+  const auto loss = [&](const std::string& output, int step) {
+    return program::load_records(losses(output)).steps.at(step).loss;
+  };
+  EXPECT_LT(loss("whole", 1), loss("first", 1) - 1) << "random weights again";
+  EXPECT_NEAR(loss("whole", 1), loss("first", 40), 0.5);
+  // The state that it leaves has weights of its own, so that the command to resume goes without the file.
+  const Ended stopped = fovea(command("parts", 60, taken), signal_after("parts", 3, SIGINT));
+  ASSERT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_EQ(flat(stopped.err).find("--weights"), std::string::npos) << stopped.err;
+  ASSERT_EQ(fovea(command("parts", 60, {"--resume"})).code, 0);
+  EXPECT_EQ(read_text(checkpoint("parts")), read_text(checkpoint("whole")));
+}
+
+TEST_F(Train, RefusesWeightsThatDoNotFit) {
+  ASSERT_EQ(fovea(command("first", 4)).code, 0);
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    const Ended run = fovea(command("none", 4, more));
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "none")) << "nothing is begun";
+    return flat(run.err);
+  };
+  const std::string file = checkpoint("first");
+  EXPECT_NE(refusal({"--weights", file, "--hidden", "64"})
+                .find("`layers.0.feed_forward.gate.weight` [48, 32] in " + file + " wanted: [64, 32]"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--weights", file, "--resume"}).find("a resumed training has its own weights"), std::string::npos);
+  EXPECT_NE(refusal({"--weights", folder_ / "missing"}).find("missing: No such file"), std::string::npos);
+  std::string damaged = read_text(file);
+  damaged[damaged.size() - 100] ^= 1;
+  write_text(file, damaged);
+  EXPECT_NE(refusal({"--weights", file}).find("damaged: its bytes are not the ones that were written"),
+            std::string::npos);
+}
+
+TEST_F(Train, RefusesToResumeWithoutACheckpoint) {
+  const Ended run = fovea(command("none", 4, {"--resume"}));
+  EXPECT_EQ(run.code, 2) << run.err;
+  EXPECT_NE(flat(run.err).find("there is no checkpoint to continue from"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find(checkpoint("none")), std::string::npos) << run.err;
+  EXPECT_NE(flat(run.err).find("without --resume a training begins"), std::string::npos) << run.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none")) << "nothing is begun";
+  ASSERT_EQ(fovea(command("out", 4)).code, 0);
+  std::filesystem::remove(checkpoint("out"));
+  const Ended anew = fovea(command("out", 4));
+  EXPECT_EQ(anew.code, 2) << anew.err;
+  EXPECT_NE(flat(anew.err).find("the losses of a training without its checkpoint"), std::string::npos) << anew.err;
 }
 
 TEST_F(Train, RefusesCheckpointsThatDoNotFit) {
@@ -251,9 +311,13 @@ TEST_F(Train, RefusesOptionsThatMakeNoTraining) {
   EXPECT_NE(refusal({"--warm-up", "5"}).find("a warm-up longer than the training"), std::string::npos);
   EXPECT_NE(refusal({"--least-learning-rate", "1"}).find("above the largest learning rate"), std::string::npos);
   EXPECT_NE(refusal({"--force"}).find("only has an effect with --resume"), std::string::npos);
-  EXPECT_NE(refusal({"--preset", "xl"}).find("no preset of this name"), std::string::npos);
+  EXPECT_NE(refusal({"--preset", "report-d1:sm"}).find("a preset has its own sizes"), std::string::npos);
+  const Ended preset = fovea({"train", "--preset", "xl"});
+  EXPECT_EQ(preset.code, 2) << preset.err;
+  EXPECT_NE(flat(preset.err).find("no preset of this name"), std::string::npos) << preset.err;
   EXPECT_NE(refusal({"--text", folder_ / "missing"}).find("the text cannot be read"), std::string::npos);
   EXPECT_NE(refusal({"--text", folder_ / "text/short"}).find("no text of a useful length"), std::string::npos);
+  EXPECT_NE(refusal({"-o", folder_ / "text/a"}).find("text/a: Not a directory"), std::string::npos);
   const Ended no_gpu = fovea(command("gpu", 4, {"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
   EXPECT_EQ(no_gpu.code, 4) << no_gpu.err;
   EXPECT_NE(no_gpu.err.find("fovea train: no device"), std::string::npos) << no_gpu.err;

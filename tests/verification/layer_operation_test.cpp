@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "core/float16.h"
@@ -64,6 +65,27 @@ TEST(LayerOperation, HeadsThatDoNotDivideAreRefused) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("hq must be a multiple of hkv"), std::string::npos) << error.what();
   }
+}
+
+// A kind that is not told apart from another without a size must say it; the message has words to copy.
+TEST(LayerOperation, LinesMustSayTheSizeThatMakesTheirKind) {
+  for (const auto& [kind, key, example] :
+       {std::array{"gqa", "hkv", "such as hq=32 hkv=8"}, {"mla", "latent", "such as hq=32 d=128 latent=512"}}) {
+    const std::string line = std::string("op=") + kind + " hq=4 d=8";
+    try {
+      (void)parse_case(line);
+      FAIL() << "not refused: " << line;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.status(), Status::invalid_argument);
+      EXPECT_NE(text.find(std::string("must say `") + key + "`"), std::string::npos) << text;
+      EXPECT_NE(text.find(line), std::string::npos) << text;
+      EXPECT_NE(text.find(example), std::string::npos) << text;
+    }
+  }
+  EXPECT_EQ(parse_case("op=gqa hq=4 hkv=4 d=8")["hkv"], "4") << "as many as query heads, if the line says so";
+  EXPECT_EQ(parse_case("op=mla hq=4 d=8 latent=6")["latent_kv"], "6");
+  EXPECT_NE(problem_line_help().find("key heads, a divisor of hq (required)"), std::string::npos);
 }
 
 // A problem's expected results come from the evaluator of its device.

@@ -32,8 +32,10 @@ struct RmsNormBackwardTask {
   int64_t rows, columns;
   float epsilon;  // that `inverse` has; for devices that compute it again
   Element element = Element::fp32;
-  uint16_t* rounded = nullptr;      // dx once more, in bf16; null: not wanted
-  bool accumulate_dweight = false;  // of all rows; kernels on the CPU have some of them, and write
+  uint16_t* rounded = nullptr;  // dx once more, in bf16; null: not wanted
+  // Add the sum over all rows to what dweight holds. A kernel on the CPU has only some of the rows: it always writes
+  // its own sum, and the caller adds.
+  bool accumulate_dweight = false;
 };
 
 // out = silu(gate) * up, silu(a) = a / (1 + exp(-a)). A row holds its gates, then its ups. Shazeer, arXiv 2002.05202.

@@ -2,7 +2,6 @@
 #include "program/bench/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,13 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kRowsPerLine = 10;  // where no terminal shows a line that moves
-
-// Columns of the terminal. Some terminals report 0.
-std::size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return kTerminalColumns;
-  return size.ws_col;
-}
 
 }  // namespace
 

@@ -44,7 +44,8 @@ struct LineWords {
     if (key == "op") return parsed->operation == verification::operations().front();
     const core::Key* const known = parsed->values.table().find(key);
     if (known == nullptr) return true;  // a key of another operation's lines
-    return !known->print.always && (*parsed)[key] == core::fallback_of(*known, parsed->values);
+    if (known->print.always || !known->needed_as.empty()) return false;
+    return (*parsed)[key] == core::fallback_of(*known, parsed->values);
   }
   static std::string key_of(const std::string& word) { return word.substr(0, word.find('=')); }
 

@@ -229,9 +229,7 @@ SweepEnd run_sweep(CellBench& bench, const SweepSettings& settings, const Enviro
                  settings.output.empty() ? "" : settings.resume_command.c_str());
   }
   if (ended != 0) return {ended, std::move(rows)};
-  const bool failed = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
-    return row.status == "mismatch" || row.status == "crashed" || row.status == "error";
-  });
+  const bool failed = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return is_failure(row.status); });
   return {failed ? 1 : 0, std::move(rows)};
 }
 

@@ -78,7 +78,9 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
   if (planned.planned_bytes > s.free_bytes)
     return "planned " + core::binary_size(planned.planned_bytes) + ", free " + core::binary_size(s.free_bytes);
   try {
-    if (!model) model.emplace(profiled.config, model::Extent{s.batch, s.context}, 0, s.device);
+    if (model) return {};
+    model.emplace(profiled.config, model::Extent{s.batch, s.context}, 0, s.device);
+    if (s.on_model) s.on_model(*model);
     return {};
   } catch (const Error& error) {  // others may have taken memory meanwhile
     if (error.status() != Status::out_of_memory) throw;

@@ -24,6 +24,11 @@ using Gauges = std::vector<ClockAndPower>;  // of this library, then of each pee
 bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& passes, const ProfileSettings& s,
              Gauges& gauges) {
   const bool alone = phases.times_parts_alone();
+  ProfileStep step{passes, 0, s.warm_up + (alone ? 2 : 1) * s.steps};
+  const auto tell = [&] {
+    ++step.made;
+    if (s.on_step) s.on_step(step);
+  };
   for (ModelPeer& peer : peers) peer.begin_pass();
   for (std::int64_t i = 0; i < s.warm_up + s.steps; ++i) {
     if (s.stops && s.stops()) return false;
@@ -38,6 +43,7 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
     in_turn([&] { phases.step(); });
     const double products = phases.products();
     for (ModelPeer& peer : peers) in_turn([&] { peer.step(passes, is_measured); });
+    tell();
     if (!is_measured) continue;
     phases.keep_phases();
     phases.keep_products(products);
@@ -48,6 +54,7 @@ bool measure(Phases& phases, std::list<ModelPeer>& peers, const std::string& pas
     if (s.stops && s.stops()) return false;
     phases.step();
     phases.keep_parts(s.on_span);
+    tell();
   }
   return true;
 }
@@ -92,7 +99,12 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
   MemoryMeter meter(s.device.kind);
   std::optional<model::Model> model;
   std::vector<ProfileResult> results;
+  const auto tell_begin = [&s](const std::string& passes) {
+    if (s.on_step) s.on_step({.passes = passes});
+  };
+  tell_begin(s.passes.front());
   for (const std::string& passes : s.passes) {
+    if (s.stops && s.stops()) return false;
     ProfileResult& result = results.emplace_back(ProfileResult{.row = planned, .problem = problem});
     result.row.passes = passes;
     result.row.flops = 0;
@@ -106,6 +118,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
   std::list<ModelPeer> peers;
   EnergyCounter energy;
   for (ProfileResult& result : results) {
+    if (&result != &results.front()) tell_begin(result.row.passes);
     if (result.status != "ok") {
       done(result);
       continue;

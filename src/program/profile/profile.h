@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/model.h"
 #include "program/profile/trace.h"
 #include "program/record/record.h"
 #include "verification/case.h"
@@ -31,6 +31,11 @@ struct ProfilePeer {
   std::vector<std::string> command;  // starts its worker
 };
 
+struct ProfileStep {
+  std::string passes;
+  std::int64_t made = 0, total = 0;  // with those of warm-up; 0: the passes begin
+};
+
 struct ProfileSettings {
   std::int64_t batch = 1, context = 128;
   std::vector<std::string> passes;       // of kPasses
@@ -42,6 +47,10 @@ struct ProfileSettings {
   double timeout = 600;                    // seconds until a peer must answer; its first steps may compile
   std::function<bool()> stops = {};        // asked before each step
   std::function<void(Span)> on_span = {};  // phases and parts of the measured steps of this library
+  // Once the model is there, with random weights.
+  std::function<void(model::Model&)> on_model = {};
+  // As passes begin, and after each of their steps.
+  std::function<void(const ProfileStep&)> on_step = {};
 };
 
 // Seconds of each measured step, by phase: forward, backward, optimizer.

@@ -13,7 +13,7 @@ struct Span {
   double begin = 0, seconds = 0;  // begin: seconds of the steady clock
 };
 
-// Spans of a track nest. Throws OutputLost.
+// Spans of a track nest. Throws as write_file does.
 void write_trace(const std::string& path, const std::vector<Span>& spans);
 
 }  // namespace fovea::program

@@ -363,6 +363,10 @@ AnyRecord record_of(std::string_view text) {
   return row_from(object);
 }
 
+bool is_failure(std::string_view status) {
+  return status == "mismatch" || status == "crashed" || status == "error";
+}
+
 bool same_build(const Environment& a, const Environment& b) {
   const bool commit_tells = !a.source.dirty && a.source.commit != "unknown";
   return a.source == b.source && (commit_tells || a.source_digest == b.source_digest);

@@ -19,6 +19,8 @@ inline constexpr std::string_view kTrainingSchema = "fovea.train/1";
 inline constexpr std::string_view kProfileSchema = "fovea.profile/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
+// Whether a row of this status makes a run fail. The others tell of a limit: of memory, of time, of what is implemented.
+bool is_failure(std::string_view status);
 inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      "launch_bound", "few_samples",
                                                  "sampled_check", "inaccurate", "low_probe",    "host_bound"};
 

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "program/output_file.h"
-
 namespace fovea::program {
 namespace {
 

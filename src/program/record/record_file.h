@@ -2,17 +2,17 @@
 #pragma once
 
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "program/output_file.h"
 #include "program/record/record.h"
 
 namespace fovea::program {
 
 // A file that cannot be used; what() says why, with the byte position if there is one.
-struct RecordFileError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct RecordFileError : FileRefused {
+  using FileRefused::FileRefused;
 };
 
 struct Records {

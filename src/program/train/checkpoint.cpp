@@ -24,11 +24,6 @@ constexpr const char *kFormatKey = "format", *kFormat = "fovea.checkpoint/1", *k
               .hint = hint});
 }
 
-std::vector<std::int64_t> shape_of(const model::Parameter& one) {
-  if (one.is_vector) return {one.columns};
-  return {one.rows, one.columns};
-}
-
 struct Stored {
   model::State state;
   const char* prefix;
@@ -43,7 +38,7 @@ template <class Visit>
 void for_each_tensor(const model::ParameterMap& map, const Arrays& arrays, Visit visit) {
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     for (const model::Parameter& one : map.all())
-      visit(kStored[i].prefix + one.name, shape_of(one),
+      visit(kStored[i].prefix + one.name, one.shape(),
             arrays[i].subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.count())));
   }
 }
@@ -100,8 +95,8 @@ std::int64_t load_checkpoint(const std::string& path, model::Model& model, const
     const SafetensorsFile file(path);
     check_settings(path, file.metadata(), settings);
     const std::int64_t step = step_of(path, file.metadata());
-    if (file.count() != 3 * model.map().all().size())
-      refuse("a checkpoint with another number of tensors", std::to_string(file.count()),
+    if (file.tensors().size() != 3 * model.map().all().size())
+      refuse("a checkpoint with another number of tensors", std::to_string(file.tensors().size()),
              std::to_string(3 * model.map().all().size()), "the file was changed by another program");
     std::array<std::vector<float>, kStored.size()> values;
     Arrays arrays;

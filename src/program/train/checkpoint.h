@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/model.h"
-#include "program/train/safetensors.h"
+#include "program/weights/safetensors.h"
 
 namespace fovea::program {
 

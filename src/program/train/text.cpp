@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/random.h"
-#include "program/train/sha256.h"
+#include "program/weights/sha256.h"
 
 namespace fovea::program {
 namespace {

@@ -20,6 +20,7 @@
 #include "program/machine/machine.h"
 #include "program/machine/session.h"
 #include "program/output_file.h"
+#include "program/terminal_text.h"
 #include "program/train/checkpoint.h"
 #include "program/train/step_progress.h"
 
@@ -57,14 +58,64 @@ void check_memory(const TrainingSettings& s) {
              core::binary_size(plan.workspace_bytes));
 }
 
+std::string checkpoint_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
+std::string losses_in(const std::string& folder) { return folder + "/losses.jsonl"; }
+
+// A training that is resumed has a checkpoint; a new one finds no files of another.
+void check_folder(const TrainingSettings& s) {
+  const std::string checkpoint = checkpoint_in(s.folder), losses = losses_in(s.folder);
+  if (s.resume && !std::filesystem::exists(checkpoint))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--resume",
+                .problem = "there is no checkpoint to continue from",
+                .got = "no file " + checkpoint,
+                .wanted = "a folder that `fovea train` wrote",
+                .hint = "without --resume a training begins"});
+  if (!s.resume && std::filesystem::exists(checkpoint))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--output",
+                .problem = "the folder holds a checkpoint",
+                .got = s.folder,
+                .wanted = "a folder without one, or --resume",
+                .hint = "--resume continues the training"});
+  if (!s.resume && std::filesystem::exists(losses))
+    core::fail({.status = Status::invalid_argument,
+                .argument = "--output",
+                .problem = "the folder holds the losses of a training without its checkpoint",
+                .got = losses,
+                .wanted = "a folder without this file",
+                .hint = "choose another folder, or move the file away"});
+}
+
 TrainingSettings checked(const TrainingSettings& settings) {
   check_settings(settings);
+  check_folder(settings);
   check_memory(settings);
-  make_folder(settings.folder);
   return settings;
 }
 
+std::optional<WeightsFile> weights_of(const TrainingSettings& s) {
+  if (s.weights.empty()) return std::nullopt;
+  return std::optional<WeightsFile>(std::in_place, s.weights, s.config);
+}
+
+// The command line without its --weights FILE: the checkpoint has other weights by then.
+std::vector<std::string> without_weights(const std::vector<std::string>& typed) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < typed.size(); ++i) {
+    if (typed[i] == "--weights") {
+      ++i;
+    } else if (!typed[i].starts_with("--weights=")) {
+      words.push_back(typed[i]);
+    }
+  }
+  return words;
+}
+
 }  // namespace
+
+std::string Training::checkpoint_path() const { return checkpoint_in(settings_.folder); }
+std::string Training::losses_path() const { return losses_in(settings_.folder); }
 
 Metadata words_of(const TrainingSettings& s, const Text& text) {
   const auto word = [](auto value) { return fmt::format("{}", value); };
@@ -86,6 +137,7 @@ Metadata words_of(const TrainingSettings& s, const Text& text) {
 
 Training::Training(const TrainingSettings& settings)
     : settings_(checked(settings)),
+      weights_(weights_of(settings)),
       text_(read_text(settings.text, settings.config.context)),
       held_out_(held_out_sequences(text_, settings.config.context, settings.batch)),
       trigram_(trigram_loss(text_)),
@@ -106,17 +158,18 @@ Environment Training::environment() const {
   return e;
 }
 
-// The step that the checkpoint holds; 0 without one.
+// The step that the checkpoint holds. A new training has one before its first step, so that whatever ends it, --resume
+// finds a state.
 std::int64_t Training::start() {
-  const bool exists = std::filesystem::exists(checkpoint_path());
-  if (exists && !settings_.resume)
-    core::fail({.status = Status::invalid_argument,
-                .argument = "--output",
-                .problem = "the folder holds a checkpoint",
-                .got = settings_.folder,
-                .wanted = "a folder without one, or --resume",
-                .hint = "--resume continues the training"});
-  return exists ? load_checkpoint(checkpoint_path(), model_, words_) : 0;
+  watch_interrupts();  // from here on, an interrupt waits for the end of a step
+  if (settings_.resume) return load_checkpoint(checkpoint_path(), model_, words_);
+  if (weights_) {
+    model_.write(model::State::weights, weights_->values(), context());
+    fmt::print(stderr, "{}\n", wrapped(weights_->summary(), 2));
+  }
+  make_folder(settings_.folder);
+  save_checkpoint(checkpoint_path(), model_, words_, 0);
+  return 0;
 }
 
 double Training::compute_gradients(std::int64_t step) {
@@ -167,14 +220,13 @@ double Training::held_out_loss() {
 void Training::save() { save_checkpoint(checkpoint_path(), model_, words_, step_); }
 
 int Training::interrupted_at_step() const {
-  const std::string again = shell_line(settings_.typed) + (settings_.resume ? "" : " --resume");
+  const std::string again = shell_line(without_weights(settings_.typed)) + (settings_.resume ? "" : " --resume");
   std::fprintf(stderr, "%lld of %lld steps done and saved; resume with %s\n", static_cast<long long>(step_),
                static_cast<long long>(settings_.schedule.steps), again.c_str());
   return 130;
 }
 
 int Training::run() {
-  watch_interrupts();
   const std::int64_t steps = settings_.schedule.steps;
   StepProgress progress(step_, steps);
   while (step_ < steps) {

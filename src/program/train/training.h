@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,8 @@
 #include "model/optimizer.h"
 #include "model/schedule.h"
 #include "program/record/record_file.h"
-#include "program/train/safetensors.h"
 #include "program/train/text.h"
+#include "program/weights/weights_file.h"
 
 namespace fovea::program {
 
@@ -24,6 +25,7 @@ struct TrainingSettings {
   std::uint64_t seed = 0;
   std::int64_t held_out_every = 200, save_every = 200;  // steps
   std::string text, folder;
+  std::string weights;  // a file that the weights come from; empty: random ones. Not beside `resume`
   Device device;
   int threads = 1;
   bool resume = false, force = false;
@@ -36,8 +38,9 @@ Metadata words_of(const TrainingSettings& settings, const Text& text);
 
 class Training {
  public:
-  // Throws Error: invalid_argument for settings, for a folder that holds a training already (unless `resume`) or a
-  // checkpoint that does not fit; out_of_memory if the plan is larger than the free memory.
+  // Throws Error: invalid_argument for settings, for a file of weights that does not fit, for a folder that holds a
+  // training already or, with `resume`, one without a checkpoint that fits; out_of_memory if the plan is larger than
+  // the free memory. Writes the first checkpoint.
   explicit Training(const TrainingSettings& settings);
 
   // Returns the exit code: 0, or 130 after an interrupt, when the state was saved. Throws OutputLost if the disk is
@@ -47,8 +50,8 @@ class Training {
  private:
   model::Extent extent() const { return {settings_.batch, settings_.config.context}; }
   core::RunContext context() const { return {.threads = settings_.threads}; }
-  std::string checkpoint_path() const { return settings_.folder + "/checkpoint.safetensors"; }
-  std::string losses_path() const { return settings_.folder + "/losses.jsonl"; }
+  std::string checkpoint_path() const;
+  std::string losses_path() const;
   Environment environment() const;
   std::int64_t start();
   double compute_gradients(std::int64_t step);  // returns the loss
@@ -60,6 +63,7 @@ class Training {
   void print_summary() const;
 
   TrainingSettings settings_;
+  std::optional<WeightsFile> weights_;
   Text text_;
   HeldOut held_out_;
   double trigram_;

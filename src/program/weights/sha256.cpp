@@ -1,5 +1,5 @@
 // Blocks of 64 bytes; the last ones hold a bit, zeros and the length.
-#include "program/train/sha256.h"
+#include "program/weights/sha256.h"
 
 #include <algorithm>
 #include <bit>
