@@ -99,6 +99,9 @@ class Event:
     def query(self):
         return self.at <= self.cuda.time.now
 
+    def synchronize(self):
+        self.cuda.time.now = max(self.cuda.time.now, self.at)
+
     def elapsed_time(self, end):
         return (end.at - self.at) * 1e3
 
@@ -108,14 +111,18 @@ class QueueingCuda(Cuda):
 
     def __init__(self, time):
         super().__init__()
-        self.time, self.done, self.writes = time, 0.0, 0
+        self.time, self.done, self.writes, self.rests = time, 0.0, 0, 0
 
-    def Event(self, enable_timing):
+    def Event(self, enable_timing=False):
         return Event(self)
 
     def enqueue(self, host_seconds, device_seconds):
         self.time.now += host_seconds
+        self.rests += self.time.now > self.done
         self.done = max(self.done, self.time.now) + device_seconds
+
+    def synchronize(self):
+        self.time.now = max(self.time.now, self.done)
 
     def get_device_properties(self, device):
         raise AttributeError("no device")
@@ -218,6 +225,15 @@ class DeviceTiming(unittest.TestCase):
             self.assertFalse(any(reply["host_bound"]))
             self.assertEqual(self.torch.cuda.writes, 0)
             self.assertGreater(self.time.now, started + 2 * settling)
+
+    def test_the_device_rests_at_no_time_of_an_eager_turn(self):
+        run = self.kernels(5, 3e-6, 400e-6)
+        clock = device_clock.device_clock(self.torch, "eager")
+        clock.sample(run, runs=1, lead=0)  # the warm-up
+        self.time.now = self.torch.cuda.done + 1
+        self.torch.cuda.rests = 0
+        clock.sample(run, runs=10, lead=1)
+        self.assertEqual(self.torch.cuda.rests, 1, "but before its first call")
 
     def test_both_kinds_of_worker_make_as_many_runs_in_a_row(self):
         text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
