@@ -43,6 +43,15 @@ std::vector<std::string> times_of(const ProfileResult& result, bool has_peers) {
   return cells;
 }
 
+// GPUs are a thousand times as fast.
+struct RateUnit {
+  const char* name;
+  double flops;  // a second
+};
+RateUnit unit_of(const ProfileRow& row) {
+  return row.device == "cpu" ? RateUnit{"GFLOP/s", 1e9} : RateUnit{"TFLOP/s", 1e12};
+}
+
 std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, bool has_peers) {
   std::vector<std::string> cells = named(result, has_peers);
   const double seconds = mean_of(result, kPhases);
@@ -52,7 +61,7 @@ std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, 
   }
   const double rate = result.row.flops / seconds;
   cells.push_back(fmt::format("{:.0f}", static_cast<double>(result.row.batch * result.row.context) / seconds));
-  cells.push_back(fmt::format("{:.1f}", rate / 1e9));
+  cells.push_back(fmt::format("{:.1f}", rate / unit_of(result.row).flops));
   cells.push_back(fma_rate > 0 ? fmt::format("{:.0f} %", 100 * rate / fma_rate) : "-");
   return cells;
 }
@@ -78,7 +87,7 @@ std::string shares_of_kinds(const ProfileRow& row) {
     if (seconds.contains(kind))
       text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", kind, 100 * seconds[kind] / all);
   }
-  return "of the parts' time: " + text + "\n";
+  return "floor: the time of its flops or its bytes at the measured ceilings\nof all parts: " + text + "\n";
 }
 
 // The parts of the pass that has most of them, the longest first.
@@ -86,19 +95,19 @@ std::string parts_table(const ProfileResult& result, const Ceilings& ceilings) {
   const ProfileRow& row = result.row;
   std::vector<std::pair<std::string, PartTimes>> parts(row.parts.begin(), row.parts.end());
   std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  Cells table{{"part", "calls", "ms", "share", "GFLOP/s", "GB/s", "floor"}};
+  const RateUnit unit = unit_of(row);
+  Cells table{{"part", "calls", "ms", "share", unit.name, "GB/s", "floor/time"}};
   for (const auto& [name, part] : parts) {
-    const auto rate = [&part](double amount) {
-      return part.seconds > 0 && amount > 0 ? fmt::format("{:.1f}", amount / part.seconds / 1e9) : "-";
+    const auto rate = [&part](double amount, double in_units) {
+      return part.seconds > 0 && amount > 0 ? fmt::format("{:.1f}", amount / part.seconds / in_units) : "-";
     };
     const double floor = floor_of(part, ceilings);
     table.push_back({name, std::to_string(part.calls), fmt::format("{:.3f}", part.seconds * 1e3),
-                     fmt::format("{:.1f} %", 100 * part.seconds / mean_of(result, kPhases)), rate(part.flops),
-                     rate(part.bytes),
+                     fmt::format("{:.1f} %", 100 * part.seconds / mean_of(result, kPhases)),
+                     rate(part.flops, unit.flops), rate(part.bytes, 1e9),
                      floor > 0 && part.seconds > 0 ? fmt::format("{:.0f} %", 100 * floor / part.seconds) : "-"});
   }
-  return row.model + ", " + row.passes + ": parts of a step; floor: of the time, at the measured ceilings\n" +
-         aligned(table) + shares_of_kinds(row) + "\n";
+  return row.model + ", " + row.passes + ": parts of a step\n" + aligned(table) + shares_of_kinds(row) + "\n";
 }
 
 // What each implementation spends beside this library's products: medians, since steps are few.
@@ -184,7 +193,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
     const ProfileRow& row = result.row;
     if (times[row.model].empty()) {
       times[row.model].push_back({"passes", "forward", "backward", "optimizer"});
-      rates[row.model].push_back({"passes", "tokens/s", "GFLOP/s", "of peak"});
+      rates[row.model].push_back({"passes", "tokens/s", unit_of(row).name, "of peak"});
       for (Cells* const table : {&times[row.model], &rates[row.model]}) {
         if (has_peers) table->front().insert(table->front().begin() + 1, "by");
       }
