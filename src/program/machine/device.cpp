@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "cuda/measure/device_facts.h"
@@ -40,7 +41,8 @@ std::string missing_device(const verification::Operation& operation, DeviceKind 
 }
 
 std::int64_t free_bytes(DeviceKind device) {
-  return device == DeviceKind::cpu ? this_machine().available_bytes : cuda::free_device_bytes();
+  if (device == DeviceKind::cuda) return cuda::free_device_bytes();
+  return std::min(this_machine().available_bytes, free_address_space());
 }
 
 }  // namespace fovea::program

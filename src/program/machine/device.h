@@ -16,7 +16,7 @@ inline constexpr int kNoDevice = 4;  // exit code
 std::string missing_device(const verification::Operation& operation, DeviceKind device, const std::string& verb,
                            const std::string& instead = "--device cpu");
 
-// Memory that a program may still take: of the machine, or of the GPU.
+// Memory that this process may still take: of the machine within its limit of addresses, or of the GPU.
 std::int64_t free_bytes(DeviceKind device);
 
 }  // namespace fovea::program
